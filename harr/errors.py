@@ -1,0 +1,55 @@
+"""Errors that are meant for the user: one line that says what, where, and what to do next.
+
+    HarrError
+    +-- ParamsError        (ValueError)        params.yaml is wrong
+    +-- CorpusError        (ValueError)        passages or questions are wrong or missing
+    +-- IndexMismatch      (RuntimeError)      the index is not the one the encoder and corpus ask for
+    +-- StaleState         (RuntimeError)      resumable work was made under other parameters
+    +-- DamagedFile        (OSError)           bytes on disk differ from their manifest
+    +-- ExpectationFailed  (ValueError)        a data expectation did not hold
+    +-- ServiceUnavailable (ConnectionError)   a server did not answer within its deadline
+    +-- ModelError         (ValueError)        a model folder is wrong, unsafe, or of another base
+    +-- PromotionRefused   (RuntimeError)      the registry alias was not moved
+
+Anything that is not a ``HarrError`` is a bug in harr and keeps its traceback.
+"""
+
+
+class HarrError(Exception):
+    """Base of every error that a user can mend; its text is complete without a traceback."""
+
+
+class ParamsError(HarrError, ValueError):
+    """params.yaml is missing, unreadable, or holds a wrong value."""
+
+
+class CorpusError(HarrError, ValueError):
+    """A passage or question file is missing or a row in it is wrong."""
+
+
+class IndexMismatch(HarrError, RuntimeError):
+    """The index was built by another encoder or from another corpus."""
+
+
+class StaleState(HarrError, RuntimeError):
+    """Unfinished work on disk belongs to other parameters."""
+
+
+class DamagedFile(HarrError, OSError):
+    """A file differs from the hash in its manifest."""
+
+
+class ExpectationFailed(HarrError, ValueError):
+    """A Great Expectations rule did not hold."""
+
+
+class ServiceUnavailable(HarrError, ConnectionError):
+    """A server could not be reached before the deadline."""
+
+
+class ModelError(HarrError, ValueError):
+    """A model folder is incomplete, unsafe, or belongs to another base model."""
+
+
+class PromotionRefused(HarrError, RuntimeError):
+    """The candidate did not earn the alias ``champion``."""

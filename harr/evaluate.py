@@ -1,0 +1,299 @@
+"""Evaluation: play every arm greedily on the same questions, score each question, put intervals on the means."""
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harr.progress import bar
+from harr.rollout import play
+from harr.scoring.intervals import mean_interval, paired_gain
+from harr.scoring.ranking import all_gold, hop_recall, recall, recall_at, reciprocal_rank
+from harr.scoring.rewards import answer_em, answer_f1
+from harr.types import Episode, Generator, Pipeline, Question, Retriever
+
+Row = dict[str, Any]
+Summary = dict[str, dict[str, dict[str, dict[str, float]]]]
+
+NOT_METRICS = ("id", "question", "answer", "gold_answers")
+HEADLINES = ("answer_f1", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
+"""The metric that leads a table or sentence: the first of these that was measured."""
+LABELS = {
+    "answer_f1": "answer F1",
+    "answer_em": "answer EM",
+    "recall": "recall",
+    "all_gold": "all gold found",
+    "recall_at_2": "recall at 2",
+    "recall_at_5": "recall at 5",
+    "reciprocal_rank": "reciprocal rank",
+    "searches": "searches",
+    "malformed": "malformed replies",
+}
+SHARES = frozenset(LABELS) - {"searches", "malformed"}
+"""Metrics between 0 and 1, shown in percent; the others are counts per question."""
+
+
+def run_arm(
+    questions: Sequence[Question],
+    pipeline: Pipeline,
+    generator: Generator | None,
+    retriever: Retriever,
+    *,
+    batch_size: int,
+    desc: str,
+) -> list[Episode]:
+    """Play all questions with one retriever, ``batch_size`` at a time; one episode each, in order."""
+    episodes: list[Episode] = []
+    with bar(total=len(questions), desc=desc, unit="question") as progress:
+        for start in range(0, len(questions), batch_size):
+            batch = questions[start : start + batch_size]
+            episodes += play(batch, pipeline, retriever, generator)
+            progress.update(len(batch))
+    return episodes
+
+
+def question_rows(episodes: Sequence[Episode]) -> list[Row]:
+    """One flat row per question: id, question, answer, gold_answers and every metric that applies.
+
+    A metric that does not apply to a question is absent from its row. Answers are scored where the
+    question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
+    gives none by design and none is scored. Otherwise a missing answer scores 0.
+    """
+    answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
+    return [_row(episode, answering) for episode in episodes]
+
+
+def _row(episode: Episode, answering: bool) -> Row:
+    question = episode.question
+    metrics: dict[str, float | None] = {
+        "answer_em": answer_em(episode) if answering else None,
+        "answer_f1": answer_f1(episode) if answering else None,
+        "recall": recall(episode),
+        "all_gold": all_gold(episode),
+        "recall_at_2": recall_at(episode, 2),
+        "recall_at_5": recall_at(episode, 5),
+        "reciprocal_rank": reciprocal_rank(episode),
+        **{f"hop_recall_{hop}": hop_recall(episode, hop) for hop in range(1, len(question.gold_ids) + 1)},
+        "searches": float(len(episode.steps)),
+        "malformed": float(episode.outcome.malformed),
+    }
+    return {
+        "id": question.id,
+        "question": question.text,
+        "answer": episode.answer,
+        "gold_answers": list(question.answers),
+    } | {name: value for name, value in metrics.items() if value is not None}
+
+
+def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """Merge the rows of ``corpus`` and ``question`` search per question id.
+
+    Metrics of ``question`` (only the given passages were searched) get the prefix ``given_``; the
+    answer shown is that of the first kind listed.
+
+    >>> rows = {"corpus": [{"id": "q", "recall": 0.5}], "question": [{"id": "q", "recall": 1.0}]}
+    >>> join_candidates(rows)
+    [{'id': 'q', 'recall': 0.5, 'given_recall': 1.0}]
+    """
+    joined: dict[str, Row] = {}
+    for candidates, rows in rows_by_candidates.items():
+        prefix = "given_" if candidates == "question" else ""
+        for row in rows:
+            renamed = {key if key in NOT_METRICS else prefix + key: value for key, value in row.items()}
+            joined[row["id"]] = renamed | joined.get(row["id"], {})
+    return [{key: row[key] for key in sorted(row, key=_column)} for row in joined.values()]
+
+
+def _column(key: str) -> tuple[bool, bool]:
+    """Sort key of a row's columns: the question, then plain metrics, then those with given passages."""
+    return key not in NOT_METRICS, key.startswith("given_")
+
+
+def _metrics(rows: Iterable[Row]) -> list[str]:
+    """Names of all metrics in the rows; the longest row leads, so that hops stay in order."""
+    ordered = sorted(rows, key=len, reverse=True)
+    return list(dict.fromkeys(key for row in ordered for key in row if key not in NOT_METRICS))
+
+
+def summarise(
+    rows_by_arm: Mapping[str, Sequence[Row]], *, baseline: str = "frozen", resamples: int, seed: int
+) -> Summary:
+    """Means of every arm and paired gains over ``baseline``, all with bootstrap 95 % intervals.
+
+    Returns:
+        ``{"arms": {arm: {metric: {mean, low, high, n}}}, "paired": {arm: {metric: {gain, low, high,
+        p}}}}``; ``paired`` is empty where the baseline is not among the arms.
+    """
+    arms = {
+        arm: {
+            name: mean_interval([row[name] for row in rows if name in row], resamples=resamples, seed=seed)
+            for name in _metrics(rows)
+        }
+        for arm, rows in rows_by_arm.items()
+    }
+    others = [arm for arm in rows_by_arm if arm != baseline and baseline in rows_by_arm]
+    gains = {arm: contrast(rows_by_arm[arm], rows_by_arm[baseline], resamples=resamples, seed=seed) for arm in others}
+    paired = {
+        arm: {name: {key: gain[key] for key in ("gain", "low", "high", "p")} for name, gain in metrics.items()}
+        for arm, metrics in gains.items()
+    }
+    return {"arms": arms, "paired": paired}
+
+
+def contrast(rows_a: Sequence[Row], rows_b: Sequence[Row], *, resamples: int, seed: int) -> dict[str, dict[str, float]]:
+    """Gain of ``a`` over ``b`` per metric, paired by question id: ``{metric: {gain, low, high, p, n}}``.
+
+    Only questions on which both have the metric count; a metric without such a question is absent.
+    """
+    theirs = {row["id"]: row for row in rows_b}
+    pairs = [(row, theirs[row["id"]]) for row in rows_a if row["id"] in theirs]
+    gains: dict[str, dict[str, float]] = {}
+    for name in _metrics(rows_a):
+        values = [(a[name], b[name]) for a, b in pairs if name in a and name in b]
+        if values:
+            ours, others = zip(*values, strict=True)
+            gains[name] = paired_gain(ours, others, resamples=resamples, seed=seed)
+    return gains
+
+
+def flat_rows(summary: Summary) -> list[Row]:
+    """The arms of a summary as rows ``{arm, metric, mean, low, high, n}`` for a plot or a CSV file."""
+    return [
+        {"arm": arm, "metric": name, **values}
+        for arm, metrics in summary["arms"].items()
+        for name, values in metrics.items()
+    ]
+
+
+def label(metric: str) -> str:
+    """A metric's name in words.
+
+    >>> label("given_hop_recall_2"), label("answer_f1")
+    ('recall of hop 2, given passages', 'answer F1')
+    """
+    plain = metric.removeprefix("given_")
+    words = f"recall of hop {plain.removeprefix('hop_recall_')}" if plain.startswith("hop_recall_") else LABELS[plain]
+    return words if plain == metric else f"{words}, given passages"
+
+
+def is_share(metric: str) -> bool:
+    """True for a metric between 0 and 1, which is shown in percent."""
+    plain = metric.removeprefix("given_")
+    return plain in SHARES or plain.startswith("hop_recall_")
+
+
+def headline(summary: Summary) -> str:
+    """The metric that leads: the first of HEADLINES that any arm has."""
+    measured = {name for metrics in summary["arms"].values() for name in metrics}
+    return next(name for name in HEADLINES if name in measured)
+
+
+def table(summary: Summary) -> str:
+    """The arms as plain text, under 100 columns wide; shares in percent, gains in points of the lead metric."""
+    lead = headline(summary)
+    measured = {name for metrics in summary["arms"].values() for name in metrics}
+    wanted = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall", "given_all_gold": "all gold (given)"}
+    extra = {name: words for name, words in wanted.items() if name in measured and name != lead}
+    baseline = next((arm for arm in summary["arms"] if arm not in summary["paired"]), "")
+    gain_titles = [f"gain over {baseline} [95 %]", "p"] if summary["paired"] else []
+    grid = [["arm", f"{label(lead)} % [95 %]", *extra.values(), "n", *gain_titles]]
+    for arm, metrics in summary["arms"].items():
+        cells = [percent(metrics[name]["mean"]) if name in metrics else "-" for name in extra]
+        main, gain = metrics.get(lead), summary["paired"].get(arm, {}).get(lead)
+        tail = [spread(gain, "gain", "+.1f"), f"{gain['p']:.2g}"] if gain else ["", ""][: len(gain_titles)]
+        grid.append([arm, spread(main, "mean") if main else "-", *cells, str(main["n"] if main else 0), *tail])
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in grid
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def percent(share: float, form: str = ".1f") -> str:
+    """A share in percent, one decimal.
+
+    >>> percent(0.4567)
+    '45.7'
+    """
+    return format(100 * share, form)
+
+
+def spread(values: Mapping[str, float], centre: str, form: str = ".1f") -> str:
+    """A mean or gain with its interval, in percent.
+
+    >>> spread({"gain": 0.5, "low": -0.25, "high": 1.0}, "gain", "+.1f")
+    '+50.0 [-25.0, +100.0]'
+    """
+    middle, low, high = (percent(values[key], form) for key in (centre, "low", "high"))
+    return f"{middle} [{low}, {high}]"
+
+
+def trajectories(episodes_by_arm: Mapping[str, Sequence[Episode]], count: int = 3, *, seed: int = 0) -> Row:
+    """Choose questions to show side by side: ``frozen`` (or the first arm) against ``full`` (or the last).
+
+    Chosen at random within a kind: questions the last arm gained (right where the first was wrong),
+    the last place for one it lost, and then questions with both wrong or both right. *Right* means
+    an exactly matching answer or, where the pipeline gives no answers, all gold passages found.
+
+    Returns:
+        ``{arms: [first, last], right, counts: {kind: questions}, examples: [{kind, id, question,
+        gold_answers, arms: {arm: {answer, right, hops: [{sub_query, answer, status, passages:
+        [{id, title, text, is_gold}]}]}}}]}``, ready for JSON.
+    """
+    names = list(episodes_by_arm)
+    first = "frozen" if "frozen" in names else names[0]
+    last = "full" if "full" in names else names[-1]
+    arms = {arm: {episode.question.id: episode for episode in episodes_by_arm[arm]} for arm in (first, last)}
+    by_answer = any(episode.answer is not None for side in arms.values() for episode in side.values())
+    right = answer_em if by_answer else all_gold
+    kinds: dict[str, list[str]] = {"gained": [], "lost": [], "both_wrong": [], "both_right": []}
+    names_of = {(0.0, 1.0): "gained", (1.0, 0.0): "lost", (0.0, 0.0): "both_wrong", (1.0, 1.0): "both_right"}
+    for key, episode in arms[first].items():
+        if key in arms[last] and (before := right(episode)) is not None:
+            after = right(arms[last][key]) or 0.0
+            kinds[names_of[before, after]].append(key)
+    chance = random.Random(seed)
+    for keys in kinds.values():
+        chance.shuffle(keys)
+    chosen = [(kind, key) for kind in ("gained", "both_wrong", "both_right") for key in kinds[kind]]
+    place = min(max(1, count - 1), len(kinds["gained"]))  # one loss is shown whenever there is one
+    chosen[place:place] = [("lost", key) for key in kinds["lost"][:1]]
+    return {
+        "arms": list(arms),
+        "right": "the answer matches exactly" if by_answer else "all gold passages were found",
+        "counts": {kind: len(keys) for kind, keys in kinds.items()},
+        "examples": [
+            {
+                "kind": kind,
+                "id": key,
+                "question": arms[first][key].question.text,
+                "gold_answers": list(arms[first][key].question.answers),
+                "arms": {arm: _side(side[key], right(side[key]) == 1.0) for arm, side in arms.items()},
+            }
+            for kind, key in chosen[:count]
+        ],
+    }
+
+
+def _side(episode: Episode, right: bool) -> Row:
+    """One arm's play of a question. A hop's answer belongs to the step that asked the same sub-query."""
+    gold = set(episode.question.gold_ids)
+    told = list(episode.outcome.hops)
+    hops: list[Row] = []
+    for step in episode.steps:
+        hop = told.pop(0) if told and told[0].query == step.search.query else None
+        passages = [
+            {"id": p.id, "title": p.title, "text": p.text, "is_gold": p.id in gold} for p in step.retrieval.passages
+        ]
+        hops.append(
+            {
+                "sub_query": step.search.query,
+                "answer": hop.answer if hop else "",
+                "status": hop.status if hop else "",
+                "passages": passages,
+            }
+        )
+    return {"answer": episode.answer, "right": right, "hops": hops}

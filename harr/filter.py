@@ -1,0 +1,107 @@
+"""Keep the training questions whose rollouts disagree: only those have a gradient.
+
+A question is kept where the G sampled rollouts of the untrained policy score differently (HARR,
+arXiv 2602.03645, section 5.1); every other question has a reason.
+"""
+
+import json
+import shutil
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from harr.corpus.store import write_questions
+from harr.errors import CorpusError
+from harr.files import fingerprint, publish, read_json, write_json, write_text
+from harr.params import Filter
+from harr.progress import bar
+from harr.rollout import play
+from harr.setup import Setup
+from harr.types import Episode, Log, Question
+
+
+def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
+    """Roll out shuffled questions batch by batch until ``params.target`` are kept.
+
+    Writes ``out/questions.jsonl`` (kept) and ``out/statistics.jsonl`` (all that were tried: id,
+    reward_mean, reward_std, kept, reason). Finished batches survive a kill in ``work``.
+
+    Returns:
+        Counts per reason, and the share kept.
+
+    Raises:
+        CorpusError: no question was kept.
+    """
+    run = work / fingerprint({"params": params.model_dump(), "setup": setup.identity, "seed": seed})
+    order = np.random.default_rng(seed).permutation(len(setup.questions))
+    questions = [setup.questions[i] for i in order]
+    rows: list[dict[str, Any]] = []
+    with bar(total=min(params.target, len(questions)), desc="filter", unit="kept") as progress:
+        for number, first in enumerate(range(0, len(questions), params.batch_size)):
+            shard = run / f"batch-{number:05d}.json"
+            if not shard.exists():
+                batch = questions[first : first + params.batch_size]
+                write_json(shard, _try_batch(params, setup, batch, seed * 1_000_003 + number))
+            rows += read_json(shard)
+            kept = sum(row["kept"] for row in rows)
+            progress.update(min(kept, params.target) - progress.n)
+            log(number, {"kept": float(kept), "tried": float(len(rows))})
+            if kept >= params.target:
+                break
+    return _write(params, questions, rows, run, out)
+
+
+def _try_batch(params: Filter, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
+    """Statistics of one batch of questions from G rollouts each."""
+    playable = [q for q in batch if q.candidate_ids or setup.retriever.candidates == "corpus"]
+    setup.retriever.sampling = torch.Generator().manual_seed(seed)
+    repeated = [question for question in playable for _ in range(params.group_size)]
+    episodes = iter(play(repeated, setup.pipeline, setup.retriever, setup.generator))
+    groups = {q.id: [next(episodes) for _ in range(params.group_size)] for q in playable}
+    return [_judge(question, groups.get(question.id, []), setup) for question in batch]
+
+
+def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dict[str, Any]:
+    """Why a question is kept or dropped."""
+    if not episodes:
+        return {"id": question.id, "kept": False, "reason": "no given passages"}
+    rewards = [setup.reward(episode) for episode in episodes]
+    mean, std = statistics.fmean(rewards), statistics.pstdev(rewards)
+    if std > 0:
+        reason = "rollouts disagree"
+    elif not any(episode.steps for episode in episodes):
+        reason = "never searched"
+    else:
+        reason = "all wrong" if mean == 0 else "all right" if mean == 1 else "all alike"
+    return {"id": question.id, "reward_mean": mean, "reward_std": std, "kept": std > 0, "reason": reason}
+
+
+def _write(
+    params: Filter, questions: Sequence[Question], rows: list[dict[str, Any]], run: Path, out: Path
+) -> dict[str, float]:
+    kept_ids = [row["id"] for row in rows if row["kept"]][: params.target]
+    reasons = Counter(row["reason"] for row in rows)
+    if not kept_ids:
+        raise CorpusError(
+            f"filter kept none of {len(rows)} questions ({dict(reasons)}); "
+            "raise retriever.temperature or filter.group_size, or use easier questions"
+        )
+    by_id = {question.id: question for question in questions}
+    draft = run / "filtered"
+    draft.mkdir(parents=True, exist_ok=True)
+    write_questions((by_id[pid] for pid in kept_ids), draft / "questions.jsonl")
+    write_text(draft / "statistics.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    publish(draft, out)
+    shutil.rmtree(run)
+    counts = {f"dropped_{reason.replace(' ', '_')}": float(n) for reason, n in reasons.items() if reason != "rollouts disagree"}
+    return {
+        "tried": float(len(rows)),
+        "kept": float(len(kept_ids)),
+        "kept_share": sum(row["kept"] for row in rows) / len(rows),
+        **counts,
+    }

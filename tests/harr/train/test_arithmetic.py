@@ -1,0 +1,64 @@
+"""Advantages and losses against numbers worked by hand."""
+
+import pytest
+import torch
+
+from harr.train.advantages import group_advantages, step_advantages
+from harr.train.losses import clipped_surrogate, k3_kl, step_weights
+
+
+def test_group_of_one_success_in_four() -> None:
+    """Mean 1/4, std (ddof 1) 1/2: 1.5 and -.5, before the 1e-4."""
+    advantages = group_advantages(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), scale_by_std=True)[0]
+    assert advantages.tolist() == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-3)
+
+
+def test_group_of_one_success_in_eight() -> None:
+    advantages = group_advantages(torch.tensor([[1.0] + [0.0] * 7]), scale_by_std=True)[0]
+    assert advantages[0].item() == pytest.approx(2.475, abs=2e-3)
+    assert advantages[1].item() == pytest.approx(-0.3536, abs=2e-3)
+
+
+def test_equal_rewards_give_no_advantage() -> None:
+    assert group_advantages(torch.full((2, 4), 0.7), scale_by_std=True).abs().max() < 1e-2
+
+
+def test_a_missing_rollout_leaves_the_statistics_alone() -> None:
+    with_gap = group_advantages(torch.tensor([[1.0, 0.0, float("nan")]]), scale_by_std=True)[0]
+    without = group_advantages(torch.tensor([[1.0, 0.0]]), scale_by_std=True)[0]
+    assert with_gap.tolist() == pytest.approx([*without.tolist(), 0.0])
+
+
+def test_return_to_go_is_compared_at_the_same_step() -> None:
+    """Returns to go: (2, 1), (1, 1), (1, 0), (0,): step 1 has mean 1, step 2 mean 2/3."""
+    result = step_advantages([[1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0]], 4, scale_by_std=False)
+    assert result[0] == pytest.approx([1.0, 1 / 3])
+    assert result[1] == pytest.approx([0.0, 1 / 3])
+    assert result[2] == pytest.approx([0.0, -2 / 3])
+    assert result[3] == pytest.approx([-1.0])
+
+
+def test_step_advantages_survive_episodes_without_steps() -> None:
+    assert step_advantages([[], []], 2, scale_by_std=True) == [[], []]
+
+
+def test_clip_stops_the_gradient_only_in_the_good_direction() -> None:
+    new = torch.tensor([0.5, 0.5, -0.5, -0.5], requires_grad=True)
+    loss = clipped_surrogate(new, torch.zeros(4), torch.tensor([1.0, -1.0, 1.0, -1.0]), 0.2, 0.2)
+    assert loss.tolist() == pytest.approx([-1.2, 1.6487, -0.6065, 0.8], abs=1e-4)
+    loss.sum().backward()
+    assert [g != 0 for g in new.grad.tolist()] == [False, True, True, False]
+
+
+def test_k3_is_zero_at_equality_and_positive_elsewhere() -> None:
+    values = k3_kl(torch.tensor([0.0, -1.0, 1.0]), torch.zeros(3))
+    assert values.tolist() == pytest.approx([0.0, 0.71828, 0.36788], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "expected"),
+    [("grpo", [1 / 2, 1 / 6, 1 / 6, 1 / 6]), ("bnpo", [1 / 4] * 4), ("dr_grpo", [1 / 6] * 4)],
+)
+def test_step_weights(aggregation: str, expected: list[float]) -> None:
+    """Episodes of 1, 3 and 0 steps; the one without a search has no share."""
+    assert step_weights([1, 3, 0], aggregation).tolist() == pytest.approx(expected)
