@@ -159,9 +159,9 @@ def _dense(
 
 
 def _check_encoder(encoder: Encoder, vectors: Vectors) -> None:
-    if encoder.identity != vectors.encoder:
+    if encoder.identity != vectors.manifest["encoder"]:
         raise IndexMismatch(
-            f"{VECTORS} was made by encoder {vectors.encoder}, but params.yaml names {encoder.name} ({encoder.identity}); "
+            f"{VECTORS} was made by encoder {vectors.manifest["encoder"]}, but params.yaml names {encoder.name} ({encoder.identity}); "
             "run `dvc repro`, or set encoder back"
         )
 

@@ -98,7 +98,11 @@ def _write(
     write_text(draft / "statistics.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     publish(draft, out)
     shutil.rmtree(run)
-    counts = {f"dropped_{reason.replace(' ', '_')}": float(n) for reason, n in reasons.items() if reason != "rollouts disagree"}
+    counts = {
+        f"dropped_{reason.replace(' ', '_')}": float(n)
+        for reason, n in reasons.items()
+        if reason != "rollouts disagree"
+    }
     return {
         "tried": float(len(rows)),
         "kept": float(len(kept_ids)),

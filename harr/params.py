@@ -113,7 +113,9 @@ class Retriever(Section):
     @model_validator(mode="after")
     def _k_fits_pool(self) -> "Retriever":
         if self.k > self.pool:
-            raise ValueError(f"k = {self.k} passages cannot be chosen from a pool of {self.pool}; lower k or raise pool")
+            raise ValueError(
+                f"k = {self.k} passages cannot be chosen from a pool of {self.pool}; lower k or raise pool"
+            )
         return self
 
 

@@ -24,12 +24,16 @@ class Checkpoints:
 
     folder: Path
 
-    def save(self, step: int, model: PeftModel, optimizer: torch.optim.Optimizer, history: list[dict[str, Any]]) -> None:
+    def save(
+        self, step: int, model: PeftModel, optimizer: torch.optim.Optimizer, history: list[dict[str, Any]]
+    ) -> None:
         """Write the state after ``step`` finished steps."""
         draft = self.folder / "checkpoint.draft"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        save_file({k: v.contiguous() for k, v in get_peft_model_state_dict(model).items()}, draft / "adapter.safetensors")
+        save_file(
+            {k: v.contiguous() for k, v in get_peft_model_state_dict(model).items()}, draft / "adapter.safetensors"
+        )
         save_file(_optimizer_tensors(optimizer), draft / "optimizer.safetensors")
         write_json(draft / "state.json", {"step": step, "history": history})
         publish(draft, self.folder / f"checkpoint-{step:06d}")

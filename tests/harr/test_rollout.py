@@ -44,7 +44,11 @@ def test_episodes_keep_the_order_of_the_questions_and_their_steps() -> None:
     questions = [Question("a", "3"), Question("b", "0"), Question("c", "1")]
     episodes = play(questions, hops_then_answer, CountingRetriever(), Echo())
     assert [episode.answer for episode in episodes] == ["A", "B", "C"]
-    assert [[step.search.query for step in episode.steps] for episode in episodes] == [["a.0", "a.1", "a.2"], [], ["c.0"]]
+    assert [[step.search.query for step in episode.steps] for episode in episodes] == [
+        ["a.0", "a.1", "a.2"],
+        [],
+        ["c.0"],
+    ]
     assert [passage.id for passage in episodes[0].retrieved] == ["p0", "p1", "p2"]
 
 

@@ -46,7 +46,9 @@ def serving(reply: Reply) -> Iterator[Served]:
                 served.now += 1
                 served.peak = max(served.peak, served.now)
             status, value = reply(body, number)
-            text = (value if isinstance(value, str) else json.dumps(value)).encode()
+            text = (
+                value if isinstance(value, bytes) else (value if isinstance(value, str) else json.dumps(value)).encode()
+            )
             with served.lock:
                 served.now -= 1
             try:
@@ -164,7 +166,7 @@ def test_an_empty_completion_is_data() -> None:
         assert generator(served.base_url, concurrency=1).complete(ask("a", "b")) == ["", ""]
 
 
-@pytest.mark.parametrize("answer", ["<html>welcome</html>", {"detail": "fine"}, {"choices": []}])
+@pytest.mark.parametrize("answer", ["<html>welcome</html>", b"{broken", {"detail": "fine"}, {"choices": []}])
 def test_another_kind_of_server_is_recognised(answer: Any) -> None:
     with (
         serving(lambda body, number: (200, answer)) as served,

@@ -35,7 +35,9 @@ def test_log_prob_is_invariant_to_a_shift_and_to_padding() -> None:
 
 def test_one_choice_is_log_softmax() -> None:
     logits_BN = torch.randn(3, 6, generator=torch.Generator().manual_seed(1))
-    assert torch.allclose(log_prob(logits_BN, torch.ones(3, dtype=torch.int64)), logits_BN.log_softmax(-1)[:, 0], atol=1e-6)
+    assert torch.allclose(
+        log_prob(logits_BN, torch.ones(3, dtype=torch.int64)), logits_BN.log_softmax(-1)[:, 0], atol=1e-6
+    )
 
 
 def test_samples_follow_the_probabilities() -> None:

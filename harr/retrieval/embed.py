@@ -1,0 +1,159 @@
+"""Passages to vectors, shard by shard: resumable, bounded in memory by one shard."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from harr.corpus.store import Passages
+from harr.files import (
+    appears_whole,
+    fingerprint,
+    publish,
+    read_json,
+    sha256,
+    write_json,
+)
+from harr.params import Embed
+from harr.progress import bar
+from harr.retrieval.encoder import Encoder
+
+MIN_COSINE = 0.99
+PROBE_SECONDS = 1.0
+
+
+def embed_corpus(passages: Passages, encoder: Encoder, params: Embed, out: Path, work: Path) -> dict[str, float]:
+    """Embed every passage and publish ``out``: vectors-00000.npy ... and manifest.json.
+
+    A shard is a float32 array of unit vectors, rows in corpus order. Unfinished shards live in
+    ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
+    and shard size; a shard there whose hash differs is made again, alone.
+
+    Returns:
+        Figures for the metrics file; ``seconds`` and ``texts_per_second`` are of this call only.
+    """
+    plan = {
+        "corpus": passages.identity,
+        "encoder": encoder.identity,
+        "dtype": params.dtype,
+        "shard_size": params.shard_size,
+    }
+    folder = work / fingerprint(plan)
+    manifest = _resume(folder, params.shard_size) or _begin(passages, encoder, params)
+    write_json(folder / "manifest.json", manifest)
+    used = encoder.bfloat16() if manifest["dtype"] == "bfloat16" else encoder
+    done = {shard["file"]: shard for shard in manifest["shards"]}
+    finished_rows = sum(shard["rows"] for shard in manifest["shards"])
+    started = time.monotonic()
+    with bar(total=len(passages), initial=finished_rows, desc="embed", unit="passages") as progress:
+        for number, start in enumerate(range(0, len(passages), params.shard_size)):
+            file = f"vectors-{number:05d}.npy"
+            if file in done:
+                continue
+            texts = passages.contents(start, min(start + params.shard_size, len(passages)))
+            vectors = used.encode(
+                texts,
+                prompt=encoder.passage_prompt,
+                batch_size=params.batch_size,
+                on_batch=progress.update,
+            )
+            done[file] = _write_shard(folder / file, vectors, truncated=_count_truncated(encoder, texts))
+            manifest["shards"] = [done[name] for name in sorted(done)]
+            write_json(folder / "manifest.json", manifest)
+    publish(folder, out)
+    return _figures(
+        manifest,
+        embedded=len(passages) - finished_rows,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _begin(passages: Passages, encoder: Encoder, params: Embed) -> dict[str, Any]:
+    """The manifest of a fresh run; it fixes the dtype, so that a resumed run keeps it."""
+    dtype = _choose_dtype(passages, encoder, params.batch_size) if params.dtype == "auto" else params.dtype
+    parts = {"encoder": encoder.identity, "dtype": dtype, "corpus": passages.identity}
+    return {
+        "identity": fingerprint(parts),
+        **parts,
+        "model": encoder.name,
+        "max_tokens": encoder.max_tokens,
+        "rows": len(passages),
+        "width": encoder.width,
+        "shards": [],
+    }
+
+
+def _resume(folder: Path, shard_size: int) -> dict[str, Any] | None:
+    """The manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
+    if not (folder / "manifest.json").exists():
+        return None
+    manifest: dict[str, Any] = read_json(folder / "manifest.json")
+    intact = []
+    for shard in manifest["shards"]:
+        path = folder / shard["file"]
+        if path.exists() and sha256(path) == shard["sha256"]:
+            intact.append(shard)
+        else:
+            tqdm.write(f"{path} is missing or damaged and will be made again")
+    manifest["shards"] = intact
+    shards = -(-manifest["rows"] // shard_size)
+    share = len(intact) / max(shards, 1)
+    tqdm.write(f"resuming embed at shard {len(intact)}/{shards} ({share:.1%})".replace("%", " %"))
+    return manifest
+
+
+def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
+    """Try both types on passages from all over the corpus: bfloat16 must be faster and agree."""
+    rows = np.unique(np.linspace(0, len(passages) - 1, batch_size).astype(np.int64))
+    texts = [passage.content for passage in passages.take(rows.tolist())]
+    half = encoder.bfloat16()
+    seconds = {"float32": float("inf"), "bfloat16": float("inf")}
+    vectors: dict[str, NDArray[np.float32]] = {}
+    begun = time.monotonic()
+    rounds = 0
+    # The first round warms up: kernels are chosen for the shapes, and it is not counted.
+    while rounds < 2 or time.monotonic() - begun < PROBE_SECONDS:
+        for dtype, candidate in (("float32", encoder), ("bfloat16", half)):
+            start = time.monotonic()
+            vectors[dtype] = candidate.encode(texts, prompt=encoder.passage_prompt, batch_size=batch_size)
+            if rounds:
+                seconds[dtype] = min(seconds[dtype], time.monotonic() - start)
+        rounds += 1
+    cosine = float((vectors["float32"] * vectors["bfloat16"]).sum(-1).min())
+    chosen = "bfloat16" if seconds["bfloat16"] < seconds["float32"] and cosine > MIN_COSINE else "float32"
+    ratio = seconds["float32"] / seconds["bfloat16"]
+    tqdm.write(f"embedding in {chosen}: bfloat16 is {ratio:.1f} times as fast, cosine at least {cosine:.4f}")
+    return chosen
+
+
+def _count_truncated(encoder: Encoder, texts: list[str]) -> int:
+    counts = encoder.token_counts([encoder.passage_prompt + text for text in texts])
+    return int((counts > encoder.max_tokens).sum())
+
+
+def _write_shard(path: Path, vectors: NDArray[np.float32], *, truncated: int) -> dict[str, Any]:
+    with appears_whole(path) as temporary, temporary.open("wb") as handle:
+        np.save(handle, vectors, allow_pickle=False)
+    return {
+        "file": path.name,
+        "rows": len(vectors),
+        "sha256": sha256(path),
+        "truncated": truncated,
+    }
+
+
+def _figures(manifest: dict[str, Any], *, embedded: int, seconds: float) -> dict[str, float]:
+    truncated = sum(shard["truncated"] for shard in manifest["shards"])
+    return {
+        "passages": manifest["rows"],
+        "width": manifest["width"],
+        "truncated": truncated,
+        "truncated_share": truncated / max(manifest["rows"], 1),
+        "bfloat16": float(manifest["dtype"] == "bfloat16"),
+        "embedded": embedded,
+        "seconds": seconds,
+        "texts_per_second": embedded / seconds,
+    }

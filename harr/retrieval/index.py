@@ -1,0 +1,407 @@
+"""The passage index in Milvus: nearest passages by vector and by BM25. The only pymilvus import.
+
+There is one collection per index identity, alike in Milvus Lite (``milvus.db`` in the stage's output,
+one process at a time) and on a Milvus server. Its property ``harr`` says what it was built from, so
+that the live collection can be compared with the manifest on every open (Lite keeps no description).
+"""
+
+import json
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pymilvus import DataType, Function, FunctionType, MilvusClient
+from pymilvus.exceptions import MilvusException
+from tqdm import tqdm
+
+from harr.corpus.store import Passages
+from harr.errors import DamagedFile, HarrError, IndexMismatch, ServiceUnavailable
+from harr.files import fingerprint, publish, read_json, write_json
+from harr.params import Index
+from harr.progress import bar
+from harr.retrieval.vectors import Vectors
+
+REBUILD = "dvc repro -f -s index"
+CONNECT_SECONDS = 30.0
+SEARCH_SECONDS = 60.0
+BUILD_SECONDS = 1800.0
+QUERIES_PER_CALL = 1024
+TIES = 8
+"""So many hits more than asked for are fetched, so that equal scores at the cut are settled by row."""
+MAX_TEXT_BYTES = 65_535
+BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
+"""As in Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
+STOP_WORDS = (
+    "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself "
+    "it its itself they them their theirs themselves what which who whom this that these those am is are was were be "
+    "been being have has had having do does did doing would should could ought a an the and but if or because as until "
+    "while of at by for with about against between into through during before after above below to from up down in out "
+    "on off over under again further then once here there when where why how all any both each few more most other "
+    "some such no nor not only own same so than too very s t can will just don"
+)
+"""The Snowball list for English. Without one, Lite walks through nearly every passage for each query."""
+ANALYZER = {
+    "tokenizer": "standard",
+    "filter": ["lowercase", {"type": "stop", "stop_words": STOP_WORDS.split()}],
+}
+"""Lite has no stemmer, and Lite and server must rank alike: neither stems."""
+
+
+def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, work: Path) -> dict[str, float]:
+    """Put the searchable passages into Milvus and publish ``out``: manifest.json, and milvus.db for Lite.
+
+    Row numbers are the primary key. A killed build is taken up after its last finished batch from
+    ``work/<fingerprint>``; a collection that is complete on a server is kept as it is.
+
+    Returns:
+        Figures for the metrics file.
+
+    Raises:
+        ServiceUnavailable: Milvus cannot be reached, or refuses the passages.
+        IndexMismatch: rows are missing at the end; the collection has been dropped.
+    """
+    rows = passages.searchable_rows()
+    content = {
+        "identity": vectors.identity,
+        "rows": len(rows),
+        "full_text": params.full_text,
+    }
+    folder = work / fingerprint({**content, "uri": params.uri})
+    (folder / "out").mkdir(parents=True, exist_ok=True)
+    _drop_half_written_indexes(folder)
+    name = f"harr_{vectors.identity}"
+    started = time.monotonic()
+    with _opened(params, folder / "out") as client:
+        first = _first_missing(client, name, content, vectors.width, folder / "progress.json")
+        if first:
+            tqdm.write(f"resuming index at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
+        # A killed client's last batch may still arrive at a server: upsert makes it harmless.
+        write = client.upsert if first else client.insert
+        with bar(total=len(rows), initial=first, desc="index", unit="passages") as progress:
+            for start in range(first, len(rows), params.batch_size):
+                batch = rows[start : start + params.batch_size]
+                write(
+                    name,
+                    _records(passages, vectors, batch, params),
+                    timeout=BUILD_SECONDS,
+                )
+                write_json(folder / "progress.json", {"rows": start + len(batch)})
+                progress.update(len(batch))
+        _finish(client, name, content)
+    write_json(
+        folder / "out" / "manifest.json",
+        {"collection": name, **content, "width": vectors.width},
+    )
+    publish(folder / "out", out)
+    shutil.rmtree(folder)
+    seconds = time.monotonic() - started
+    return {
+        "rows": len(rows),
+        "corpus_rows": len(passages),
+        "full_text": float(params.full_text),
+        "inserted": len(rows) - first,
+        "seconds": seconds,
+        "rows_per_second": (len(rows) - first) / seconds,
+    }
+
+
+class PassageIndex:
+    """An open index; close it (or use ``with``), since Milvus Lite is locked by the one who has it open."""
+
+    def __init__(self, client: MilvusClient, where: str, manifest: dict[str, Any]) -> None:
+        """Take a checked collection; use :meth:`open`."""
+        self._client = client
+        self._where = where
+        self._collection: str = manifest["collection"]
+        self.rows: int = manifest["rows"]
+        self.width: int = manifest["width"]
+        self.full_text: bool = manifest["full_text"]
+
+    @classmethod
+    def open(cls, out: Path, params: Index, *, identity: str) -> "PassageIndex":
+        """Open what :func:`build_index` published in ``out``; ``identity`` is that of the vectors.
+
+        Raises:
+            IndexMismatch: manifest or live collection is of another encoder or corpus, or lacks rows.
+            ServiceUnavailable: no answer before the deadline, or Milvus Lite is open elsewhere.
+            DamagedFile: manifest or milvus.db is missing or unreadable.
+        """
+        try:
+            manifest = read_json(out / "manifest.json")
+        except (OSError, ValueError):
+            raise DamagedFile(f"{out / 'manifest.json'} is missing or damaged; run `{REBUILD}`") from None
+        if manifest["identity"] != identity:
+            raise IndexMismatch(
+                f"{out} was built as {manifest['identity']}, but encoder, dtype and corpus make {identity}; "
+                f"run `{REBUILD}`"
+            )
+        if not params.uri and not (out / "milvus.db").is_dir():
+            raise DamagedFile(f"{out / 'milvus.db'} is missing; run `{REBUILD}`")
+        where = _where(params, out)
+        client = _connect(params, where)
+        try:
+            with _explained(where):
+                _check(client, manifest, where)
+        except HarrError:
+            _disconnect(client, where)
+            raise
+        return cls(client, where, manifest)
+
+    def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Rows and inner products of the ``n`` nearest passages, shape (Q, n) each, in one call.
+
+        Exact. Best first; scores equal to 1e-6 are ordered by row. Where there are fewer than ``n``
+        passages, rows are padded with -1 and scores with minus infinity.
+        """
+        vectors_QD = np.asarray(vectors_QD, dtype=np.float32)
+        if vectors_QD.shape[1] != self.width:
+            raise IndexMismatch(
+                f"query vectors have width {vectors_QD.shape[1]}, but {self._where} holds width {self.width}; "
+                f"set encoder in params.yaml to the one of the index, or run `{REBUILD}`"
+            )
+        return self._search("vector", list(vectors_QD), n)
+
+    def search_text(self, texts: Sequence[str], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Rows and BM25 scores (positive) of the ``n`` best passages per text; shapes as :meth:`search`.
+
+        A passage that shares no word with a text, stop words apart, is not a hit; padding as there.
+        """
+        if not self.full_text:
+            raise IndexMismatch(f"{self._where} has no BM25 part; set index.full_text: true and run `dvc repro`")
+        asked = [q for q, text in enumerate(texts) if re.search(r"\w", text)]
+        rows_QN, scores_QN = _empty(len(texts), n)
+        rows_QN[asked], scores_QN[asked] = self._search("terms", [texts[q] for q in asked], n)
+        return rows_QN, scores_QN
+
+    def _search(self, field: str, queries: list[Any], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        rows_QN, scores_QN = _empty(len(queries), n)
+        for start in range(0, len(queries), QUERIES_PER_CALL):
+            with _explained(self._where):
+                found = self._client.search(
+                    self._collection,
+                    data=queries[start : start + QUERIES_PER_CALL],
+                    anns_field=field,
+                    limit=max(1, min(n + TIES, self.rows)),
+                    output_fields=["row"],
+                    consistency_level="Strong",
+                    timeout=SEARCH_SECONDS,
+                )
+            for q, hits in enumerate(found, start):
+                rows = np.asarray(hits.ids, dtype=np.int64)
+                # Lite gives BM25 scores with the sign turned; a BM25 score is never negative.
+                scores = np.asarray(hits.distances, dtype=np.float32)
+                scores = np.abs(scores) if field == "terms" else scores
+                best = np.lexsort((rows, -scores.round(6)))[:n]
+                rows_QN[q, : len(best)], scores_QN[q, : len(best)] = (
+                    rows[best],
+                    scores[best],
+                )
+        return rows_QN, scores_QN
+
+    def close(self) -> None:
+        """Disconnect, and free the lock of Milvus Lite."""
+        _disconnect(self._client, self._where)
+
+    def __enter__(self) -> "PassageIndex":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _empty(queries: int, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    return np.full((queries, n), -1, dtype=np.int64), np.full((queries, n), -np.inf, dtype=np.float32)
+
+
+def _records(passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: Index) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = [
+        {"row": int(row), "vector": vector} for row, vector in zip(rows, vectors.take(rows), strict=True)
+    ]
+    if params.full_text:
+        for record, passage in zip(records, passages.take(rows.tolist()), strict=True):
+            record["text"] = passage.content.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
+    return records
+
+
+def _first_missing(client: MilvusClient, name: str, content: dict[str, Any], width: int, progress: Path) -> int:
+    """How many of the rows are in the collection already; one of other content is made anew."""
+    if client.has_collection(name):
+        if _content(client, name) == content:
+            if progress.exists():
+                return int(read_json(progress)["rows"])
+            if _count(client, name) == content["rows"]:
+                return int(content["rows"])
+        client.drop_collection(name)
+    progress.unlink(missing_ok=True)
+    schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+    schema.add_field("row", DataType.INT64, is_primary=True)
+    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=width)
+    if content["full_text"]:
+        schema.add_field(
+            "text",
+            DataType.VARCHAR,
+            max_length=MAX_TEXT_BYTES,
+            enable_analyzer=True,
+            analyzer_params=ANALYZER,
+        )
+        schema.add_field("terms", DataType.SPARSE_FLOAT_VECTOR)
+        schema.add_function(
+            Function(
+                "bm25",
+                FunctionType.BM25,
+                input_field_names=["text"],
+                output_field_names=["terms"],
+            )
+        )
+    properties = {"harr": json.dumps(content)}
+    client.create_collection(name, schema=schema, properties=properties, consistency_level="Strong")
+    return 0
+
+
+def _finish(client: MilvusClient, name: str, content: dict[str, Any]) -> None:
+    """Flush, index, load and count, in the order that is safe in Milvus Lite."""
+    client.flush(name, timeout=BUILD_SECONDS)
+    if not client.list_indexes(name):
+        indexes = client.prepare_index_params()
+        indexes.add_index("vector", index_type="FLAT", metric_type="IP")
+        if content["full_text"]:
+            indexes.add_index(
+                "terms",
+                index_type="SPARSE_INVERTED_INDEX",
+                metric_type="BM25",
+                params=BM25,
+            )
+        client.create_index(name, indexes, timeout=BUILD_SECONDS)
+    count = _count(client, name)
+    if count != content["rows"]:
+        client.drop_collection(name)
+        raise IndexMismatch(f"{name} held {count} of {content['rows']} passages and was dropped; run `{REBUILD}`")
+
+
+def _content(client: MilvusClient, name: str) -> dict[str, Any]:
+    """What the collection was built from; empty where harr did not make it."""
+    content: dict[str, Any] = json.loads(client.describe_collection(name)["properties"].get("harr", "{}"))
+    return content
+
+
+def _count(client: MilvusClient, name: str) -> int:
+    if not client.list_indexes(name):
+        return 0
+    client.load_collection(name, timeout=BUILD_SECONDS)
+    return int(client.query(name, output_fields=["count(*)"], consistency_level="Strong")[0]["count(*)"])
+
+
+def _check(client: MilvusClient, manifest: dict[str, Any], where: str) -> None:
+    """Compare the live collection with the manifest of the stage's output."""
+    name = manifest["collection"]
+    if not client.has_collection(name):
+        raise IndexMismatch(f"{where} has no collection {name}, which the manifest names; run `{REBUILD}`")
+    built_as = _content(client, name).get("identity")
+    if built_as != manifest["identity"]:
+        raise IndexMismatch(
+            f"collection {name} at {where} was built as {built_as}, but its manifest says {manifest['identity']}; "
+            f"run `{REBUILD}`"
+        )
+    count = _count(client, name)
+    if count != manifest["rows"]:
+        raise IndexMismatch(
+            f"collection {name} at {where} holds {count} passages, its manifest says {manifest['rows']}; "
+            f"run `{REBUILD}`"
+        )
+
+
+@contextmanager
+def _opened(params: Index, folder: Path) -> Iterator[MilvusClient]:
+    where = _where(params, folder)
+    client = _connect(params, where)
+    try:
+        with _explained(where):
+            yield client
+    finally:
+        _disconnect(client, where)
+
+
+@contextmanager
+def _explained(where: str) -> Iterator[None]:
+    """Turn what pymilvus raises into one line."""
+    try:
+        yield
+    except MilvusException as error:
+        raise ServiceUnavailable(f"Milvus at {where}: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(getattr(error, "message", error)).split())[:300]
+
+
+def _where(params: Index, folder: Path) -> str:
+    return params.uri or str((folder / "milvus.db").resolve())
+
+
+def _connect(params: Index, where: str) -> MilvusClient:
+    """A client for a server, tried again until the deadline, or for the Milvus Lite folder ``where``."""
+    # pymilvus logs a traceback for every failure that it also raises.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+    if not params.uri:
+        return _connect_lite(where)
+    deadline = time.monotonic() + CONNECT_SECONDS
+    pause = 0.5
+    while True:
+        try:
+            return MilvusClient(where, token=os.environ.get(params.token_variable, ""), timeout=5, dedicated=True)
+        except MilvusException as error:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise ServiceUnavailable(
+                    f"no Milvus at {where} within {CONNECT_SECONDS:.0f} s ({_reason(error)}); start it, "
+                    f"or correct index.uri or the token in ${params.token_variable}"
+                ) from None
+        time.sleep(min(pause, left))
+        pause *= 2
+
+
+def _connect_lite(where: str) -> MilvusClient:
+    # Lite scores BM25 within each of its segments. Large ones keep some 400,000 passages in one,
+    # hence the scores exact. milvus_lite reads the limits when it is imported.
+    os.environ.setdefault("MILVUS_LITE_MEMTABLE_MEMORY_LIMIT_BYTES", str(1 << 30))
+    os.environ.setdefault("MILVUS_LITE_WAL_SIZE_LIMIT_BYTES", str(1 << 31))
+    from milvus_lite.db import MilvusLite
+    from milvus_lite.exceptions import DataDirLockedError
+
+    logging.getLogger("milvus_lite").setLevel(logging.CRITICAL)
+    try:
+        return MilvusClient(where)
+    except MilvusException as error:
+        failure = _reason(error)
+    # pymilvus hides the cause; opening the folder directly names it.
+    try:
+        MilvusLite(where).close()
+    except DataDirLockedError:
+        failure = "another process has it open; wait for that process or stop it, or set index.uri to a Milvus server"
+        raise ServiceUnavailable(f"{where} is locked: {failure}") from None
+    except Exception as error:
+        failure = _reason(error)
+    raise DamagedFile(f"{where} cannot be opened ({failure}); run `{REBUILD}`")
+
+
+def _disconnect(client: MilvusClient, where: str) -> None:
+    client.close()
+    if where.endswith(".db"):
+        from milvus_lite import server_manager_instance
+
+        # Closing the client leaves the embedded server running, and with it the lock.
+        server_manager_instance.release_server(where)
+
+
+def _drop_half_written_indexes(folder: Path) -> None:
+    """A kill while Lite writes an index file leaves a stump that it can never load; it rebuilds a missing one."""
+    for path in folder.rglob("*.idx"):
+        path.unlink()

