@@ -1,0 +1,32 @@
+"""One Prefect flow per DVC stage. Importing this package sets the switches that the libraries read at import.
+
+None of them is forced: what the environment already says stays.
+"""
+
+import gc
+import os
+import warnings
+
+SWITCHES = {
+    "DO_NOT_TRACK": "true",  # Prefect, MLflow, Hugging Face
+    "DVC_NO_ANALYTICS": "true",
+    "GX_ANALYTICS_ENABLED": "false",
+    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",  # a server that is down is named after 15 s, not after 4 minutes
+    "PREFECT_HOME": ".harr/prefect",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are printed once, by flows.common
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "TOKENIZERS_PARALLELISM": "true",
+}
+
+for name, value in SWITCHES.items():
+    os.environ.setdefault(name, value)
+os.environ["PREFECT_HOME"] = os.path.abspath(os.environ["PREFECT_HOME"])
+os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)
+
+# Imports make a million objects that are never garbage: looking for it less often saves a quarter of the start.
+gc.set_threshold(50_000, 20, 20)
+# Libraries warn each other about names to come; nothing a user of harr can act on.
+warnings.filterwarnings("ignore", category=FutureWarning)

@@ -161,8 +161,8 @@ def _dense(
 def _check_encoder(encoder: Encoder, vectors: Vectors) -> None:
     if encoder.identity != vectors.manifest["encoder"]:
         raise IndexMismatch(
-            f"{VECTORS} was made by encoder {vectors.manifest["encoder"]}, but params.yaml names {encoder.name} ({encoder.identity}); "
-            "run `dvc repro`, or set encoder back"
+            f"{VECTORS} was made by encoder {vectors.manifest['encoder']}, but params.yaml names {encoder.name} "
+            f"({encoder.identity}); run `dvc repro`, or set encoder back"
         )
 
 

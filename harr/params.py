@@ -257,6 +257,11 @@ class Params(Section):
     merge: Merge = Merge()
     tracking: Tracking = Tracking()
 
+    @property
+    def headline(self) -> str:
+        """The metric that decides a promotion: the first term of the reward."""
+        return next(iter(self.reward.terms))
+
     @classmethod
     def load(cls, path: Path = Path("params.yaml")) -> "Params":
         """Read and check a parameter file.

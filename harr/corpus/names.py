@@ -30,7 +30,7 @@ MALE = tuple(
 )
 GIVEN = FEMALE + MALE
 NEAR_SURNAMES = dict(
-    pair.split("/")  # type: ignore[misc]
+    pair.split("/")
     for pair in """Allen/Allan Bailey/Bayley Baldwin/Baldwyn Barrat/Barratt Bennet/Bennett Bird/Byrd Brook/Brooke
     Brown/Browne Burnet/Burnett Carlisle/Carlyle Clark/Clarke Coates/Coats Cook/Cooke Cooper/Cowper Davis/Davies
     Dickens/Dickins Elliot/Elliott Farrar/Farrer Field/Fields Ford/Forde Gardner/Gardiner Garret/Garrett Gilbey/Gilby
@@ -123,16 +123,22 @@ WORK_NOUNS = tuple(
     Mountain Nightingale Ocean Palace Piper Promise Road Room Rose Season Ship Shore Sparrow Staircase Statue Storm
     Summer Swallow Tailor Thief Train Traveller Wedding Weaver Well Willow""".split()
 )
-_OPENINGS = """The|Beyond the|A|Return to the|Beneath the|Song of the|Farewell to the|Under the|Shadow of the|One|Tale
-    of the|Waiting for the|Letters from the|Children of the|Before the|After the|Night of the|Daughters of the|Ballad
-    of the|Remember the""".replace("\n    ", " ").split("|")
+_OPENINGS = (
+    "The|Beyond the|Behind the|Return to the|Beneath the|Song of the|Farewell to the|Under the|"
+    "Shadow of the|Return of the|Tale of the|Waiting for the|Letters from the|Children of the|"
+    "Before the|After the|Night of the|Daughters of the|Ballad of the|Remember the"
+).split("|")
 _CLOSINGS = """|of Winter|of the North|in Spring|of Cornwall|at Dusk|of the Moor|by the Sea|in the Rain|of
     Glass|of Midsummer|at Dawn|of the Fens|in Autumn|of the Isles""".replace("\n    ", " ").split("|")
 TITLES = tuple((f"{head} ", f" {tail}".rstrip()) for tail in _CLOSINGS for head in _OPENINGS)
 SCHOOL_TYPES = tuple(
-    " Grammar School| College| Academy| High School| Hall School| Boarding School| Institute| School".split("|")
+    f" {word}"
+    for word in """Grammar School|College|Academy|High School|Hall School|Boarding School|Institute|School|Free School|
+    Upper School|Technical School|Music School|House School|Abbey School|Commercial School|Manor School""".replace(
+        "\n    ", ""
+    ).split("|")
 )
-SCHOOL_PATRONS = ("", *(f"{name} " for name in GIVEN))
+SCHOOL_PATRONS = ("", *(f"{name} " for pair in zip(FEMALE, MALE, strict=False) for name in pair))
 
 Index = NDArray[np.int64]
 
@@ -177,7 +183,7 @@ _SURNAME = (len(SURNAMES), _near(SURNAMES, NEAR_SURNAMES))
 _WORDS: dict[str, tuple[int, tuple[int, Index], int, int]] = {
     # kind: (words of the first part, words and near spellings of the second, third: at first, at most)
     "person": (len(GIVEN), _SURNAME, 1, len(MIDDLES)),
-    "town": (len(ROOTS), (len(ENDINGS), _near(ENDINGS, NEAR_ENDINGS)), 3, len(PLACES)),
+    "town": (len(ROOTS), (len(ENDINGS), _near(ENDINGS, NEAR_ENDINGS)), 1, len(PLACES)),
     "firm": (1, _SURNAME, 2 * len(_TRADES), len(FIRMS)),
     "work": (len(WORK_ADJECTIVES), (len(WORK_NOUNS), np.full(len(WORK_NOUNS), -1)), 8, len(TITLES)),
     "school": (len(SCHOOL_TYPES), _SURNAME, 1, len(SCHOOL_PATRONS)),

@@ -19,9 +19,7 @@ from harr.types import Passage, Question
 SHARD_ROWS = 100_000
 BATCH_ROWS = 10_000
 REBUILD = "dvc repro -f -s download"
-SCHEMA = pa.schema(
-    [("id", pa.string()), ("title", pa.string()), ("text", pa.string()), ("searchable", pa.bool_())]
-)
+SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string()), ("searchable", pa.bool_())])
 
 
 def write_passages(
@@ -31,7 +29,7 @@ def write_passages(
 
     Equal passages give equal bytes. ``searchable`` says which of them go into the index (None: all).
     """
-    shards = []
+    shards: list[dict[str, Any]] = []
     stream = iter(passages)
     while rows := _write_shard(stream, folder / f"passages-{len(shards):05d}.arrow", searchable):
         path = folder / f"passages-{len(shards):05d}.arrow"
@@ -51,7 +49,11 @@ def _write_shard(stream: Iterator[Passage], path: Path, searchable: Callable[[Pa
     if not first:
         return 0
     rows = 0
-    with appears_whole(path) as temporary, pa.OSFile(str(temporary), "wb") as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
+    with (
+        appears_whole(path) as temporary,
+        pa.OSFile(str(temporary), "wb") as sink,
+        pa.ipc.new_stream(sink, SCHEMA) as writer,
+    ):
         batch = first
         while batch:
             columns = [[p.id for p in batch], [p.title for p in batch], [p.text for p in batch]]

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -27,7 +28,8 @@ def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftMo
         exclude_modules=r".*pooler.*",
         task_type="FEATURE_EXTRACTION",
     )
-    adapter = get_peft_model(encoder.model[0].auto_model, config)
+    transformer: Any = encoder.model[0]
+    adapter = get_peft_model(transformer.auto_model, config)
     encoder.model.eval()
     return adapter
 
@@ -59,6 +61,7 @@ def load_adapter(encoder: Encoder, folder: Path) -> PeftModel:
             f"{folder} was trained from encoder {base}, but {encoder.name} is {encoder.identity}; "
             "set encoder in params.yaml to the one it was trained from, or run `dvc repro -f -s train`"
         )
-    adapter = PeftModel.from_pretrained(encoder.model[0].auto_model, str(folder), is_trainable=False)
+    transformer: Any = encoder.model[0]
+    adapter = PeftModel.from_pretrained(transformer.auto_model, str(folder), is_trainable=False)
     encoder.model.eval()
     return adapter

@@ -139,7 +139,8 @@ class DensePolicy:
         """Differentiable logits of stored pools (chosen passages first) under live state vectors.
 
         Args:
-            states_UD: distinct states, with gradient. state_of_B: which of them each row belongs to.
+            states_UD: distinct states, with gradient.
+            state_of_B: which of them each row belongs to.
             pool_BN: candidate rows, padded with -1.
 
         Returns: logits_BN = score / temperature; padding holds ``plackett_luce.MASKED``.

@@ -9,14 +9,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from harr.corpus.store import Passages
-from harr.files import (
-    appears_whole,
-    fingerprint,
-    publish,
-    read_json,
-    sha256,
-    write_json,
-)
+from harr.files import appears_whole, fingerprint, publish, read_json, sha256, write_json
 from harr.params import Embed
 from harr.progress import bar
 from harr.retrieval.encoder import Encoder
@@ -55,20 +48,13 @@ def embed_corpus(passages: Passages, encoder: Encoder, params: Embed, out: Path,
                 continue
             texts = passages.contents(start, min(start + params.shard_size, len(passages)))
             vectors = used.encode(
-                texts,
-                prompt=encoder.passage_prompt,
-                batch_size=params.batch_size,
-                on_batch=progress.update,
+                texts, prompt=encoder.passage_prompt, batch_size=params.batch_size, on_batch=progress.update
             )
             done[file] = _write_shard(folder / file, vectors, truncated=_count_truncated(encoder, texts))
             manifest["shards"] = [done[name] for name in sorted(done)]
             write_json(folder / "manifest.json", manifest)
     publish(folder, out)
-    return _figures(
-        manifest,
-        embedded=len(passages) - finished_rows,
-        seconds=time.monotonic() - started,
-    )
+    return _figures(manifest, embedded=len(passages) - finished_rows, seconds=time.monotonic() - started)
 
 
 def _begin(passages: Passages, encoder: Encoder, params: Embed) -> dict[str, Any]:
@@ -125,7 +111,7 @@ def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
     cosine = float((vectors["float32"] * vectors["bfloat16"]).sum(-1).min())
     chosen = "bfloat16" if seconds["bfloat16"] < seconds["float32"] and cosine > MIN_COSINE else "float32"
     ratio = seconds["float32"] / seconds["bfloat16"]
-    tqdm.write(f"embedding in {chosen}: bfloat16 is {ratio:.1f} times as fast, cosine at least {cosine:.4f}")
+    tqdm.write(f"embedding in {chosen}: bfloat16 is {ratio:.1f} times as fast, cosine at least {cosine:.5f}")
     return chosen
 
 
@@ -137,12 +123,7 @@ def _count_truncated(encoder: Encoder, texts: list[str]) -> int:
 def _write_shard(path: Path, vectors: NDArray[np.float32], *, truncated: int) -> dict[str, Any]:
     with appears_whole(path) as temporary, temporary.open("wb") as handle:
         np.save(handle, vectors, allow_pickle=False)
-    return {
-        "file": path.name,
-        "rows": len(vectors),
-        "sha256": sha256(path),
-        "truncated": truncated,
-    }
+    return {"file": path.name, "rows": len(vectors), "sha256": sha256(path), "truncated": truncated}
 
 
 def _figures(manifest: dict[str, Any], *, embedded: int, seconds: float) -> dict[str, float]:

@@ -23,7 +23,7 @@ from pymilvus.exceptions import MilvusException
 from tqdm import tqdm
 
 from harr.corpus.store import Passages
-from harr.errors import DamagedFile, HarrError, IndexMismatch, ServiceUnavailable
+from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
 from harr.files import fingerprint, publish, read_json, write_json
 from harr.params import Index
 from harr.progress import bar
@@ -48,10 +48,7 @@ STOP_WORDS = (
     "some such no nor not only own same so than too very s t can will just don"
 )
 """The Snowball list for English. Without one, Lite walks through nearly every passage for each query."""
-ANALYZER = {
-    "tokenizer": "standard",
-    "filter": ["lowercase", {"type": "stop", "stop_words": STOP_WORDS.split()}],
-}
+ANALYZER = {"tokenizer": "standard", "filter": ["lowercase", {"type": "stop", "stop_words": STOP_WORDS.split()}]}
 """Lite has no stemmer, and Lite and server must rank alike: neither stems."""
 
 
@@ -69,37 +66,26 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
         IndexMismatch: rows are missing at the end; the collection has been dropped.
     """
     rows = passages.searchable_rows()
-    content = {
-        "identity": vectors.identity,
-        "rows": len(rows),
-        "full_text": params.full_text,
-    }
+    content = {"identity": vectors.identity, "rows": len(rows), "full_text": params.full_text}
     folder = work / fingerprint({**content, "uri": params.uri})
     (folder / "out").mkdir(parents=True, exist_ok=True)
     _drop_half_written_indexes(folder)
-    name = f"harr_{vectors.identity}"
+    name = f"harr_{vectors.identity}" + ("" if params.full_text else "_dense")
     started = time.monotonic()
     with _opened(params, folder / "out") as client:
         first = _first_missing(client, name, content, vectors.width, folder / "progress.json")
-        if first:
+        if 0 < first < len(rows):
             tqdm.write(f"resuming index at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
         # A killed client's last batch may still arrive at a server: upsert makes it harmless.
         write = client.upsert if first else client.insert
         with bar(total=len(rows), initial=first, desc="index", unit="passages") as progress:
             for start in range(first, len(rows), params.batch_size):
                 batch = rows[start : start + params.batch_size]
-                write(
-                    name,
-                    _records(passages, vectors, batch, params),
-                    timeout=BUILD_SECONDS,
-                )
+                write(name, _records(passages, vectors, batch, params), timeout=BUILD_SECONDS)
                 write_json(folder / "progress.json", {"rows": start + len(batch)})
                 progress.update(len(batch))
         _finish(client, name, content)
-    write_json(
-        folder / "out" / "manifest.json",
-        {"collection": name, **content, "width": vectors.width},
-    )
+    write_json(folder / "out" / "manifest.json", {"collection": name, **content, "width": vectors.width})
     publish(folder / "out", out)
     shutil.rmtree(folder)
     seconds = time.monotonic() - started
@@ -150,7 +136,7 @@ class PassageIndex:
         try:
             with _explained(where):
                 _check(client, manifest, where)
-        except HarrError:
+        except BaseException:
             _disconnect(client, where)
             raise
         return cls(client, where, manifest)
@@ -200,10 +186,7 @@ class PassageIndex:
                 scores = np.asarray(hits.distances, dtype=np.float32)
                 scores = np.abs(scores) if field == "terms" else scores
                 best = np.lexsort((rows, -scores.round(6)))[:n]
-                rows_QN[q, : len(best)], scores_QN[q, : len(best)] = (
-                    rows[best],
-                    scores[best],
-                )
+                rows_QN[q, : len(best)], scores_QN[q, : len(best)] = (rows[best], scores[best])
         return rows_QN, scores_QN
 
     def close(self) -> None:
@@ -246,20 +229,11 @@ def _first_missing(client: MilvusClient, name: str, content: dict[str, Any], wid
     schema.add_field("vector", DataType.FLOAT_VECTOR, dim=width)
     if content["full_text"]:
         schema.add_field(
-            "text",
-            DataType.VARCHAR,
-            max_length=MAX_TEXT_BYTES,
-            enable_analyzer=True,
-            analyzer_params=ANALYZER,
+            "text", DataType.VARCHAR, max_length=MAX_TEXT_BYTES, enable_analyzer=True, analyzer_params=ANALYZER
         )
         schema.add_field("terms", DataType.SPARSE_FLOAT_VECTOR)
         schema.add_function(
-            Function(
-                "bm25",
-                FunctionType.BM25,
-                input_field_names=["text"],
-                output_field_names=["terms"],
-            )
+            Function("bm25", FunctionType.BM25, input_field_names=["text"], output_field_names=["terms"])
         )
     properties = {"harr": json.dumps(content)}
     client.create_collection(name, schema=schema, properties=properties, consistency_level="Strong")
@@ -273,12 +247,9 @@ def _finish(client: MilvusClient, name: str, content: dict[str, Any]) -> None:
         indexes = client.prepare_index_params()
         indexes.add_index("vector", index_type="FLAT", metric_type="IP")
         if content["full_text"]:
-            indexes.add_index(
-                "terms",
-                index_type="SPARSE_INVERTED_INDEX",
-                metric_type="BM25",
-                params=BM25,
-            )
+            # pymilvus flattens params, and Lite reads none but a nested `params`; servers take both.
+            nested = {"params": BM25}
+            indexes.add_index("terms", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=nested)
         client.create_index(name, indexes, timeout=BUILD_SECONDS)
     count = _count(client, name)
     if count != content["rows"]:
@@ -335,6 +306,8 @@ def _explained(where: str) -> Iterator[None]:
     try:
         yield
     except MilvusException as error:
+        if where.endswith(".db"):
+            raise DamagedFile(f"{where} failed ({_reason(error)}); run `{REBUILD}`") from None
         raise ServiceUnavailable(f"Milvus at {where}: {_reason(error)}") from None
 
 
@@ -376,7 +349,8 @@ def _connect_lite(where: str) -> MilvusClient:
     from milvus_lite.db import MilvusLite
     from milvus_lite.exceptions import DataDirLockedError
 
-    logging.getLogger("milvus_lite").setLevel(logging.CRITICAL)
+    for noisy in ("milvus_lite", "grpc._server"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
     try:
         return MilvusClient(where)
     except MilvusException as error:

@@ -64,9 +64,7 @@ def test_cut_and_prompt(encoder: Encoder) -> None:
     # 8 tokens are [CLS], six words, [SEP].
     cut = encoder.encode(["one two three four five six seven eight nine"], max_tokens=8)
     np.testing.assert_allclose(cut, encoder.encode(["one two three four five six"]), atol=1e-6)
-    np.testing.assert_allclose(
-        encoder.encode(["Paris"], prompt="query: "), encoder.encode(["query: Paris"]), atol=1e-6
-    )
+    np.testing.assert_allclose(encoder.encode(["Paris"], prompt="query: "), encoder.encode(["query: Paris"]), atol=1e-6)
 
 
 def test_token_counts_are_before_any_cut(encoder: Encoder) -> None:
@@ -173,6 +171,8 @@ def test_unsafe_folders_are_refused(tiny: Path, tmp_path: Path) -> None:
 
 def test_damaged_and_missing_models_give_one_line(tiny: Path, tmp_path: Path) -> None:
     assert "at most 40 tokens" in refused(tiny, max_tokens=41)
+    with pytest.raises(ModelError, match="at most 40 tokens"):
+        Encoder(str(tiny), max_tokens=40).encode(["Paris"], max_tokens=41)
     (tiny / "model.safetensors").write_bytes((tiny / "model.safetensors").read_bytes()[:-100])
     assert "cannot be loaded" in refused(tiny)
     (tiny / "modules.json").write_text("not json")

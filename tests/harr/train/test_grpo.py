@@ -46,7 +46,7 @@ def test_the_policy_gets_better_on_towns_it_never_trained_on(setup: Setup, tmp_p
     assert before < 0.7
     assert mean_recall(setup, unseen) > before + 0.25
     assert history[0]["logprob_gap"] < 1e-3, "the first update must be exactly on-policy"
-    assert all(row["distinct_states"] <= 10 and row["searches"] == 40 for row in history), "a state is encoded once, not once a rollout"
+    assert all(row["distinct_states"] <= 10 and row["searches"] == 40 for row in history), "a state is encoded once"
 
 
 def test_a_killed_run_resumes_with_the_same_weights(setup: Setup, tmp_path: Path) -> None:

@@ -1,0 +1,41 @@
+# Thin: every target is one command you could type. `make help` lists them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# The other switches are in flows/__init__.py.
+export DO_NOT_TRACK := true
+export DVC_NO_ANALYTICS := true
+
+.PHONY: help run test lint types smoke ui
+
+help:            ## what there is
+	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 12
+
+run: $(VENV)/ready      ## set up, then the pipeline of params.yaml; prints the arms
+	dvc repro
+	@python -m flows.evaluate --show
+
+test: $(VENV)/ready     ## set up, then the tests
+	pytest
+
+lint: $(VENV)/ready     ## ruff
+	ruff check .
+	ruff format --check .
+
+types: $(VENV)/ready    ## mypy
+	mypy
+
+smoke: $(VENV)/ready    ## the whole pipeline on a tiny world, in a copy of the tree
+	bash .ci/smoke
+
+ui: $(VENV)/ready       ## open the local MLflow and Prefect pages (Ctrl-C stops both)
+	python -m flows.server
+
+$(VENV)/ready: constraints.txt pyproject.toml
+	@echo "setting up $(VENV): two to four minutes the first time, 2.5 GB"
+	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)/bin/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+	@echo "$(VENV) is ready"

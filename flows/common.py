@@ -1,0 +1,94 @@
+"""How a stage runs as a command: parameters first, then Prefect, then the flow; errors in one line."""
+
+import argparse
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from harr.errors import HarrError, ServiceUnavailable
+from harr.params import Params
+
+PARENT = "HARR_PARENT_TASK_RUN"
+
+
+def main(stage: Any, *, checks: bool = False, arguments: list[str] | None = None) -> None:
+    """Run a stage's flow as a command and exit: 0, 1 for a ``HarrError``, 130 or 143 for a signal.
+
+    ``checks``: the stage checks data; Great Expectations is loaded meanwhile in a process of its own.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m flows.{stage.name}", description=stage.__doc__)
+    parser.parse_args(arguments)
+    run_command(lambda: run_stage(stage, checks=checks))
+
+
+def run_command(body: Callable[[], Any]) -> None:
+    """Call ``body`` and leave the process; a user's mistake is one line on stderr, never a traceback."""
+    # Our own SIGINT handler also keeps asyncio from installing one that waits for the end of the flow.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        body()
+    except HarrError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    finally:
+        gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
+
+
+def run_stage(stage: Any, *, checks: bool = False, **parameters: Any) -> Any:
+    """Check params.yaml, find or start the Prefect server, and run the flow under it.
+
+    Where no local server comes up, the stage runs all the same, as plain functions.
+    """
+    Params.load()
+    if checks:
+        from tasks.checks import checker
+
+        checker()
+    from flows.server import ensure_server
+
+    try:
+        url = ensure_server()
+    except ServiceUnavailable as error:
+        print(f"warning: {error}; running without Prefect", file=sys.stderr)
+        return _run_plainly(stage, parameters)
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    os.environ["PREFECT_API_URL"] = url
+    with temporary_settings({PREFECT_API_URL: url}):
+        if parent := os.environ.get(PARENT):
+            return asyncio.run(_run_as_child(stage, UUID(parent)))
+        return asyncio.run(stage(**parameters)) if stage.isasync else stage(**parameters)
+
+
+async def _run_as_child(stage: Any, parent_task_run: UUID) -> Any:
+    """Run the flow as a sub-flow of ``flows.pipeline``, across processes."""
+    from prefect.client.orchestration import get_client
+    from prefect.flow_engine import run_flow
+
+    async with get_client() as client:
+        flow_run = await client.create_flow_run(stage, parent_task_run_id=parent_task_run)
+    running: Any = run_flow(stage, flow_run=flow_run)
+    return await running
+
+
+def _run_plainly(stage: Any, parameters: dict[str, Any]) -> Any:
+    """Run a flow's function with every task called as the plain function it wraps."""
+    from prefect import Task
+
+    def call(task: Any, *values: Any, **named: Any) -> Any:
+        return task.fn(*values, **named)
+
+    Task.__call__ = call  # type: ignore[method-assign,assignment]
+    result = stage.fn(**parameters)
+    return asyncio.run(result) if stage.isasync else result
+
+
+def _stop(number: int, frame: object) -> None:
+    print("stopped; finished work is kept, run the same command again to go on", file=sys.stderr)
+    sys.exit(128 + number)

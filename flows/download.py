@@ -1,0 +1,26 @@
+"""Stage download: `python -m flows.download`."""
+
+from prefect import flow
+
+from flows.common import main
+from harr.params import Params
+from tasks.checks import expect
+from tasks.download import CORPUS, QUESTIONS, corpus_frame, download_corpus, questions_frame
+from tasks.tracking import tracked_run
+
+
+@flow(name="download")
+async def download() -> None:
+    """Fetch or make the corpus and its questions, and check them."""
+    params = Params.load()
+    with tracked_run("download", params) as run:
+        figures = download_corpus(params)
+        expect("corpus", corpus_frame())
+        expect("questions", questions_frame())
+        run.record("download", figures)
+        run.dataset("corpus", CORPUS, "corpus")
+        run.dataset("questions", QUESTIONS, "questions")
+
+
+if __name__ == "__main__":
+    main(download, checks=True)

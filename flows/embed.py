@@ -1,0 +1,25 @@
+"""Stage embed: `python -m flows.embed`."""
+
+from prefect import flow
+
+from flows.common import main
+from harr.params import Params
+from tasks.checks import expect
+from tasks.download import CORPUS
+from tasks.embed import embed_passages, vectors_frame
+from tasks.tracking import tracked_run
+
+
+@flow(name="embed")
+async def embed() -> None:
+    """Turn every passage into a vector; a killed run goes on at the shard where it was."""
+    params = Params.load()
+    with tracked_run("embed", params) as run:
+        figures = embed_passages(params)
+        expect("vectors", vectors_frame())
+        run.record("embed", figures)
+        run.dataset("corpus", CORPUS, "corpus")
+
+
+if __name__ == "__main__":
+    main(embed, checks=True)

@@ -1,0 +1,26 @@
+"""Stage merge: `python -m flows.merge`."""
+
+from prefect import flow
+
+from flows.common import main
+from harr.params import Params
+from tasks.merge import merge_adapter, register_retriever
+from tasks.tracking import tracked_run
+from tasks.train import ADAPTER
+
+
+@flow(name="merge")
+async def merge() -> None:
+    """Fold the adapter into the encoder and register it as the candidate."""
+    params = Params.load()
+    with tracked_run("merge", params) as run:
+        figures = merge_adapter(params)
+        version = register_retriever(run, params)
+        run.record("merge", figures)
+        run.dataset("adapter", ADAPTER, "merge")
+        run.tag(version=version)
+        print(f"registered {params.tracking.registered_model} version {version} (alias candidate)")
+
+
+if __name__ == "__main__":
+    main(merge)

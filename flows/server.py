@@ -1,0 +1,158 @@
+"""One local Prefect server for a whole run, where none is configured.
+
+The first stage of a ``dvc repro`` starts a supervisor; the later stages reuse its server. The
+supervisor stops the server and itself when every process that owns a run is gone, so nothing is
+left behind. History stays under .harr/prefect; ``make ui`` opens it again.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from harr.errors import ServiceUnavailable
+from harr.files import read_json, write_json
+from tasks.execution import claim, live_owners
+
+STATE = Path(".harr/prefect.json")
+LOG = Path(".harr/prefect.log")
+START_SECONDS = 90.0
+
+
+def ensure_server() -> str:
+    """URL of the Prefect API for this run: the configured one, or a local server that is up.
+
+    Raises:
+        ServiceUnavailable: no local server came up in time.
+    """
+    if configured := os.environ.get("PREFECT_API_URL"):
+        return configured
+    with _one_at_a_time():
+        claim()
+        return _running() or _start()
+
+
+def _start() -> str:
+    print("starting a local Prefect server for this run (`make ui` shows its history later)")
+    with LOG.open("wb") as sink:
+        supervisor = subprocess.Popen(
+            [sys.executable, "-m", "flows.server", "--supervise", "--port", str(free_port())],
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and supervisor.poll() is None:
+        if running := _running():
+            return running
+        time.sleep(0.1)
+    raise ServiceUnavailable(
+        f"no local Prefect server came up (see {LOG}); start one with `prefect server start` and set PREFECT_API_URL"
+    )
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Stages that start together start one server; none starts while a supervisor decides to stop."""
+    STATE.parent.mkdir(parents=True, exist_ok=True)
+    with STATE.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _running() -> str | None:
+    """The URL in the state file, if a server answers there."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        url: str = read_json(STATE)["url"]
+        if healthy(url):
+            return url
+    return None
+
+
+def healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
+            return bool(json.load(answer))
+    except (OSError, ValueError):
+        return False
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def prefect_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A Prefect server on loopback for the length of the block."""
+    url = f"http://127.0.0.1:{port}/api"
+    environment = {**os.environ, "PREFECT_API_URL": url, "PREFECT_SERVER_UI_API_URL": url}
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    server = subprocess.Popen(command, env=environment, start_new_session=True)
+    try:
+        yield server
+    finally:
+        server.terminate()
+        try:
+            server.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+def supervise(port: int) -> None:
+    """Run a server until its owners are gone; the state file names it while it is up."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    url = f"http://127.0.0.1:{port}/api"
+    with prefect_server(port) as server:
+        announced = False
+        while server.poll() is None:
+            if not announced and healthy(url):
+                write_json(STATE, {"url": url, "pid": os.getpid()})
+                announced = True
+            if not live_owners():
+                # Looked at again under the lock: a stage may have come in between.
+                with _one_at_a_time():
+                    if not live_owners():
+                        STATE.unlink(missing_ok=True)
+                        return
+            time.sleep(0.2)
+
+
+def show_ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> None:
+    """Serve the local Prefect and MLflow histories on loopback until interrupted."""
+    store = ["--backend-store-uri", "sqlite:///mlflow.db", "--artifacts-destination", "mlruns"]
+    command = [sys.executable, "-m", "mlflow", "server", *store, "--host", "127.0.0.1", "--port", str(mlflow_port)]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    with prefect_server(prefect_port), subprocess.Popen(command, env=environment) as mlflow:
+        print(f"Prefect: http://127.0.0.1:{prefect_port}   MLflow: http://127.0.0.1:{mlflow_port}   Ctrl-C stops both")
+        try:
+            mlflow.wait()
+        except KeyboardInterrupt:
+            mlflow.terminate()
+
+
+def main() -> None:
+    """Command line of the supervisor and of ``make ui``."""
+    parser = argparse.ArgumentParser(prog="python -m flows.server", description=__doc__)
+    parser.add_argument("--supervise", action="store_true", help="run until all runs are over (the stages use it)")
+    parser.add_argument("--port", type=int, default=4200, help="port of the Prefect server")
+    options = parser.parse_args()
+    if options.supervise:
+        supervise(options.port)
+    else:
+        show_ui(options.port)
+
+
+if __name__ == "__main__":
+    main()

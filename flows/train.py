@@ -1,0 +1,24 @@
+"""Stage train: `python -m flows.train`."""
+
+from prefect import flow
+
+from flows.common import main
+from harr.params import Params
+from tasks.filter import FILTERED
+from tasks.tracking import tracked_run
+from tasks.train import plot_training, summary, train_policy
+
+
+@flow(name="train")
+async def train() -> None:
+    """Train the policy by the method of params.yaml; a killed run goes on at its last checkpoint."""
+    params = Params.load()
+    with tracked_run("train", params) as run:
+        history = train_policy(params, run.log)
+        run.record("train", summary(history))
+        run.artifact(plot_training(history), "plots")
+        run.dataset("kept questions", FILTERED / "questions.jsonl", "training")
+
+
+if __name__ == "__main__":
+    main(train)

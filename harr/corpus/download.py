@@ -1,0 +1,102 @@
+"""Stage download: a data set's passages and questions, checked, on disk; all or nothing."""
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from harr.corpus.questions import DATASETS
+from harr.corpus.store import Passages, write_passages, write_questions
+from harr.errors import CorpusError
+from harr.files import publish
+from harr.params import Hub, Jsonl, World
+from harr.progress import bar
+from harr.types import Passage, Question
+
+WORK = Path("work/download")
+
+
+def download(params: World | Jsonl | Hub, corpus: Path, questions: Path) -> dict[str, float]:
+    """Fetch or make a data set, check all of it, then publish ``corpus`` and ``questions``.
+
+    Training questions whose text is also a test question are left out and counted.
+
+    Returns:
+        Counts of passages and questions, and the mean length of a passage in words.
+
+    Raises:
+        CorpusError: a file is missing or damaged, or a row is wrong; nothing is published.
+    """
+    shutil.rmtree(WORK, ignore_errors=True)
+    source = DATASETS[params.dataset](params)
+    words: list[int] = []
+    with bar(source.passages, desc="passages", unit="passage") as stream:
+        checked = unique_passages(stream, words)
+        write_passages(checked, WORK / "corpus", searchable=source.searchable)
+    if not words:
+        raise CorpusError("download: no passages; check download.passages and download.passages_where in params.yaml")
+    stored = Passages.open(WORK / "corpus")
+    test = check_questions(source.test, "test", stored)
+    train = check_questions(source.train, "train", stored)
+    leaked = {question.text for question in test}
+    kept = [question for question in train if question.text not in leaked]
+    write_questions(kept, WORK / "questions" / "train.jsonl")
+    write_questions(test, WORK / "questions" / "test.jsonl")
+    publish(WORK / "corpus", corpus)
+    publish(WORK / "questions", questions)
+    return {
+        "passages": float(len(words)),
+        "searchable": float(len(stored.searchable_rows())),
+        "words_per_passage": sum(words) / len(words),
+        "train_questions": float(len(kept)),
+        "test_questions": float(len(test)),
+        "train_questions_dropped_because_in_test": float(len(train) - len(kept)),
+    }
+
+
+def unique_passages(passages: Iterable[Passage], words: list[int]) -> Iterator[Passage]:
+    """Pass passages on; stop at the second one with the same id. Word counts go to ``words``.
+
+    Raises:
+        CorpusError: names the id and both positions.
+    """
+    seen: dict[str, int] = {}
+    for position, passage in enumerate(passages, 1):
+        first = seen.setdefault(passage.id, position)
+        if first != position:
+            raise CorpusError(
+                f"download: passage id {passage.id!r} stands twice, as passages {first} and {position} of the input; "
+                "ids must be unique over all files"
+            )
+        words.append(len(passage.text.split()))
+        yield passage
+
+
+def check_questions(questions: Iterable[Question], split: str, passages: Passages) -> list[Question]:
+    """All questions of a split, each with its own id and with passages that exist.
+
+    Raises:
+        CorpusError: no question, two with one id, or an id of a passage that is not in the corpus.
+    """
+    kept: dict[str, Question] = {}
+    for question in questions:
+        if question.id in kept:
+            raise CorpusError(f"download: question id {question.id!r} stands twice in the {split} questions")
+        if not question.answers and not question.gold_ids:
+            raise CorpusError(f"download: {split} question {question.id!r} has neither answers nor supporting passages")
+        kept[question.id] = question
+    if not kept:
+        raise CorpusError(f"download: no {split} questions; check download.{split} and download.{split}_where")
+    _check_known({q.id: q.gold_ids for q in kept.values()}, "supporting", split, passages)
+    _check_known({q.id: q.candidate_ids for q in kept.values()}, "context_ids", split, passages)
+    return list(kept.values())
+
+
+def _check_known(named: Mapping[str, tuple[str, ...]], field: str, split: str, passages: Passages) -> None:
+    known = passages.rows_of({pid for ids in named.values() for pid in ids})
+    missing = [(qid, pid) for qid, ids in named.items() for pid in ids if pid not in known]
+    if missing:
+        qid, pid = missing[0]
+        raise CorpusError(
+            f"download: {len(missing)} {field} ids of {split} questions are not in the corpus "
+            f"(first: question {qid!r} names {pid!r}); add the passages or drop the questions"
+        )

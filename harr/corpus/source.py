@@ -1,0 +1,19 @@
+"""What every data set is, before it is checked and stored."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from harr.types import Passage, Question
+
+
+@dataclass(frozen=True)
+class Source:
+    """Passages and questions as streams; ``searchable`` says which passages go into the index (None: all).
+
+    ``passages`` is read before the questions.
+    """
+
+    passages: Iterable[Passage]
+    train: Iterable[Question]
+    test: Iterable[Question]
+    searchable: Callable[[Passage], bool] | None = None

@@ -1,0 +1,68 @@
+"""The doors of the stages: tables go to Great Expectations, which runs in a process of its own.
+
+That process is started early, so that its slow import overlaps the stage's work.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from prefect import task
+
+from harr.errors import ExpectationFailed
+from tasks.common import TASK
+
+# Its imports make a million objects that are never garbage, and warn of names to come.
+COMMAND = [sys.executable, "-W", "ignore", "-c", "import gc; gc.disable(); from tasks.expectations import main; main()"]
+DOCS = Path("gx/uncommitted/data_docs/local_site/index.html")
+
+
+@task(**TASK, task_run_name="expect:{suite}")
+def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
+    """Check a table against a suite of tasks/expectations.py and update the Data Docs.
+
+    Returns:
+        How many rules were checked, and on how many rows.
+
+    Raises:
+        ExpectationFailed: names each failed rule with its first offending rows.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table.feather"
+        frame.reset_index(drop=True).to_feather(table)
+        outcome = _ask({"suite": suite, "table": str(table)})
+    if outcome["failed"]:
+        told = "; ".join(outcome["failed"][:5])
+        raise ExpectationFailed(
+            f"{suite}: {len(outcome['failed'])} of {outcome['rules']} expectations failed: {told}; see {DOCS}"
+        )
+    return {"rules": float(outcome["rules"]), "rows": float(len(frame))}
+
+
+@cache
+def checker() -> "subprocess.Popen[str]":
+    """The process that holds Great Expectations; it ends by itself when this one is gone."""
+    return subprocess.Popen(
+        COMMAND,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a Ctrl-C in the terminal is this process's business
+    )
+
+
+def _ask(request: dict[str, str]) -> dict[str, Any]:
+    process = checker()
+    assert process.stdin and process.stdout
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    if not answer:
+        raise RuntimeError(f"the process of Great Expectations ended with exit code {process.wait()}")
+    outcome: dict[str, Any] = json.loads(answer)
+    return outcome

@@ -1,0 +1,42 @@
+"""What every task shares: retries for servers that do not answer, and no result caching (DVC does that)."""
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prefect.cache_policies import NO_CACHE
+
+from harr.errors import ServiceUnavailable
+
+SAMPLE = 200_000
+"""Larger tables are checked on so many rows, spread evenly."""
+
+
+async def unreachable(task: Any, task_run: Any, state: Any) -> bool:
+    """Retry only where a server did not answer; a wrong input does not get better by waiting."""
+    error = await state.aresult(raise_on_failure=False)
+    if isinstance(error, ServiceUnavailable):
+        print(f"{task.name}: {error}", file=sys.stderr)
+    return isinstance(error, ServiceUnavailable)
+
+
+TASK: dict[str, Any] = {
+    "retries": 2,
+    "retry_delay_seconds": [5, 30],
+    "retry_condition_fn": unreachable,
+    "cache_policy": NO_CACHE,
+}
+GPU_TASK: dict[str, Any] = {**TASK, "tags": ["gpu"]}
+"""For work that uses the accelerator: `prefect concurrency-limit create gpu 1` lets one run at a time."""
+
+
+def even_sample(rows: int) -> NDArray[np.int64]:
+    """Row numbers for a check: all of them, or ``SAMPLE`` spread evenly.
+
+    >>> even_sample(3)
+    array([0, 1, 2])
+    >>> len(even_sample(SAMPLE + 1)), even_sample(SAMPLE + 1)[-1] == SAMPLE
+    (200000, np.True_)
+    """
+    return np.linspace(0, rows - 1, min(rows, SAMPLE)).astype(np.int64)

@@ -1,0 +1,60 @@
+"""Stage download: corpus and questions on disk, checked."""
+
+from pathlib import Path
+
+import pandas as pd
+from prefect import task
+
+from harr.params import Params
+from tasks.common import TASK, even_sample
+
+CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
+
+
+@task(**TASK)
+def download_corpus(params: Params) -> dict[str, float]:
+    """Fetch or make the passages and questions named in params.yaml."""
+    from harr.corpus.download import download
+
+    return download(params.download, CORPUS, QUESTIONS)
+
+
+@task(**TASK)
+def corpus_frame() -> pd.DataFrame:
+    """Passages as a table for the suite ``corpus``; an even sample of a large corpus."""
+    from harr.corpus.store import Passages
+
+    passages = Passages.open(CORPUS)
+    rows = even_sample(len(passages)).tolist()
+    found = passages.take(rows)
+    return pd.DataFrame(
+        {
+            "row": rows,
+            "id": [passage.id for passage in found],
+            "text": [passage.text for passage in found],
+            "words": [len(passage.text.split()) for passage in found],
+        }
+    )
+
+
+@task(**TASK)
+def questions_frame() -> pd.DataFrame:
+    """Questions of both splits as a table for the suite ``questions``."""
+    from harr.corpus.store import Passages, read_questions
+
+    passages = Passages.open(CORPUS)
+    splits = {split: read_questions(QUESTIONS / f"{split}.jsonl") for split in ("train", "test")}
+    known = passages.rows_of({pid for questions in splits.values() for q in questions for pid in q.gold_ids})
+    texts = {split: {question.text for question in questions} for split, questions in splits.items()}
+    return pd.DataFrame(
+        {
+            "split": split,
+            "id": question.id,
+            "question": question.text,
+            "targets": len(question.answers) + len(question.gold_ids),
+            "missing_gold": sum(pid not in known for pid in question.gold_ids),
+            "in_other_split": split == "test" and question.text in texts["train"],
+        }
+        for split, questions in splits.items()
+        for question in questions
+    )

@@ -1,0 +1,172 @@
+"""Stage evaluate: every arm on the same questions, with intervals, plots and a report."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from prefect import task
+
+from harr.errors import CorpusError
+from harr.files import publish, read_json, write_json, write_text
+from harr.params import Params
+from harr.types import Episode, Question
+from tasks.common import GPU_TASK, TASK
+from tasks.filter import statistics_rows
+from tasks.train import ADAPTER
+
+EVALUATION = Path("data/evaluation")
+Row = dict[str, Any]
+Rows = dict[str, list[Row]]
+
+
+def asked_questions(params: Params, path: Path) -> list[Question]:
+    """The questions that every arm plays."""
+    from harr.corpus.store import read_questions
+
+    questions = read_questions(path)
+    return questions[: params.evaluate.max_questions] if params.evaluate.max_questions else questions
+
+
+@task(**GPU_TASK)
+def play_arms(
+    params: Params, questions: Sequence[Question], *, adapter: Path | None, model: Path | None
+) -> tuple[Rows, dict[str, list[Episode]]]:
+    """Play every arm, everywhere ``evaluate.candidates`` says.
+
+    Returns:
+        Question rows per arm, and the episodes of the first kind of candidates.
+    """
+    from harr.build import build_generator, build_pipeline, open_arms
+    from harr.evaluate import join_candidates, question_rows, run_arm
+
+    pipeline, generator, section = build_pipeline(params), build_generator(params), params.evaluate
+    rows: dict[str, dict[str, list[Row]]] = {arm: {} for arm in section.arms}
+    shown: dict[str, list[Episode]] = {}
+    for candidates in section.candidates:
+        played = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
+        with open_arms(
+            params, played, arms=section.arms, adapter=adapter, model=model, candidates=candidates
+        ) as retrievers:
+            for arm, retriever in retrievers.items():
+                episodes = run_arm(
+                    played, pipeline, generator, retriever, batch_size=section.batch_size, desc=f"{arm} ({candidates})"
+                )
+                rows[arm][candidates] = question_rows(episodes)
+                shown.setdefault(arm, episodes)
+    return {arm: join_candidates(by_candidates) for arm, by_candidates in rows.items()}, shown
+
+
+@task(**TASK)
+def summarise_arms(params: Params, rows: Rows) -> dict[str, Any]:
+    """Means and paired gains over ``frozen``, in the project's common shape."""
+    from harr.evaluate import summarise
+
+    return summarise(rows, resamples=params.evaluate.resamples, seed=params.seed)
+
+
+@task(**TASK)
+def evaluation_frame(rows: Rows) -> pd.DataFrame:
+    """All rows of all arms as one table for the suite ``evaluation``."""
+    asked = {row["id"] for arm_rows in rows.values() for row in arm_rows}
+    frame = pd.DataFrame(
+        {
+            "arm": arm,
+            "id": row["id"],
+            "questions_missing": len(asked) - len(arm_rows),
+            "recall": row.get("recall"),
+            "answer_f1": row.get("answer_f1"),
+        }
+        for arm, arm_rows in rows.items()
+        for row in arm_rows
+    )
+    return frame.astype({"recall": float, "answer_f1": float})
+
+
+@task(**TASK)
+def write_evaluation(
+    params: Params, rows: Rows, episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
+) -> None:
+    """Question rows, trajectories, metrics/evaluate.json and metrics/contrasts.json."""
+    from harr.evaluate import contrast, trajectories
+
+    draft = Path("work/evaluate/evaluation")
+    for arm, arm_rows in rows.items():
+        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
+        write_text(draft / f"{arm}.jsonl", "".join(lines))
+    write_json(draft / "trajectories.json", trajectories(episodes, seed=params.seed))
+    publish(draft, EVALUATION)
+    write_json(Path("metrics/evaluate.json"), rounded(summary))
+    pairs = {("full", "history")} if {"full", "history"} <= set(rows) else set()
+    contrasts = {
+        f"{a}-{b}": contrast(rows[a], rows[b], resamples=params.evaluate.resamples, seed=params.seed) for a, b in pairs
+    }
+    write_json(Path("metrics/contrasts.json"), rounded(contrasts))
+
+
+@task(**TASK)
+def plot_and_report(summary: dict[str, Any], facts: Mapping[str, str], links: Mapping[str, str]) -> None:
+    """Plots of the arms and of recall by hop, and reports/index.html."""
+    from harr.evaluate import flat_rows
+    from harr.plots import arms_plot, hops_plot
+    from harr.report import write_report
+
+    arms_plot(flat_rows(summary), Path("plots/arms.svg"))
+    hops_plot(flat_rows(summary), Path("plots/hops.svg"))
+    write_report(
+        Path("reports/index.html"),
+        summary=summary,
+        contrasts=read_json(Path("metrics/contrasts.json")),
+        curve=training_curve(),
+        filter_rows=statistics_rows(),
+        trajectories=read_json(EVALUATION / "trajectories.json"),
+        facts=facts,
+        links=links,
+    )
+
+
+def training_curve() -> list[dict[str, float]]:
+    """The learning curve that stage train wrote."""
+    rows: list[dict[str, float]] = pd.read_csv("plots/train.csv").to_dict("records")
+    return rows
+
+
+def rounded(value: Any) -> Any:
+    """Figures to six decimals, so that a file changes only when a result does.
+
+    >>> rounded({"mean": 0.12345678, "n": 3})
+    {'mean': 0.123457, 'n': 3}
+    """
+    if isinstance(value, dict):
+        return {key: rounded(part) for key, part in value.items()}
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None, arms: Sequence[str]) -> None:
+    """Play arms (none: those of params.yaml) on the questions of any file and write the metrics.
+
+    Needs the index of this corpus. ``full`` is the merged ``model`` folder, or models/adapter where none is given.
+    """
+    from harr.corpus.jsonl import read_question_file
+    from harr.evaluate import table
+
+    if arms:
+        params = params.model_copy(update={"evaluate": params.evaluate.model_copy(update={"arms": tuple(arms)})})
+    asked = list(read_question_file(questions))
+    if len({question.id for question in asked}) < max(1, len(asked)):
+        raise CorpusError(f"{questions}: {'question ids repeat' if asked else 'holds no question'}")
+    rows, _ = play_arms.fn(params, asked, adapter=None if model else ADAPTER, model=model)
+    summary = summarise_arms.fn(params, rows)
+    write_json(out, rounded(summary))
+    print(table(summary))
+
+
+def show() -> str:
+    """The arms table of the last evaluation."""
+    from harr.evaluate import table
+
+    path = Path("metrics/evaluate.json")
+    if not path.exists():
+        raise CorpusError(f"{path} is missing; run `dvc repro evaluate`")
+    return table(read_json(path))

@@ -1,0 +1,46 @@
+"""Stage filter: the training questions whose rollouts disagree."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+from prefect import task
+
+from harr.params import Params
+from harr.types import Log
+from tasks.common import GPU_TASK, TASK
+from tasks.download import QUESTIONS
+
+FILTERED, WORK = Path("data/filtered"), Path("work/filter")
+
+
+@task(**GPU_TASK)
+def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
+    """Roll out training questions until enough are kept."""
+    from harr.build import open_setup
+    from harr.filter import filter_questions
+
+    with open_setup(params, QUESTIONS / "train.jsonl") as setup:
+        return filter_questions(params.filter, setup, FILTERED, WORK, log, params.seed)
+
+
+def statistics_rows() -> list[dict[str, object]]:
+    """What was tried, one row per question."""
+    return [json.loads(line) for line in (FILTERED / "statistics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+@task(**TASK)
+def filtered_frame() -> pd.DataFrame:
+    """The kept questions as a table for the suite ``filtered``."""
+    frame = pd.DataFrame(statistics_rows())
+    return frame[frame["kept"].astype(bool)]
+
+
+@task(**TASK)
+def plot_filter() -> Path:
+    """Histogram of rewards by verdict, as SVG and CSV."""
+    from harr.plots import filter_histogram
+
+    path = Path("plots/filter.svg")
+    filter_histogram(statistics_rows(), path)
+    return path

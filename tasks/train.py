@@ -1,0 +1,39 @@
+"""Stage train: build, call, record."""
+
+from pathlib import Path
+
+from prefect import task
+
+from harr.params import Params
+from harr.types import Log
+from tasks.common import GPU_TASK, TASK
+from tasks.filter import FILTERED
+
+ADAPTER, WORK = Path("models/adapter"), Path("work/train")
+
+
+@task(**GPU_TASK)
+def train_policy(params: Params, log: Log) -> list[dict[str, float]]:
+    """Train by the method named in params.yaml; returns one row per step."""
+    from harr.build import open_setup
+    from harr.train import METHODS
+
+    with open_setup(params, FILTERED / "questions.jsonl") as setup:
+        return METHODS[params.train.method](params.train, setup, ADAPTER, WORK, log, params.seed)
+
+
+def summary(history: list[dict[str, float]]) -> dict[str, float]:
+    """The run in a few figures: rewards of the first and last ten steps, and the time."""
+    ends = {"first": history[:10], "last": history[-10:]}
+    rewards = {f"reward_{name}_10": sum(r["reward_mean"] for r in rows) / len(rows) for name, rows in ends.items()}
+    return {"steps": float(len(history)), **rewards, "seconds": sum(row["seconds"] for row in history)}
+
+
+@task(**TASK)
+def plot_training(history: list[dict[str, float]]) -> Path:
+    """Learning curve, as SVG and CSV."""
+    from harr.plots import learning_curve
+
+    path = Path("plots/train.svg")
+    learning_curve(history, path)
+    return path

@@ -1,0 +1,94 @@
+"""The wiring of the stages: files, parameters, recipes, and code dependencies that are complete."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harr.params import Params
+
+ROOT = Path(__file__).parents[1]
+STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+ENTRY = {
+    "download": ["harr/corpus/download.py"],
+    "embed": ["harr/retrieval/embed.py", "harr/retrieval/encoder.py"],
+    "index": ["harr/retrieval/index.py"],
+    "filter": ["harr/filter.py", "harr/build.py"],
+    "train": ["harr/train/grpo.py", "harr/build.py"],
+    "evaluate": ["harr/evaluate.py", "harr/plots.py", "harr/report.py", "harr/build.py"],
+    "merge": ["harr/merge.py", "harr/retrieval/encoder.py"],
+}
+PLUMBING = {
+    "harr/__init__.py",
+    "harr/build.py",  # chooses by parameters, which DVC watches
+    "harr/errors.py",
+    "harr/files.py",
+    "harr/params.py",  # its values are watched as parameters
+    "harr/progress.py",
+    "harr/types.py",
+}
+"""Shapes no result: a change here reruns nothing."""
+
+
+def closure(starts: list[str]) -> set[str]:
+    """Every file of harr that the given ones import, directly or not."""
+    seen: set[str] = set()
+    todo = list(starts)
+    while todo:
+        current = todo.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for node in ast.walk(ast.parse((ROOT / current).read_text())):
+            modules = []
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("harr"):
+                modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            elif isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names if alias.name.startswith("harr")]
+            for module in modules:
+                base = module.replace(".", "/")
+                todo += [path for path in (f"{base}.py", f"{base}/__init__.py") if (ROOT / path).exists()]
+    return seen
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_has_its_stem_everywhere(stage: str) -> None:
+    assert STAGES[stage]["cmd"] == f"python -m flows.{stage}"
+    assert (ROOT / "flows" / f"{stage}.py").exists() and (ROOT / "tasks" / f"{stage}.py").exists()
+    sections = {param.split(".")[0] for param in STAGES[stage]["params"]}
+    assert sections <= set(Params.model_fields)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_code_dependencies_exist_and_are_complete(stage: str) -> None:
+    code = [dep for dep in STAGES[stage]["deps"] if dep.startswith("harr")]
+    assert all((ROOT / dep).exists() for dep in code)
+    # The stages before train load build.py for the encoder only; what it imports beside is not theirs.
+    needed = closure(ENTRY[stage]) - PLUMBING
+    missing = {
+        path
+        for path in needed
+        if not any(path == dep or path.startswith(f"{dep}/") for dep in code) and not path.endswith("__init__.py")
+    }
+    assert not missing, f"dvc.yaml: stage {stage} lacks {sorted(missing)}"
+
+
+def test_only_train_and_later_depend_on_the_learning_code() -> None:
+    users = {stage for stage in STAGES if "harr/train" in STAGES[stage]["deps"]}
+    assert users == {"train"}
+    assert "harr/merge.py" in STAGES["merge"]["deps"]
+    assert not any("harr/merge.py" in STAGES[stage]["deps"] for stage in STAGES if stage != "merge")
+
+
+def test_a_learning_rate_reruns_train_and_what_follows() -> None:
+    reads = {stage for stage, spec in STAGES.items() if "train" in spec["params"]}
+    assert reads == {"train"}
+    assert "models/adapter" in STAGES["evaluate"]["deps"] and "models/adapter" in STAGES["merge"]["deps"]
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "params.yaml", *sorted((ROOT / "recipes").glob("*.yaml"))], ids=lambda p: p.stem
+)
+def test_every_recipe_is_valid(path: Path) -> None:
+    Params.load(path)
