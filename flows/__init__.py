@@ -13,6 +13,7 @@ SWITCHES = {
     "GX_ANALYTICS_ENABLED": "false",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",  # a server that is down is named after 15 s, not after 4 minutes
     "PREFECT_HOME": ".harr/prefect",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are printed once, by flows.common

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,9 +33,15 @@ def ensure_server() -> str:
     """URL of the Prefect API for this run: the configured one, or a local server that is up.
 
     Raises:
-        ServiceUnavailable: no local server came up in time.
+        ServiceUnavailable: the configured server does not answer, or no local one came up.
     """
     if configured := os.environ.get("PREFECT_API_URL"):
+        try:
+            urllib.request.urlopen(f"{configured.rstrip('/')}/health", timeout=10).close()
+        except urllib.error.HTTPError:
+            pass  # it answers; what it lets us do is Prefect's affair
+        except OSError as error:
+            raise ServiceUnavailable(f"no Prefect server answers at PREFECT_API_URL {configured} ({error})") from None
         return configured
     with _one_at_a_time():
         claim()

@@ -17,7 +17,7 @@ async def unreachable(task: Any, task_run: Any, state: Any) -> bool:
     """Retry only where a server did not answer; a wrong input does not get better by waiting."""
     error = await state.aresult(raise_on_failure=False)
     if isinstance(error, ServiceUnavailable):
-        print(f"{task.name}: {error}", file=sys.stderr)
+        print(f"{task.name}: {error}; trying again", file=sys.stderr)
     return isinstance(error, ServiceUnavailable)
 
 

@@ -109,11 +109,11 @@ def write_evaluation(
 def plot_and_report(summary: dict[str, Any], facts: Mapping[str, str], links: Mapping[str, str]) -> None:
     """Plots of the arms and of recall by hop, and reports/index.html."""
     from harr.evaluate import flat_rows
-    from harr.plots import arms_plot, hops_plot
+    from harr.plots import arms, hops
     from harr.report import write_report
 
-    arms_plot(flat_rows(summary), Path("plots/arms.svg"))
-    hops_plot(flat_rows(summary), Path("plots/hops.svg"))
+    arms(flat_rows(summary), Path("plots/arms.svg"))
+    hops(flat_rows(summary), Path("plots/hops.svg"))
     write_report(
         Path("reports/index.html"),
         summary=summary,

@@ -8,6 +8,7 @@ import gc
 import json
 import logging
 import sys
+from copy import copy
 from typing import Any
 
 import great_expectations as gx
@@ -69,7 +70,7 @@ def check(suite: str, frame: pd.DataFrame) -> Any:
     batch = source.add_dataframe_asset(name=suite).add_batch_definition_whole_dataframe(name="whole")
     rules = gx.ExpectationSuite(
         name=suite,
-        expectations=SUITES[suite],
+        expectations=[copy(rule) for rule in SUITES[suite]],  # a rule belongs to one suite object for good
         notes="Tables of very many rows are checked on an even sample (SAMPLE in tasks/common.py).",
     )
     definition = gx.ValidationDefinition(name=suite, data=batch, suite=context.suites.add_or_update(rules))

@@ -1,0 +1,23 @@
+"""A place of its own for every test of tasks and flows: an empty folder with the packages and a small recipe."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is the current one, with harr, tasks, flows and the smoke recipe as params.yaml."""
+    for name in ("harr", "tasks", "flows", "recipes"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "recipes/smoke.yaml", tmp_path / "params.yaml")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
+    for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "HARR_EXECUTION", "HARR_PARENT_TASK_RUN"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path

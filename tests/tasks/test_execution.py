@@ -1,0 +1,54 @@
+"""Stage processes of one run find the same owner; dead owners are forgotten."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harr.files import write_json
+from tasks.execution import OWNERS, claim, execution_id, live_owners
+
+RUNNER = """
+import subprocess, sys
+for _ in range(2):
+    subprocess.run([sys.executable, "-c", "from tasks.execution import claim; print(claim()['id'])"], check=True)
+"""
+
+
+def run_as_dvc(workplace: Path) -> list[str]:
+    """Two stage processes under a program called dvc; the execution each of them names."""
+    program = workplace / "dvc"
+    program.write_text(RUNNER)
+    environment = {**os.environ, "PYTHONPATH": str(workplace)}
+    done = subprocess.run(
+        [sys.executable, str(program), "repro"], env=environment, check=True, capture_output=True, text=True
+    )
+    return done.stdout.split()
+
+
+def test_stages_of_one_repro_share_an_execution_and_two_repros_do_not(workplace: Path) -> None:
+    first, second = run_as_dvc(workplace), run_as_dvc(workplace)
+    assert len(first) == 2 and first[0] == first[1]
+    assert second[0] == second[1] != first[0]
+
+
+def test_without_a_runner_a_process_owns_itself(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert claim()["pid"] == os.getpid()
+    assert claim() == claim()
+    monkeypatch.setenv("HARR_EXECUTION", "night")
+    assert execution_id() == "night"
+
+
+def test_dead_owners_are_forgotten_even_when_their_number_is_used_again(workplace: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    started = psutil.Process().create_time()
+    write_json(OWNERS / "1.json", {"pid": gone.pid, "started": time.time(), "id": "gone"})
+    write_json(OWNERS / "2.json", {"pid": os.getpid(), "started": started - 3600, "id": "an earlier process"})
+    write_json(OWNERS / "3.json", {"pid": os.getpid(), "started": started, "id": "this one"})
+    assert [told["id"] for told in live_owners()] == ["this one"]
+    assert sorted(path.name for path in OWNERS.glob("*.json")) == ["3.json"]
