@@ -93,16 +93,21 @@ def answer(outcome: Any) -> dict[str, Any]:
 
 
 def _explain(rule: Any) -> str:
-    """One failed rule: its name, its column, and the first rows that offend."""
+    """One failed rule: its name, its column, its limits, and the first rows that offend."""
     config, result = rule.expectation_config, rule.result
     names = config.kwargs.get("column") or ", ".join(config.kwargs.get("column_list", ["the table"]))
-    limits = {
-        k: v for k, v in config.kwargs.items() if k not in ("column", "column_list", "batch_id") and v is not None
-    }
-    text = f"{config.type} on {names} {limits or ''}".rstrip()
-    if result.get("partial_unexpected_index_list"):
-        return f"{text}: {result['unexpected_count']} rows, first {result['partial_unexpected_index_list']}"
+    named = ("column", "column_list", "batch_id")
+    limits = {key: value for key, value in config.kwargs.items() if key not in named and value is not None}
+    text = f"{config.type} on {names}" + (f" ({_words(limits)})" if limits else "")
+    if rows := result.get("partial_unexpected_index_list"):
+        return f"{text}: {result['unexpected_count']} rows, first {'; '.join(map(_words, rows))}"
+    if missing := result.get("partial_missing_list"):
+        return f"{text}: missing {missing}"
     return f"{text}: found {result.get('observed_value')}"
+
+
+def _words(values: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items())
 
 
 def main() -> None:

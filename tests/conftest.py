@@ -18,6 +18,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(ROOT / "recipes/smoke.yaml", tmp_path / "params.yaml")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI", "HARR_EXECUTION", "HARR_PARENT_TASK_RUN"):
+    # MLflow keeps one store open per address and process, so each place needs an address of its own.
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    for name in ("PREFECT_API_URL", "HARR_EXECUTION", "HARR_PARENT_TASK_RUN"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

@@ -16,7 +16,7 @@ from tasks.tracking import digest_of, tracked_run
 def client(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowClient:
     """The store that the stages of this test write to."""
     monkeypatch.setenv("HARR_EXECUTION", "one")
-    return MlflowClient("sqlite:///mlflow.db")
+    return MlflowClient(f"sqlite:///{workplace}/mlflow.db")
 
 
 def runs(client: MlflowClient) -> dict[str, Any]:
