@@ -35,8 +35,9 @@ def reproduce(stage: str) -> None:
     The stage's own flow run becomes a child of this task. If this process is stopped, the whole
     process group of DVC is stopped with it, so that no stage runs on as an orphan.
     """
-    _mend_lock()
-    environment = {**os.environ, PARENT: str(task_run.id), "HARR_EXECUTION": str(flow_run.id)}
+    mend_lock()
+    known = {PARENT: task_run.id, "HARR_EXECUTION": flow_run.id}  # without Prefect there are none
+    environment = {**os.environ, **{name: str(value) for name, value in known.items() if value}}
     process = subprocess.Popen(
         [sys.executable, "-m", "dvc", "repro", "--single-item", stage], env=environment, start_new_session=True
     )
@@ -50,7 +51,7 @@ def reproduce(stage: str) -> None:
         raise StageFailed(f"stage {stage} failed (exit {code}); its message is above; later stages did not run")
 
 
-def _mend_lock() -> None:
+def mend_lock() -> None:
     """A kill can leave DVC's lock file empty, and every later command would fail on it."""
     lock = Path(".dvc/tmp/rwlock")
     if lock.exists() and not lock.read_text(encoding="utf-8").strip():

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from harr.errors import CorpusError
 from harr.progress import bar
 from harr.rollout import play
 from harr.scoring.intervals import mean_interval, paired_gain
@@ -182,9 +183,16 @@ def is_share(metric: str) -> bool:
 
 
 def headline(summary: Summary) -> str:
-    """The metric that leads: the first of HEADLINES that any arm has."""
+    """The metric that leads: the first of HEADLINES that any arm has.
+
+    Raises:
+        CorpusError: nothing could be scored.
+    """
     measured = {name for metrics in summary["arms"].values() for name in metrics}
-    return next(name for name in HEADLINES if name in measured)
+    for name in HEADLINES:
+        if name in measured:
+            return name
+    raise CorpusError("no question has a gold answer or a gold passage, so no arm can be scored; add them")
 
 
 def table(summary: Summary) -> str:

@@ -1,7 +1,7 @@
 """Four figures in one style. Each function writes an SVG and, beside it, the CSV that ``dvc plots`` shows.
 
-The SVG bytes depend on the rows only. Text stays text, and every colour is one of PALETTE, so that
-``harr.report`` can swap colours for those of its page.
+The SVG bytes depend on the rows only. Text stays text, and the colours have names, so that
+``harr.report`` can swap them for those of its page.
 """
 
 import csv
@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from harr.evaluate import HEADLINES, label
 from harr.files import write_text
@@ -24,8 +25,8 @@ Rows = Sequence[Mapping[str, Any]]
 INK, MUTED, GRID = "#1c2530", "#5d6875", "#dfe3e8"
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d98200", "#00875f", "#8a929b"
 EXTRA = ("#b5578f", "#3f9bd1", "#c2541b")
-PALETTE = (INK, MUTED, GRID, BLUE, ORANGE, GREEN, GREY, *EXTRA)
-"""Darkened Okabe-Ito colours: told apart with any colour vision; arms also differ in their marker."""
+COLOURS = {"ink": INK, "muted": MUTED, "grid": GRID, "blue": BLUE, "orange": ORANGE, "green": GREEN, "grey": GREY}
+"""Darkened Okabe-Ito colours by name: told apart with any colour vision; arms also differ in their marker."""
 ARM_STYLE = {"bm25": (GREY, "s"), "frozen": (BLUE, "o"), "history": (ORANGE, "^"), "full": (GREEN, "D")}
 
 STYLE: dict[Any, Any] = {
@@ -67,12 +68,13 @@ def learning_curve(rows: Rows, path: Path) -> None:
 def filter_histogram(rows: Rows, path: Path) -> None:
     """How many questions of each mean reward the filter kept and dropped.
 
-    ``rows`` are those of data/filtered/statistics.jsonl; the CSV holds one row per bar.
+    ``rows`` are those of data/filtered/statistics.jsonl; one without ``reward_mean`` was never
+    played and is not in the bars. The CSV holds one row per bar, named by its middle.
     """
-    edges, kept, dropped = _bars(rows)
+    centres, kept, dropped = _bars(rows)
     bars = [
-        {"reward_mean": f"{low:.2f} to {high:.2f}", "kept": int(k), "dropped": int(d)}
-        for low, high, k, d in zip(edges[:-1], edges[1:], kept, dropped, strict=True)
+        {"reward_mean": round(float(centre), 2), "kept": int(k), "dropped": int(d)}
+        for centre, k, d in zip(centres, kept, dropped, strict=True)
     ]
     _write(draw_filter(rows), path, ["reward_mean", "kept", "dropped"], bars)
 
@@ -90,11 +92,11 @@ def hops(rows: Rows, path: Path) -> None:
 def draw_learning_curve(rows: Rows) -> Figure:
     """The figure of :func:`learning_curve`."""
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 4.4), layout="constrained")
+        figure = Figure(figsize=(5.8, 4.0), layout="constrained")
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
         steps = [row["step"] for row in rows]
         reward = np.asarray([row["reward_mean"] for row in rows], dtype=float)
-        window = max(1, min(9, len(rows) // 5))
+        window = 2 * min(4, len(rows) // 10) + 1
         top.plot(steps, reward, color=GREY, linewidth=0.9, marker="o", markersize=2.5, label="each step")
         top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
         top.set_title(f"Reward while training (n = {len(rows)} steps)")
@@ -109,12 +111,12 @@ def draw_learning_curve(rows: Rows) -> Figure:
     return figure
 
 
-def _low_left(values: "np.ndarray[Any, np.dtype[Any]]") -> bool:
+def _low_left(values: NDArray[Any]) -> bool:
     """True where a curve leaves the upper left corner free."""
     return len(values) == 0 or float(values[: len(values) // 3 + 1].max()) < 0.6
 
 
-def smooth(values: "np.ndarray[Any, np.dtype[Any]]", window: int) -> "np.ndarray[Any, np.dtype[Any]]":
+def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
     """Mean over ``window`` neighbouring values, centred; fewer at the ends.
 
     >>> smooth(np.array([0.0, 3.0, 6.0]), 3).tolist()
@@ -128,12 +130,11 @@ def smooth(values: "np.ndarray[Any, np.dtype[Any]]", window: int) -> "np.ndarray
 
 def draw_filter(rows: Rows) -> Figure:
     """The figure of :func:`filter_histogram`."""
-    edges, kept, dropped = _bars(rows)
+    centres, kept, dropped = _bars(rows)
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+        figure = Figure(figsize=(5.8, 3.3), layout="constrained")
         axes = figure.subplots()
-        width = float(edges[1] - edges[0]) * 0.86
-        centres = (edges[:-1] + edges[1:]) / 2
+        width = float(centres[1] - centres[0]) * 0.86
         axes.bar(centres, kept, width, color=GREEN, label=f"kept ({kept.sum():,})")
         axes.bar(
             centres,
@@ -146,7 +147,7 @@ def draw_filter(rows: Rows) -> Figure:
             linewidth=0,
             label=f"dropped ({dropped.sum():,})",
         )
-        axes.set_title(f"Training questions by mean reward of their rollouts (n = {len(rows):,} tried)")
+        axes.set_title(f"Questions by mean reward of their rollouts (n = {kept.sum() + dropped.sum():,})")
         axes.set_xlabel("mean reward of a question")
         axes.set_ylabel("questions")
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -155,23 +156,25 @@ def draw_filter(rows: Rows) -> Figure:
     return figure
 
 
-def _bars(rows: Rows) -> tuple[Any, Any, Any]:
-    """Bin edges and the counts of kept and dropped questions."""
-    means = np.asarray([row["reward_mean"] for row in rows], dtype=float)
-    kept = np.asarray([bool(row["kept"]) for row in rows], dtype=bool)
-    low, high = min(0.0, means.min(initial=0.0)), max(1.0, means.max(initial=1.0))
-    edges = np.linspace(low, high, 21)
-    return edges, np.histogram(means[kept], edges)[0], np.histogram(means[~kept], edges)[0]
+def _bars(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Centres of 21 bars and the counts of kept and dropped questions."""
+    played = [row for row in rows if "reward_mean" in row]
+    means = np.asarray([row["reward_mean"] for row in played], dtype=float)
+    kept = np.asarray([bool(row["kept"]) for row in played], dtype=bool)
+    centres = np.linspace(min(0.0, means.min(initial=0.0)), max(1.0, means.max(initial=1.0)), 21)
+    half = (centres[1] - centres[0]) / 2
+    edges = np.append(centres - half, centres[-1] + half)
+    return centres, np.histogram(means[kept], edges)[0], np.histogram(means[~kept], edges)[0]
 
 
 def draw_arms(rows: Rows) -> Figure:
     """The figure of :func:`arms`: one panel per headline metric, one line per arm."""
-    metrics = [name for name in HEADLINES if any(row["metric"] == name for row in rows)][:3]
+    metrics = [name for name in HEADLINES if any(row["metric"] == name for row in rows)][:4]
     names = list(dict.fromkeys(row["arm"] for row in rows))
     counts = sorted({int(row["n"]) for row in rows if row["metric"] in metrics})
     size = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 1.35 + 0.42 * len(names)), layout="constrained")
+        figure = Figure(figsize=(9.6, 1.2 + 0.38 * len(names)), layout="constrained")
         panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         for panel, metric in zip(panels, metrics, strict=True):
             _arm_panel(panel, metric, names, [row for row in rows if row["metric"] == metric])
@@ -216,7 +219,7 @@ def draw_hops(rows: Rows) -> Figure:
     last = max((row["hop"] for row in points), default=1)
     sizes = {row["hop"]: row["n"] for row in points}
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 3.3), layout="constrained")
+        figure = Figure(figsize=(5.8, 3.6), layout="constrained")
         axes = figure.subplots()
         for place, arm in enumerate(names):
             own = [row for row in points if row["arm"] == arm]
@@ -242,16 +245,20 @@ def draw_hops(rows: Rows) -> Figure:
         axes.set_ylabel("questions whose gold\npassage was found, %")
         axes.set_title(f"Recall by hop with 95 % intervals (n = {max(sizes.values(), default=0):,} questions)")
         axes.grid(False, axis="x")
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        if names:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 
 def _hop_rows(rows: Rows) -> list[dict[str, Any]]:
+    """Recall by hop in the whole corpus or, where only given passages were searched, among those."""
+    plain = any(row["metric"].startswith("hop_recall_") for row in rows)
+    prefix = "hop_recall_" if plain else "given_hop_recall_"
     return [
-        {"arm": row["arm"], "hop": int(row["metric"].removeprefix("hop_recall_"))}
+        {"arm": row["arm"], "hop": int(row["metric"].removeprefix(prefix))}
         | {key: row[key] for key in ("mean", "low", "high", "n")}
         for row in rows
-        if row["metric"].startswith("hop_recall_")
+        if row["metric"].startswith(prefix)
     ]
 
 

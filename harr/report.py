@@ -1,26 +1,34 @@
 """reports/index.html: one self-contained page that shows what a run learnt, and how sure we are."""
 
-import tempfile
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
-from harr.evaluate import flat_rows, headline, is_share, label, percent, spread
+from harr.evaluate import Summary, flat_rows, headline, label, percent, spread
 from harr.files import write_text
-from harr.plots import arms, filter_histogram, hops, learning_curve
+from harr.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
 
 TEMPLATE = "report.html.j2"
-SHOWN_METRICS = ("answer_f1", "answer_em", "all_gold", "recall", "recall_at_2", "recall_at_5", "reciprocal_rank")
+SHOWN_METRICS = ("answer_f1", "answer_em", "all_gold", "recall", "recall_at_2", "recall_at_5")
+KINDS = {
+    "gained": "right only after training",
+    "lost": "right only before training",
+    "both_right": "right with both",
+    "both_wrong": "wrong with both",
+}
 
 
 def write_report(
     out: Path,
     *,
-    summary: Mapping[str, Any],
-    contrasts: Mapping[str, Any],
+    summary: Summary,
+    contrasts: Mapping[str, Mapping[str, Mapping[str, float]]],
     curve: Sequence[Mapping[str, Any]],
     filter_rows: Sequence[Mapping[str, Any]],
     trajectories: Mapping[str, Any],
@@ -32,73 +40,96 @@ def write_report(
     Args:
         out: path of the page.
         summary: arms and paired gains, as in metrics/evaluate.json.
-        contrasts: further paired gains, as in metrics/contrasts.json.
-        curve: one row per training step.
-        filter_rows: one row per question that the filter tried.
+        contrasts: further paired gains, as in metrics/contrasts.json: ``{"full-history": {metric: gain}}``.
+        curve: one row per training step; empty: the page says nothing about training.
+        filter_rows: one row per question that the filter tried; may be empty.
         trajectories: as from ``evaluate.trajectories``.
         facts: names and values of what was run.
-        links: names and relative addresses of further pages.
+        links: names of further pages and their addresses relative to ``out``.
     """
-    lead = headline(dict(summary))
+    lead = headline(summary)
+    rows = flat_rows(summary)
+    reasons = Counter(row["reason"] for row in filter_rows)
     page = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     ).get_template(TEMPLATE)
-    figures = {
-        "arms": _inline(arms, flat_rows(dict(summary))),
-        "curve": _inline(learning_curve, curve),
-        "hops": _inline(hops, flat_rows(dict(summary))),
-        "filter": _inline(filter_histogram, filter_rows),
-    }
     text = page.render(
-        lead=label(lead),
-        arms=summary["arms"],
-        lead_metric=lead,
-        gain=summary["paired"].get("full", {}).get(lead),
-        table=_table(summary),
-        contrasts={
-            pair: {label(m): _gain(m, g) for m, g in gains.items() if lead == m} for pair, gains in contrasts.items()
-        },
-        figures=figures,
+        lead=_lead(summary, lead),
+        metric=label(lead),
+        blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix))],
+        contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
+        arms=_inline(draw_arms(rows)),
+        hops=_inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
+        curve=_inline(draw_learning_curve(curve)) if curve else "",
+        filter=_inline(draw_filter(filter_rows)) if filter_rows else "",
+        reasons=[(reason, n, percent(n / len(filter_rows))) for reason, n in reasons.most_common()],
         trajectories=trajectories,
+        kinds=KINDS,
         facts=facts,
         links=links,
-        spread=spread,
-        percent=percent,
     )
     write_text(out, text)
 
 
-def _table(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per metric and arm that a reader asks for: mean, gain over the baseline, p, n."""
-    rows = []
-    for prefix in ("", "given_"):
-        for plain in SHOWN_METRICS:
-            metric = prefix + plain
-            for arm, metrics in summary["arms"].items():
-                if metric in metrics:
-                    gain = summary["paired"].get(arm, {}).get(metric)
-                    mean = metrics[metric]
-                    rows.append(
-                        {
-                            "metric": label(metric),
-                            "arm": arm,
-                            "mean": spread(mean, "mean"),
-                            "gain": _gain(metric, gain) if gain else "",
-                            "p": f"{gain['p']:.2g}" if gain else "",
-                            "n": mean["n"],
-                        }
-                    )
-    return rows
+def _lead(summary: Summary, lead: str) -> dict[str, str]:
+    """What the first sentence says: the trained arm against the frozen one, or no claim at all."""
+    sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
+    found = {"n": _range(sizes), "claim": ""}
+    gain = summary["paired"].get("full", {}).get(lead)
+    if gain is None:
+        return found
+    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in ("frozen", "full"))
+    claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
+    return found | {"claim": claim, "before": before, "after": after} | _gain(gain)
 
 
-def _gain(metric: str, gain: Mapping[str, float]) -> str:
-    return spread(gain, "gain", "+.1f") if is_share(metric) else f"{gain['gain']:+.2f}"
+def _block(summary: Summary, prefix: str) -> dict[str, Any]:
+    """One table: a row per arm, a column per metric with this prefix; empty without such a metric."""
+    measured = {name for metrics in summary["arms"].values() for name in metrics}
+    names = [prefix + name for name in SHOWN_METRICS if prefix + name in measured]
+    if not names:
+        return {}
+    sizes = {name: sorted({int(m[name]["n"]) for m in summary["arms"].values() if name in m}) for name in names}
+    return {
+        "where": "only the passages given with the question" if prefix else "the whole corpus",
+        "columns": [(label(name).removesuffix(", given passages"), _range(sizes[name])) for name in names],
+        "rows": [
+            (arm, [_cell(metrics.get(name), summary["paired"].get(arm, {}).get(name)) for name in names])
+            for arm, metrics in summary["arms"].items()
+        ],
+        "gains": bool(summary["paired"]),
+    }
 
 
-def _inline(plot: Any, rows: Any) -> Markup:
-    """The SVG of a plot as part of the page; made by us, so it needs no escaping."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "plot.svg"
-        plot(rows, path)
-        svg = path.read_text(encoding="utf-8")
-    return Markup(svg[svg.index("<svg") :])
+def _cell(mean: Mapping[str, float] | None, gain: Mapping[str, float] | None) -> dict[str, str]:
+    """Mean and gain of one arm in one metric, as text."""
+    if mean is None:
+        return {}
+    cell = {"mean": percent(mean["mean"]), "interval": f"{percent(mean['low'])} to {percent(mean['high'])}"}
+    return cell | _gain(gain) if gain else cell
+
+
+def _gain(gain: Mapping[str, float]) -> dict[str, str]:
+    """A paired gain in points, its p, and whether its interval excludes 0."""
+    return {
+        "gain": spread(gain, "gain", "+.1f"),
+        "p": "p < 0.001" if gain["p"] < 0.001 else f"p = {gain['p']:.2g}",
+        "sign": "up" if gain["low"] > 0 else "down" if gain["high"] < 0 else "level",
+    }
+
+
+def _range(sizes: Sequence[int]) -> str:
+    """Numbers of questions in words.
+
+    >>> _range([400]), _range([380, 395, 1400])
+    ('400', '380 to 1,400')
+    """
+    return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+
+
+def _inline(figure: Figure) -> Markup:
+    """A figure as SVG in the page's own colours and font; made by us, so it is not escaped."""
+    text = re.sub(r"<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
+    for name, colour in COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
+    return Markup(text[text.index("<svg") :].replace("<svg ", '<svg role="img" ', 1))

@@ -1,11 +1,11 @@
 """Stage filter: the training questions whose rollouts disagree."""
 
-import json
 from pathlib import Path
 
 import pandas as pd
 from prefect import task
 
+from harr.files import read_jsonl
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK, TASK
@@ -26,7 +26,7 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
 
 def statistics_rows() -> list[dict[str, object]]:
     """What was tried, one row per question."""
-    return [json.loads(line) for line in (FILTERED / "statistics.jsonl").read_text(encoding="utf-8").splitlines()]
+    return read_jsonl(FILTERED / "statistics.jsonl")
 
 
 @task(**TASK)

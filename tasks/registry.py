@@ -4,7 +4,6 @@ A version carries the rows of its evaluation. The alias moves only when the pair
 candidate against the champion, on the same questions, lies above 0.
 """
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,10 @@ from typing import Any
 from prefect import task
 
 from harr.errors import PromotionRefused
+from harr.files import read_jsonl
 from harr.params import Params
 from tasks.common import TASK
-from tasks.tracking import Run, open_client, service
+from tasks.tracking import Run, found, open_client, service
 
 CANDIDATE, CHAMPION, PREVIOUS = "candidate", "champion", "previous_champion"
 Row = dict[str, Any]
@@ -31,18 +31,13 @@ def register(run: Run, params: Params, folder: Path, evaluation: Path, tags: Map
         evaluation: folder with the rows of the arms; ``full.jsonl`` and ``frozen.jsonl`` are kept.
         tags: fingerprints of data, index, code and evaluation.
     """
-    from mlflow.exceptions import MlflowException
-
     name = params.tracking.registered_model
     run.artifact(folder, "retriever")
     for path in (evaluation / "full.jsonl", evaluation / "frozen.jsonl"):
         if path.exists():
             run.artifact(path, "evaluation")
-    try:
+    if found(run.client.get_registered_model, name) is None:
         run.client.create_registered_model(name, description="Query encoders trained by harr")
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_ALREADY_EXISTS":
-            raise
     source = f"{run.client.get_run(run.run_id).info.artifact_uri}/retriever"
     version = run.client.create_model_version(name, source, run_id=run.run_id, tags=dict(tags), await_creation_for=0)
     run.client.set_registered_model_alias(name, CANDIDATE, version.version)
@@ -60,7 +55,10 @@ def promote(params: Params) -> str:
     """
     with service():
         client, name = open_client(params), params.tracking.registered_model
-        candidate, champion = _version(client, name, CANDIDATE), _version(client, name, CHAMPION)
+        candidate, champion = (
+            found(client.get_model_version_by_alias, name, CANDIDATE),
+            found(client.get_model_version_by_alias, name, CHAMPION),
+        )
         if candidate is None:
             raise PromotionRefused(f"registered model {name} has no candidate; run `dvc repro` first")
         told = _judge(client, params, candidate, champion)
@@ -123,24 +121,16 @@ def rollback(params: Params) -> str:
     """
     with service():
         client, name = open_client(params), params.tracking.registered_model
-        previous, champion = _version(client, name, PREVIOUS), _version(client, name, CHAMPION)
+        previous, champion = (
+            found(client.get_model_version_by_alias, name, PREVIOUS),
+            found(client.get_model_version_by_alias, name, CHAMPION),
+        )
         if previous is None:
             raise PromotionRefused(f"registered model {name} has no previous champion to go back to")
         client.set_registered_model_alias(name, CHAMPION, previous.version)
         client.delete_registered_model_alias(name, PREVIOUS)
     left = f" (was version {champion.version})" if champion else ""
     return f"rolled back: champion of {name} is version {previous.version}{left}"
-
-
-def _version(client: Any, name: str, alias: str) -> Any | None:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return client.get_model_version_by_alias(name, alias)
-    except MlflowException as error:
-        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            return None
-        raise
 
 
 def _rows(client: Any, version: Any, arm: str) -> Sequence[Row]:
@@ -153,4 +143,4 @@ def _rows(client: Any, version: Any, arm: str) -> Sequence[Row]:
         )
     with tempfile.TemporaryDirectory() as folder:
         path = client.download_artifacts(version.run_id, f"evaluation/{arm}.jsonl", folder)
-        return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+        return read_jsonl(Path(path))

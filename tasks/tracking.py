@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,6 +135,18 @@ def open_client(params: Params) -> Any:
     for noisy in ("alembic", "mlflow.store.db.utils", "mlflow.tracking", "mlflow.store.model_registry"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     return MlflowClient(params.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
+
+
+def found(look_up: Callable[..., Any], *names: str) -> Any | None:
+    """What the store answers, or None where it has no such thing."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return look_up(*names)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return None
+        raise
 
 
 def revisions() -> dict[str, str]:

@@ -12,7 +12,7 @@ ONLY = {
     "pydantic": {"harr/params.py"},
     "pymilvus": {"harr/retrieval/index.py"},
     "great_expectations": {"tasks/expectations.py"},
-    "mlflow": {"tasks/tracking.py", "tasks/registry.py"},
+    "mlflow": {"tasks/tracking.py"},
     "openai": {"harr/generation/server.py"},
     "dvc": set(),
     "pickle": set(),

@@ -13,7 +13,7 @@ from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 
 from harr.errors import DamagedFile
-from harr.files import appears_whole, check_shard, fingerprint, read_json, sha256, write_json
+from harr.files import appears_whole, check_shard, fingerprint, read_json, read_jsonl, sha256, write_json
 from harr.types import Passage, Question
 
 SHARD_ROWS = 100_000
@@ -153,7 +153,7 @@ def read_questions(path: Path) -> list[Question]:
         DamagedFile: the file is missing or a line of it is not a question.
     """
     try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        rows = read_jsonl(path)
         return [
             Question(
                 id=row["id"],

@@ -1,6 +1,5 @@
 """Great Expectations stops bad tables with the rule and the first offending rows."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,16 +39,13 @@ TABLES = {
 @pytest.fixture(scope="module", autouse=True)
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One folder and one process of Great Expectations for the whole file."""
-    folder, before = tmp_path_factory.mktemp("checks"), Path.cwd()
-    os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
-    os.chdir(folder)
-    checker.cache_clear()
-    yield folder
-    process = checker()
-    process.communicate(timeout=60)
-    checker.cache_clear()
-    os.chdir(before)
-    del os.environ["PYTHONPATH"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("checks"))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+        checker.cache_clear()
+        yield Path.cwd()
+        checker().communicate(timeout=60)
+        checker.cache_clear()
 
 
 @pytest.mark.parametrize("suite", TABLES)

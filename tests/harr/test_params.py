@@ -1,0 +1,61 @@
+"""params.yaml: what is wrong is said in one line with the key and what was meant."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harr.errors import ParamsError
+from harr.params import GRPO, Params
+
+ROOT = Path(__file__).parents[2]
+GOOD = yaml.safe_load((ROOT / "params.yaml").read_text())
+
+
+def load(values: Any, folder: Path) -> Params:
+    path = folder / "params.yaml"
+    path.write_text(values if isinstance(values, str) else yaml.safe_dump(values))
+    return Params.load(path)
+
+
+def test_the_shipped_parameters_are_typed(tmp_path: Path) -> None:
+    params = load(GOOD, tmp_path)
+    assert isinstance(params.train, GRPO) and params.headline == "answer_f1"
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "line"),
+    [
+        ("train", {"lerning_rate": 1}, "unknown parameter train.lerning_rate; did you mean learning_rate?"),
+        ("train", {"lora": {"rnk": 2}}, "unknown parameter train.lora.rnk; did you mean rank?"),
+        ("pipeline", {"max_hop": 2}, "unknown parameter pipeline.max_hop; did you mean max_hops?"),
+        ("retriever", {"k": 40}, "retriever: k = 40 passages cannot be chosen from a pool of 30"),
+        ("train", {"group_size": 1}, "train.group_size: should be greater than or equal to 2 (found 1)"),
+        ("train", {"steps": "many"}, "train.steps: should be a valid integer"),
+        ("retriever", {"temperature": 0}, "retriever.temperature: should be greater than 0 (found 0)"),
+        ("evaluate", {"arms": ["bm26"]}, "evaluate.arms.0: should be 'bm25', 'frozen', 'history' or 'full'"),
+    ],
+)
+def test_a_wrong_value(section: str, change: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError) as error:
+        load({**GOOD, section: {**GOOD[section], **change}}, tmp_path)
+    assert line in str(error.value) and "\n" not in str(error.value)
+
+
+def test_an_unknown_section_and_a_missing_one(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match="unknown parameter trian; did you mean train"):
+        load({**GOOD, "trian": {}}, tmp_path)
+    with pytest.raises(ParamsError, match="pipeline is missing"):
+        load({key: value for key, value in GOOD.items() if key != "pipeline"}, tmp_path)
+
+
+@pytest.mark.parametrize(("text", "line"), [("a: [", "not valid YAML"), ("[1]", "expected sections"), ("", "sections")])
+def test_what_is_no_mapping(text: str, line: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=line):
+        load(text, tmp_path)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=r"nowhere\.yaml: cannot be read"):
+        Params.load(tmp_path / "nowhere.yaml")
