@@ -119,7 +119,6 @@ def prefect_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 def supervise(port: int) -> None:
     """Run a server until its owners are gone; the state file names it while it is up."""
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     url = f"http://127.0.0.1:{port}/api"
     with prefect_server(port) as server:
         announced = False
@@ -141,11 +140,11 @@ def show_ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> None:
     store = ["--backend-store-uri", "sqlite:///mlflow.db", "--artifacts-destination", "mlruns"]
     command = [sys.executable, "-m", "mlflow", "server", *store, "--host", "127.0.0.1", "--port", str(mlflow_port)]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
-    with prefect_server(prefect_port), subprocess.Popen(command, env=environment) as mlflow:
+    with prefect_server(prefect_port), subprocess.Popen(command, env=environment, start_new_session=True) as mlflow:
         print(f"Prefect: http://127.0.0.1:{prefect_port}   MLflow: http://127.0.0.1:{mlflow_port}   Ctrl-C stops both")
         try:
             mlflow.wait()
-        except KeyboardInterrupt:
+        finally:
             mlflow.terminate()
 
 
@@ -155,10 +154,12 @@ def main() -> None:
     parser.add_argument("--supervise", action="store_true", help="run until all runs are over (the stages use it)")
     parser.add_argument("--port", type=int, default=4200, help="port of the Prefect server")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     if options.supervise:
         supervise(options.port)
     else:
-        show_ui(options.port)
+        with contextlib.suppress(KeyboardInterrupt):
+            show_ui(options.port)
 
 
 if __name__ == "__main__":

@@ -199,8 +199,15 @@ def table(summary: Summary) -> str:
     """The arms as plain text, under 100 columns wide; shares in percent, gains in points of the lead metric."""
     lead = headline(summary)
     measured = {name for metrics in summary["arms"].values() for name in metrics}
-    wanted = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall", "given_all_gold": "all gold (given)"}
-    extra = {name: words for name, words in wanted.items() if name in measured and name != lead}
+    with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
+    without = {
+        "recall_at_2": "R@2",
+        "recall_at_5": "R@5",
+        "given_all_gold": "given gold",
+        "given_recall": "given recall",
+    }
+    wanted = with_answers if lead == "answer_f1" else without
+    extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
     baseline = next((arm for arm in summary["arms"] if arm not in summary["paired"]), "")
     gain_titles = [f"gain over {baseline} [95 %]", "p"] if summary["paired"] else []
     grid = [["arm", f"{label(lead)} % [95 %]", *extra.values(), "n", *gain_titles]]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
@@ -23,6 +24,9 @@ PROBES = (
     "Harbour " * 120,
 )
 """Texts of several lengths on which adapter and merged model must agree."""
+
+KINDS = {".safetensors", ".json", ".txt", ".md"}
+"""What a published model folder may hold: nothing that could run code."""
 
 CARD = """---
 library_name: sentence-transformers
@@ -59,12 +63,14 @@ def merge(
         ModelError: the adapter belongs to another base, or the reloaded model disagrees with it.
     """
     handle = load_adapter(encoder, adapter)
-    wanted_ND = encoder.encode(PROBES)
+    wanted_ND = encoder.encode(PROBES, prompt=encoder.query_prompt)
     handle.merge_and_unload()
     draft = work / "retriever"
     shutil.rmtree(draft, ignore_errors=True)
     encoder.model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
     encoder.model.save_pretrained(str(draft), create_model_card=False)
+    for path in [path for path in draft.rglob("*") if path.is_file() and path.suffix not in KINDS]:
+        path.unlink()  # a chat template or a tokeniser's own format; the reloaded folder proves it is not needed
     known = {"base": read_json(adapter / "harr.json")["base"], "base_model": encoder.name, **facts}
     table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
     write_text(draft / "README.md", CARD.format(base=encoder.name, facts=table))
@@ -83,9 +89,16 @@ def merge(
     }
 
 
-def _reloaded_cosines(folder: Path, wanted_ND: "np.ndarray[tuple[int, int], np.dtype[np.float32]]") -> np.ndarray:
+def _reloaded_cosines(folder: Path, wanted_ND: NDArray[np.float32]) -> NDArray[np.float32]:
     """Cosine per probe between the adapter's vectors and those of the folder as a user loads it."""
-    AutoModel.from_pretrained(str(folder), local_files_only=True, use_safetensors=True)
+    _, report = AutoModel.from_pretrained(
+        str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True
+    )
+    if report["missing_keys"]:
+        raise ModelError(
+            f"merged model lacks weights: {', '.join(sorted(report['missing_keys'])[:3])}; nothing was written"
+        )
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    found_ND = np.asarray(model.encode(list(PROBES), prompt="", normalize_embeddings=True))
-    return (wanted_ND * found_ND).sum(-1)
+    found_ND = np.asarray(model.encode_query(list(PROBES), normalize_embeddings=True), dtype=np.float32)
+    cosines_N: NDArray[np.float32] = (wanted_ND * found_ND).sum(-1)
+    return cosines_N

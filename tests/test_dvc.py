@@ -1,6 +1,8 @@
 """The wiring of the stages: files, parameters, recipes, and code dependencies that are complete."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,9 @@ def test_a_learning_rate_reruns_train_and_what_follows() -> None:
 )
 def test_every_recipe_is_valid(path: Path) -> None:
     Params.load(path)
+
+
+def test_what_python_writes_beside_the_code_is_no_dependency() -> None:
+    """Byte code differs between machines: with it in a folder's hash, a clone would run everything again."""
+    command = [sys.executable, "-m", "dvc", "check-ignore", "harr/corpus/__pycache__/store.cpython-311.pyc"]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
