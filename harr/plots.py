@@ -98,7 +98,8 @@ def draw_learning_curve(rows: Rows) -> Figure:
         reward = np.asarray([row["reward_mean"] for row in rows], dtype=float)
         window = 2 * min(4, len(rows) // 10) + 1
         top.plot(steps, reward, color=GREY, linewidth=0.9, marker="o", markersize=2.5, label="each step")
-        top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
+        if window > 1:
+            top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
         top.set_title(f"Reward while training (n = {len(rows)} steps)")
         top.set_ylabel("mean reward")
         top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
@@ -107,13 +108,14 @@ def draw_learning_curve(rows: Rows) -> Figure:
         bottom.set_ylim(0, 102)
         bottom.set_ylabel("% of groups\nwithout signal")
         bottom.set_xlabel("optimiser step")
+        bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
         figure.align_ylabels()
     return figure
 
 
 def _low_left(values: NDArray[Any]) -> bool:
     """True where a curve leaves the upper left corner free."""
-    return len(values) == 0 or float(values[: len(values) // 3 + 1].max()) < 0.6
+    return float(values[: len(values) // 3 + 1].max(initial=0.0)) < 0.6
 
 
 def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
@@ -123,8 +125,6 @@ def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
     [1.5, 3.0, 4.5]
     """
     kernel = np.ones(window)
-    if len(values) == 0:
-        return values
     return np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
 
 

@@ -20,12 +20,14 @@ RETRIEVER, WORK = Path("models/retriever"), Path("work/merge")
 @task(**TASK)
 def merge_adapter(params: Params) -> dict[str, float]:
     """Write models/retriever, a stock sentence-transformers folder; checked against the adapter."""
+    from harr.build import build_encoder
     from harr.merge import merge
 
-    from harr.build import build_encoder
-
+    encoder = build_encoder(params)
+    # The export encodes states, whose limit may differ from that of passages.
+    encoder.max_tokens = encoder.model.max_seq_length = params.retriever.max_tokens
     facts = {"index_identity": read_json(VECTORS / "manifest.json")["identity"]}
-    return merge(build_encoder(params), ADAPTER, RETRIEVER, WORK, min_cosine=params.merge.min_cosine, facts=facts)
+    return merge(encoder, ADAPTER, RETRIEVER, WORK, min_cosine=params.merge.min_cosine, facts=facts)
 
 
 @task(**TASK)
