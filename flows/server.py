@@ -138,7 +138,8 @@ def supervise(port: int) -> None:
 def show_ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> None:
     """Serve the local Prefect and MLflow histories on loopback until interrupted."""
     store = ["--backend-store-uri", "sqlite:///mlflow.db", "--artifacts-destination", "mlruns"]
-    command = [sys.executable, "-m", "mlflow", "server", *store, "--host", "127.0.0.1", "--port", str(mlflow_port)]
+    address = ["--host", "127.0.0.1", "--port", str(mlflow_port), "--workers", "1"]
+    command = [sys.executable, "-m", "mlflow", "server", *store, *address]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with prefect_server(prefect_port), subprocess.Popen(command, env=environment, start_new_session=True) as mlflow:
         print(f"Prefect: http://127.0.0.1:{prefect_port}   MLflow: http://127.0.0.1:{mlflow_port}   Ctrl-C stops both")

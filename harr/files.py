@@ -98,6 +98,21 @@ def publish(folder: Path, out: Path) -> None:
     _sync_folder(out.parent)
 
 
+def read_manifest(folder: Path, rebuild: str) -> dict[str, Any]:
+    """Read ``folder``'s manifest.json after comparing every shard it lists with its hash.
+
+    Raises:
+        DamagedFile: the manifest or a shard is missing or changed; names it and the command ``rebuild``.
+    """
+    try:
+        manifest: dict[str, Any] = read_json(folder / "manifest.json")
+    except (OSError, ValueError):
+        raise DamagedFile(f"{folder / 'manifest.json'} is missing or damaged; run `{rebuild}`") from None
+    for shard in manifest.get("shards", ()):
+        check_shard(folder / shard["file"], shard, rebuild)
+    return manifest
+
+
 def check_shard(path: Path, shard: Mapping[str, Any], rebuild: str) -> None:
     """Compare a shard with its manifest entry ``{file, sha256}``.
 

@@ -13,7 +13,7 @@ from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 
 from harr.errors import DamagedFile
-from harr.files import appears_whole, check_shard, fingerprint, read_json, read_jsonl, sha256, write_json
+from harr.files import appears_whole, fingerprint, read_jsonl, read_manifest, sha256, write_json
 from harr.types import Passage, Question
 
 SHARD_ROWS = 100_000
@@ -80,12 +80,7 @@ class Passages:
         Raises:
             DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
         """
-        try:
-            manifest = read_json(folder / "manifest.json")
-        except (OSError, ValueError):
-            raise DamagedFile(f"{folder / 'manifest.json'} is missing or damaged; run `{REBUILD}`") from None
-        for shard in manifest["shards"]:
-            check_shard(folder / shard["file"], shard, REBUILD)
+        manifest = read_manifest(folder, REBUILD)
         tables = [Dataset.from_file(str(folder / shard["file"])) for shard in manifest["shards"]]
         return cls(concatenate_datasets(tables), manifest["identity"])
 

@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from harr.corpus.store import Passages
 from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
-from harr.files import fingerprint, publish, read_json, write_json
+from harr.files import fingerprint, publish, read_json, read_manifest, write_json
 from harr.params import Index
 from harr.progress import bar
 from harr.retrieval.vectors import Vectors
@@ -120,10 +120,7 @@ class PassageIndex:
             ServiceUnavailable: no answer before the deadline, or Milvus Lite is open elsewhere.
             DamagedFile: manifest or milvus.db is missing or unreadable.
         """
-        try:
-            manifest = read_json(out / "manifest.json")
-        except (OSError, ValueError):
-            raise DamagedFile(f"{out / 'manifest.json'} is missing or damaged; run `{REBUILD}`") from None
+        manifest = read_manifest(out, REBUILD)
         if manifest["identity"] != identity:
             raise IndexMismatch(
                 f"{out} was built as {manifest['identity']}, but encoder, dtype and corpus make {identity}; "

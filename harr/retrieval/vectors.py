@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harr.errors import DamagedFile
-from harr.files import check_shard, read_json
+from harr.files import read_manifest
 
 REBUILD = "dvc repro -f -s embed"
 
@@ -37,12 +36,7 @@ class Vectors:
         Raises:
             DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
         """
-        try:
-            manifest = read_json(folder / "manifest.json")
-        except (OSError, ValueError):
-            raise DamagedFile(f"{folder / 'manifest.json'} is missing or damaged; run `{REBUILD}`") from None
-        for shard in manifest["shards"]:
-            check_shard(folder / shard["file"], shard, REBUILD)
+        manifest = read_manifest(folder, REBUILD)
         mapped = [np.load(folder / shard["file"], mmap_mode="r", allow_pickle=False) for shard in manifest["shards"]]
         return cls(manifest, mapped)
 
