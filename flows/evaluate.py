@@ -7,7 +7,7 @@ from prefect import flow
 
 from flows.common import main, run_command
 from harr.params import Params
-from tasks.checks import DOCS, expect
+from tasks.checks import data_docs, expect
 from tasks.download import QUESTIONS
 from tasks.evaluate import (
     EVALUATION,
@@ -37,7 +37,8 @@ async def evaluate() -> None:
         expect("evaluation", evaluation_frame(rows))
         summary = summarise_arms(params, rows)
         write_evaluation(params, rows, episodes, summary)
-        plot_and_report(summary, run_facts(params), {"Data Docs": f"../{DOCS}"})
+        links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
+        plot_and_report(summary, run_facts(params), links)
         run.log(
             0, {f"{arm}.{name}": v["mean"] for arm, metrics in summary["arms"].items() for name, v in metrics.items()}
         )

@@ -9,6 +9,7 @@ import json
 import logging
 import sys
 from copy import copy
+from pathlib import Path
 from typing import Any
 
 import great_expectations as gx
@@ -92,6 +93,12 @@ def answer(outcome: Any) -> dict[str, Any]:
     return {"rules": len(results), "failed": [_explain(rule) for rule in results if not rule.success]}
 
 
+def pages() -> dict[str, str]:
+    """The latest page of the Data Docs by suite."""
+    site = Path("gx/uncommitted/data_docs/local_site/validations")
+    return {suite: str(max(site.glob(f"{suite}/**/*.html"))) for suite in SUITES if (site / suite).exists()}
+
+
 def _explain(rule: Any) -> str:
     """One failed rule: its name, its column, its limits, and the first rows that offend."""
     config, result = rule.expectation_config, rule.result
@@ -111,7 +118,7 @@ def _words(values: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Answer requests until stdin ends; stdout carries nothing but the answers.
+    """Answer requests until stdin ends; stdout carries nothing but the answers. An empty one asks for the pages.
 
     The stage need not wait for the pages of a suite that passed; where one failed, they come first.
     """
@@ -120,6 +127,9 @@ def main() -> None:
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     for line in sys.stdin:
         request = json.loads(line)
+        if not request:
+            print(json.dumps(pages()), file=answers, flush=True)
+            continue
         outcome = check(request["suite"], pd.read_feather(request["table"]))
         if not outcome.success:
             UpdateDataDocsAction(name="docs").run(outcome)

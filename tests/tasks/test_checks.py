@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from harr.errors import ExpectationFailed
-from tasks.checks import DOCS, checker, expect
+from tasks.checks import checker, data_docs, expect
 
 CORPUS = {"row": [0, 1, 2], "id": ["a", "b", "c"], "text": ["One.", "Two.", "Three."], "words": [1, 1, 1]}
 QUESTIONS = {
@@ -81,4 +81,5 @@ def test_a_bad_table_stops_with_the_rule_and_the_row(
     text = str(told.value)
     assert text.startswith(f"{suite}: 1 of ") and rule in text and row in text
     assert "\n" not in text
-    assert DOCS.exists() and str(DOCS) in text
+    page = data_docs()[suite]
+    assert text.endswith(f"see {page}") and "Failed" in Path(page).read_text()
