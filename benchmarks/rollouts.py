@@ -5,34 +5,56 @@ answers of both ways must be the same.
 """
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harr.build import build_generator, build_pipeline, open_arms
+from harr.build import build_generator, build_pipeline, open_players
 from harr.corpus.store import read_questions
+from harr.errors import ParamsError
 from harr.params import Params
 from harr.rollout import play
+from harr.types import Generate, Generator
 
-COUNT = 64
+COUNT = 256
+
+
+class Counted:
+    """A generator that counts its batches."""
+
+    def __init__(self, generator: Generator) -> None:
+        self.generator, self.batches = generator, 0
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """One more batch."""
+        self.batches += 1
+        return self.generator.complete(requests)
+
+    def usage(self) -> Mapping[str, float]:
+        """That of the counted generator."""
+        return self.generator.usage()
 
 
 def main() -> None:
     """Play the same questions both ways with the untrained retriever that sees the history."""
     params = Params.load()
     questions = read_questions(Path("data/questions/test.jsonl"))[:COUNT]
-    pipeline, generator = build_pipeline(params), build_generator(params)
-    with open_arms(params, questions, arms=["history"], adapter=None, model=None, candidates="corpus") as arms:
-        retriever = arms["history"]
+    pipeline, writer = build_pipeline(params), build_generator(params)
+    if writer is None:
+        raise ParamsError("generator.kind: none has no batches to count; use a recipe with a generator")
+    with open_players(params, questions, candidates="corpus") as player:
+        retriever, generator = player("history", None), Counted(writer)
         play(questions[:4], pipeline, retriever, generator)
-        began = time.perf_counter()
+        generator.batches, began = 0, time.perf_counter()
         together = play(questions, pipeline, retriever, generator)
-        batched = time.perf_counter() - began
+        batched, batches = time.perf_counter() - began, generator.batches
+        rounds = max(len(episode.steps) for episode in together) + 1
         began = time.perf_counter()
         alone = [play([question], pipeline, retriever, generator)[0] for question in questions]
         single = time.perf_counter() - began
     same = sum(a.answer == b.answer for a, b in zip(together, alone, strict=True))
     ratio = single / batched
     print(f"{len(questions)} questions: lockstep {batched:.2f} s, one at a time {single:.2f} s, ratio {ratio:.1f}")
-    print(f"equal answers: {same} of {len(questions)}")
+    print(f"generator batches: {batches} for {rounds} rounds (at most {2 * rounds}); equal answers: {same}")
 
 
 if __name__ == "__main__":

@@ -22,9 +22,8 @@ from tasks.evaluate import (
 )
 from tasks.facts import run_facts
 from tasks.tracking import tracked_run
-from tasks.train import ADAPTER
 
-ARMS = ("bm25", "frozen", "history", "full")
+ARMS = ("bm25", "frozen", "history", "rl_no_history", "infonce", "full")
 
 
 @flow(name="evaluate")
@@ -33,7 +32,7 @@ async def evaluate() -> None:
     params = Params.load()
     with tracked_run("evaluate", params) as run:
         questions = asked_questions(params, QUESTIONS / "test.jsonl")
-        rows, episodes = play_arms(params, questions, adapter=ADAPTER, model=None)
+        rows, episodes = play_arms(params, questions, model=None)
         expect("evaluation", evaluation_frame(rows))
         summary = summarise_arms(params, rows)
         write_evaluation(params, rows, episodes, summary)

@@ -1,6 +1,6 @@
 """The one place where names in params.yaml become objects."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -10,21 +10,25 @@ import torch
 from harr.corpus.store import Passages, read_questions
 from harr.errors import CorpusError, IndexMismatch
 from harr.files import fingerprint, sha256
-from harr.generation.scripted import Scripted
+from harr.generation.scripted import Scripted as ScriptedGenerator
 from harr.generation.server import ServerGenerator
-from harr.params import NoGenerator, Params, Pick, Server
+from harr.params import NoGenerator, Params, Pick, Scripted, Server
 from harr.pipelines.multistep import multistep
 from harr.pipelines.pick import pick
+from harr.pipelines.react import react
+from harr.pipelines.search_r1 import search_r1
 from harr.policies.adapter import load_adapter
 from harr.policies.dense import DensePolicy
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.index import PassageIndex
 from harr.retrieval.sparse import BM25Retriever
 from harr.retrieval.vectors import Vectors
-from harr.scoring.rewards import weighted
+from harr.scoring.mix import Reward
 from harr.setup import Setup
 from harr.types import Generator, Pipeline, Question, Retriever
 
+NO_HISTORY = ("frozen", "rl_no_history")
+"""Arms that see the current query only."""
 CORPUS, VECTORS, INDEX = Path("data/corpus"), Path("data/vectors"), Path("data/index")
 
 
@@ -41,9 +45,16 @@ def build_encoder(params: Params, model: str = "") -> Encoder:
 
 def build_pipeline(params: Params) -> Pipeline:
     """The pipeline with its settings filled in."""
-    if isinstance(params.pipeline, Pick):
-        return partial(pick, picks=params.pipeline.picks, depth=params.pipeline.depth)
-    return partial(multistep, max_hops=params.pipeline.max_hops)
+    section = params.pipeline
+    match section.name:
+        case "pick":
+            return partial(pick, picks=section.picks, depth=section.depth)
+        case "react":
+            return partial(react, max_searches=section.max_searches)
+        case "search_r1":
+            return partial(search_r1, max_searches=section.max_searches, template=section.template)
+        case "multistep":
+            return partial(multistep, max_hops=section.max_hops)
 
 
 def build_training_pipeline(params: Params) -> Pipeline:
@@ -55,14 +66,28 @@ def build_training_pipeline(params: Params) -> Pipeline:
 
 def build_generator(params: Params) -> Generator | None:
     """The player that writes, where the pipeline needs one."""
-    if isinstance(params.generator, Server):
-        return ServerGenerator(params.generator)
-    return None if isinstance(params.generator, NoGenerator) else Scripted()
+    return _generator(params.generator, params.seed)
+
+
+def _generator(section: Scripted | Server | NoGenerator, seed: int) -> Generator | None:
+    match section.kind:
+        case "server":
+            return ServerGenerator(section, seed=seed)
+        case "scripted":
+            return ScriptedGenerator()
+        case "none":
+            return None
+
+
+def build_reward(params: Params) -> Reward:
+    """The weighted reward terms, with the judge where one is named."""
+    judge = _generator(params.reward.judge, params.seed) if params.reward.judge else None
+    return Reward(params.reward.terms, judge)
 
 
 @contextmanager
-def open_setup(params: Params, questions: Path) -> Iterator[Setup]:
-    """Everything that filter and train need; the retriever samples and sees the history.
+def open_setup(params: Params, questions: Path, *, history: bool = True) -> Iterator[Setup]:
+    """Everything that filter and train need; the retriever samples, and sees the ``history`` or not.
 
     Raises:
         IndexMismatch: data/vectors or data/index belong to another encoder or corpus.
@@ -74,27 +99,24 @@ def open_setup(params: Params, questions: Path) -> Iterator[Setup]:
         yield Setup(
             questions=read_questions(questions),
             pipeline=build_training_pipeline(params),
-            retriever=_dense(params, encoder, index, vectors, passages, history=True, sampling=True),
+            retriever=_dense(params, encoder, index, vectors, passages, history=history, sampling=True),
             generator=build_generator(params),
-            reward=weighted(params.reward.terms),
-            identity=fingerprint({"game": game, "index": vectors.identity, "questions": sha256(questions)}),
+            reward=build_reward(params),
+            identity=fingerprint(
+                {"game": game, "history": history, "index": vectors.identity, "questions": sha256(questions)}
+            ),
         )
 
 
 @contextmanager
-def open_arms(
-    params: Params,
-    questions: Sequence[Question],
-    *,
-    arms: Sequence[str],
-    adapter: Path | None,
-    model: Path | None,
-    candidates: str,
-) -> Iterator[Mapping[str, Retriever]]:
-    """The players that evaluation compares, by arm; all take their best K.
+def open_players(
+    params: Params, questions: Sequence[Question], *, candidates: str, sampling: bool = False
+) -> Iterator[Callable[[str, Path | None], Retriever]]:
+    """The players that evaluation compares: ``player(arm, trained)``; all take their best K, or sample.
 
     ``bm25``: full text. ``frozen``: the base encoder, current query only. ``history``: the base
-    encoder with the history. ``full``: the trained one, from ``adapter`` or a merged ``model`` folder.
+    encoder with the history. The others are ``trained``: the folder of an adapter or of a merged model;
+    all but ``rl_no_history`` see the history.
 
     Raises:
         CorpusError: a question's gold or given passage is not in the corpus.
@@ -102,20 +124,30 @@ def open_arms(
     """
     with _open_index(params) as (passages, vectors, index):
         _check_ids(questions, passages)
-        encoder = build_encoder(params)
-        _check_encoder(encoder, vectors)
-        dense = partial(_dense, params, index=index, vectors=vectors, passages=passages, sampling=False)
-        players: dict[str, Retriever] = {
-            "bm25": BM25Retriever(index, passages, params.retriever.k, candidates),
-            "frozen": dense(encoder, history=False, candidates=candidates),
-            "history": dense(encoder, history=True, candidates=candidates),
-        }
-        if "full" in arms:
-            trained = build_encoder(params, str(model) if model else "")
-            if adapter and not model:
-                load_adapter(trained, adapter)
-            players["full"] = dense(trained, history=True, candidates=candidates)
-        yield {arm: players[arm] for arm in arms}
+        base = build_encoder(params)
+        _check_encoder(base, vectors)
+
+        def player(arm: str, trained: Path | None) -> Retriever:
+            if arm == "bm25":
+                return BM25Retriever(index, passages, params.retriever.k, candidates)
+            encoder = base
+            if trained:
+                merged = not (trained / "adapter_config.json").exists()
+                encoder = build_encoder(params, str(trained) if merged else "")
+                if not merged:
+                    load_adapter(encoder, trained)
+            return _dense(
+                params,
+                encoder,
+                index,
+                vectors,
+                passages,
+                history=arm not in NO_HISTORY,
+                sampling=sampling,
+                candidates=candidates,
+            )
+
+        yield player
 
 
 @contextmanager

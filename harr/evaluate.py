@@ -1,10 +1,15 @@
 """Evaluation: play every arm greedily on the same questions, score each question, put intervals on the means."""
 
+import math
 import random
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from harr.errors import CorpusError
+from harr.policies.dense import DensePolicy
 from harr.progress import bar
 from harr.rollout import play
 from harr.scoring.intervals import mean_interval, paired_gain
@@ -13,7 +18,7 @@ from harr.scoring.rewards import answer_em, answer_f1
 from harr.types import Episode, Generator, Pipeline, Question, Retriever
 
 Row = dict[str, Any]
-Summary = dict[str, dict[str, dict[str, dict[str, float]]]]
+Summary = dict[str, dict[str, dict[str, Any]]]
 
 NOT_METRICS = ("id", "question", "answer", "gold_answers")
 HEADLINES = ("answer_f1", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
@@ -50,6 +55,64 @@ def run_arm(
             episodes += play(batch, pipeline, retriever, generator)
             progress.update(len(batch))
     return episodes
+
+
+def pass_rates(
+    questions: Sequence[Question],
+    pipeline: Pipeline,
+    generator: Generator | None,
+    retriever: DensePolicy,
+    *,
+    samples: int,
+    ks: Sequence[int],
+    seed: int,
+) -> dict[str, Row]:
+    """pass@k per question id: the chance that one of k sampled episodes is right, from ``samples`` of them.
+
+    Right means an exactly matching answer or, where the pipeline gives none, all gold passages found.
+    """
+    retriever.sampling = torch.Generator().manual_seed(seed)
+    episodes = play([q for q in questions for _ in range(samples)], pipeline, retriever, generator, desc="pass@k")
+    retriever.sampling = None
+    right = answer_em if any(episode.answer is not None for episode in episodes) else all_gold
+    counts = {q.id: sum(right(e) == 1.0 for e in episodes[i * samples :][:samples]) for i, q in enumerate(questions)}
+    return {name: {f"pass_at_{k}": pass_at(samples, hits, k) for k in ks} for name, hits in counts.items()}
+
+
+def pass_at(samples: int, right: int, k: int) -> float:
+    """Unbiased estimate of pass@k: 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374, eq. 1).
+
+    >>> [pass_at(4, 1, k) for k in (1, 2, 4)]
+    [0.25, 0.5, 1.0]
+    """
+    return 1.0 - math.comb(samples - right, k) / math.comb(samples, k)
+
+
+def average_seeds(by_seed: Sequence[Sequence[Row]]) -> list[Row]:
+    """One row per question: the mean of every metric over the seeds; texts are those of the first seed.
+
+    >>> average_seeds([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
+    [{'id': 'q', 'recall': 0.5}]
+    """
+    averaged: list[Row] = []
+    for rows in zip(*by_seed, strict=True):
+        names = [name for name in rows[0] if name not in NOT_METRICS and all(name in row for row in rows)]
+        averaged.append(rows[0] | {name: sum(row[name] for row in rows) / len(rows) for name in names})
+    return averaged
+
+
+def seed_means(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
+    """Mean of every metric, one value per seed.
+
+    >>> seed_means([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
+    {'recall': [1.0, 0.0]}
+    """
+    names = _metrics(by_seed[0])
+    return {
+        name: [statistics.fmean(row[name] for row in rows if name in row) for rows in by_seed]
+        for name in names
+        if all(any(name in row for row in rows) for rows in by_seed)
+    }
 
 
 def question_rows(episodes: Sequence[Episode]) -> list[Row]:
@@ -172,6 +235,8 @@ def label(metric: str) -> str:
     ('recall of hop 2, given passages', 'answer F1')
     """
     plain = metric.removeprefix("given_")
+    if plain.startswith("pass_at_"):
+        return f"pass@{plain.removeprefix('pass_at_')}" + ("" if metric == plain else ", given passages")
     words = f"recall of hop {plain.removeprefix('hop_recall_')}" if plain.startswith("hop_recall_") else LABELS[plain]
     return words if plain == metric else f"{words}, given passages"
 
@@ -179,7 +244,7 @@ def label(metric: str) -> str:
 def is_share(metric: str) -> bool:
     """True for a metric between 0 and 1, which is shown in percent."""
     plain = metric.removeprefix("given_")
-    return plain in SHARES or plain.startswith("hop_recall_")
+    return plain in SHARES or plain.startswith(("hop_recall_", "pass_at_"))
 
 
 def headline(summary: Summary) -> str:

@@ -28,7 +28,7 @@ from harr.types import Episode, Log, Question
 def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
     """Roll out shuffled questions batch by batch until ``params.target`` are kept.
 
-    Writes ``out/questions.jsonl`` (kept) and ``out/statistics.jsonl`` (all that were tried: id,
+    Writes ``out/questions.jsonl`` (kept, from easy to hard) and ``out/statistics.jsonl`` (all that were tried: id,
     reward_mean, reward_std, kept, reason). Finished batches survive a kill in ``work``.
 
     Returns:
@@ -70,7 +70,7 @@ def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dic
     """Why a question is kept or dropped."""
     if not episodes:
         return {"id": question.id, "kept": False, "reason": "no given passages"}
-    rewards = [setup.reward(episode) for episode in episodes]
+    rewards = setup.reward.totals(setup.reward.score(episodes), 0)
     mean, std = statistics.fmean(rewards), statistics.pstdev(rewards)
     if std > 0:
         reason = "rollouts disagree"
@@ -91,6 +91,8 @@ def _write(
             f"filter kept none of {len(rows)} questions ({dict(reasons)}); "
             "raise retriever.temperature or filter.group_size, or use easier questions"
         )
+    means = {row["id"]: row.get("reward_mean", 0.0) for row in rows}
+    kept_ids.sort(key=lambda pid: -means[pid])  # from easy to hard: the order of a curriculum
     by_id = {question.id: question for question in questions}
     draft = run / "filtered"
     draft.mkdir(parents=True, exist_ok=True)

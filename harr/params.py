@@ -4,14 +4,14 @@ Only flows, tasks and ``harr.build`` see :class:`Params`; the rest of the librar
 it needs or plain values. This is the only module that imports pydantic.
 """
 
-import difflib
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harr.errors import ParamsError
+from harr.explain import explain
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -126,6 +126,22 @@ class Multistep(Section):
     max_hops: Positive = 5
 
 
+class React(Section):
+    """A tool-calling agent; its tool answers each sub-query from K passages."""
+
+    name: Literal["react"]
+    max_searches: Positive = 5
+
+
+class SearchR1(Section):
+    """One growing text with <think>, <search>, <information> and <answer> (Search-R1, arXiv 2503.09516)."""
+
+    name: Literal["search_r1"]
+    max_searches: Positive = 4
+    template: Literal["plain", "chatml", "bare"] = "plain"
+    """Instructions as they are, in Qwen's chat markup, or no instructions (a model that knows the format)."""
+
+
 class Pick(Section):
     """No LLM: passages are picked one after the other."""
 
@@ -153,7 +169,9 @@ class Server(Section):
     max_tokens: Positive = 512
     concurrency: Positive = 32
     timeout_seconds: float = Field(60.0, gt=0)
-    retries: int = Field(5, ge=0)
+    """One attempt."""
+    deadline_seconds: float = Field(300.0, gt=0)
+    """One request with all its attempts; a server may restart meanwhile."""
 
 
 class NoGenerator(Section):
@@ -162,10 +180,20 @@ class NoGenerator(Section):
     kind: Literal["none"]
 
 
-class Reward(Section):
-    """Weighted sum of terms (``harr/scoring/rewards.py``)."""
+class Weight(Section):
+    """Weight of a reward term, and the training steps ``start`` <= step < ``end`` in which it counts."""
 
-    terms: dict[str, float] = Field({"answer_f1": 1.0}, min_length=1)
+    weight: float
+    start: int = Field(0, ge=0)
+    end: int | None = Field(None, ge=1)
+
+
+class Reward(Section):
+    """Weighted terms by name (``harr/scoring/rewards.py``) or as ``package.module:function``."""
+
+    terms: dict[str, float | Weight] = Field({"answer_f1": 1.0}, min_length=1)
+    judge: Server | None = None
+    """The model that the term ``judge`` asks."""
 
 
 class Filter(Section):
@@ -184,32 +212,62 @@ class Lora(Section):
     alpha: Positive = 64
 
 
-class GRPO(Section):
-    """Group-relative policy optimisation of the retriever (HARR, arXiv 2602.03645)."""
+class Training(Section):
+    """What every method that trains the retriever shares."""
 
-    method: Literal["grpo"]
     steps: Positive = 40
     questions_per_step: Positive = 16
     group_size: int = Field(8, ge=2)
+    """Rollouts of every question."""
     learning_rate: float = Field(5e-4, gt=0)
     warmup_steps: int = Field(2, ge=0)
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
-    clip_low: Fraction = 0.2
-    clip_high: float = Field(0.2, ge=0)
-    kl_weight: float = Field(0.0, ge=0)
-    """Weight of the KL to the base encoder (adapter off), k3 estimator."""
-    aggregation: Literal["grpo", "bnpo", "dr_grpo"] = "grpo"
-    scale_by_std: bool = True
-    credit: Literal["episode", "step"] = "episode"
-    """episode: every step gets the final reward; step: return-to-go of per-step gains."""
     num_iterations: Positive = 1
     """Updates per batch of rollouts."""
+    clip_low: Fraction = 0.2
+    clip_high: float = Field(0.2, ge=0)
+    credit: Literal["episode", "step"] = "episode"
+    """episode: a final reward belongs to the whole episode; step: what each step added to it."""
+    curriculum_stages: Positive = 1
+    """Learn from the easiest 1/S of the questions first, then 2/S, ..., at last from all."""
     states_per_pass: Positive = 64
     """Distinct states per forward pass; gradients accumulate over a batch."""
-    precision: Literal["float32", "bfloat16"] = "float32"
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    gradient_checkpointing: bool = False
     checkpoint_every: Positive = 5
+    guard_window: Positive = 10
+    """Rewards are averaged over so many steps to find the best checkpoint and a collapse."""
+    guard_drop: Fraction = 0.5
+    """Stop where that average falls below so much of its best; 0: never."""
     lora: Lora = Lora()
+
+
+class GRPO(Training):
+    """Group-relative policy optimisation of the retriever (HARR, arXiv 2602.03645)."""
+
+    method: Literal["grpo"]
+    estimator: Literal["grpo", "bnpo", "dr_grpo", "rloo"] = "grpo"
+    """Baseline, scale and averaging of the gradient (``harr/train/advantages.py``)."""
+    kl_weight: float = Field(0.0, ge=0)
+    """Weight of the KL to the base encoder (adapter off), k3 estimator."""
+
+
+class PPO(Training):
+    """Proximal policy optimisation with a value head on the state vector (arXiv 1707.06347)."""
+
+    method: Literal["ppo"]
+    discount: Fraction = 1.0
+    gae_lambda: Fraction = 0.95
+    value_learning_rate: float = Field(1e-2, gt=0)
+    value_weight: float = Field(0.5, ge=0)
+    value_clip: float = Field(0.2, gt=0)
+    kl_weight: float = Field(0.0, ge=0)
+    """Weight of the KL to the base encoder, taken off every step's reward."""
+    entropy_weight: float = Field(0.0, ge=0)
+
+
+Arm = Literal["bm25", "frozen", "history", "rl_no_history", "infonce", "full"]
 
 
 class Evaluate(Section):
@@ -217,11 +275,22 @@ class Evaluate(Section):
 
     max_questions: int = Field(0, ge=0)
     """0: all test questions."""
-    arms: tuple[Literal["bm25", "frozen", "history", "full"], ...] = ("bm25", "frozen", "history", "full")
+    arms: tuple[Arm, ...] = ("bm25", "frozen", "history", "full")
+    seeds: Positive = 3
+    """How often every trained arm is trained, each time with another seed."""
     candidates: tuple[Literal["corpus", "question"], ...] = ("corpus",)
     """Where to search; metrics of ``question`` carry the prefix ``given_``."""
+    pass_at: tuple[Positive, ...] = ()
+    """Also sample every question, and report the share solved by at least one of k samples."""
+    samples: Positive = 8
     batch_size: Positive = 512
     resamples: Positive = 10_000
+
+    @model_validator(mode="after")
+    def _pass_at_fits_samples(self) -> "Evaluate":
+        if self.pass_at and max(self.pass_at) > self.samples:
+            raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples, found {self.samples}; raise samples")
+        return self
 
 
 class Merge(Section):
@@ -242,17 +311,17 @@ class Tracking(Section):
 class Params(Section):
     """All of params.yaml."""
 
-    seed: int = 0
+    seed: int = Field(0, ge=0)
     download: Annotated[World | Jsonl | Hub, Field(discriminator="dataset")]
     encoder: Encoder = Encoder()
     embed: Embed = Embed()
     index: Index = Index()
     retriever: Retriever = Retriever()
-    pipeline: Annotated[Multistep | Pick, Field(discriminator="name")]
+    pipeline: Annotated[Multistep | React | SearchR1 | Pick, Field(discriminator="name")]
     generator: Annotated[Scripted | Server | NoGenerator, Field(discriminator="kind")]
     reward: Reward = Reward()
     filter: Filter = Filter()
-    train: GRPO
+    train: Annotated[GRPO | PPO, Field(discriminator="method")]
     evaluate: Evaluate = Evaluate()
     merge: Merge = Merge()
     tracking: Tracking = Tracking()
@@ -282,41 +351,4 @@ class Params(Section):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise ParamsError("\n".join(f"{path}: {_explain(fault)}" for fault in error.errors())) from None
-
-
-def _explain(fault: Any) -> str:
-    """One pydantic fault in the user's words: dotted key, what is wrong, what was meant."""
-    keys: list[str] = []
-    options: list[type[Section]] = [Params]
-    for depth, part in enumerate(fault["loc"]):
-        holders = [option for option in options if part in option.model_fields]
-        tagged = [option for option in options if part in _tags(option)]
-        last = depth == len(fault["loc"]) - 1
-        if tagged and not holders and not last:
-            options = tagged
-            continue
-        keys.append(str(part))
-        if not last:
-            options = [cls for holder in holders for cls in _sections(holder.model_fields[str(part)].annotation)]
-    name = ".".join(keys)
-    if fault["type"] == "extra_forbidden":
-        known = list(dict.fromkeys(field for option in options for field in option.model_fields))
-        near = difflib.get_close_matches(keys[-1], known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
-        return f"unknown parameter {name}; {hint}"
-    if fault["type"] == "missing":
-        return f"{name} is missing"
-    message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
-    return f"{name}: {message}" + ("" if isinstance(fault["input"], dict) else f" (found {fault['input']!r})")
-
-
-def _sections(annotation: Any) -> list[type[Section]]:
-    """The section classes an annotation names: itself, or the members of a union."""
-    members = get_args(annotation) or (annotation,)
-    return [cls for cls in members if isinstance(cls, type) and issubclass(cls, Section)]
-
-
-def _tags(section: type[Section]) -> set[Any]:
-    """The words by which a union picks this section, such as ``grpo`` for ``method: grpo``."""
-    return {tag for field in section.model_fields.values() for tag in get_args(field.annotation)}
+            raise ParamsError("\n".join(f"{path}: {explain(fault, cls)}" for fault in error.errors())) from None

@@ -24,10 +24,18 @@ Rows = Sequence[Mapping[str, Any]]
 
 INK, MUTED, GRID = "#1c2530", "#5d6875", "#dfe3e8"
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d98200", "#00875f", "#8a929b"
-EXTRA = ("#b5578f", "#3f9bd1", "#c2541b")
+PURPLE, SKY = "#b5578f", "#3f9bd1"
+EXTRA = ("#c2541b", "#6b4fa0", "#7a6a00")
 COLOURS = {"ink": INK, "muted": MUTED, "grid": GRID, "blue": BLUE, "orange": ORANGE, "green": GREEN, "grey": GREY}
 """Darkened Okabe-Ito colours by name: told apart with any colour vision; arms also differ in their marker."""
-ARM_STYLE = {"bm25": (GREY, "s"), "frozen": (BLUE, "o"), "history": (ORANGE, "^"), "full": (GREEN, "D")}
+ARM_STYLE = {
+    "bm25": (GREY, "s"),
+    "frozen": (BLUE, "o"),
+    "history": (ORANGE, "^"),
+    "rl_no_history": (PURPLE, "v"),
+    "infonce": (SKY, "P"),
+    "full": (GREEN, "D"),
+}
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -263,9 +271,9 @@ def _hop_rows(rows: Rows) -> list[dict[str, Any]]:
 
 
 def arm_style(arm: str, names: Sequence[str]) -> tuple[str, str]:
-    """Colour and marker of an arm; arms that are not among the four standard ones take spare colours."""
+    """Colour and marker of an arm; arms that are not among the standard ones take spare colours."""
     spare = [name for name in names if name not in ARM_STYLE]
-    return ARM_STYLE[arm] if arm in ARM_STYLE else (EXTRA[spare.index(arm) % len(EXTRA)], "v")
+    return ARM_STYLE[arm] if arm in ARM_STYLE else (EXTRA[spare.index(arm) % len(EXTRA)], "X")
 
 
 def svg(figure: Figure) -> str:

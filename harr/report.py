@@ -56,6 +56,7 @@ def write_report(
     text = page.render(
         lead=_lead(summary, lead),
         metric=label(lead),
+        seed_means=[percent(mean) for mean in summary.get("seeds", {}).get("full", {}).get(lead, [])],
         blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix))],
         contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
         arms=_inline(draw_arms(rows)),

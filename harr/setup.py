@@ -1,10 +1,11 @@
 """What a method needs to play and to learn, in one record."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harr.policies.dense import DensePolicy
-from harr.types import Episode, Generator, Pipeline, Question
+from harr.scoring.mix import Reward
+from harr.types import Generator, Pipeline, Question
 
 
 @dataclass(frozen=True)
@@ -19,5 +20,5 @@ class Setup:
     pipeline: Pipeline
     retriever: DensePolicy
     generator: Generator | None
-    reward: Callable[[Episode], float]
+    reward: Reward
     identity: str

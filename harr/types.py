@@ -72,9 +72,14 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """A pipeline asks the generator for one completion of chat ``messages``."""
+    """A pipeline asks the generator for one completion: of chat ``messages``, or of raw text ``prompt``.
 
-    messages: tuple[Mapping[str, str], ...]
+    Exactly one of the two is given. The completion ends before the first of the ``stop`` strings.
+    """
+
+    messages: tuple[Mapping[str, str], ...] = ()
+    prompt: str = ""
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +106,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a pipeline returns: its final answer, its hops, and how many replies were malformed."""
+    """What a pipeline returns: its final answer, its hops, and two counts.
+
+    ``malformed``: replies that could not be used. ``escaped``: control tags that stood in passages
+    and were made harmless before a model read them.
+    """
 
     answer: str | None = None
     hops: tuple[Hop, ...] = ()
     malformed: int = 0
+    escaped: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +139,10 @@ class Episode:
 
 Request = Search | Generate
 Pipeline = Callable[[Question], PyGenerator[Request, "Retrieval | str", Outcome]]
+Value = float | list[float] | None
+"""A reward: of the whole episode, or one per step; None means that it does not apply."""
 Term = Callable[[Episode], float | None]
-"""A reward or metric: None means that it does not apply to the episode."""
+"""A reward or metric of a whole episode."""
 Log = Callable[[int, Mapping[str, float]], None]
 """``log(step, values)``: how a long loop reports its progress."""
 
@@ -148,4 +160,8 @@ class Generator(Protocol):
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order."""
+        ...
+
+    def usage(self) -> Mapping[str, float]:
+        """What was used so far: requests, prompt_tokens, completion_tokens and the like."""
         ...

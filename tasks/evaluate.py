@@ -12,13 +12,15 @@ from harr.errors import CorpusError
 from harr.files import publish, read_json, write_json, write_text
 from harr.params import Params
 from harr.types import Episode, Question
+from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK
 from tasks.filter import statistics_rows
-from tasks.train import ADAPTER
 
 EVALUATION = Path("data/evaluation")
+RIVALS = ("history", "rl_no_history", "infonce")
+"""Arms that `full` is also compared with directly, beside `frozen`."""
 Row = dict[str, Any]
-Rows = dict[str, list[Row]]
+Rows = list[Row]
 
 
 def asked_questions(params: Params, path: Path) -> list[Question]:
@@ -31,45 +33,57 @@ def asked_questions(params: Params, path: Path) -> list[Question]:
 
 @task(**GPU_TASK)
 def play_arms(
-    params: Params, questions: Sequence[Question], *, adapter: Path | None, model: Path | None
-) -> tuple[Rows, dict[str, list[Episode]]]:
-    """Play every arm, everywhere ``evaluate.candidates`` says.
+    params: Params, questions: Sequence[Question], *, model: Path | None
+) -> tuple[dict[str, list[Rows]], dict[str, list[Episode]]]:
+    """Play every arm, every seed of a trained one, everywhere ``evaluate.candidates`` says.
 
     Returns:
-        Question rows per arm, and the episodes of the first kind of candidates.
+        Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
-    from harr.build import build_generator, build_pipeline, open_arms
-    from harr.evaluate import join_candidates, question_rows, run_arm
+    from harr.build import build_generator, build_pipeline, open_players
+    from harr.evaluate import join_candidates, pass_rates, question_rows, run_arm
+    from harr.policies.dense import DensePolicy
 
     pipeline, generator, section = build_pipeline(params), build_generator(params), params.evaluate
-    rows: dict[str, dict[str, list[Row]]] = {arm: {} for arm in section.arms}
+    folders = trained_runs(params) | ({"full": [model]} if model else {})
+    runs = [(arm, seed, folder) for arm in section.arms for seed, folder in enumerate(folders.get(arm, [None]))]
+    rows: dict[tuple[str, int], dict[str, Rows]] = {(arm, seed): {} for arm, seed, _ in runs}
     shown: dict[str, list[Episode]] = {}
     for candidates in section.candidates:
         played = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
-        with open_arms(
-            params, played, arms=section.arms, adapter=adapter, model=model, candidates=candidates
-        ) as retrievers:
-            for arm, retriever in retrievers.items():
-                episodes = run_arm(
-                    played, pipeline, generator, retriever, batch_size=section.batch_size, desc=f"{arm} ({candidates})"
-                )
-                rows[arm][candidates] = question_rows(episodes)
+        with open_players(params, played, candidates=candidates) as player:
+            for arm, seed, folder in runs:
+                retriever, desc = player(arm, folder), f"{arm}-{seed} ({candidates})"
+                episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
+                found = question_rows(episodes)
+                if section.pass_at and isinstance(retriever, DensePolicy):
+                    rates = pass_rates(
+                        played, pipeline, generator, retriever, samples=section.samples, ks=section.pass_at, seed=seed
+                    )
+                    found = [row | rates[row["id"]] for row in found]
+                rows[arm, seed][candidates] = found
                 shown.setdefault(arm, episodes)
-    return {arm: join_candidates(by_candidates) for arm, by_candidates in rows.items()}, shown
+    by_arm: dict[str, list[Rows]] = {}
+    for (name, _), by_candidates in rows.items():
+        by_arm.setdefault(name, []).append(join_candidates(by_candidates))
+    return by_arm, shown
 
 
 @task(**TASK)
-def summarise_arms(params: Params, rows: Rows) -> dict[str, Any]:
-    """Means and paired gains over ``frozen``, in the project's common shape."""
-    from harr.evaluate import summarise
+def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, Any]:
+    """Means and paired gains over ``frozen``, seeds averaged per question; and the mean of every seed."""
+    from harr.evaluate import average_seeds, seed_means, summarise
 
-    return summarise(rows, resamples=params.evaluate.resamples, seed=params.seed)
+    averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
+    summary: dict[str, Any] = summarise(averaged, resamples=params.evaluate.resamples, seed=params.seed)
+    return summary | {"seeds": {arm: seed_means(by_seed) for arm, by_seed in rows.items() if len(by_seed) > 1}}
 
 
 @task(**TASK)
-def evaluation_frame(rows: Rows) -> pd.DataFrame:
+def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
     """All rows of all arms as one table for the suite ``evaluation``."""
-    asked = {row["id"] for arm_rows in rows.values() for row in arm_rows}
+    runs = [(arm, arm_rows) for arm, by_seed in rows.items() for arm_rows in by_seed]
+    asked = {row["id"] for _, arm_rows in runs for row in arm_rows}
     frame = pd.DataFrame(
         {
             "arm": arm,
@@ -78,7 +92,7 @@ def evaluation_frame(rows: Rows) -> pd.DataFrame:
             "recall": row.get("recall"),
             "answer_f1": row.get("answer_f1"),
         }
-        for arm, arm_rows in rows.items()
+        for arm, arm_rows in runs
         for row in arm_rows
     )
     return frame.astype({"recall": float, "answer_f1": float})
@@ -86,21 +100,24 @@ def evaluation_frame(rows: Rows) -> pd.DataFrame:
 
 @task(**TASK)
 def write_evaluation(
-    params: Params, rows: Rows, episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
+    params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
     """Question rows, trajectories, metrics/evaluate.json and metrics/contrasts.json."""
-    from harr.evaluate import contrast, trajectories
+    from harr.evaluate import average_seeds, contrast, trajectories
 
     draft = Path("work/evaluate/evaluation")
-    for arm, arm_rows in rows.items():
-        lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
-        write_text(draft / f"{arm}.jsonl", "".join(lines))
+    for arm, by_seed in rows.items():
+        for seed, arm_rows in enumerate(by_seed, start=params.seed):
+            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
+            write_text(draft / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
     write_json(draft / "trajectories.json", trajectories(episodes, seed=params.seed))
     publish(draft, EVALUATION)
     write_json(Path("metrics/evaluate.json"), rounded(summary))
-    pairs = {("full", "history")} if {"full", "history"} <= set(rows) else set()
+    averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
+    rivals = [arm for arm in RIVALS if {arm, "full"} <= set(averaged)]
     contrasts = {
-        f"{a}-{b}": contrast(rows[a], rows[b], resamples=params.evaluate.resamples, seed=params.seed) for a, b in pairs
+        f"full-{arm}": contrast(averaged["full"], averaged[arm], resamples=params.evaluate.resamples, seed=params.seed)
+        for arm in rivals
     }
     write_json(Path("metrics/contrasts.json"), rounded(contrasts))
 
@@ -156,7 +173,7 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
     asked = list(read_question_file(questions))
     if len({question.id for question in asked}) < max(1, len(asked)):
         raise CorpusError(f"{questions}: {'question ids repeat' if asked else 'holds no question'}")
-    rows, _ = play_arms.fn(params, asked, adapter=None if model else ADAPTER, model=model)
+    rows, _ = play_arms.fn(params, asked, model=model)
     summary = summarise_arms.fn(params, rows)
     write_json(out, rounded(summary))
     print(table(summary))

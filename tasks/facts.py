@@ -26,5 +26,6 @@ def run_facts(params: Params) -> dict[str, str]:
         f"{params.train.group_size} rollouts, learning rate {params.train.learning_rate:g}",
         "Training questions": f"{filtered['kept']:.0f} kept of {filtered['tried']:.0f} tried",
         "Seed": str(params.seed),
+        "Trained arms": f"{params.evaluate.seeds} seed(s) each, averaged per question; intervals are over questions",
         "Git revision": revision["mlflow.source.git.commit"][:12] + edited,
     }

@@ -17,7 +17,8 @@ ENTRY = {
     "embed": ["harr/retrieval/embed.py", "harr/retrieval/encoder.py"],
     "index": ["harr/retrieval/index.py"],
     "filter": ["harr/filter.py", "harr/build.py"],
-    "train": ["harr/train/grpo.py", "harr/build.py"],
+    "train": ["harr/train/__init__.py", "harr/build.py"],
+    "arms": ["harr/train/__init__.py", "harr/build.py"],
     "evaluate": ["harr/evaluate.py", "harr/plots.py", "harr/report.py", "harr/build.py"],
     "merge": ["harr/merge.py", "harr/retrieval/encoder.py"],
 }
@@ -25,6 +26,7 @@ PLUMBING = {
     "harr/__init__.py",
     "harr/build.py",  # chooses by parameters, which DVC watches
     "harr/errors.py",
+    "harr/explain.py",
     "harr/files.py",
     "harr/params.py",  # its values are watched as parameters
     "harr/progress.py",
@@ -78,14 +80,14 @@ def test_code_dependencies_exist_and_are_complete(stage: str) -> None:
 
 def test_only_train_and_later_depend_on_the_learning_code() -> None:
     users = {stage for stage in STAGES if "harr/train" in STAGES[stage]["deps"]}
-    assert users == {"train"}
+    assert users == {"train", "arms"}
     assert "harr/merge.py" in STAGES["merge"]["deps"]
     assert not any("harr/merge.py" in STAGES[stage]["deps"] for stage in STAGES if stage != "merge")
 
 
 def test_a_learning_rate_reruns_train_and_what_follows() -> None:
     reads = {stage for stage, spec in STAGES.items() if "train" in spec["params"]}
-    assert reads == {"train"}
+    assert reads == {"train", "arms"}
     assert "models/adapter" in STAGES["evaluate"]["deps"] and "models/adapter" in STAGES["merge"]["deps"]
 
 

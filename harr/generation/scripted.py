@@ -23,6 +23,13 @@ _NOT_FOUND = {"status": "NOT_FOUND", "answer": ""}
 class Scripted:
     """A :class:`harr.types.Generator` without a model."""
 
+    def __init__(self) -> None:
+        self._requests = 0
+
+    def usage(self) -> dict[str, float]:
+        """Requests since the start."""
+        return {"requests": float(self._requests)}
+
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Answer every request, in order.
 
@@ -30,6 +37,7 @@ class Scripted:
         >>> Scripted().complete([Generate(({"role": "user", "content": text},))])
         ['{"action": "ASK", "sub_query": "Where was Ada Brown born?", "strategy": "look up birthplace"}']
         """
+        self._requests += len(requests)
         return [_reply(request.messages[-1]["content"]) for request in requests]
 
 

@@ -1,13 +1,11 @@
 """Reward terms. The same functions are the reward in training and the metrics in evaluation."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
-from harr.errors import CorpusError, ParamsError
 from harr.scoring.ranking import all_gold, recall
-from harr.scoring.text import exact_match, token_f1
+from harr.scoring.text import exact_match, rouge_l, substring_match, token_f1
 from harr.types import Episode, Outcome, Term
 
 
@@ -25,8 +23,50 @@ def answer_em(episode: Episode) -> float | None:
     return 0.0 if episode.answer is None else exact_match(episode.answer, episode.question.answers)
 
 
-TERMS: dict[str, Term] = {"answer_f1": answer_f1, "answer_em": answer_em, "recall": recall, "all_gold": all_gold}
+def substring_em(episode: Episode) -> float | None:
+    """1.0 where the normalised answer contains a gold answer or is contained in one."""
+    if not episode.question.answers:
+        return None
+    return substring_match(episode.answer or "", episode.question.answers)
+
+
+def rouge(episode: Episode) -> float | None:
+    """ROUGE-L of the first 128 characters of the answer; None without gold answers."""
+    if not episode.question.answers:
+        return None
+    return rouge_l(episode.answer or "", episode.question.answers)
+
+
+def relevance(episode: Episode) -> list[float]:
+    """Per step, whether the sub-query was answered: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0."""
+    statuses = [hop.status for hop in episode.outcome.hops[: len(episode.steps)]]
+    statuses += [""] * (len(episode.steps) - len(statuses))
+    return [STATUS_VALUES.get(status, 0.0) for status in statuses]
+
+
+def novelty(episode: Episode) -> list[float]:
+    """Per step, the share of its passages that no earlier step of the episode had returned."""
+    seen: set[str] = set()
+    shares = []
+    for step in episode.steps:
+        ids = [passage.id for passage in step.retrieval.passages]
+        shares.append(sum(pid not in seen for pid in ids) / max(1, len(ids)))
+        seen.update(ids)
+    return shares
+
+
+STATUS_VALUES = {"FOUND": 1.0, "AMBIGUOUS": 0.5}
+TERMS: dict[str, Term] = {
+    "answer_f1": answer_f1,
+    "answer_em": answer_em,
+    "substring_em": substring_em,
+    "rouge_l": rouge,
+    "recall": recall,
+    "all_gold": all_gold,
+}
 """Names for ``reward.terms``. Whether a term applies depends on the question alone, not on the play."""
+STEP_TERMS: dict[str, Callable[[Episode], list[float]]] = {"relevance": relevance, "novelty": novelty}
+"""Process rewards: one value per step."""
 
 
 def prefix_gains(term: Term, episode: Episode) -> list[float]:
@@ -46,39 +86,3 @@ def prefix_gains(term: Term, episode: Episode) -> list[float]:
     prefixes = [replace(episode, steps=episode.steps[:end], outcome=Outcome()) for end in range(count)]
     values = [term(prefix) or 0.0 for prefix in (*prefixes, episode)]
     return [after - before for before, after in pairwise(values)]
-
-
-def weighted(terms: Mapping[str, float]) -> Callable[[Episode], float]:
-    """Make one reward of named terms: the sum of weight times value.
-
-    Where a term does not apply to a question, the weights of the others grow so that their absolute
-    sum stays the same: rewards of all questions share one scale.
-
-    >>> from harr.types import Question
-    >>> reward = weighted({"answer_f1": 1.0, "recall": 0.5})
-    >>> reward(Episode(Question("q", "Who?", answers=("Ada",)), (), Outcome("Ada Brown")))  # 1.5 * F1 2/3
-    1.0
-
-    Raises:
-        ParamsError: an unknown term, a weight that is no number, or no weight other than 0.
-        CorpusError: by the reward, where no term applies to the question.
-    """
-    unknown = [name for name in terms if name not in TERMS]
-    if unknown:
-        raise ParamsError(f"reward.terms: unknown term {', '.join(unknown)}; known terms: {', '.join(TERMS)}")
-    if not all(math.isfinite(weight) for weight in terms.values()) or not any(terms.values()):
-        raise ParamsError(f"reward.terms: weights must be finite and not all 0 (found {dict(terms)})")
-    used = [(TERMS[name], weight) for name, weight in terms.items() if weight]
-    whole = sum(abs(weight) for _, weight in used)
-
-    def reward(episode: Episode) -> float:
-        values = [(term(episode), weight) for term, weight in used]
-        applying = [(value, weight) for value, weight in values if value is not None]
-        if not applying:
-            raise CorpusError(
-                f"question {episode.question.id}: no reward term applies ({', '.join(terms)}); "
-                "it lacks gold answers or gold passages: drop it or add a term to reward.terms"
-            )
-        return sum(value * weight for value, weight in applying) * whole / sum(abs(weight) for _, weight in applying)
-
-    return reward

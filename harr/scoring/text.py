@@ -43,6 +43,41 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
     return max((_f1(given, normalise(gold).split()) for gold in golds), default=0.0)
 
 
+def substring_match(answer: str, golds: Sequence[str]) -> float:
+    """1.0 if a normalised gold answer contains the normalised answer or is contained in it, else 0.0.
+
+    >>> substring_match("the city of Paris", ["Paris"]), substring_match("", ["Paris"])
+    (1.0, 0.0)
+    """
+    given = normalise(answer)
+    wanted = [gold for gold in map(normalise, golds) if gold and given]
+    return float(any(gold in given or given in gold for gold in wanted))
+
+
+def rouge_l(answer: str, golds: Sequence[str]) -> float:
+    """ROUGE-L: F of the longest common subsequence of words, the best over ``golds`` (Lin 2004).
+
+    As in HARR only the first 128 characters count; words are normalised as for the other scores.
+
+    >>> rouge_l("born in old Bath", ["born Bath"])  # precision 2/4, recall 2/2
+    0.6666666666666666
+    """
+    given = normalise(answer[:128]).split()
+    return max((_rouge_l(given, normalise(gold[:128]).split()) for gold in golds), default=0.0)
+
+
+def _rouge_l(given: list[str], gold: list[str]) -> float:
+    if not given or not gold:
+        return float(given == gold)
+    longest = [0] * (len(gold) + 1)
+    for word in given:
+        above = longest
+        longest = [0]
+        for place, other in enumerate(gold):
+            longest.append(above[place] + 1 if word == other else max(above[place + 1], longest[place]))
+    return 2 * longest[-1] / (len(given) + len(gold))
+
+
 def _f1(given: list[str], gold: list[str]) -> float:
     if not given or not gold:
         return float(given == gold)

@@ -1,5 +1,12 @@
 """Methods by name: ``train(params, setup, out, work, log, seed)`` returns one row per step."""
 
-from harr.train import grpo
+from collections.abc import Callable
+from typing import Any
 
-METHODS = {"grpo": grpo.train}
+from harr.train import grpo, infonce, ppo
+
+METHODS: dict[str, Callable[..., list[dict[str, Any]]]] = {
+    "grpo": grpo.train,
+    "ppo": ppo.train,
+    "infonce": infonce.train,
+}

@@ -1,4 +1,4 @@
-"""How much better than its group a rollout did."""
+"""How much better than expected a rollout did: group baselines (GRPO and kin) and GAE (PPO)."""
 
 from collections.abc import Sequence
 
@@ -6,31 +6,41 @@ import torch
 from torch import Tensor
 
 
-def group_advantages(rewards_BG: Tensor, *, scale_by_std: bool) -> Tensor:
-    """Reward minus group mean, over the group's standard deviation + 1e-4 (ddof 1).
+def group_advantages(rewards_BG: Tensor, estimator: str) -> Tensor:
+    """Reward minus a baseline from its own group.
 
-    NaN marks a missing rollout: it is left out of the statistics and gets advantage 0. Without
-    scaling this is the advantage of Dr. GRPO (arXiv 2503.20783).
+    ``grpo`` and ``bnpo``: the group's mean, and divided by its standard deviation + 1e-4 (ddof 1;
+    arXiv 2402.03300). ``dr_grpo``: the group's mean (arXiv 2503.20783). ``rloo``: the mean of the
+    *other* rollouts (arXiv 2402.14740). NaN marks a missing rollout: it is left out of the statistics
+    and gets advantage 0.
 
-    >>> group_advantages(torch.tensor([[1.0, 0, 0, 0]]), scale_by_std=False)
+    In expectation over groups of G, ``rloo`` gives the policy gradient and ``dr_grpo`` (G - 1) / G of
+    it. ``grpo`` gives its direction for rewards of two values only; the division by a deviation that
+    depends on the rollout itself weighs questions by their difficulty (tests enumerate all three).
+
+    >>> group_advantages(torch.tensor([[1.0, 0, 0, 0]]), "dr_grpo")
     tensor([[ 0.7500, -0.2500, -0.2500, -0.2500]])
+    >>> group_advantages(torch.tensor([[1.0, 0, 0, 0]]), "rloo")
+    tensor([[ 1.0000, -0.3333, -0.3333, -0.3333]])
     """
+    counts_B1 = (~rewards_BG.isnan()).sum(-1, keepdim=True)
     centred_BG = rewards_BG - rewards_BG.nanmean(-1, keepdim=True)
-    if scale_by_std:
-        counts_B1 = (~rewards_BG.isnan()).sum(-1, keepdim=True)
+    if estimator == "rloo":
+        centred_BG = centred_BG * counts_B1 / (counts_B1 - 1).clamp_min(1)
+    elif estimator != "dr_grpo":
         variance_B1 = centred_BG.square().nansum(-1, keepdim=True) / (counts_B1 - 1).clamp_min(1)
         centred_BG = centred_BG / (variance_B1.sqrt() + 1e-4)
     return centred_BG.nan_to_num(0.0)
 
 
-def step_advantages(gains: Sequence[Sequence[float]], group_size: int, *, scale_by_std: bool) -> list[list[float]]:
+def step_advantages(gains: Sequence[Sequence[float]], group_size: int, estimator: str) -> list[list[float]]:
     """Advantages of return-to-go, one per step of each episode.
 
     ``gains[e][t]`` is what step t of episode e added to the reward. Every position t is its own
     group: a rollout's return-to-go is compared with that of the group's rollouts at the same step,
     so that the baseline does not depend on how far an episode has got.
 
-    >>> step_advantages([[1.0, 0.0], [0.0, 0.0]], 2, scale_by_std=False)
+    >>> step_advantages([[1.0, 0.0], [0.0, 0.0]], 2, "dr_grpo")
     [[0.5, 0.0], [-0.5, 0.0]]
     """
     longest = max((len(episode) for episode in gains), default=0)
@@ -41,6 +51,29 @@ def step_advantages(gains: Sequence[Sequence[float]], group_size: int, *, scale_
         if episode:
             table_ES[e, : len(episode)] = torch.tensor(list(episode), dtype=torch.float64).flip(0).cumsum(0).flip(0)
     groups_BGS = table_ES.view(-1, group_size, longest)
-    scaled_BSG = group_advantages(groups_BGS.transpose(1, 2), scale_by_std=scale_by_std)
+    scaled_BSG = group_advantages(groups_BGS.transpose(1, 2), estimator)
     flat_ES = scaled_BSG.transpose(1, 2).reshape(len(gains), longest)
     return [flat_ES[e, : len(episode)].tolist() for e, episode in enumerate(gains)]
+
+
+def generalised_advantages(
+    rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, mix: float
+) -> tuple[list[float], list[float]]:
+    """GAE(discount, lambda = ``mix``) of one episode that ends after its last step (arXiv 1506.02438, eq. 16).
+
+    Returns: advantages and value targets (advantage + value), one per step. ``mix`` 1 gives Monte-Carlo
+    returns, 0 the one-step temporal difference.
+
+    >>> generalised_advantages([0.0, 1.0], [0.5, 0.5], discount=1.0, mix=1.0)
+    ([0.5, 0.5], [1.0, 1.0])
+    >>> generalised_advantages([0.0, 1.0], [0.5, 0.25], discount=1.0, mix=0.0)
+    ([-0.25, 0.75], [0.25, 1.0])
+    """
+    advantages: list[float] = []
+    following, next_value = 0.0, 0.0
+    for reward, value in zip(reversed(rewards_S), reversed(values_S), strict=True):
+        following = reward + discount * next_value - value + discount * mix * following
+        next_value = value
+        advantages.append(following)
+    advantages.reverse()
+    return advantages, [advantage + value for advantage, value in zip(advantages, values_S, strict=True)]

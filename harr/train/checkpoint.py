@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: adapter, optimiser and history, in safetensors and json.
+"""Checkpoints of a training run: adapter, value head, optimiser and history, in safetensors and json.
 
 Random numbers need no saving: every step seeds its own generator from (seed, step).
 """
@@ -17,38 +17,64 @@ from harr.files import publish, read_json, write_json
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The latest checkpoint of one run, kept under ``folder``.
+    """The latest and the best checkpoint of one run, kept under ``folder``.
 
-    ``save`` replaces the previous one only after the new one is whole; ``load`` restores it exactly.
+    ``save`` replaces an older one only after the new one is whole; ``load`` restores it exactly.
     """
 
     folder: Path
 
     def save(
-        self, step: int, model: PeftModel, optimizer: torch.optim.Optimizer, history: list[dict[str, Any]]
+        self,
+        step: int,
+        model: PeftModel,
+        head: torch.nn.Module | None,
+        optimizer: torch.optim.Optimizer,
+        history: list[dict[str, Any]],
+        *,
+        best: int,
     ) -> None:
-        """Write the state after ``step`` finished steps."""
+        """Write the state after ``step`` finished steps; of older ones only ``best`` is kept."""
         draft = self.folder / "checkpoint.draft"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
         save_file(
             {k: v.contiguous() for k, v in get_peft_model_state_dict(model).items()}, draft / "adapter.safetensors"
         )
+        if head is not None:
+            save_file(head.state_dict(), draft / "value_head.safetensors")
         save_file(_optimizer_tensors(optimizer), draft / "optimizer.safetensors")
         write_json(draft / "state.json", {"step": step, "history": history})
-        publish(draft, self.folder / f"checkpoint-{step:06d}")
+        publish(draft, self._path(step))
         for old in self._whole()[:-1]:
-            shutil.rmtree(old)
+            if old != self._path(best):
+                shutil.rmtree(old)
 
-    def load(self, model: PeftModel, optimizer: torch.optim.Optimizer) -> tuple[int, list[dict[str, Any]]]:
-        """Restore the latest checkpoint; (0, []) where there is none."""
+    def load(
+        self, model: PeftModel, head: torch.nn.Module | None, optimizer: torch.optim.Optimizer
+    ) -> list[dict[str, Any]]:
+        """Restore the latest checkpoint and return its history; [] where there is none."""
         whole = self._whole()
         if not whole:
-            return 0, []
-        set_peft_model_state_dict(model, load_file(whole[-1] / "adapter.safetensors"))
+            return []
+        self.load_adapter(model, whole[-1])
+        if head is not None:
+            head.load_state_dict(load_file(whole[-1] / "value_head.safetensors"))
         _restore_optimizer(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
-        state = read_json(whole[-1] / "state.json")
-        return state["step"], state["history"]
+        history: list[dict[str, Any]] = read_json(whole[-1] / "state.json")["history"]
+        return history
+
+    def load_best(self, model: PeftModel, best: int) -> None:
+        """Put the adapter of the checkpoint after ``best`` steps back."""
+        self.load_adapter(model, self._path(best))
+
+    @staticmethod
+    def load_adapter(model: PeftModel, folder: Path) -> None:
+        """Put the adapter of one checkpoint back."""
+        set_peft_model_state_dict(model, load_file(folder / "adapter.safetensors"))
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"checkpoint-{step:06d}"
 
     def _whole(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("checkpoint-*") if (path / "state.json").exists())

@@ -80,7 +80,7 @@ def setup(corpus: Corpus) -> Iterator:
     from harr.retrieval.encoder import Encoder
     from harr.retrieval.index import PassageIndex
     from harr.retrieval.vectors import Vectors
-    from harr.scoring.rewards import weighted
+    from harr.scoring.mix import Reward
     from harr.setup import Setup
 
     vectors = Vectors.open(corpus.folder / "vectors")
@@ -99,5 +99,5 @@ def setup(corpus: Corpus) -> Iterator:
             max_tokens=64,
             sampling=torch.Generator().manual_seed(0),
         )
-        reward = weighted({"recall": 1.0})
+        reward = Reward({"recall": 1.0})
         yield Setup(corpus.questions, partial(pick, picks=1), policy, None, reward, "test")

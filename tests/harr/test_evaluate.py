@@ -18,6 +18,7 @@ from harr.evaluate import (
     trajectories,
 )
 from harr.pipelines.pick import pick
+from harr.setup import Setup
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 
@@ -189,3 +190,29 @@ def test_a_trajectory_tells_what_was_asked_found_and_read() -> None:
 def test_without_answers_right_means_all_gold() -> None:
     shown = trajectories({"frozen": [played("q", None, "ax")], "full": [played("q", None, "ab")]})
     assert shown["counts"]["gained"] == 1 and "gold" in shown["right"]
+
+
+def test_seeds_are_averaged_per_question_and_told_apart() -> None:
+    """Question a: right in one of two seeds; b: in both. The interval is over two questions, not four."""
+    from harr.evaluate import average_seeds, seed_means
+
+    by_seed = [
+        [{"id": "a", "answer": "x", "recall": 1.0}, {"id": "b", "answer": "y", "recall": 1.0}],
+        [{"id": "a", "answer": "z", "recall": 0.0}, {"id": "b", "answer": "y", "recall": 1.0}],
+    ]
+    averaged = average_seeds(by_seed)
+    assert averaged == [{"id": "a", "answer": "x", "recall": 0.5}, {"id": "b", "answer": "y", "recall": 1.0}]
+    assert seed_means(by_seed) == {"recall": [1.0, 0.5]}
+
+
+def test_pass_at_k_against_counting(setup: Setup) -> None:
+    """From 4 samples with 2 right: any 2 of them hold a right one in 5 of 6 cases."""
+    from harr.evaluate import pass_at, pass_rates
+
+    assert pass_at(4, 2, 2) == pytest.approx(5 / 6)
+    assert pass_at(4, 0, 4) == 0.0
+    questions = list(setup.questions[:3])
+    rates = pass_rates(questions, setup.pipeline, None, setup.retriever, samples=4, ks=(1, 4), seed=0)
+    assert set(rates) == {question.id for question in questions}
+    assert all(0.0 <= row["pass_at_1"] <= row["pass_at_4"] <= 1.0 for row in rates.values())
+    assert setup.retriever.sampling is None, "afterwards it is greedy again"

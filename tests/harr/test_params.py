@@ -34,7 +34,11 @@ def test_the_shipped_parameters_are_typed(tmp_path: Path) -> None:
         ("train", {"group_size": 1}, "train.group_size: should be greater than or equal to 2 (found 1)"),
         ("train", {"steps": "many"}, "train.steps: should be a valid integer"),
         ("retriever", {"temperature": 0}, "retriever.temperature: should be greater than 0 (found 0)"),
-        ("evaluate", {"arms": ["bm26"]}, "evaluate.arms.0: should be 'bm25', 'frozen', 'history' or 'full'"),
+        (
+            "evaluate",
+            {"arms": ["bm26"]},
+            "evaluate.arms.0: should be 'bm25', 'frozen', 'history', 'rl_no_history', 'infonce' or 'full'",
+        ),
     ],
 )
 def test_a_wrong_value(section: str, change: dict[str, Any], line: str, tmp_path: Path) -> None:

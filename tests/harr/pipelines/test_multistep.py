@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from harr.pipelines.multistep import _last_json, multistep
+from harr.pipelines.multistep import multistep
+from harr.pipelines.text import last_json
 from harr.types import Generate, Hop, Outcome, Passage, Question, Retrieval, Search
 
 QUESTION = Question("q", "Where was the founder\nof $Acme {Tools} born?")
@@ -94,7 +95,7 @@ def test_not_found_is_a_regular_reading() -> None:
     ],
 )
 def test_text_around_the_json_is_tolerated(reply: str) -> None:
-    assert _last_json(reply, "action")["action"] == "STOP"
+    assert last_json(reply, "action")["action"] == "STOP"
 
 
 def test_case_and_numbers_are_tolerated() -> None:

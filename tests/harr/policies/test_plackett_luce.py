@@ -68,20 +68,38 @@ def test_mean_of_the_estimator_is_the_gradient_of_the_expected_reward() -> None:
     assert torch.linalg.norm(exact_N - estimate_N) / torch.linalg.norm(exact_N) < 1e-6
 
 
-def test_group_advantage_estimator_is_unbiased_up_to_its_known_factor() -> None:
-    """Over all pairs of rollouts (G = 2) the mean-centred estimator gives (G-1)/G of the true gradient."""
+def enumerated(reward_P: torch.Tensor, group: int, estimator: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The true gradient of the expected reward, and the estimator's mean over all groups of rollouts."""
     logits_N = torch.tensor([0.2, -0.4, 1.1, 0.0], dtype=torch.float64, requires_grad=True)
-    table_PN = orders(4, 2)
-    reward_P = torch.rand(len(table_PN), dtype=torch.float64, generator=torch.Generator().manual_seed(5))
-    logs_P = all_log_probs(logits_N, table_PN, 2)
+    logs_P = all_log_probs(logits_N, orders(4, 2), 2)
     p_P = logs_P.exp().detach()
     (exact_N,) = torch.autograd.grad((logs_P.exp() * reward_P).sum(), logits_N, retain_graph=True)
-    pairs_QG = torch.cartesian_prod(torch.arange(len(p_P)), torch.arange(len(p_P)))
-    advantage_QG = group_advantages(reward_P[pairs_QG], scale_by_std=False)
-    chance_Q = p_P[pairs_QG].prod(-1)
-    objective = (chance_Q * (advantage_QG * logs_P[pairs_QG]).mean(-1)).sum()
-    (estimate_N,) = torch.autograd.grad(objective, logits_N)
-    assert torch.allclose(estimate_N, exact_N / 2, rtol=1e-6)
+    groups_QG = torch.cartesian_prod(*[torch.arange(len(p_P))] * group)
+    advantage_QG = group_advantages(reward_P[groups_QG], estimator)
+    mean = (p_P[groups_QG].prod(-1) * (advantage_QG * logs_P[groups_QG]).mean(-1)).sum()
+    (estimate_N,) = torch.autograd.grad(mean, logits_N)
+    return exact_N, estimate_N
+
+
+REWARDS_P = torch.rand(12, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize("group", [2, 3])
+@pytest.mark.parametrize("estimator", ["rloo", "dr_grpo"])
+def test_rloo_is_unbiased_and_dr_grpo_up_to_its_known_factor(estimator: str, group: int) -> None:
+    """Over all groups: RLOO gives the true gradient, a group mean that includes the rollout (G-1)/G of it."""
+    exact_N, estimate_N = enumerated(REWARDS_P, group, estimator)
+    factor = (group - 1) / group if estimator == "dr_grpo" else 1.0
+    assert torch.allclose(estimate_N, factor * exact_N, rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "bnpo"])
+def test_dividing_by_the_deviation_keeps_the_direction_for_two_rewards_only(estimator: str) -> None:
+    """With rewards 0 and 1 the mean is the true gradient times a number; with more values it turns away."""
+    exact_N, estimate_N = enumerated((REWARDS_P > 0.5).double(), 3, estimator)
+    assert torch.cosine_similarity(estimate_N, exact_N, dim=0).item() == pytest.approx(1.0, abs=1e-9)
+    exact_N, estimate_N = enumerated(REWARDS_P, 3, estimator)
+    assert 0.9 < torch.cosine_similarity(estimate_N, exact_N, dim=0).item() < 1 - 1e-4
 
 
 def test_entropy_of_a_certain_choice_is_zero() -> None:

@@ -3,35 +3,36 @@
 import pytest
 import torch
 
-from harr.train.advantages import group_advantages, step_advantages
-from harr.train.losses import clipped_surrogate, k3_kl, step_weights
+from harr.train.advantages import generalised_advantages, group_advantages, step_advantages
+from harr.train.guard import best_step, verdict
+from harr.train.losses import clipped_surrogate, clipped_value, k3_kl, step_weights
 
 
 def test_group_of_one_success_in_four() -> None:
     """Mean 1/4, std (ddof 1) 1/2: 1.5 and -.5, before the 1e-4."""
-    advantages = group_advantages(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), scale_by_std=True)[0]
+    advantages = group_advantages(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), "grpo")[0]
     assert advantages.tolist() == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-3)
 
 
 def test_group_of_one_success_in_eight() -> None:
-    advantages = group_advantages(torch.tensor([[1.0] + [0.0] * 7]), scale_by_std=True)[0]
+    advantages = group_advantages(torch.tensor([[1.0] + [0.0] * 7]), "grpo")[0]
     assert advantages[0].item() == pytest.approx(2.475, abs=2e-3)
     assert advantages[1].item() == pytest.approx(-0.3536, abs=2e-3)
 
 
 def test_equal_rewards_give_no_advantage() -> None:
-    assert group_advantages(torch.full((2, 4), 0.7), scale_by_std=True).abs().max() < 1e-2
+    assert group_advantages(torch.full((2, 4), 0.7), "grpo").abs().max() < 1e-2
 
 
 def test_a_missing_rollout_leaves_the_statistics_alone() -> None:
-    with_gap = group_advantages(torch.tensor([[1.0, 0.0, float("nan")]]), scale_by_std=True)[0]
-    without = group_advantages(torch.tensor([[1.0, 0.0]]), scale_by_std=True)[0]
+    with_gap = group_advantages(torch.tensor([[1.0, 0.0, float("nan")]]), "grpo")[0]
+    without = group_advantages(torch.tensor([[1.0, 0.0]]), "grpo")[0]
     assert with_gap.tolist() == pytest.approx([*without.tolist(), 0.0])
 
 
 def test_return_to_go_is_compared_at_the_same_step() -> None:
     """Returns to go: (2, 1), (1, 1), (1, 0), (0,): step 1 has mean 1, step 2 mean 2/3."""
-    result = step_advantages([[1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0]], 4, scale_by_std=False)
+    result = step_advantages([[1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.0]], 4, "dr_grpo")
     assert result[0] == pytest.approx([1.0, 1 / 3])
     assert result[1] == pytest.approx([0.0, 1 / 3])
     assert result[2] == pytest.approx([0.0, -2 / 3])
@@ -39,7 +40,7 @@ def test_return_to_go_is_compared_at_the_same_step() -> None:
 
 
 def test_step_advantages_survive_episodes_without_steps() -> None:
-    assert step_advantages([[], []], 2, scale_by_std=True) == [[], []]
+    assert step_advantages([[], []], 2, "grpo") == [[], []]
 
 
 def test_clip_stops_the_gradient_only_in_the_good_direction() -> None:
@@ -56,9 +57,33 @@ def test_k3_is_zero_at_equality_and_positive_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("aggregation", "expected"),
-    [("grpo", [1 / 2, 1 / 6, 1 / 6, 1 / 6]), ("bnpo", [1 / 4] * 4), ("dr_grpo", [1 / 6] * 4)],
+    ("estimator", "expected"),
+    [("grpo", [1 / 2, 1 / 6, 1 / 6, 1 / 6]), ("bnpo", [1 / 4] * 4), ("dr_grpo", [1 / 3] * 4), ("rloo", [1 / 3] * 4)],
 )
-def test_step_weights(aggregation: str, expected: list[float]) -> None:
-    """Episodes of 1, 3 and 0 steps; the one without a search has no share."""
-    assert step_weights([1, 3, 0], aggregation).tolist() == pytest.approx(expected)
+def test_step_weights(estimator: str, expected: list[float]) -> None:
+    """Episodes of 1, 3 and 0 steps; the one without a search has no row."""
+    assert step_weights([1, 3, 0], estimator).tolist() == pytest.approx(expected)
+
+
+def test_gae_between_its_ends() -> None:
+    """Deltas: .5 + .9 * .4 - .2 = .66 and 1 - .4 = .6; advantage 0 is .66 + .9 * .5 * .6 = .93."""
+    advantages, targets = generalised_advantages([0.5, 1.0], [0.2, 0.4], discount=0.9, mix=0.5)
+    assert advantages == pytest.approx([0.93, 0.6])
+    assert targets == pytest.approx([1.13, 1.0])
+    assert generalised_advantages([], [], discount=0.9, mix=0.5) == ([], [])
+
+
+def test_the_value_loss_takes_the_worse_of_free_and_clipped() -> None:
+    """Clipped to .2: half of (.2 - 1)^2; nearer to the target than the clip allows is not rewarded."""
+    loss = clipped_value(torch.tensor([0.9, 0.1]), torch.zeros(2), torch.ones(2), 0.2)
+    assert loss.tolist() == pytest.approx([0.32, 0.405])
+
+
+def test_the_guard_stops_a_collapse_and_knows_the_best_checkpoint() -> None:
+    rows = [{"reward_mean": r} for r in (0.2, 0.8, 0.9, 0.9, 0.1, 0.1)]
+    assert verdict(rows[:5], 2, 0.5) == ""
+    assert "fell to 0.100, under 50 % of its best 0.900" in verdict(rows, 2, 0.5)
+    assert verdict(rows, 2, 0.0) == ""
+    assert best_step(rows, 2, 2) == 4
+    broken = [{"reward_mean": 0.5, "skipped_updates": 1.0}] * 3
+    assert "not finite" in verdict(broken, 2, 0.5) and verdict(broken[:2], 2, 0.5) == ""

@@ -1,0 +1,20 @@
+"""Stage arms: `python -m flows.arms`."""
+
+from prefect import flow
+
+from flows.common import main
+from harr.params import Params
+from tasks.arms import train_arms
+from tasks.tracking import tracked_run
+
+
+@flow(name="arms")
+async def arms() -> None:
+    """Train the arms that `full` is compared with, over evaluate.seeds; nothing where none is asked for."""
+    params = Params.load()
+    with tracked_run("arms", params) as run:
+        run.record("arms", train_arms(params, run.log))
+
+
+if __name__ == "__main__":
+    main(arms)

@@ -1,0 +1,41 @@
+"""Faults of params.yaml in the user's words: the full key, what is wrong, and what was meant."""
+
+import difflib
+from typing import Any, get_args
+
+
+def explain(fault: Any, root: type[Any]) -> str:
+    """One pydantic fault in the user's words: dotted key, what is wrong, what was meant."""
+    keys: list[str] = []
+    options: list[type[Any]] = [root]
+    for depth, part in enumerate(fault["loc"]):
+        holders = [option for option in options if part in option.model_fields]
+        tagged = [option for option in options if part in _tags(option)]
+        last = depth == len(fault["loc"]) - 1
+        if tagged and not holders and not last:
+            options = tagged
+            continue
+        keys.append(str(part))
+        if not last:
+            options = [cls for holder in holders for cls in _sections(holder.model_fields[str(part)].annotation)]
+    name = ".".join(keys)
+    if fault["type"] == "extra_forbidden":
+        known = list(dict.fromkeys(field for option in options for field in option.model_fields))
+        near = difflib.get_close_matches(keys[-1], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+        return f"unknown parameter {name}; {hint}"
+    if fault["type"] == "missing":
+        return f"{name} is missing"
+    message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+    return f"{name}: {message}" + ("" if isinstance(fault["input"], dict) else f" (found {fault['input']!r})")
+
+
+def _sections(annotation: Any) -> list[type[Any]]:
+    """The section classes an annotation names: itself, or the members of a union."""
+    members = get_args(annotation) or (annotation,)
+    return [cls for cls in members if isinstance(cls, type) and hasattr(cls, "model_fields")]
+
+
+def _tags(section: type[Any]) -> set[Any]:
+    """The words by which a union picks this section, such as ``grpo`` for ``method: grpo``."""
+    return {tag for field in section.model_fields.values() for tag in get_args(field.annotation)}

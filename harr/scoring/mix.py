@@ -1,0 +1,143 @@
+"""The reward of a run: weighted terms of whole episodes and of their steps."""
+
+import importlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from harr.errors import CorpusError, ParamsError
+from harr.scoring.rewards import STEP_TERMS, TERMS, prefix_gains
+from harr.types import Episode, Generate, Generator, Value
+
+Scores = Mapping[str, Sequence[Value]]
+"""Per term, one value per episode."""
+_VERDICT = re.compile(r'\{\s*"correct"\s*:\s*(true|false)\s*\}')
+
+
+class Reward:
+    """Named terms with weights.
+
+    A term is a name of ``TERMS`` or ``STEP_TERMS``, the word ``judge`` (a language model that is asked whether
+    the answer is correct), or your own function as ``package.module:function``: ``Episode -> float | None``.
+
+    >>> from harr.types import Outcome, Question
+    >>> reward = Reward({"answer_f1": 1.0, "recall": 0.5})
+    >>> reward(Episode(Question("q", "Who?", answers=("Ada",)), (), Outcome("Ada Brown")))  # 1.5 * F1 2/3
+    1.0
+
+    A weight is a number, or has ``weight``, and ``start`` and ``end``: the training steps in which it counts.
+
+    Raises:
+        ParamsError: an unknown term, a weight that is no number, no weight other than 0, or no judge.
+    """
+
+    def __init__(self, terms: Mapping[str, Any], judge: Generator | None = None) -> None:
+        self._ranges = {
+            name: (weight, 0, None) if isinstance(weight, int | float) else (weight.weight, weight.start, weight.end)
+            for name, weight in terms.items()
+        }
+        numbers = [weight for weight, _, _ in self._ranges.values()]
+        if not all(map(math.isfinite, numbers)) or not any(numbers):
+            raise ParamsError(f"reward.terms: weights must be finite and not all 0 (found {numbers})")
+        if "judge" in terms and judge is None:
+            raise ParamsError("reward.terms: `judge` needs a model; give reward.judge in params.yaml")
+        self._judge = judge
+        self._ranges = {name: weighing for name, weighing in self._ranges.items() if weighing[0]}
+        self._terms = {name: _term(name) for name in self._ranges if name != "judge"}
+
+    def __call__(self, episode: Episode) -> float:
+        """The reward of one episode, as at the end of training."""
+        return self.totals(self.score([episode]))[0]
+
+    def score(self, episodes: Sequence[Episode]) -> dict[str, list[Value]]:
+        """All terms of all episodes; the judge is asked once, in one batch."""
+        scores: dict[str, list[Value]] = {
+            name: [term(episode) for episode in episodes] for name, term in self._terms.items()
+        }
+        return scores | ({"judge": _judged(self._judge, episodes)} if "judge" in self._ranges and self._judge else {})
+
+    def weights(self, step: int | None = None) -> dict[str, float]:
+        """The weights that count at a training step; None: at the end of training."""
+        return {
+            name: weight
+            for name, (weight, start, end) in self._ranges.items()
+            if (end is None if step is None else start <= step and (end is None or step < end))
+        } or {name: weight for name, (weight, _, _) in self._ranges.items()}
+
+    def totals(self, scores: Scores, step: int | None = None) -> list[float]:
+        """Weighted sum per episode; a term per step enters with its mean.
+
+        Where a term does not apply, the weights of the others grow so that their absolute sum stays the
+        same: rewards of all questions share one scale.
+
+        Raises:
+            CorpusError: no term applies to an episode.
+        """
+        weights = self.weights(step)
+        whole = sum(map(abs, weights.values()))
+        totals = []
+        for values in zip(*(scores[name] for name in weights), strict=True):
+            applying = [(_mean(v), w) for v, w in zip(values, weights.values(), strict=True) if v is not None]
+            if not applying:
+                raise CorpusError(
+                    f"no reward term applies to a question ({', '.join(weights)}): it lacks gold answers or gold "
+                    "passages; drop it or add a term to reward.terms"
+                )
+            totals.append(sum(v * w for v, w in applying) * whole / sum(abs(w) for _, w in applying))
+        return totals
+
+    def parts(
+        self, scores: Scores, episodes: Sequence[Episode], step: int, *, by_step: bool
+    ) -> Iterator[tuple[float, Sequence[Value]]]:
+        """(weight, one value per episode) of every term that counts at a step.
+
+        With ``by_step`` a term of the whole episode becomes what each step added to it.
+        """
+        for name, weight in self.weights(step).items():
+            term, values = self._terms.get(name), scores[name]
+            if by_step and term and name not in STEP_TERMS:
+                values = [prefix_gains(term, episode) for episode in episodes]
+            yield weight, values
+
+
+def _mean(value: float | list[float]) -> float:
+    return value if not isinstance(value, list) else sum(value) / max(1, len(value))
+
+
+def _term(name: str) -> Callable[[Episode], Any]:
+    """A term by its name or dotted path."""
+    known: dict[str, Callable[[Episode], Any]] = {**TERMS, **STEP_TERMS}
+    if name in known:
+        return known[name]
+    module, colon, function = name.partition(":")
+    if not colon:
+        names = ", ".join([*known, "judge"])
+        raise ParamsError(f"reward.terms: unknown term {name}; known: {names}, or package.module:function")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ParamsError(f"reward.terms: {name} cannot be imported ({error}); is its folder on PYTHONPATH?") from None
+    if not callable(found):
+        raise ParamsError(f"reward.terms: {name} is no function; give one that takes an Episode and returns a number")
+    return found
+
+
+def _judged(judge: Generator, episodes: Sequence[Episode]) -> list[Value]:
+    """1.0 or 0.0 by the judge's verdict, 0.0 without an answer, None where the verdict cannot be read."""
+    system, _, user = (Path(__file__).parent / "judge.txt").read_text(encoding="utf-8").partition("\n---\n")
+    asked = [i for i, episode in enumerate(episodes) if episode.answer]
+    requests = []
+    for i in asked:
+        question = episodes[i].question
+        fields = {"question": question.text, "gold": json.dumps(question.answers), "answer": episodes[i].answer}
+        content = Template(user.strip()).substitute(fields)
+        requests.append(Generate(({"role": "system", "content": system}, {"role": "user", "content": content})))
+    verdicts: list[Value] = [0.0] * len(episodes)
+    for i, reply in zip(asked, judge.complete(requests) if requests else [], strict=True):
+        found = _VERDICT.findall(reply)
+        verdicts[i] = float(found[-1] == "true") if found else None
+    return verdicts

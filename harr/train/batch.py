@@ -1,0 +1,109 @@
+"""A step's episodes: the questions it draws, its rollouts, and its searches laid out as tensors."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harr.params import Training
+from harr.policies.dense import pad, unique
+from harr.rollout import play
+from harr.setup import Setup
+from harr.types import Episode, Question
+
+
+def rollouts(params: Training, setup: Setup, seed: int, step: int) -> list[Episode]:
+    """G sampled episodes of every question of this step, the group of a question side by side."""
+    known = open_questions(setup.questions, params.curriculum_stages, step, params.steps)
+    batch = question_batch(known, params.questions_per_step, seed, step)
+    setup.retriever.sampling = torch.Generator().manual_seed(seed * 1_000_003 + step)
+    repeated = [question for question in batch for _ in range(params.group_size)]
+    return play(repeated, setup.pipeline, setup.retriever, setup.generator)
+
+
+def open_questions(questions: Sequence[Question], stages: int, step: int, steps: int) -> Sequence[Question]:
+    """The curriculum: the easiest 1/S of the questions in the first S-th of the steps, then 2/S, and so on.
+
+    ``questions`` are ordered from easy to hard, as the filter writes them.
+
+    >>> [len(open_questions(range(10), 2, step, 4)) for step in range(4)]
+    [5, 5, 10, 10]
+    """
+    stage = min(stages, step * stages // steps + 1)
+    return questions[: -(-len(questions) * stage // stages)]
+
+
+def question_batch(questions: Sequence[Question], count: int, seed: int, step: int) -> Iterator[Question]:
+    """The questions of one step: epochs are seeded permutations laid end to end."""
+    for position in range(step * count, (step + 1) * count):
+        epoch, place = divmod(position, len(questions))
+        order = np.random.default_rng([seed, epoch]).permutation(len(questions))
+        yield questions[order[place]]
+
+
+def reward_figures(rewards: Sequence[float], episodes: Sequence[Episode], group_size: int) -> dict[str, float]:
+    """What a step's rollouts say, before any update."""
+    groups_BG = torch.tensor(rewards, dtype=torch.float32).view(-1, group_size)
+    return {
+        "reward_mean": float(groups_BG.mean()),
+        "reward_std": float(groups_BG.std(-1).mean()),
+        "zero_std_share": float((groups_BG.std(-1) < 1e-6).float().mean()),
+        "episodes_without_search": float(sum(not episode.steps for episode in episodes)),
+        "malformed": float(sum(episode.outcome.malformed for episode in episodes)),
+        "escaped_tags": float(sum(episode.outcome.escaped for episode in episodes)),
+        "searches": float(sum(len(episode.steps) for episode in episodes)),
+    }
+
+
+@dataclass(frozen=True)
+class Batch:
+    """All searches of a step's episodes as tensors; rows are sorted by state.
+
+    states: U distinct texts. state_of_B: the state of each row. pool_BN: candidate rows, chosen
+    first, padded with -1. chosen_B: how many were chosen. old_B: behaviour log-probabilities.
+    columns: further values per row, by name.
+    """
+
+    states: list[str]
+    state_of_B: Tensor
+    pool_BN: NDArray[np.int64]
+    chosen_B: Tensor
+    old_B: Tensor
+    columns: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, episodes: Sequence[Episode], columns: Mapping[str, Sequence[float]]) -> "Batch":
+        """Lay the steps of all episodes end to end; every column has one value per step, in that order.
+
+        Episodes without a search have no row, and so no gradient.
+        """
+        steps = [step.retrieval for episode in episodes for step in episode.steps]
+        states, state_of = unique([retrieval.state for retrieval in steps])
+        order = np.argsort(state_of, kind="stable")
+        return cls(
+            states=states,
+            state_of_B=torch.from_numpy(state_of[order]),
+            pool_BN=pad([retrieval.pool for retrieval in steps])[order],
+            chosen_B=torch.tensor([len(retrieval.passages) for retrieval in steps])[order],
+            old_B=torch.tensor([retrieval.logprob for retrieval in steps])[order],
+            columns={name: torch.tensor(values, dtype=torch.float32)[order] for name, values in columns.items()},
+        )
+
+    def __len__(self) -> int:
+        return len(self.old_B)
+
+    def passes(self, states_per_pass: int) -> Iterator["Batch"]:
+        """Cut into batches of at most so many distinct states."""
+        for first in range(0, len(self.states), states_per_pass):
+            low, high = torch.searchsorted(self.state_of_B, torch.tensor([first, first + states_per_pass])).tolist()
+            yield Batch(
+                states=self.states[first : first + states_per_pass],
+                state_of_B=self.state_of_B[low:high] - first,
+                pool_BN=self.pool_BN[low:high],
+                chosen_B=self.chosen_B[low:high],
+                old_B=self.old_B[low:high],
+                columns={name: values[low:high] for name, values in self.columns.items()},
+            )

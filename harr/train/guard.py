@@ -1,0 +1,48 @@
+"""The guard of a training run: which checkpoint is best, and whether the run has collapsed."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+SKIPS = 3
+"""So many updates in a row without a finite gradient end a run."""
+
+
+def smoothed(rewards: Sequence[float], window: int) -> list[float]:
+    """Mean of each reward and up to ``window`` - 1 before it.
+
+    >>> smoothed([0.0, 1.0, 1.0], 2)
+    [0.0, 0.5, 1.0]
+    """
+    return [math.fsum(rewards[max(0, i - window + 1) : i + 1]) / min(i + 1, window) for i in range(len(rewards))]
+
+
+def best_step(history: Sequence[Mapping[str, float]], window: int, every: int) -> int:
+    """After how many steps the best checkpoint was written: the highest smoothed reward, the latest of equals.
+
+    >>> rows = [{"reward_mean": reward} for reward in (0.0, 0.8, 0.9, 0.1)]
+    >>> best_step(rows, 1, 2), best_step(rows, 1, 3)
+    (2, 3)
+    """
+    means = smoothed([row["reward_mean"] for row in history], window)
+    steps = [step for step in range(1, len(means) + 1) if step % every == 0 or step == len(means)]
+    return max(steps, key=lambda step: (means[step - 1], step), default=0)
+
+
+def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) -> str:
+    """Why a run must stop; "" while it may go on.
+
+    >>> rows = [{"reward_mean": reward} for reward in (0.8, 0.8, 0.1, 0.1)]
+    >>> verdict(rows, 2, 0.5)
+    'mean reward of the last 2 steps fell to 0.100, under 50 % of its best 0.800'
+    >>> verdict(rows[:3], 2, 0.5)
+    ''
+    """
+    if len(history) >= SKIPS and all(row.get("skipped_updates", 0.0) for row in history[-SKIPS:]):
+        return f"the gradient was not finite in {SKIPS} steps in a row; lower train.learning_rate"
+    means = smoothed([row["reward_mean"] for row in history], window)[window - 1 :]
+    if means and means[-1] < drop * max(means):
+        return (
+            f"mean reward of the last {window} steps fell to {means[-1]:.3f}, "
+            f"under {drop:.0%} of its best {max(means):.3f}".replace("%", " %")
+        )
+    return ""

