@@ -10,9 +10,10 @@ import torch
 from harr.corpus.store import Passages, read_questions
 from harr.errors import CorpusError, IndexMismatch
 from harr.files import fingerprint, sha256
+from harr.generation.local import LocalGenerator
 from harr.generation.scripted import Scripted as ScriptedGenerator
 from harr.generation.server import ServerGenerator
-from harr.params import NoGenerator, Params, Pick, Scripted, Server
+from harr.params import Local, NoGenerator, Params, Pick, Scripted, Server
 from harr.pipelines.multistep import multistep
 from harr.pipelines.pick import pick
 from harr.pipelines.react import react
@@ -69,10 +70,18 @@ def build_generator(params: Params) -> Generator | None:
     return _generator(params.generator, params.seed)
 
 
-def _generator(section: Scripted | Server | NoGenerator, seed: int) -> Generator | None:
+def _generator(section: Scripted | Server | Local | NoGenerator, seed: int) -> Generator | None:
     match section.kind:
         case "server":
             return ServerGenerator(section, seed=seed)
+        case "local":
+            return LocalGenerator(
+                section.model,
+                temperature=section.temperature,
+                max_tokens=section.max_tokens,
+                batch_size=section.batch_size,
+                seed=seed,
+            )
         case "scripted":
             return ScriptedGenerator()
         case "none":

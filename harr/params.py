@@ -174,6 +174,16 @@ class Server(Section):
     """One request with all its attempts; a server may restart meanwhile."""
 
 
+class Local(Section):
+    """A causal language model in this process: a folder or hub name."""
+
+    kind: Literal["local"]
+    model: str
+    temperature: float = Field(0.0, ge=0)
+    max_tokens: Positive = 256
+    batch_size: Positive = 64
+
+
 class NoGenerator(Section):
     """The pipeline needs no generator."""
 
@@ -192,7 +202,7 @@ class Reward(Section):
     """Weighted terms by name (``harr/scoring/rewards.py``) or as ``package.module:function``."""
 
     terms: dict[str, float | Weight] = Field({"answer_f1": 1.0}, min_length=1)
-    judge: Server | None = None
+    judge: Annotated[Server | Local, Field(discriminator="kind")] | None = None
     """The model that the term ``judge`` asks."""
 
 
@@ -318,7 +328,7 @@ class Params(Section):
     index: Index = Index()
     retriever: Retriever = Retriever()
     pipeline: Annotated[Multistep | React | SearchR1 | Pick, Field(discriminator="name")]
-    generator: Annotated[Scripted | Server | NoGenerator, Field(discriminator="kind")]
+    generator: Annotated[Scripted | Server | Local | NoGenerator, Field(discriminator="kind")]
     reward: Reward = Reward()
     filter: Filter = Filter()
     train: Annotated[GRPO | PPO, Field(discriminator="method")]
