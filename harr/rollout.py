@@ -50,8 +50,8 @@ def play(
 ) -> list[Episode]:
     """Play every question to its end and return one episode per question, in order.
 
-    Each round makes at most one ``retrieve`` and one ``complete`` call, whatever the number of
-    questions. ``desc`` names a progress bar over finished episodes; empty: no bar. To sample a
+    All pending searches are one ``retrieve`` call and all pending texts one ``complete`` call, whatever the
+    number of questions. ``desc`` names a progress bar over finished episodes; empty: no bar. To sample a
     group, repeat the question.
 
     Raises:
@@ -71,17 +71,22 @@ def play(
 
 
 def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator | None) -> None:
-    """Answer every pending request: one batch of searches, one batch of completions."""
-    searching = [(game, game.request) for game in games if isinstance(game.request, Search)]
+    """Answer all pending searches in one batch or, where there are none, all requests for text.
+
+    While some search, the writers wait: they join the readers of what is found, which makes fewer and
+    larger batches of text.
+    """
+    waiting = [(game, game.request) for game in games if isinstance(game.request, Search)]
     writing = [(game, game.request) for game in games if isinstance(game.request, Generate)]
-    retrievals = retriever.retrieve([search for _, search in searching]) if searching else []
-    if writing and generator is None:
-        raise RuntimeError("this pipeline needs a generator; set generator.kind in params.yaml")
-    completions = generator.complete([request for _, request in writing]) if generator and writing else []
-    for (game, _), retrieval in zip(searching, retrievals, strict=True):
-        game.advance(retrieval)
-    for (game, _), completion in zip(writing, completions, strict=True):
-        game.advance(completion)
+    answers: Sequence[Retrieval | str] = []
+    if waiting:
+        answers = retriever.retrieve([search for _, search in waiting])
+    elif writing:
+        if generator is None:
+            raise RuntimeError("this pipeline needs a generator; set generator.kind in params.yaml")
+        answers = generator.complete([request for _, request in writing])
+    for game, answer in zip([game for game, _ in waiting or writing], answers, strict=True):
+        game.advance(answer)
 
 
 class _NoBar:

@@ -59,6 +59,13 @@ def test_a_round_is_one_batch_of_each_kind() -> None:
     assert generator.batches == [50]
 
 
+def test_early_writers_wait_for_those_who_still_search() -> None:
+    retriever, generator = CountingRetriever(), Echo()
+    play([Question(str(i), str(1 + i % 3)) for i in range(9)], hops_then_answer, retriever, generator)
+    assert retriever.batches == [9, 6, 3]
+    assert generator.batches == [9], "one batch of text, not one per length"
+
+
 def test_a_pipeline_that_writes_needs_a_generator() -> None:
     with pytest.raises(RuntimeError, match=r"generator\.kind"):
         play([Question("a", "0")], hops_then_answer, CountingRetriever(), None)
