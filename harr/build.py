@@ -10,6 +10,7 @@ import torch
 from harr.corpus.store import Passages, read_questions
 from harr.errors import CorpusError, IndexMismatch
 from harr.files import fingerprint, sha256
+from harr.generation.cache import CachedGenerator
 from harr.generation.local import LocalGenerator
 from harr.generation.scripted import Scripted as ScriptedGenerator
 from harr.generation.server import ServerGenerator
@@ -31,6 +32,7 @@ from harr.types import Generator, Pipeline, Question, Retriever
 NO_HISTORY = ("frozen", "rl_no_history")
 """Arms that see the current query only."""
 CORPUS, VECTORS, INDEX = Path("data/corpus"), Path("data/vectors"), Path("data/index")
+COMPLETIONS = Path("work/completions")
 
 
 def build_encoder(params: Params, model: str = "") -> Encoder:
@@ -66,26 +68,40 @@ def build_training_pipeline(params: Params) -> Pipeline:
 
 
 def build_generator(params: Params) -> Generator | None:
-    """The player that writes, where the pipeline needs one."""
+    """The player that writes, where the pipeline needs one.
+
+    What a server or a local model wrote is kept in ``COMPLETIONS``, for all stages; a model that changes its
+    folder starts anew.
+    """
     return _generator(params.generator, params.seed)
 
 
 def _generator(section: Scripted | Server | Local | NoGenerator, seed: int) -> Generator | None:
+    writer: Generator
     match section.kind:
+        case "scripted":
+            return ScriptedGenerator()
+        case "none":
+            return None
         case "server":
-            return ServerGenerator(section, seed=seed)
+            writer, known = ServerGenerator(section, seed=seed), section.base_url
         case "local":
-            return LocalGenerator(
+            known = _stamps(Path(section.model).expanduser())
+            writer = LocalGenerator(
                 section.model,
                 temperature=section.temperature,
                 max_tokens=section.max_tokens,
                 batch_size=section.batch_size,
                 seed=seed,
             )
-        case "scripted":
-            return ScriptedGenerator()
-        case "none":
-            return None
+    shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens"})
+    return CachedGenerator(writer, COMPLETIONS / f"{fingerprint([shape, known, seed])}.sqlite")
+
+
+def _stamps(folder: Path) -> str:
+    """Name, size and time of a model's files: cheaper than hashes of gigabytes."""
+    files = sorted(path for path in folder.glob("*") if path.is_file()) if folder.is_dir() else []
+    return fingerprint([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])
 
 
 def build_reward(params: Params) -> Reward:

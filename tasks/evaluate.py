@@ -81,18 +81,18 @@ def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, 
 
 @task(**TASK)
 def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
-    """All rows of all arms as one table for the suite ``evaluation``."""
-    runs = [(arm, arm_rows) for arm, by_seed in rows.items() for arm_rows in by_seed]
-    asked = {row["id"] for _, arm_rows in runs for row in arm_rows}
+    """All rows of all arms and their seeds as one table for the suite ``evaluation``."""
+    runs = [(arm, run, arm_rows) for arm, by_seed in rows.items() for run, arm_rows in enumerate(by_seed)]
+    asked = {row["id"] for _, _, arm_rows in runs for row in arm_rows}
     frame = pd.DataFrame(
         {
-            "arm": arm,
+            "arm": f"{arm}-{run}",
             "id": row["id"],
             "questions_missing": len(asked) - len(arm_rows),
             "recall": row.get("recall"),
             "answer_f1": row.get("answer_f1"),
         }
-        for arm, arm_rows in runs
+        for arm, run, arm_rows in runs
         for row in arm_rows
     )
     return frame.astype({"recall": float, "answer_f1": float})

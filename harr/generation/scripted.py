@@ -1,8 +1,9 @@
 """A deterministic scripted stand-in for an LLM that only reads the messages it is given.
 
-It plays planner, reader and answer writer of ``harr/pipelines/multistep.py`` in the fictional world.
-Like an LLM it tells the three prompts apart by their text, finds its way by the grammar of English
-(here ``harr/corpus/grammar.py``) and knows nothing that is not written in the prompt.
+It plays planner, reader and answer writer of ``harr/pipelines/multistep.py`` and every turn of
+``harr/pipelines/search_r1.py`` in the fictional world. Like an LLM it tells the prompts apart by their text,
+finds its way by the grammar of English (here ``harr/corpus/grammar.py``) and knows nothing that is not
+written in the prompt.
 
 About half of its later sub-queries are under-specified ("Where was she born?"), chosen by a hash of
 the question and the hop: they can be searched for only by a retriever that uses the history.
@@ -11,13 +12,17 @@ A question it cannot parse is searched for once as it stands and then given up.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harr.corpus import grammar
+from harr.corpus.relations import Relation
 from harr.types import Generate
 
 _NOT_FOUND = {"status": "NOT_FOUND", "answer": ""}
+_SHOWN = re.compile(r"<information>(.*?)</information>\s*(?:<think>(.*?)</think>)?", re.DOTALL)
+_DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
 
 
 class Scripted:
@@ -38,7 +43,40 @@ class Scripted:
         ['{"action": "ASK", "sub_query": "Where was Ada Brown born?", "strategy": "look up birthplace"}']
         """
         self._requests += len(requests)
-        return [_reply(request.messages[-1]["content"]) for request in requests]
+        return [
+            _reply(request.messages[-1]["content"]) if request.messages else _cut(turn(request.prompt), request.stop)
+            for request in requests
+        ]
+
+
+def turn(text: str) -> str:
+    """The next turn of a Search-R1 trace: what the last passages told, then a search or the answer.
+
+    >>> turn("Question: Where was Ada Brown's mother born?\\n")
+    '<think> mother, birthplace </think><search> What was the name of the mother of Ada Brown? </search>'
+    """
+    question, _, rest = text.partition("Question: ")[2].partition("\n")
+    question = question.removesuffix("<|im_end|>")
+    chain = grammar.parse(question)
+    shown = _SHOWN.findall(rest)
+    if chain is None:
+        return "<answer> unknown </answer>" if shown else f"<search> {question} </search>"
+    hop = len(shown)
+    if not hop:
+        plan = ", ".join(relation.name.replace("_", " ") for relation in chain.relations)
+        return f"<think> {plan} </think><search> {_query(question, chain, 0, '')} </search>"
+    subject = shown[-2][1].strip() if hop > 1 else chain.start
+    found = _facts(chain.relations[hop - 1], subject, _DOCUMENT.findall(shown[-1][0]))
+    if len(found) != 1:
+        return "<think> unknown </think><answer> unknown </answer>"
+    value = found.pop()
+    if hop == len(chain.relations):
+        return f"<think> {value} </think><answer> {value} </answer>"
+    return f"<think> {value} </think><search> {_query(question, chain, hop, value)} </search>"
+
+
+def _cut(text: str, stops: Sequence[str]) -> str:
+    return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
 
 
 def _reply(prompt: str) -> str:
@@ -62,14 +100,17 @@ def _plan(question: str, history: Sequence[Mapping[str, str]]) -> dict[str, str]
         return _stop("the last fact was not found")
     if len(history) == len(chain.relations):
         return _stop("all facts are known")
-    relation = chain.relations[len(history)]
-    digest = hashlib.sha256(f"{question}\n{len(history)}".encode()).digest()  # crc32 would tie the hops to each other
+    query = _query(question, chain, len(history), history[-1]["answer"] if history else "")
+    return _ask(query, f"look up {chain.relations[len(history)].name.replace('_', ' ')}")
+
+
+def _query(question: str, chain: grammar.Chain, hop: int, known: str) -> str:
+    """The sub-query of a hop; of half the later ones the subject ``known`` is a pronoun."""
+    digest = hashlib.sha256(f"{question}\n{hop}".encode()).digest()  # crc32 would tie the hops to each other
     pick = int.from_bytes(digest[:4], "little")
-    if history and pick % 2:
-        query = grammar.ask_vaguely(relation, grammar.gender(history[-1]["answer"]), pick // 2)
-    else:
-        query = grammar.ask(relation, history[-1]["answer"] if history else chain.start, pick // 2)
-    return _ask(query, f"look up {relation.name.replace('_', ' ')}")
+    if hop and pick % 2:
+        return grammar.ask_vaguely(chain.relations[hop], grammar.gender(known), pick // 2)
+    return grammar.ask(chain.relations[hop], known if hop else chain.start, pick // 2)
 
 
 def _ask(query: str, strategy: str) -> dict[str, str]:
@@ -90,18 +131,24 @@ def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: str) -
         if chain is None or len(chain.relations) > 1:
             return _NOT_FOUND
         relation, subject = chain.relations[0], chain.start
-    name, qualifier = grammar.split_mention(subject)
     lines = passages.splitlines()
-    answers = set()
-    for heading, text in zip(lines[::2], lines[1::2], strict=False):
-        title_name, title_qualifier = grammar.split_title(heading.partition("] ")[2])
-        if title_name != name or (qualifier and title_qualifier != qualifier):
-            continue
-        answers |= {grammar.read(relation, name, sentence) for sentence in grammar.sentences(text)}
-    answers.discard(None)
+    headings = (heading.partition("] ")[2] for heading in lines[::2])
+    answers = _facts(relation, subject, zip(headings, lines[1::2], strict=False))
     if len(answers) > 1:
         return {"status": "AMBIGUOUS", "answer": ""}
     return {"status": "FOUND", "answer": answers.pop()} if answers else _NOT_FOUND
+
+
+def _facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]]) -> set[str]:
+    """What passages, as pairs of title and text, state as ``relation`` of ``subject``."""
+    name, qualifier = grammar.split_mention(subject)
+    answers: set[str] = set()
+    for heading, text in passages:
+        title_name, title_qualifier = grammar.split_title(heading)
+        if title_name == name and (not qualifier or title_qualifier == qualifier):
+            found = (grammar.read(relation, name, sentence) for sentence in grammar.sentences(text))
+            answers |= {answer for answer in found if answer}
+    return answers
 
 
 def _answer(question: str, history: Sequence[Mapping[str, str]]) -> str:

@@ -1,0 +1,68 @@
+"""Completions that were given before are not asked for again, not even by a later stage or after a kill."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from harr.files import fingerprint
+from harr.types import Generate, Generator
+
+BATCH = 512
+"""So many new completions are kept at a time: a kill or a dead server loses no more."""
+
+
+class CachedGenerator:
+    """A generator that remembers; ``path`` belongs to one model with one seed and one set of sampling parameters.
+
+    A request is the whole text that the model would read: the state and the passages shown. Equal requests have
+    equal answers, as those of a seeded generator have anyway. Delete the file to ask anew.
+
+    >>> import tempfile
+    >>> from harr.generation.scripted import Scripted
+    >>> path = Path(tempfile.mkdtemp()) / "completions.sqlite"
+    >>> request = Generate(prompt="Question: Where was Ada Brown born?\\n", stop=("</search>",))
+    >>> first = CachedGenerator(Scripted(), path).complete([request])
+    >>> again = CachedGenerator(Scripted(), path)
+    >>> again.complete([request, request]) == first * 2, again.usage()
+    (True, {'requests': 0.0, 'cached': 2.0})
+    """
+
+    def __init__(self, generator: Generator, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._generator, self._path, self._cached = generator, path, 0
+        with closing(self._open()) as store:
+            store.execute("CREATE TABLE IF NOT EXISTS completions (request TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID")
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Return one completion per request, in order; only unknown ones are asked for, and those once."""
+        keys = [fingerprint([request.messages, request.prompt, request.stop]) for request in requests]
+        distinct = dict(zip(keys, requests, strict=True))
+        with closing(self._open()) as store:
+            texts = self._known(store, list(distinct))
+            missing = [key for key in distinct if key not in texts]
+            self._cached += sum(key in texts for key in keys)
+            for start in range(0, len(missing), BATCH):
+                batch = missing[start : start + BATCH]
+                new = dict(zip(batch, self._generator.complete([distinct[key] for key in batch]), strict=True))
+                with store:
+                    store.executemany("INSERT OR REPLACE INTO completions VALUES (?, ?)", new.items())
+                texts |= new
+        return [texts[key] for key in keys]
+
+    def usage(self) -> Mapping[str, float]:
+        """As the generator counts, and ``cached``: requests that were not sent."""
+        return {**self._generator.usage(), "cached": float(self._cached)}
+
+    def _open(self) -> sqlite3.Connection:
+        """A connection of its own for every call: stages of one run share the file."""
+        return sqlite3.connect(self._path, timeout=60.0)
+
+    @staticmethod
+    def _known(store: sqlite3.Connection, keys: list[str]) -> dict[str, str]:
+        texts: dict[str, str] = {}
+        for start in range(0, len(keys), BATCH):
+            batch = keys[start : start + BATCH]
+            marks = ",".join("?" * len(batch))
+            texts.update(store.execute(f"SELECT request, text FROM completions WHERE request IN ({marks})", batch))
+        return texts
