@@ -32,7 +32,7 @@ async def evaluate() -> None:
     params = Params.load()
     with tracked_run("evaluate", params) as run:
         questions = asked_questions(params, QUESTIONS / "test.jsonl")
-        rows, episodes = play_arms(params, questions, model=None)
+        rows, episodes = play_arms(params, questions, run.log, model=None)
         expect("evaluation", evaluation_frame(rows))
         summary = summarise_arms(params, rows)
         write_evaluation(params, rows, episodes, summary)

@@ -14,7 +14,7 @@ from harr.generation.cache import CachedGenerator
 from harr.generation.local import LocalGenerator
 from harr.generation.scripted import Scripted as ScriptedGenerator
 from harr.generation.server import ServerGenerator
-from harr.params import Local, NoGenerator, Params, Pick, Scripted, Server
+from harr.params import Local, NoGenerator, Params, Pick, Scripted, Server, SmallLM
 from harr.pipelines.multistep import multistep
 from harr.pipelines.pick import pick
 from harr.pipelines.react import react
@@ -32,7 +32,7 @@ from harr.types import Generator, Pipeline, Question, Retriever
 NO_HISTORY = ("frozen", "rl_no_history")
 """Arms that see the current query only."""
 CORPUS, VECTORS, INDEX = Path("data/corpus"), Path("data/vectors"), Path("data/index")
-COMPLETIONS = Path("work/completions")
+GENERATOR, COMPLETIONS = Path("models/generator"), Path("work/completions")
 
 
 def build_encoder(params: Params, model: str = "") -> Encoder:
@@ -76,7 +76,7 @@ def build_generator(params: Params) -> Generator | None:
     return _generator(params.generator, params.seed)
 
 
-def _generator(section: Scripted | Server | Local | NoGenerator, seed: int) -> Generator | None:
+def _generator(section: Scripted | Server | Local | SmallLM | NoGenerator, seed: int) -> Generator | None:
     writer: Generator
     match section.kind:
         case "scripted":
@@ -85,10 +85,11 @@ def _generator(section: Scripted | Server | Local | NoGenerator, seed: int) -> G
             return None
         case "server":
             writer, known = ServerGenerator(section, seed=seed), section.base_url
-        case "local":
-            known = _stamps(Path(section.model).expanduser())
+        case "local" | "small_lm":
+            model = section.model if section.kind == "local" else str(GENERATOR)
+            known = _stamps(Path(model).expanduser())
             writer = LocalGenerator(
-                section.model,
+                model,
                 temperature=section.temperature,
                 max_tokens=section.max_tokens,
                 batch_size=section.batch_size,

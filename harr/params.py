@@ -184,6 +184,20 @@ class Local(Section):
     batch_size: Positive = 64
 
 
+class SmallLM(Section):
+    """A causal language model that stage ``generator`` trains from scratch for search_r1 in the fictional world."""
+
+    kind: Literal["small_lm"]
+    steps: Positive = 1000
+    """Updates of 4,096 tokens."""
+    vocabulary: int = Field(2600, ge=300)
+    width: Positive = 128
+    layers: int = Field(4, ge=2)
+    temperature: float = Field(0.0, ge=0)
+    max_tokens: Positive = 64
+    batch_size: Positive = 128
+
+
 class NoGenerator(Section):
     """The pipeline needs no generator."""
 
@@ -328,7 +342,7 @@ class Params(Section):
     index: Index = Index()
     retriever: Retriever = Retriever()
     pipeline: Annotated[Multistep | React | SearchR1 | Pick, Field(discriminator="name")]
-    generator: Annotated[Scripted | Server | Local | NoGenerator, Field(discriminator="kind")]
+    generator: Annotated[Scripted | Server | Local | SmallLM | NoGenerator, Field(discriminator="kind")]
     reward: Reward = Reward()
     filter: Filter = Filter()
     train: Annotated[GRPO | PPO, Field(discriminator="method")]

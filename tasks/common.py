@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from prefect.cache_policies import NO_CACHE
 
 from harr.errors import ServiceUnavailable
+from harr.types import Generator, Log
 
 SAMPLE = 200_000
 """Larger tables are checked on so many rows, spread evenly."""
@@ -40,3 +41,11 @@ def even_sample(rows: int) -> NDArray[np.int64]:
     (200000, np.True_)
     """
     return np.linspace(0, rows - 1, min(rows, SAMPLE)).astype(np.int64)
+
+
+def report_usage(generator: Generator | None, log: Log) -> None:
+    """Print and log what a stage asked of the generator: requests, those answered from the cache, tokens."""
+    used = generator.usage() if generator else {}
+    if any(used.values()):
+        print("generator: " + ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in used.items()))
+        log(0, {f"generator.{name}": count for name, count in used.items()})

@@ -11,9 +11,9 @@ from prefect import task
 from harr.errors import CorpusError
 from harr.files import publish, read_json, write_json, write_text
 from harr.params import Params
-from harr.types import Episode, Question
+from harr.types import Episode, Log, Question
 from tasks.arms import trained_runs
-from tasks.common import GPU_TASK, TASK
+from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.filter import statistics_rows
 
 EVALUATION = Path("data/evaluation")
@@ -33,7 +33,7 @@ def asked_questions(params: Params, path: Path) -> list[Question]:
 
 @task(**GPU_TASK)
 def play_arms(
-    params: Params, questions: Sequence[Question], *, model: Path | None
+    params: Params, questions: Sequence[Question], log: Log, *, model: Path | None
 ) -> tuple[dict[str, list[Rows]], dict[str, list[Episode]]]:
     """Play every arm, every seed of a trained one, everywhere ``evaluate.candidates`` says.
 
@@ -63,6 +63,7 @@ def play_arms(
                     found = [row | rates[row["id"]] for row in found]
                 rows[arm, seed][candidates] = found
                 shown.setdefault(arm, episodes)
+    report_usage(generator, log)
     by_arm: dict[str, list[Rows]] = {}
     for (name, _), by_candidates in rows.items():
         by_arm.setdefault(name, []).append(join_candidates(by_candidates))
@@ -173,7 +174,7 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
     asked = list(read_question_file(questions))
     if len({question.id for question in asked}) < max(1, len(asked)):
         raise CorpusError(f"{questions}: {'question ids repeat' if asked else 'holds no question'}")
-    rows, _ = play_arms.fn(params, asked, model=model)
+    rows, _ = play_arms.fn(params, asked, lambda step, values: None, model=model)
     summary = summarise_arms.fn(params, rows)
     write_json(out, rounded(summary))
     print(table(summary))

@@ -8,7 +8,7 @@ from prefect import task
 from harr.files import read_jsonl
 from harr.params import Params
 from harr.types import Log
-from tasks.common import GPU_TASK, TASK
+from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.download import QUESTIONS
 
 FILTERED, WORK = Path("data/filtered"), Path("work/filter")
@@ -21,7 +21,9 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     from harr.filter import filter_questions
 
     with open_setup(params, QUESTIONS / "train.jsonl") as setup:
-        return filter_questions(params.filter, setup, FILTERED, WORK, log, params.seed)
+        figures = filter_questions(params.filter, setup, FILTERED, WORK, log, params.seed)
+        report_usage(setup.generator, log)
+        return figures
 
 
 def statistics_rows() -> list[dict[str, object]]:

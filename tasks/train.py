@@ -6,7 +6,7 @@ from prefect import task
 
 from harr.params import Params
 from harr.types import Log
-from tasks.common import GPU_TASK, TASK
+from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.filter import FILTERED
 
 ADAPTER, WORK = Path("models/adapter"), Path("work/train")
@@ -19,7 +19,9 @@ def train_policy(params: Params, log: Log) -> list[dict[str, float]]:
     from harr.train import METHODS
 
     with open_setup(params, FILTERED / "questions.jsonl") as setup:
-        return METHODS[params.train.method](params.train, setup, ADAPTER, WORK, log, params.seed)
+        history = METHODS[params.train.method](params.train, setup, ADAPTER, WORK, log, params.seed)
+        report_usage(setup.generator, log)
+        return history
 
 
 def summary(history: list[dict[str, float]]) -> dict[str, float]:

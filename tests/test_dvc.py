@@ -16,6 +16,7 @@ ENTRY = {
     "download": ["harr/corpus/download.py"],
     "embed": ["harr/retrieval/embed.py", "harr/retrieval/encoder.py"],
     "index": ["harr/retrieval/index.py"],
+    "generator": ["harr/generation/small_lm.py"],
     "filter": ["harr/filter.py", "harr/build.py"],
     "train": ["harr/train/__init__.py", "harr/build.py"],
     "arms": ["harr/train/__init__.py", "harr/build.py"],

@@ -1,12 +1,13 @@
 """Texts that teach a small language model to use a search engine, made from fictional worlds.
 
-Two kinds. *Practice*: passages, then one-fact questions about them; only the answers are learnt. *Traces*: the
-pipeline ``search_r1`` played by a scripted teacher; the model's own turns are learnt. Every world is read
-for a few questions only, so that nothing in it is worth remembering.
+From easy to hard. *Recitation*: passages, then their sentences again; the facts in them are learnt. *Practice*:
+passages, then one-fact questions about them; the answers are learnt. *Traces*: the pipeline ``search_r1`` played
+by a scripted teacher; the model's own turns are learnt. Every world is read for a few questions only, so
+that nothing in it is worth remembering.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harr.corpus import grammar
@@ -14,13 +15,11 @@ from harr.corpus.relations import RELATIONS
 from harr.corpus.world import make_world
 from harr.generation import scripted
 from harr.pipelines.search_r1 import information, search_r1
-from harr.types import Generate, Passage, Question, Retrieval, Search
+from harr.types import Generate, Passage, Question, Retrieval, Retriever, Search
 
-PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD, PRACTICES_PER_WORLD = 400, 24, 24
+PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
 FIRST_WORLD = 1_000_000
 """Worlds to learn from have seeds from here on; other worlds have smaller ones and were never read."""
-MISSING = 0.12
-"""Share of searches that do not find what they look for: the teacher says that it does not know."""
 Piece = tuple[str, bool]
 """A part of a text; True where the model learns to write it."""
 
@@ -50,6 +49,23 @@ def open_world(number: int, hops: tuple[int, ...]) -> Reader:
     return Reader(passages, tuple(world.questions("train", QUESTIONS_PER_WORLD, hops)), by_word)
 
 
+def recitation(reader: Reader, rng: random.Random, documents: int) -> list[Piece]:
+    """Passages, and every sentence of theirs that ends in a fact, once more in another order.
+
+    >>> pieces = recitation(open_world(0, hops=(1,)), random.Random(0), documents=1)
+    >>> [learnt for _, learnt in pieces[:3]]
+    [False, False, True]
+    """
+    passages = _some(reader, rng, documents)
+    told = [(p.title, sentence, value) for p in passages for _, sentence, value in _facts(p)]
+    rng.shuffle(told)
+    pieces: list[Piece] = [(information(passages)[0], False)]
+    for title, sentence, value in told:
+        if sentence.endswith(f" {value}."):
+            pieces += [(f"\n(Title: {title}) {sentence.removesuffix(f' {value}.')}", False), (f" {value}.", True)]
+    return pieces
+
+
 def practice(reader: Reader, rng: random.Random, documents: int) -> list[Piece]:
     """Passages, and every fact in them as a question.
 
@@ -57,8 +73,8 @@ def practice(reader: Reader, rng: random.Random, documents: int) -> list[Piece]:
     >>> [learnt for _, learnt in pieces[:3]]
     [False, False, True]
     """
-    passages = [reader.passages[name] for name in rng.sample(sorted(reader.passages), documents)]
-    asked = [fact for passage in passages for fact in _facts(passage)]
+    passages = _some(reader, rng, documents)
+    asked = [(query, value) for passage in passages for query, _, value in _facts(passage)]
     rng.shuffle(asked)
     pieces: list[Piece] = [(information(passages)[0], False)]
     for query, value in asked:
@@ -66,11 +82,11 @@ def practice(reader: Reader, rng: random.Random, documents: int) -> list[Piece]:
     return pieces
 
 
-def trace(reader: Reader, question: Question, rng: random.Random, k: int) -> list[Piece]:
-    """A whole episode of ``search_r1`` with ``k`` passages a search, played by the teacher.
+def trace(question: Question, retriever: Retriever) -> list[Piece]:
+    """A whole episode of ``search_r1``, played by the teacher.
 
     >>> reader = open_world(0, hops=(1,))
-    >>> pieces = trace(reader, reader.questions[0], random.Random(0), k=2)
+    >>> pieces = trace(reader.questions[0], Oracle(reader, random.Random(0), k=2))
     >>> pieces[0][0].startswith("Question: "), pieces[-1][0].endswith("</answer>")
     (True, True)
     """
@@ -87,30 +103,45 @@ def trace(reader: Reader, question: Question, rng: random.Random, k: int) -> lis
         except StopIteration:
             break
         if isinstance(request, Search):
-            gold = question.gold_ids[len(request.hops)]
-            request = game.send(Retrieval(_find(reader, gold, rng, k)))
+            request = game.send(retriever.retrieve([request])[0])
     return pieces
 
 
-def _find(reader: Reader, gold: str, rng: random.Random, k: int) -> tuple[Passage, ...]:
-    """What a good search engine might bring: the gold passage and others that share a word of its title."""
-    words = grammar.split_title(reader.passages[gold].title)[0].split()
-    near = [name for word in words for name in reader.by_word[word] if name != gold]
-    others = sorted(name for name in reader.passages if name not in near and name != gold)
-    rng.shuffle(near)
-    ids = list(dict.fromkeys(near))[: rng.randint(0, k)]
-    ids = (ids if rng.random() < MISSING else [gold, *ids])[:k]
-    ids += rng.sample(others, k - len(ids))
-    rng.shuffle(ids)
-    return tuple(reader.passages[name] for name in ids)
+class Oracle:
+    """A retriever that knows the gold: ``k`` passages a search; a ``missing`` share of searches lacks the gold one."""
+
+    def __init__(self, reader: Reader, rng: random.Random, k: int, missing: float = 0.0) -> None:
+        self._reader, self._rng, self._k, self._missing = reader, rng, k, missing
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """What a good search engine might bring: the gold passage, and others that share a word of its title."""
+        return [Retrieval(self._find(search.question.gold_ids[len(search.hops) :])) for search in searches]
+
+    def _find(self, to_come: Sequence[str]) -> tuple[Passage, ...]:
+        passages, rng = self._reader.passages, self._rng
+        if not to_come:  # a model that searches on after the last hop
+            return tuple(_some(self._reader, rng, self._k))
+        gold = to_come[0]
+        words = grammar.split_title(passages[gold].title)[0].split()
+        near = list(dict.fromkeys(name for word in words for name in self._reader.by_word[word] if name != gold))
+        rng.shuffle(near)
+        ids = near[: rng.randint(0, self._k)]
+        ids = (ids if rng.random() < self._missing else [gold, *ids])[: self._k]
+        ids += rng.sample([name for name in passages if name != gold and name not in ids], self._k - len(ids))
+        rng.shuffle(ids)
+        return tuple(passages[name] for name in ids)
 
 
-def _facts(passage: Passage) -> Iterator[tuple[str, str]]:
-    """Everything a passage states, as pairs of a question and its answer."""
+def _some(reader: Reader, rng: random.Random, count: int) -> list[Passage]:
+    return [reader.passages[name] for name in rng.sample(sorted(reader.passages), count)]
+
+
+def _facts(passage: Passage) -> Iterator[tuple[str, str, str]]:
+    """Everything a passage states: a question, the sentence that answers it, and the answer."""
     name, qualifier = grammar.split_title(passage.title)
     for relation in RELATIONS.values():
         for sentence in grammar.sentences(passage.text):
             value = grammar.read(relation, name, sentence)
             if value:
                 pick = len(sentence)  # any number will do
-                yield grammar.ask(relation, grammar.mention(name, qualifier), pick), value
+                yield grammar.ask(relation, grammar.mention(name, qualifier), pick), sentence, value

@@ -13,6 +13,7 @@ from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
 from harr.files import publish, read_json, write_json
+from harr.tensors import optimizer_tensors, restore_optimizer
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Checkpoints:
         )
         if head is not None:
             save_file(head.state_dict(), draft / "value_head.safetensors")
-        save_file(_optimizer_tensors(optimizer), draft / "optimizer.safetensors")
+        save_file(optimizer_tensors(optimizer), draft / "optimizer.safetensors")
         write_json(draft / "state.json", {"step": step, "history": history})
         publish(draft, self._path(step))
         for old in self._whole()[:-1]:
@@ -60,7 +61,7 @@ class Checkpoints:
         self.load_adapter(model, whole[-1])
         if head is not None:
             head.load_state_dict(load_file(whole[-1] / "value_head.safetensors"))
-        _restore_optimizer(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
+        restore_optimizer(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
         history: list[dict[str, Any]] = read_json(whole[-1] / "state.json")["history"]
         return history
 
@@ -78,16 +79,3 @@ class Checkpoints:
 
     def _whole(self) -> list[Path]:
         return sorted(path for path in self.folder.glob("checkpoint-*") if (path / "state.json").exists())
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    state = optimizer.state_dict()["state"]
-    return {f"{index}.{name}": value.contiguous() for index, slots in state.items() for name, value in slots.items()}
-
-
-def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor]) -> None:
-    state: dict[int, dict[str, torch.Tensor]] = {}
-    for key, value in tensors.items():
-        index, name = key.split(".", 1)
-        state.setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

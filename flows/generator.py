@@ -1,0 +1,20 @@
+"""Stage generator: `python -m flows.generator`."""
+
+from prefect import flow
+
+from flows.common import main
+from harr.params import Params
+from tasks.generator import make_generator
+from tasks.tracking import tracked_run
+
+
+@flow(name="generator")
+async def generator() -> None:
+    """Train the small language model where params.yaml says `generator.kind: small_lm`; else only note what plays."""
+    params = Params.load()
+    with tracked_run("generator", params) as run:
+        run.record("generator", make_generator(params, run.log))
+
+
+if __name__ == "__main__":
+    main(generator)

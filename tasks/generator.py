@@ -1,0 +1,28 @@
+"""Stage generator: the language model that plays, where this project trains it itself."""
+
+import shutil
+from pathlib import Path
+
+from prefect import task
+
+from harr.files import publish, write_json
+from harr.params import Params
+from harr.types import Log
+from tasks.common import GPU_TASK
+
+GENERATOR, WORK = Path("models/generator"), Path("work/generator")
+
+
+@task(**GPU_TASK)
+def make_generator(params: Params, log: Log) -> dict[str, float]:
+    """Train the small language model; of any other generator only its parameters are noted."""
+    section = params.generator
+    if section.kind == "small_lm":
+        from harr.generation.small_lm import train_small_lm
+
+        return train_small_lm(section, GENERATOR, WORK, log, params.seed)
+    draft = WORK / "note"
+    shutil.rmtree(draft, ignore_errors=True)
+    write_json(draft / "generator.json", section.model_dump(mode="json"))
+    publish(draft, GENERATOR)
+    return {"trained": 0.0}

@@ -1,0 +1,87 @@
+"""The small language model: its texts, its first induction head, and a run that is killed."""
+
+import random
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from harr.generation import small_lm
+from harr.generation.scripted import Scripted
+from harr.generation.traces import Oracle, open_world, practice, recitation, trace
+from harr.params import SmallLM
+from harr.pipelines.search_r1 import search_r1
+from harr.rollout import play
+
+TINY = SmallLM(kind="small_lm", steps=10, vocabulary=400, width=32, layers=2, max_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return small_lm._tokenizer(2600)
+
+
+def test_the_teacher_answers_all_it_finds_and_nothing_else() -> None:
+    reader = open_world(7, hops=(1, 2, 3))
+    game = partial(search_r1, max_searches=3, template="bare")
+    found = play(reader.questions, game, Oracle(reader, random.Random(0), 3), Scripted())
+    assert all(episode.answer in episode.question.answers for episode in found)
+    missed = play(reader.questions, game, Oracle(reader, random.Random(0), 3, missing=1.0), Scripted())
+    assert (
+        sum(episode.answer == "unknown" for episode in missed) >= len(missed) - 1
+    )  # a namesake may have the same fact
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_text_in_pieces_has_the_tokens_of_the_whole(tokenizer, seed: int) -> None:
+    """What is learnt in pieces is met as one text when the model plays."""
+    reader = open_world(seed, hops=(3,))
+    rng = random.Random(seed)
+    trace_pieces = trace(reader.questions[0], Oracle(reader, rng, 3, missing=0.3))
+    for pieces in (trace_pieces, practice(reader, rng, 2)):
+        ids, _ = small_lm._encode(tokenizer, pieces)
+        whole = "".join(text for text, _ in pieces)
+        assert ids == tokenizer(whole)["input_ids"]
+        assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == whole
+
+
+def test_most_names_are_few_tokens_and_only_the_models_words_are_learnt(tokenizer) -> None:
+    reader = open_world(1, hops=(2,))
+    pieces = recitation(reader, random.Random(0), 3)
+    values = [text for text, learnt in pieces if learnt]
+    assert sum(len(ids) for ids in tokenizer(values)["input_ids"]) / len(" ".join(values).split()) < 2.5
+    assert all(text not in pieces[0][0] for text, learnt in pieces if not learnt and text.startswith("\n("))
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_the_first_induction_head_is_there_from_the_start(prepared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soon random tokens are recalled; a model that starts from noise is still near chance (0.3 %)."""
+    if not prepared:
+        monkeypatch.setattr(small_lm, "start_with_induction", lambda model: None)
+    torch.manual_seed(0)
+    model, rng = small_lm._model(300, 64, 2), random.Random(0)
+    optimizers = small_lm._optimizers(model)
+    for _ in range(100):
+        batch = small_lm._pad([small_lm._recall(300, rng, 16) for _ in range(32)])
+        _, right = small_lm._learn(model, optimizers, *batch, done=0.03)
+    assert right > 0.6 if prepared else right < 0.1
+
+
+def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_lm, "TOKENS_PER_STEP", 256)
+    monkeypatch.setattr(small_lm, "SAVE_EVERY", 2)
+    monkeypatch.setattr(small_lm, "TESTED", 1)
+
+    def kill(step: int, values: object) -> None:
+        if step == 5:
+            raise KeyboardInterrupt
+
+    whole = small_lm.train_small_lm(TINY, tmp_path / "a", tmp_path / "work", lambda step, values: None, 0)
+    with pytest.raises(KeyboardInterrupt):
+        small_lm.train_small_lm(TINY, tmp_path / "b", tmp_path / "work", kill, 0)
+    resumed = small_lm.train_small_lm(TINY, tmp_path / "b", tmp_path / "work", lambda step, values: None, 0)
+    weights, others = (load_file(tmp_path / name / "model.safetensors") for name in "ab")
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
+    assert whole["tokens"] == resumed["tokens"] > 0
