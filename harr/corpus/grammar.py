@@ -141,6 +141,15 @@ def ask_vaguely(relation: Relation, pronoun: str, pick: int) -> str:
     return relation.pronouns[pick % len(relation.pronouns)].format(**PRONOUNS[pronoun])
 
 
+def phrase(relation: Relation, subject: str) -> str:
+    """What a relation's object is to its subject.
+
+    >>> phrase(RELATIONS["mother"], "Ada Brown")
+    'the mother of Ada Brown'
+    """
+    return relation.nouns[0].format(subject)
+
+
 def ask_chain(chain: Chain, picks: Sequence[int]) -> str:
     """A nested question for a chain; ``picks`` has one wording number per relation.
 

@@ -65,14 +65,14 @@ def turn(text: str) -> str:
     if not hop:
         plan = ", ".join(relation.name.replace("_", " ") for relation in chain.relations)
         return f"<think> {plan} </think><search> {_query(question, chain, 0, '')} </search>"
-    subject = shown[-2][1].strip() if hop > 1 else chain.start
-    found = _facts(chain.relations[hop - 1], subject, _DOCUMENT.findall(shown[-1][0]))
-    if len(found) != 1:
-        return "<think> unknown </think><answer> unknown </answer>"
-    value = found.pop()
-    if hop == len(chain.relations):
-        return f"<think> {value} </think><answer> {value} </answer>"
-    return f"<think> {value} </think><search> {_query(question, chain, hop, value)} </search>"
+    subject = shown[-2][1].rpartition(" is ")[2].strip() if hop > 1 else chain.start
+    relation = chain.relations[hop - 1]
+    found = _facts(relation, subject, _DOCUMENT.findall(shown[-1][0]))
+    value = found.pop() if len(found) == 1 else "unknown"
+    thought = f"<think> {grammar.phrase(relation, subject)} is {value} </think>"
+    if value == "unknown" or hop == len(chain.relations):
+        return f"{thought}<answer> {value} </answer>"
+    return f"{thought}<search> {_query(question, chain, hop, value)} </search>"
 
 
 def _cut(text: str, stops: Sequence[str]) -> str:

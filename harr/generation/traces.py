@@ -1,7 +1,7 @@
 """Texts that teach a small language model to use a search engine, made from fictional worlds.
 
 From easy to hard. *Recitation*: passages, then their sentences again; the facts in them are learnt. *Practice*:
-passages, then one-fact questions about them; the answers are learnt. *Traces*: the pipeline ``search_r1`` played
+passages, then thoughts about their facts; what each fact says is learnt. *Traces*: the pipeline ``search_r1`` played
 by a scripted teacher; the model's own turns are learnt. Every world is read for a few questions only, so
 that nothing in it is worth remembering.
 """
@@ -67,18 +67,18 @@ def recitation(reader: Reader, rng: random.Random, documents: int) -> list[Piece
 
 
 def practice(reader: Reader, rng: random.Random, documents: int) -> list[Piece]:
-    """Passages, and every fact in them as a question.
+    """Passages, and every fact in them as a thought.
 
     >>> pieces = practice(open_world(0, hops=(1,)), random.Random(0), documents=1)
     >>> [learnt for _, learnt in pieces[:3]]
     [False, False, True]
     """
     passages = _some(reader, rng, documents)
-    asked = [(query, value) for passage in passages for query, _, value in _facts(passage)]
-    rng.shuffle(asked)
+    facts = [(phrase, value) for passage in passages for phrase, _, value in _facts(passage)]
+    rng.shuffle(facts)
     pieces: list[Piece] = [(information(passages)[0], False)]
-    for query, value in asked:
-        pieces += [(f"<search> {query} </search><think>", False), (f" {value} </think>", True)]
+    for phrase, value in facts:
+        pieces += [(f"<think> {phrase} is", False), (f" {value} </think>", True)]
     return pieces
 
 
@@ -137,11 +137,10 @@ def _some(reader: Reader, rng: random.Random, count: int) -> list[Passage]:
 
 
 def _facts(passage: Passage) -> Iterator[tuple[str, str, str]]:
-    """Everything a passage states: a question, the sentence that answers it, and the answer."""
+    """Everything a passage states: what is told ("the mother of Ada Brown"), in which sentence, and its value."""
     name, qualifier = grammar.split_title(passage.title)
     for relation in RELATIONS.values():
         for sentence in grammar.sentences(passage.text):
             value = grammar.read(relation, name, sentence)
             if value:
-                pick = len(sentence)  # any number will do
-                yield grammar.ask(relation, grammar.mention(name, qualifier), pick), sentence, value
+                yield grammar.phrase(relation, grammar.mention(name, qualifier)), sentence, value
