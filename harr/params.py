@@ -188,7 +188,7 @@ class SmallLM(Section):
     """A causal language model that stage ``generator`` trains from scratch for search_r1 in the fictional world."""
 
     kind: Literal["small_lm"]
-    steps: Positive = 1000
+    steps: Positive = 1500
     """Updates of 4,096 tokens."""
     vocabulary: int = Field(2600, ge=300)
     width: Positive = 128

@@ -39,14 +39,15 @@ HEADS, CONTEXT, TOKENS_PER_STEP = 4, 2048, 4096
 MUON_RATE, ADAMW_RATE, WEIGHT_DECAY = 0.01, 2e-3, 0.01
 RECALL, RECITATION, PRACTICE, ONE_HOP, TWO_HOPS = 0.08, 0.2, 0.4, 0.5, 0.6
 """The share of the steps at which each lesson ends; three-hop traces come last."""
-MISSING = 0.12
+REVISION = 0.15
+"""Share of practice among the traces."""
+MISSING = 0.05
 """Share of searches that do not find what they look for: the teacher says that it does not know."""
 PASSAGES = 3
 """Passages that a search shows."""
 TESTED = 300
 """Questions of worlds never read that the finished model answers, given the right passages."""
 SAVE_EVERY = 50
-REVISION = 0.15
 Row = tuple[list[int], list[bool]]
 """Token ids, and which of them the model learns to write."""
 

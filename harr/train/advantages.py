@@ -1,4 +1,4 @@
-"""How much better than expected a rollout did: group baselines (GRPO and kin) and GAE (PPO)."""
+"""How much better than expected a rollout did: group baselines (GRPO and kin), GAE (PPO), lambda-returns (PQN)."""
 
 from collections.abc import Sequence
 
@@ -77,3 +77,26 @@ def generalised_advantages(
         advantages.append(following)
     advantages.reverse()
     return advantages, [advantage + value for advantage, value in zip(advantages, values_S, strict=True)]
+
+
+def lambda_returns(
+    rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, mix: float
+) -> list[float]:
+    """Targets of one episode that ends after its last step (PQN, arXiv 2407.04811, eq. 9).
+
+    ``values_S[t]`` is the value of the state *before* step t; after the last step there is none. ``mix`` 1 gives
+    the discounted return, 0 the one-step target r + discount x V(next).
+
+    >>> lambda_returns([0.0, 1.0], [0.3, 0.6], discount=0.5, mix=1.0)
+    [0.5, 1.0]
+    >>> lambda_returns([0.0, 1.0], [0.3, 0.6], discount=0.5, mix=0.0)
+    [0.3, 1.0]
+    """
+    returns: list[float] = []
+    following = 0.0
+    for step in reversed(range(len(rewards_S))):
+        last = step + 1 == len(rewards_S)
+        onward = 0.0 if last else (1.0 - mix) * values_S[step + 1] + mix * following
+        following = rewards_S[step] + discount * onward
+        returns.append(following)
+    return returns[::-1]

@@ -1,0 +1,107 @@
+"""Values of picking a sentence next: two towers, two critics, rotary positions (Q-RAG, arXiv 2511.07328).
+
+Q(s, a) = SCALE <state(s), rotate(action(a), position)>. The halves of the vectors are two critics; each
+stands for half of the return. Positions turn the action's vector only (RoFormer, arXiv 2104.09864).
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+SCALE = 2.0
+"""Unit vectors of 60 degrees have the value 1."""
+INTERVAL = 20.0
+"""How far positions move on at every pick that cuts the document; inside an interval they run to 0.9 of it."""
+BASE = 10_000.0
+TOP = 5
+"""Acting and soft values look at so many of the best actions."""
+MODES = ("none", "absolute", "random", "relative")
+
+
+def relative_positions(length: int, picked: Sequence[int]) -> NDArray[np.float32]:
+    """Where each sentence stands relative to those already picked, whatever the length of the document.
+
+    The picked sentences cut the document into intervals, each beginning with its pick; positions rise
+    evenly from 0 to 18 inside the first, from 20 to 38 inside the second, and so on.
+
+    >>> relative_positions(5, ())
+    array([ 0. ,  4.5,  9. , 13.5, 18. ], dtype=float32)
+    >>> relative_positions(5, (2,))
+    array([ 0., 18., 20., 29., 38.], dtype=float32)
+    """
+    cuts = [0, *sorted(picked), length]
+    parts = [
+        np.linspace(0.0, 0.9 * INTERVAL, end - start) + INTERVAL * number
+        for number, (start, end) in enumerate(pairwise(cuts))
+    ]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def positions(mode: str, length: int, picked: Sequence[int], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Positions of all sentences of a document by ``mode`` (one of ``MODES``), shape (length,).
+
+    ``absolute`` counts sentences; ``random`` keeps their order at random distances (arXiv 2305.16843), so that a
+    longer document meets no position that training never saw; ``none`` is all zero.
+    """
+    match mode:
+        case "relative":
+            return relative_positions(length, picked)
+        case "absolute":
+            return np.arange(length, dtype=np.float32)
+        case "random":
+            return np.sort(rng.uniform(0.0, 2000.0, length)).astype(np.float32)
+        case _:
+            return np.zeros(length, dtype=np.float32)
+
+
+def rotate(vectors_BD: Tensor, position_B: Tensor) -> Tensor:
+    """Turn each half of the vectors, taken as D/4 pairs, by its position; zero leaves it as it is.
+
+    >>> vectors = torch.nn.functional.normalize(torch.ones(1, 8), dim=-1)
+    >>> rotate(vectors, torch.tensor([3.0])).norm().item() > 0.9999
+    True
+    """
+    shape = vectors_BD.shape
+    pairs = shape[-1] // 4
+    rates_F = BASE ** (-torch.arange(pairs, device=vectors_BD.device) / pairs)
+    angle_BF = position_B.to(rates_F)[..., None, None] * rates_F
+    first, second = vectors_BD.unflatten(-1, (2, 2, pairs)).unbind(-2)
+    turned = torch.stack(
+        [first * angle_BF.cos() - second * angle_BF.sin(), first * angle_BF.sin() + second * angle_BF.cos()], dim=-2
+    )
+    return turned.reshape(shape)
+
+
+def values(states_BD: Tensor, actions_BND: Tensor) -> Tensor:
+    """Both critics of every action, (2, B, N); their sum is Q."""
+    states_B2H = states_BD.unflatten(-1, (2, -1))
+    return SCALE * torch.einsum("bch,bnch->cbn", states_B2H, actions_BND.unflatten(-1, (2, -1)))
+
+
+def soft_value(critics_CBN: Tensor, open_BN: Tensor, temperature: float) -> Tensor:
+    """V(s): for each critic, temperature x logsumexp of its ``TOP`` best open actions; both summed, (B,).
+
+    A state without an open action is worth 0. As the temperature goes to 0 it becomes the maximum.
+
+    >>> critics = torch.tensor([[[0.5, 0.2]], [[0.1, 0.3]]])
+    >>> soft_value(critics, torch.tensor([[True, True]]), 1e-6)
+    tensor([0.8000])
+    """
+    masked_CBN = critics_CBN.masked_fill(~open_BN, -1e9)
+    best_CBT = masked_CBN.topk(min(TOP, critics_CBN.shape[-1]), dim=-1).values
+    value_B = temperature * torch.logsumexp(best_CBT / temperature, dim=-1).sum(0)
+    return torch.where(open_BN.any(-1), value_B, torch.zeros_like(value_B))
+
+
+def act(q_BN: Tensor, open_BN: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
+    """One action a row: Boltzmann over the ``TOP`` best open ones, or the best where there is no generator."""
+    masked_BN = q_BN.masked_fill(~open_BN, -1e9)
+    if generator is None:
+        return masked_BN.argmax(-1)
+    best = masked_BN.topk(min(TOP, q_BN.shape[-1]), dim=-1)
+    chances_BT = torch.softmax(best.values / temperature, dim=-1)
+    return best.indices.gather(-1, torch.multinomial(chances_BT, 1, generator=generator)).squeeze(-1)
