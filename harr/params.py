@@ -195,7 +195,7 @@ class SmallLM(Section):
     layers: int = Field(4, ge=2)
     temperature: float = Field(0.0, ge=0)
     max_tokens: Positive = 64
-    batch_size: Positive = 128
+    batch_size: Positive = 32
 
 
 class NoGenerator(Section):

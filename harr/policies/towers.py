@@ -1,0 +1,129 @@
+"""Two encoders as a policy: one reads the state, one the sentences that may be picked next (Q-RAG, arXiv 2511.07328).
+
+A question brings its own document: its candidate passages, in order. Sentences are encoded once, however many
+documents and places they stand in; only the rotation by position differs.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from harr.corpus.store import Passages
+from harr.policies.dense import unique
+from harr.policies.history import state_texts
+from harr.policies.value import act, positions, rotate, values
+from harr.retrieval.encoder import Encoder
+from harr.types import Hop, Passage, Question, Retrieval, Search
+
+ROWS = 65_536
+"""Sentences that are scored at a time: bounds the memory of a long document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The candidates of one question: passages in order, and the place of each id."""
+
+    passages: tuple[Passage, ...]
+    place: Mapping[str, int]
+
+    def picked(self, search: Search) -> list[int]:
+        """Places that were picked before this search, ascending."""
+        return sorted(self.place[name] for name in search.exclude_ids)
+
+
+@dataclass
+class TowersPolicy:
+    """A retriever that picks passages of the question's own document by their value.
+
+    Args:
+        states, actions: the two towers; the same encoder twice where nothing was trained.
+        passages: where candidate ids are looked up.
+        mode: how positions are told (``harr/policies/value.py``). With positions a state shows its picks in
+            document order, else as they were picked.
+        temperature: of the Boltzmann choice among the best five.
+        max_tokens: length limit of a state.
+        sampling: random numbers for acting; None takes the best.
+    """
+
+    states: Encoder
+    actions: Encoder
+    passages: Passages
+    mode: str
+    temperature: float
+    max_tokens: int
+    sampling: torch.Generator | None = None
+    candidates: str = "question"
+    _vectors: dict[str, Tensor] = field(default_factory=dict)
+    _documents: dict[str, Document] = field(default_factory=dict)
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """One pick for every search, or its ``k`` best; distinct states and sentences are encoded once."""
+        documents = [self.document(search.question) for search in searches]
+        texts = self.state_texts(searches)
+        distinct, state_of = unique(texts)
+        states_UD = torch.from_numpy(self.states.encode(distinct, max_tokens=self.max_tokens))
+        found = []
+        for search, document, text, row in zip(searches, documents, texts, state_of.tolist(), strict=True):
+            q_N = self.critics(states_UD[row], document, document.picked(search)).sum(0)
+            open_N = torch.ones_like(q_N, dtype=torch.bool)
+            open_N[document.picked(search)] = False
+            count = min(max(search.k, 1), int(open_N.sum()))
+            if count == 1:
+                chosen = act(q_N[None], open_N[None], self.temperature, self.sampling).tolist()
+            else:
+                chosen = q_N.masked_fill(~open_N, -torch.inf).topk(count).indices.tolist()
+            found.append(Retrieval(tuple(document.passages[place] for place in chosen), state=text))
+        return found
+
+    def document(self, question: Question) -> Document:
+        """The candidates of a question, looked up once."""
+        if question.id not in self._documents:
+            rows = self.passages.rows_of(question.candidate_ids)
+            found = tuple(self.passages.take([rows[name] for name in question.candidate_ids]))
+            place = {name: number for number, name in enumerate(question.candidate_ids)}
+            self._documents[question.id] = Document(found, place)
+        return self._documents[question.id]
+
+    def state_texts(self, searches: Sequence[Search]) -> list[str]:
+        """Question and picks, joined by [SEP]; the first picks are dropped where they are too many."""
+        if self.mode != "none":
+            searches = [self._in_order(search) for search in searches]
+        texts, _ = state_texts(
+            searches, style="sep", history=True, max_tokens=self.max_tokens, token_counts=self.states.token_counts
+        )
+        return texts
+
+    def _in_order(self, search: Search) -> Search:
+        document = self.document(search.question)
+        hops = tuple(Hop("", document.passages[place].content) for place in document.picked(search))
+        return Search(search.question, search.query, hops, search.exclude_ids, search.k)
+
+    def critics(self, state_D: Tensor, document: Document, picked: Sequence[int]) -> Tensor:
+        """Both critics of all sentences of a document, (2, N), without gradient."""
+        position_N = self.positions(document, picked)
+        vectors_ND = self.vectors([passage.content for passage in document.passages])
+        parts = [
+            values(state_D[None], rotate(vectors_ND[i : i + ROWS], position_N[i : i + ROWS])[None])[:, 0]
+            for i in range(0, len(vectors_ND), ROWS)
+        ]
+        return torch.cat(parts, dim=-1)
+
+    def positions(self, document: Document, picked: Sequence[int]) -> Tensor:
+        """Positions of all sentences, (N,); random ones are always the same for a document."""
+        rng = np.random.default_rng(zlib.crc32(document.passages[0].id.encode()))
+        return torch.from_numpy(positions(self.mode, len(document.passages), picked, rng))
+
+    def vectors(self, texts: Sequence[str]) -> Tensor:
+        """Vectors of sentences by the action tower, (N, D); kept until :meth:`forget`."""
+        new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
+        if new:
+            self._vectors.update(zip(new, torch.from_numpy(self.actions.encode(new)), strict=True))
+        return torch.stack([self._vectors[text] for text in texts])
+
+    def forget(self) -> None:
+        """The action tower has changed: encode sentences anew when they are needed."""
+        self._vectors.clear()
