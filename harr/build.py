@@ -23,6 +23,7 @@ from harr.policies.adapter import load_adapter
 from harr.policies.dense import DensePolicy
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.index import PassageIndex
+from harr.retrieval.served import ServedEncoder
 from harr.retrieval.sparse import BM25Retriever
 from harr.retrieval.vectors import Vectors
 from harr.scoring.mix import Reward
@@ -44,6 +45,12 @@ def build_encoder(params: Params, model: str = "") -> Encoder:
         query_prompt=section.query_prompt,
         passage_prompt=section.passage_prompt,
     )
+
+
+def build_served_encoder(params: Params, encoder: Encoder) -> ServedEncoder | None:
+    """The server that embeds passages in place of ``encoder``, where params.yaml names one."""
+    section = params.encoder
+    return ServedEncoder(encoder, section.base_url, section.key_variable) if section.base_url else None
 
 
 def build_pipeline(params: Params) -> Pipeline:

@@ -73,6 +73,10 @@ class Encoder(Section):
     query_prompt: str = ""
     """Put before every state text, e.g. ``Instruct: ...\\nQuery:`` for Qwen3-Embedding."""
     passage_prompt: str = ""
+    base_url: str = ""
+    """An OpenAI-compatible server of ``model`` that embeds the passages; empty: they are embedded in the process."""
+    key_variable: str = "OPENAI_API_KEY"
+    """Name of the environment variable with the server's key; may be unset for a local server."""
 
 
 class Embed(Section):

@@ -16,11 +16,13 @@ VECTORS, WORK = Path("data/vectors"), Path("work/embed")
 @task(**GPU_TASK)
 def embed_passages(params: Params) -> dict[str, float]:
     """Embed the corpus; unfinished shards are taken up again."""
-    from harr.build import build_encoder
+    from harr.build import build_encoder, build_served_encoder
     from harr.corpus.store import Passages
     from harr.retrieval.embed import embed_corpus
 
-    return embed_corpus(Passages.open(CORPUS), build_encoder(params), params.embed, VECTORS, WORK)
+    encoder = build_encoder(params)
+    served = build_served_encoder(params, encoder)
+    return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK, served)
 
 
 @task(**TASK)

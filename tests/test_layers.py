@@ -13,7 +13,7 @@ ONLY = {
     "pymilvus": {"harr/retrieval/index.py"},
     "great_expectations": {"tasks/expectations.py"},
     "mlflow": {"tasks/tracking.py"},
-    "openai": {"harr/generation/server.py"},
+    "openai": {"harr/service.py"},
     "dvc": set(),
     "pickle": set(),
     "joblib": set(),

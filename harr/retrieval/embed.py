@@ -13,31 +13,40 @@ from harr.files import appears_whole, fingerprint, publish, read_json, sha256, w
 from harr.params import Embed
 from harr.progress import bar
 from harr.retrieval.encoder import Encoder
+from harr.retrieval.served import ServedEncoder
 
 MIN_COSINE = 0.99
 PROBE_SECONDS = 1.0
+CHECKED = 8
+"""So many passages are also encoded in this process before a server encodes the corpus."""
 
 
-def embed_corpus(passages: Passages, encoder: Encoder, params: Embed, out: Path, work: Path) -> dict[str, float]:
+def embed_corpus(
+    passages: Passages, encoder: Encoder, params: Embed, out: Path, work: Path, served: ServedEncoder | None = None
+) -> dict[str, float]:
     """Embed every passage and publish ``out``: vectors-00000.npy ... and manifest.json.
 
     A shard is a float32 array of unit vectors, rows in corpus order. Unfinished shards live in
     ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
-    and shard size; a shard there whose hash differs is made again, alone.
+    and shard size; a shard there whose hash differs is made again, alone. ``served`` computes in place of
+    ``encoder``, after they agreed on the first passages.
 
     Returns:
         Figures for the metrics file; ``seconds`` and ``texts_per_second`` are of this call only.
     """
+    if served:
+        served.check(passages.contents(0, min(CHECKED, len(passages))))
+    dtype = "served" if served else params.dtype
     plan = {
         "corpus": passages.identity,
         "encoder": encoder.identity,
-        "dtype": params.dtype,
+        "dtype": dtype,
         "shard_size": params.shard_size,
     }
     folder = work / fingerprint(plan)
-    manifest = _resume(folder, params.shard_size) or _begin(passages, encoder, params)
+    manifest = _resume(folder, params.shard_size) or _begin(passages, encoder, dtype, params.batch_size)
     write_json(folder / "manifest.json", manifest)
-    used = encoder.bfloat16() if manifest["dtype"] == "bfloat16" else encoder
+    used = served or (encoder.bfloat16() if manifest["dtype"] == "bfloat16" else encoder)
     done = {shard["file"]: shard for shard in manifest["shards"]}
     finished_rows = sum(shard["rows"] for shard in manifest["shards"])
     started = time.monotonic()
@@ -57,9 +66,9 @@ def embed_corpus(passages: Passages, encoder: Encoder, params: Embed, out: Path,
     return _figures(manifest, embedded=len(passages) - finished_rows, seconds=time.monotonic() - started)
 
 
-def _begin(passages: Passages, encoder: Encoder, params: Embed) -> dict[str, Any]:
+def _begin(passages: Passages, encoder: Encoder, dtype: str, batch_size: int) -> dict[str, Any]:
     """The manifest of a fresh run; it fixes the dtype, so that a resumed run keeps it."""
-    dtype = _choose_dtype(passages, encoder, params.batch_size) if params.dtype == "auto" else params.dtype
+    dtype = _choose_dtype(passages, encoder, batch_size) if dtype == "auto" else dtype
     parts = {"encoder": encoder.identity, "dtype": dtype, "corpus": passages.identity}
     return {
         "identity": fingerprint(parts),

@@ -201,6 +201,12 @@ class Encoder:
             raise ModelError(f"max_tokens = {max_tokens}, but {self.name} reads at most {self._reads} tokens; lower it")
         return max_tokens
 
+    def token_ids(self, texts: Sequence[str], *, prompt: str = "") -> list[list[int]]:
+        """What the model reads of each text: prompt and special tokens included, cut at ``max_tokens``, no padding."""
+        features = self.model.preprocess(list(texts), prompt=prompt, max_length=self._fitting(self.max_tokens))
+        rows = zip(features["input_ids"], features["attention_mask"], strict=True)
+        return [ids[mask.bool()].tolist() for ids, mask in rows]
+
     def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Tokens of each text before any cut, special tokens included, shape (n,)."""
         if not texts:

@@ -10,7 +10,19 @@ import yaml
 
 from harr.files import read_json
 
-MODULES = ("download", "embed", "index", "filter", "train", "evaluate", "merge", "promote", "pipeline", "server")
+MODULES = (
+    "download",
+    "embed",
+    "index",
+    "filter",
+    "train",
+    "evaluate",
+    "merge",
+    "promote",
+    "push",
+    "pipeline",
+    "server",
+)
 HEAVY = ("torch", "transformers", "sentence_transformers", "pymilvus", "great_expectations", "mlflow", "matplotlib")
 NO_SERVER = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
 

@@ -1,0 +1,91 @@
+"""An OpenAI-compatible address that is asked again until it answers, refuses for good, or a deadline is over."""
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import openai
+
+from harr.errors import HarrError, ParamsError, ServiceUnavailable
+
+LONGEST_PAUSE = 8.0
+AGAIN = (408, 409, 429)
+"""Answers, beside 5xx, that may be better next time."""
+
+
+class Service:
+    """What the server of the section ``name`` of params.yaml answers; errors are in the words of that section.
+
+    An attempt may take ``timeout_seconds``. Time-outs, refused connections and the answers 408, 409,
+    429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a
+    server may be restarted meanwhile. The key is read from the environment variable ``key_variable``
+    and appears in no message.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str,
+        model: str,
+        key_variable: str,
+        timeout_seconds: float,
+        deadline_seconds: float,
+        unreachable: str,
+        overloaded: str,
+    ) -> None:
+        """Open nothing yet; ``unreachable`` and ``overloaded`` name the parameters that may help."""
+        self._name, self._model, self._key_variable = name, model, key_variable
+        self._unreachable, self._overloaded = unreachable, overloaded
+        self._timeout, self._deadline = timeout_seconds, deadline_seconds
+        self._key = os.environ.get(key_variable) or "no-key"
+        self._client = openai.OpenAI(base_url=base_url, api_key=self._key, timeout=timeout_seconds, max_retries=0)
+        self._lock = threading.Lock()
+        self.where = f"{name} at {base_url}"
+        self.retries = 0
+
+    def ask(self, attempt: Callable[[openai.OpenAI], Any]) -> Any:
+        """What ``attempt`` gets from the client; None for an answer that does not speak the protocol.
+
+        Raises:
+            ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
+            ParamsError: the server refuses the request (address, model, key, length).
+        """
+        deadline, pause = time.monotonic() + self._deadline, 0.5
+        while True:
+            try:
+                return attempt(self._client)
+            except openai.APIConnectionError as error:  # APITimeoutError is one of these
+                waited = isinstance(error, openai.APITimeoutError)
+                reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
+                failure: HarrError = ServiceUnavailable(
+                    f"{self.where}: {reason}, tried for {self._deadline:g} s; start the server, "
+                    f"or mend {self._unreachable} in params.yaml"
+                )
+            except openai.APIStatusError as error:
+                failure = self._refusal(error)
+            except (openai.APIResponseValidationError, ValueError):
+                return None  # a page that claims to be JSON
+            sleep = pause * random.uniform(0.5, 1.5)
+            if not isinstance(failure, ServiceUnavailable) or time.monotonic() + sleep > deadline:
+                raise failure from None
+            with self._lock:
+                self.retries += 1
+            time.sleep(sleep)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _refusal(self, error: openai.APIStatusError) -> HarrError:
+        """An HTTP error in the user's words; the key is cut out of the server's text."""
+        said = " ".join(error.message.replace(self._key, "***").split())[:300]
+        where = f"{self.where}: HTTP {error.status_code} ({said})"
+        if error.status_code in AGAIN or error.status_code >= 500:
+            return ServiceUnavailable(
+                f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._overloaded}"
+            )
+        if error.status_code in (401, 403):
+            return ParamsError(f"{where}; set the environment variable {self._key_variable} to a valid key")
+        name = self._name
+        return ParamsError(f"{where}; check {name}.base_url, {name}.model ({self._model}) and {name}.max_tokens")

@@ -1,0 +1,246 @@
+"""`python -m flows.push` with the hub's own client against a stand-in of the hub on loopback."""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOKEN = "hf_avery$ecrettoken"
+BOTH = ("--dataset", "ada/questions", "--model", "ada/retriever")
+LARGE = b"weights" * 1000
+
+
+class Hub:
+    """A hub: what it was asked, with which tokens, and the files of every repository."""
+
+    def __init__(self, refusal: int, public: bool) -> None:
+        self.refusal, self.public = refusal, public
+        self.address = ""
+        self.asked: list[str] = []
+        self.tokens: set[str | None] = set()
+        self.created: list[dict[str, Any]] = []
+        self.large: dict[str, bytes] = {}
+        self.files: dict[str, dict[str, bytes]] = {}
+
+    def answer(self, method: str, path: str, body: bytes) -> tuple[int, Any]:
+        """Status and JSON for one request; safetensors are large files, the rest is in the commit."""
+        if method == "PUT":
+            self.large[path.rsplit("/", 1)[-1]] = body
+            return 200, {}
+        if self.refusal:
+            return self.refusal, {"error": f"no, {TOKEN}"}
+        if path == "/api/repos/create":
+            self.created.append(json.loads(body))
+            prefix = "datasets/" if self.created[-1]["type"] == "dataset" else ""
+            return 200, {"url": f"{self.address}/{prefix}ada/{self.created[-1]['name']}"}
+        if path == "/api/validate-yaml":
+            return 200, {"errors": [], "warnings": []}
+        if path.endswith("/preupload/main"):
+            files = [file["path"] for file in json.loads(body)["files"]]
+            modes = ["lfs" if file.endswith(".safetensors") else "regular" for file in files]
+            return 200, {
+                "files": [
+                    {"path": file, "uploadMode": mode, "shouldIgnore": False}
+                    for file, mode in zip(files, modes, strict=True)
+                ]
+            }
+        if path.endswith("/info/lfs/objects/batch"):
+            objects = json.loads(body)["objects"]
+            actions = {"upload": {"href": f"{self.address}/large/"}}
+            for part in objects:
+                part["actions"] = {"upload": {"href": actions["upload"]["href"] + part["oid"]}}
+            return 200, {"transfer": "basic", "objects": objects}
+        if path.endswith("/commit/main"):
+            repository = path.removeprefix("/api/").removesuffix("/commit/main")
+            self.files[repository] = self.committed([json.loads(line) for line in body.splitlines()])
+            return 200, {"commitUrl": f"{self.address}/{repository.removeprefix('models/')}/commit/1", "commitOid": "1"}
+        return 200, {"id": "ada/x", "private": not self.public}
+
+    def committed(self, lines: list[dict[str, Any]]) -> dict[str, bytes]:
+        """The files of a commit; a large one must have arrived whole before."""
+        found = {}
+        for line in lines:
+            value = line["value"]
+            if line["key"] == "file":
+                found[value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "lfsFile":
+                found[value["path"]] = self.large[value["oid"]]
+                assert hashlib.sha256(found[value["path"]]).hexdigest() == value["oid"]
+        return found
+
+
+@contextmanager
+def serving(*, refusal: int = 0, public: bool = False) -> Iterator[Hub]:
+    """A hub on a free port; it may answer every request with one refusal, and hold public repositories only."""
+    hub = Hub(refusal, public)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def reply(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0))
+            path = self.path.split("?")[0]
+            hub.asked.append(f"{self.command} {path}")
+            if not path.startswith("/large/"):
+                hub.tokens.add(self.headers["Authorization"])
+            status, value = hub.answer(self.command, path, body)
+            text = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_GET = do_POST = do_PUT = reply
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    hub.address = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def finished(workplace: Path) -> Path:
+    """A place where the pipeline has run: filtered questions, a merged model, and metrics."""
+    metric = {"mean": 0.98, "low": 0.97, "high": 0.99, "n": 400}
+    gain = {"gain": 0.686, "low": 0.642, "high": 0.731, "p": 0.0002}
+    summary = {
+        "arms": {"frozen": {"answer_f1": metric | {"mean": 0.295}}, "full": {"answer_f1": metric}},
+        "paired": {"full": {"answer_f1": gain}},
+        "seeds": {"full": {"answer_f1": [0.985, 0.998, 0.96]}},
+    }
+    written = {
+        "data/filtered/questions.jsonl": '{"id": "q1"}\n',
+        "data/filtered/statistics.jsonl": '{"id": "q1", "reason": "rollouts disagree", "kept": true}\n'
+        '{"id": "q2", "reason": "all wrong", "kept": false}\n',
+        "models/retriever/harr.json": json.dumps({"base": "b1", "base_model": "Qwen/Qwen3-Embedding-0.6B"}),
+        "models/retriever/README.md": "the card of stage merge",
+        "models/retriever/1_Pooling/config.json": "{}",
+        "metrics/evaluate.json": json.dumps(summary),
+        "metrics/contrasts.json": json.dumps({"full-infonce": {"answer_f1": gain | {"n": 400}}}),
+    }
+    for name, text in written.items():
+        path = workplace / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (workplace / "models/retriever/model.safetensors").write_bytes(LARGE)
+    return workplace
+
+
+def push(*words: str, address: str = "http://127.0.0.1:9", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with a token, online, against ``address``; nothing tells the token."""
+    switches = {"HF_TOKEN": TOKEN, "HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.push", *words],
+        env={**os.environ, **switches, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert TOKEN not in done.stdout + done.stderr
+    return done
+
+
+def test_everything_arrives_as_the_dry_run_said(finished: Path) -> None:
+    with serving() as hub:
+        said = push(*BOTH, "--private", "--license", "mit", "--dry-run", address=hub.address, HF_TOKEN="")
+        assert hub.asked == []
+        done = push(*BOTH, "--private", "--license", "mit", address=hub.address)
+    assert (said.returncode, said.stderr, done.returncode) == (0, "", 0), said.stderr + done.stderr
+    assert hub.tokens == {f"Bearer {TOKEN}"}
+    assert [(repo["name"], repo["visibility"]) for repo in hub.created] == [
+        ("questions", "private"),
+        ("retriever", "private"),
+    ]
+    told = set(re.findall(r"^  (\S+) +([\d,]+) bytes  sha256 (\w{64})$", said.stdout, re.MULTILINE))
+    sent = {name: content for files in hub.files.values() for name, content in files.items() if name != "README.md"}
+    cards = [files["README.md"] for files in hub.files.values()]
+    pairs = [*sent.items(), *(("README.md", card) for card in cards)]
+    assert told == {(name, f"{len(c):,}", hashlib.sha256(c).hexdigest()) for name, c in pairs}
+    assert sorted(sent) == sorted(
+        ["1_Pooling/config.json", "harr.json", "model.safetensors", "questions.jsonl", "statistics.jsonl"]
+    )
+    assert sent["model.safetensors"] == LARGE
+    assert all(card.decode() in said.stdout for card in cards)
+    assert "pushed dataset ada/questions: " in done.stdout and "pushed model ada/retriever: " in done.stdout
+
+
+def test_the_cards_say_what_is_known(finished: Path) -> None:
+    text = push(*BOTH, "--dry-run", HF_HUB_OFFLINE="1").stdout
+    assert "license:" not in text and "base_model: Qwen/Qwen3-Embedding-0.6B\n" in text
+    assert "the 1 kept questions" in text and "all 2 questions that were tried" in text
+    assert "| full | 3 | 400 | 98.0 [97.0, 99.0] | 98.5, 99.8, 96.0 | +68.6 [+64.2, +73.1] | 0.0002 |" in text
+    assert "| frozen | 1 | 400 | 29.5 [97.0, 99.0] |" in text
+    assert "- `full` over `infonce`: +68.6 [+64.2, +73.1], p 0.0002, n 400" in text
+    assert "the card of stage merge" not in text
+
+
+@pytest.mark.parametrize(
+    ("status", "line"),
+    [
+        (401, "the token in HF_TOKEN is not accepted"),
+        (403, "may not write there; give it write access to ada"),
+        (404, "not found; check owner and name"),
+        (500, "push again later"),
+    ],
+)
+def test_a_refusal_is_one_line(finished: Path, status: int, line: str) -> None:
+    with serving(refusal=status) as hub:
+        done = push("--dataset", "ada/questions", address=hub.address)
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith(f"error: dataset ada/questions: HTTP {status} from {hub.address}")
+    assert line in done.stderr
+
+
+def test_an_unreachable_hub_is_one_line(finished: Path) -> None:
+    done = push("--model", "ada/retriever")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("error: model ada/retriever: no answer from http://127.0.0.1:9 (")
+
+
+def test_a_public_repository_is_not_taken_for_a_private_one(finished: Path) -> None:
+    with serving(public=True) as hub:
+        done = push("--dataset", "ada/questions", "--private", address=hub.address)
+    assert done.returncode == 1 and "exists and is public; nothing was sent" in done.stderr
+    assert not any("commit" in path or "preupload" in path for path in hub.asked)
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "missing", "line"),
+    [
+        (BOTH, {}, "models/retriever/harr.json", "models/retriever/harr.json is missing"),
+        (BOTH, {}, "data/filtered/questions.jsonl", "data/filtered/questions.jsonl is missing"),
+        (BOTH, {"HF_TOKEN": " "}, "", "the environment variable HF_TOKEN is not set"),
+        (BOTH, {"HF_HUB_OFFLINE": "1"}, "", "HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) forbids uploads"),
+        (("--model", "retriever", "--dry-run"), {}, "", "repository 'retriever': expected OWNER/NAME"),
+    ],
+)
+def test_what_cannot_be_pushed_is_one_line(
+    finished: Path, words: tuple[str, ...], environment: dict[str, str], missing: str, line: str
+) -> None:
+    if missing:
+        (finished / missing).unlink()
+    done = push(*words, **environment)
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("error: ") and line in done.stderr
