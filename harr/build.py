@@ -191,7 +191,7 @@ def _open_index(params: Params) -> Iterator[tuple[Passages, Vectors, PassageInde
             raise IndexMismatch(
                 f"{VECTORS} holds {vectors.rows} vectors, {CORPUS} {len(passages)} passages; run `dvc repro embed`"
             )
-        opened = PassageIndex.open(INDEX, params.index, identity=vectors.identity)
+        opened = partial(PassageIndex.open, INDEX, params.index, identity=vectors.identity)
         index = stack.enter_context(processes.held_by_main(opened))
         yield passages, vectors, index
 

@@ -77,11 +77,11 @@ def only_main(call: Callable[[], T]) -> T:
 
 
 @contextmanager
-def held_by_main(thing: AbstractContextManager[T]) -> Iterator[T]:
-    """Enter ``thing`` in the main process. The others are given None, and must use it within ``only_main``."""
+def held_by_main(opened: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
+    """Open something in the main process. The others are given None, and must use it within ``only_main``."""
     held: list[T] = []
     with ExitStack() as stack:
-        only_main(lambda: held.append(stack.enter_context(thing)))
+        only_main(lambda: held.append(stack.enter_context(opened())))
         yield held[0] if held else cast(T, None)
 
 
