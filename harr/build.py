@@ -82,14 +82,14 @@ def build_generator(params: Params) -> Generator | None:
 def _generator(section: Scripted | Server | Local | SmallLM | NoGenerator, seed: int) -> Generator | None:
     if section.kind == "none":
         return None
-    if section.kind == "scripted":
-        return ScriptedGenerator()
     return SharedGenerator(lambda: _writer(section, seed)) if processes.count() > 1 else _writer(section, seed)
 
 
-def _writer(section: Server | Local | SmallLM, seed: int) -> CachedGenerator:
+def _writer(section: Scripted | Server | Local | SmallLM, seed: int) -> Generator:
     writer: Generator
     match section.kind:
+        case "scripted":
+            return ScriptedGenerator()
         case "server":
             writer, known = ServerGenerator(section, seed=seed), section.base_url
         case "local" | "small_lm":

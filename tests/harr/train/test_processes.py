@@ -116,7 +116,7 @@ def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: Path)
 
 def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: Path) -> None:
     server = {"kind": "server", "base_url": "http://127.0.0.1:9/v1", "model": "none", "deadline_seconds": 1.0}
-    change(**{**GAME, "pipeline": {"name": "multistep"}, "generator": server})
+    change(**GAME | {"pipeline": {"name": "multistep"}, "generator": server})
     done = launch("-m", "flows.train")
     told = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "stopped"))]
     assert done.returncode != 0
@@ -124,8 +124,11 @@ def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: Path) -> N
 
 
 def test_other_stages_refuse_to_run_twice(game: Path) -> None:
-    done = launch("-m", "flows.filter")
-    assert "error: stage filter runs in one process: `python -m flows.filter`" in done.stderr
+    two = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": "2", "RANK": "0"}
+    command = [sys.executable, "-m", "flows.filter"]
+    done = subprocess.run(command, env=two, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: stage filter runs in one process: `python -m flows.filter`\n"
 
 
 if __name__ == "__main__":
