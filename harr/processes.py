@@ -2,7 +2,8 @@
 
 Every process plays the same episodes and holds the same batch. The main one alone opens the index, asks the
 generator, chooses passages and writes files; the others hear what it got. Encoding and gradient passes are shared
-out. Weights are copies: their gradients are added up before every update, so that they stay equal to the last bit.
+out. The weights that learn are copies: their gradients are added up before every update, so that they stay equal to
+the last bit.
 """
 
 import atexit
@@ -18,8 +19,11 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list, gather
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from harr.errors import HarrError
+from harr.errors import HarrError, ParamsError
 
 T = TypeVar("T")
 WAIT = timedelta(hours=1)
@@ -51,12 +55,36 @@ def device() -> str | None:
 
 
 def _joined() -> torch.device:
-    """Meet the other processes, the first time; returns this one's device."""
+    """Meet the other processes, the first time; returns this one's device.
+
+    Raises:
+        ParamsError: accelerate is configured for an engine that harr does not train with.
+    """
     if not torch.distributed.is_initialized():
+        for engine in ("DEEPSPEED", "MEGATRON_LM"):
+            if _configured(engine):
+                raise ParamsError(f"accelerate is configured for {engine}; use one of recipes/accelerate/*.yaml")
         PartialState(cpu=not torch.cuda.is_available(), timeout=WAIT)
         atexit.register(torch.distributed.destroy_process_group)  # gloo aborts an exit with its threads alive
     found: torch.device = PartialState().device
     return found
+
+
+def _configured(engine: str) -> bool:
+    return os.environ.get(f"ACCELERATE_USE_{engine}", "").lower() == "true"
+
+
+def shard(model: torch.nn.Module, weights: Iterable[torch.nn.Parameter]) -> None:
+    """Cut the frozen part of ``model`` into one shard per process, where accelerate is configured for FSDP.
+
+    Layers are put together while they compute (FSDP 2). The ``weights`` that learn stay whole in every process.
+    """
+    if count() == 1 or not _configured("FSDP"):
+        return
+    mesh, whole = init_device_mesh(_joined().type, (count(),)), set(weights)
+    for layer in [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]:
+        fully_shard(layer, mesh=mesh, ignored_params=whole)
+    fully_shard(model, mesh=mesh, ignored_params=whole)
 
 
 def only_main(call: Callable[[], T]) -> T:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import patch_environment
 from peft import PeftModel
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -77,7 +78,8 @@ class Learner:
         if params.precision == "float16" and not torch.cuda.is_available():
             raise ParamsError("train.precision: float16 needs a GPU, and none is visible; use float32 or bfloat16")
         policy = setup.retriever
-        accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
+        with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would also cut up what learns; see processes.shard
+            accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
         adapter = add_adapter(policy.encoder, rank=params.lora.rank, alpha=params.lora.alpha, seed=seed)
         if params.gradient_checkpointing:
             options, transformer = {"use_reentrant": False}, cast(Any, policy.encoder.model[0])
@@ -89,6 +91,7 @@ class Learner:
         # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
         optimizer = accelerator.prepare_optimizer(optimizer)
+        processes.shard(policy.encoder.model, [w for w in adapter.parameters() if w.requires_grad])
         run = fingerprint({"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed})
         checkpoints = Checkpoints(work / run)
         history = checkpoints.load(adapter, head, optimizer)

@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from torch.distributed.tensor import DTensor
 
 from harr.build import open_setup
 from harr.corpus.store import write_questions
@@ -51,13 +52,22 @@ def learn(method: str, out: Path, kill_at: int = -1) -> None:
 
     with open_setup(Params.load(), QUESTIONS) as setup:
         history = METHODS[method](ALL[method], setup, out / "adapter", out / "work", log, 0)
-    write_json(out / f"history-{os.environ.get('RANK', 'alone')}.json", history)
+        shards = sum(isinstance(weight, DTensor) for weight in setup.retriever.encoder.model.parameters())
+    rank = os.environ.get("RANK", "alone")
+    write_json(out / f"history-{rank}.json", history)
+    write_json(out / f"shards-{rank}.json", shards)
 
 
-def launch(*words: str) -> subprocess.CompletedProcess[str]:
-    """Two processes of a script or module, by the configuration that we ship."""
-    config = ROOT / "recipes/accelerate/multi_gpu.yaml"
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config), *words]
+def launch(*words: str, config: str = "multi_gpu") -> subprocess.CompletedProcess[str]:
+    """Two processes of a script or module, by a configuration that we ship."""
+    command = [
+        sys.executable,
+        "-m",
+        "accelerate.commands.launch",
+        "--config_file",
+        f"{ROOT}/recipes/accelerate/{config}.yaml",
+        *words,
+    ]
     own = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT), "PREFECT_API_URL": "http://127.0.0.1:9/api"}
     return subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, timeout=120, check=False)
 
@@ -106,8 +116,10 @@ def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: Path)
             assert row["reward_mean"] == expected["reward_mean"]
 
     assert not Path("killed/grpo/adapter").exists()
-    done = launch(__file__, "killed/grpo")
+    done = launch(__file__, "killed/grpo", config="fsdp")
     assert done.returncode == 0, done.stderr
+    cut = [read_json(Path(out, "grpo/shards-1.json")) for out in ("two", "killed")]
+    assert cut[0] == 0 and cut[1] > 50, "the frozen weights are in shards now, to the same result"
     assert done.stdout.count("resuming train at step 2/3") == 1, "the main process alone tells"
     whole, resumed = weights(Path("two/grpo")), weights(Path("killed/grpo"))
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
