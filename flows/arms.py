@@ -4,7 +4,7 @@ from prefect import flow
 
 from flows.common import main
 from harr.params import Params
-from tasks.arms import train_arms
+from tasks.arms import train_arms, train_each
 from tasks.tracking import tracked_run
 
 
@@ -16,5 +16,10 @@ async def arms() -> None:
         run.record("arms", train_arms(params, run.log))
 
 
+def join(params: Params) -> None:
+    """What every further process of `accelerate launch -m flows.arms` does."""
+    train_each(params, lambda step, values: None, lambda text: None)
+
+
 if __name__ == "__main__":
-    main(arms)
+    main(arms, join=join)

@@ -6,24 +6,54 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from harr.errors import HarrError, ServiceUnavailable
+from harr.errors import HarrError, ParamsError, ServiceUnavailable
 from harr.params import Params
 
 PARENT = "HARR_PARENT_TASK_RUN"
+LEAD_SECONDS = 20.0
+"""So long another process waits with its error for the main one, which mostly has the same and tells it first."""
 
 
-def main(stage: Any, *, checks: bool = False, arguments: list[str] | None = None) -> None:
+def main(
+    stage: Any,
+    *,
+    checks: bool = False,
+    arguments: list[str] | None = None,
+    join: Callable[[Params], Any] | None = None,
+) -> None:
     """Run a stage's flow as a command and exit: 0, 1 for a ``HarrError``, 130 or 143 for a signal.
 
     ``checks``: the stage checks data; Great Expectations is loaded meanwhile in a process of its own.
+    ``join``: the stage's plain work, for the further processes of `accelerate launch`; without it the stage
+    is for one process only.
     """
     parser = argparse.ArgumentParser(prog=f"python -m flows.{stage.name}", description=stage.__doc__)
     parser.parse_args(arguments)
-    run_command(lambda: run_stage(stage, checks=checks))
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and (join is None or not _leads()):
+        run_command(lambda: _accompany(stage, join))
+    else:
+        run_command(lambda: run_stage(stage, checks=checks))
+
+
+def _leads() -> bool:
+    """Whether this is the main process, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _accompany(stage: Any, join: Callable[[Params], Any] | None) -> None:
+    """Join the main process in its plain work; it alone talks to Prefect, MLflow and the user."""
+    try:
+        if join is None:
+            raise ParamsError(f"stage {stage.name} runs in one process: `python -m flows.{stage.name}`")
+        join(Params.load())
+    except HarrError:
+        time.sleep(0 if _leads() else LEAD_SECONDS)
+        raise
 
 
 def run_command(body: Callable[[], Any]) -> None:
@@ -90,5 +120,6 @@ def _run_plainly(stage: Any, parameters: dict[str, Any]) -> Any:
 
 
 def _stop(number: int, frame: object) -> None:
-    print("stopped; finished work is kept, run the same command again to go on", file=sys.stderr)
+    if _leads():
+        print("stopped; finished work is kept, run the same command again to go on", file=sys.stderr)
     sys.exit(128 + number)

@@ -20,5 +20,10 @@ async def train() -> None:
         run.dataset("kept questions", FILTERED / "questions.jsonl", "training")
 
 
+def join(params: Params) -> None:
+    """What every further process of `accelerate launch -m flows.train` does."""
+    train_policy.fn(params, lambda step, values: None)
+
+
 if __name__ == "__main__":
-    main(train)
+    main(train, join=join)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from harr import processes
 from harr.corpus.store import Passages, read_questions
 from harr.errors import CorpusError, IndexMismatch
 from harr.files import fingerprint, sha256
@@ -14,6 +15,7 @@ from harr.generation.cache import CachedGenerator
 from harr.generation.local import LocalGenerator
 from harr.generation.scripted import Scripted as ScriptedGenerator
 from harr.generation.server import ServerGenerator
+from harr.generation.shared import SharedGenerator
 from harr.params import Local, NoGenerator, Params, Pick, Scripted, Server, SmallLM
 from harr.pipelines.multistep import multistep
 from harr.pipelines.pick import pick
@@ -44,6 +46,7 @@ def build_encoder(params: Params, model: str = "") -> Encoder:
         max_tokens=section.max_tokens,
         query_prompt=section.query_prompt,
         passage_prompt=section.passage_prompt,
+        device=processes.device(),
     )
 
 
@@ -84,12 +87,16 @@ def build_generator(params: Params) -> Generator | None:
 
 
 def _generator(section: Scripted | Server | Local | SmallLM | NoGenerator, seed: int) -> Generator | None:
+    if section.kind == "none":
+        return None
+    return SharedGenerator(lambda: _writer(section, seed)) if processes.count() > 1 else _writer(section, seed)
+
+
+def _writer(section: Scripted | Server | Local | SmallLM, seed: int) -> Generator:
     writer: Generator
     match section.kind:
         case "scripted":
             return ScriptedGenerator()
-        case "none":
-            return None
         case "server":
             writer, known = ServerGenerator(section, seed=seed), section.base_url
         case "local" | "small_lm":
@@ -191,7 +198,8 @@ def _open_index(params: Params) -> Iterator[tuple[Passages, Vectors, PassageInde
             raise IndexMismatch(
                 f"{VECTORS} holds {vectors.rows} vectors, {CORPUS} {len(passages)} passages; run `dvc repro embed`"
             )
-        index = stack.enter_context(PassageIndex.open(INDEX, params.index, identity=vectors.identity))
+        opened = partial(PassageIndex.open, INDEX, params.index, identity=vectors.identity)
+        index = stack.enter_context(processes.held_by_main(opened))
         yield passages, vectors, index
 
 

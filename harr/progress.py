@@ -8,9 +8,15 @@ from tqdm import tqdm
 
 
 def bar(
-    iterable: Iterable[Any] | None = None, *, total: int | None = None, desc: str, unit: str, initial: int = 0
+    iterable: Iterable[Any] | None = None,
+    *,
+    total: int | None = None,
+    desc: str,
+    unit: str,
+    initial: int = 0,
+    shown: bool = True,
 ) -> "tqdm[Any]":
-    """A bar on stderr; where stderr is no terminal it prints a line every ten seconds at most."""
+    """A bar on stderr, if it is ``shown``; where stderr is no terminal it prints a line every ten seconds at most."""
     interval = 0.2 if sys.stderr.isatty() else 10.0
     return tqdm(
         iterable,
@@ -20,4 +26,5 @@ def bar(
         initial=initial,
         mininterval=interval,
         dynamic_ncols=True,
+        disable=not shown,
     )

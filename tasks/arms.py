@@ -1,6 +1,7 @@
 """Stage arms: the trained arms that `full` is compared with, and its further seeds."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 from prefect import task
@@ -13,6 +14,8 @@ from tasks.filter import FILTERED
 from tasks.train import ADAPTER, WORK
 
 ARMS = Path("models/arms")
+DRAFT = Path("work/arms")
+LAST = ".reward_last_10"
 UNTRAINED = ("bm25", "frozen", "history")
 
 
@@ -37,25 +40,30 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
     Returns:
         Per run, the mean reward of its last ten steps.
     """
+    shutil.rmtree(DRAFT, ignore_errors=True)
+    figures = train_each(params, log, print)
+    write_json(DRAFT / "runs.json", sorted(name for name in figures if name.endswith(LAST)))
+    publish(DRAFT, ARMS)
+    return figures
+
+
+def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
+    """The plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
     from harr.build import open_setup
     from harr.train import METHODS
 
-    draft = Path("work/arms")
-    shutil.rmtree(draft, ignore_errors=True)
     figures: dict[str, float] = {}
     steps = 0
     for arm, folders in trained_runs(params).items():
         for seed, folder in enumerate(folders, start=params.seed):
             if folder == ADAPTER:
                 continue
-            print(f"arm {arm}, seed {seed}")
+            tell(f"arm {arm}, seed {seed}")
             with open_setup(params, FILTERED / "questions.jsonl", history=arm != "rl_no_history") as setup:
                 method = METHODS["infonce" if arm == "infonce" else params.train.method]
-                history = method(params.train, setup, draft / folder.name, WORK, lambda step, values: None, seed)
+                history = method(params.train, setup, DRAFT / folder.name, WORK, lambda step, values: None, seed)
             last = [row["reward_mean"] for row in history[-10:]]
-            figures[f"{folder.name}.reward_last_10"] = sum(last) / len(last)
+            figures[folder.name + LAST] = sum(last) / len(last)
             steps += len(history)
             log(steps, {name: value for name, value in figures.items() if name.startswith(folder.name)})
-    write_json(draft / "runs.json", sorted(figures))
-    publish(draft, ARMS)
     return figures | {"runs": float(len(figures)), "steps": float(steps)}

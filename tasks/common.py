@@ -1,5 +1,6 @@
 """What every task shares: retries for servers that do not answer, and no result caching (DVC does that)."""
 
+import os
 import sys
 from typing import Any
 
@@ -15,11 +16,15 @@ SAMPLE = 200_000
 
 
 async def unreachable(task: Any, task_run: Any, state: Any) -> bool:
-    """Retry only where a server did not answer; a wrong input does not get better by waiting."""
+    """Retry only where a server did not answer; a wrong input does not get better by waiting.
+
+    Of several processes none retries: the others have ended with the same error.
+    """
     error = await state.aresult(raise_on_failure=False)
-    if isinstance(error, ServiceUnavailable):
+    again = isinstance(error, ServiceUnavailable) and int(os.environ.get("WORLD_SIZE", "1")) == 1
+    if again:
         print(f"{task.name}: {error}; trying again", file=sys.stderr)
-    return isinstance(error, ServiceUnavailable)
+    return again
 
 
 TASK: dict[str, Any] = {

@@ -6,12 +6,14 @@ in whether they sample. The policy embeds its own queries, so what is rolled out
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harr import processes
 from harr.corpus.store import Passages
 from harr.policies import plackett_luce
 from harr.policies.history import state_texts
@@ -27,7 +29,7 @@ class DensePolicy:
 
     Args:
         encoder: embeds states; passages were embedded by its base model and stay as they are.
-        index: answers nearest-neighbour searches. vectors: the same vectors by row number.
+        index: answers nearest-neighbour searches, in the main process. vectors: the same vectors by row number.
         k, pool, temperature: K passages are chosen from the N = ``pool`` nearest.
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
         style, history, max_tokens: how a state is written (``harr/policies/history.py``).
@@ -49,7 +51,10 @@ class DensePolicy:
     dropped_hops: int = 0
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Answer all searches: every distinct state is encoded once, one index call, one gather."""
+        """Answer all searches: every distinct state is encoded once, one index call, one gather.
+
+        Of several processes each encodes its share of the states, and the main one chooses for all.
+        """
         states, dropped = state_texts(
             searches,
             style=self.style,
@@ -59,9 +64,19 @@ class DensePolicy:
         )
         self.dropped_hops += dropped
         distinct, state_of = unique(states)
-        states_UD = self.encoder.encode(distinct, prompt=self.encoder.query_prompt, max_tokens=self.max_tokens)
-        pools = self._pools(searches, states_UD, state_of)
-        pool_BN = pad(pools)
+        encode = partial(self.encoder.encode, prompt=self.encoder.query_prompt, max_tokens=self.max_tokens)
+        states_UD = processes.gathered(distinct, encode)
+        return processes.only_main(lambda: self._found(searches, states, states_UD, state_of))
+
+    def _found(
+        self,
+        searches: Sequence[Search],
+        states: Sequence[str],
+        states_UD: NDArray[np.float32],
+        state_of: NDArray[np.int64],
+    ) -> list[Retrieval]:
+        """Search, score and choose for states that are encoded."""
+        pool_BN = pad(self._pools(searches, states_UD, state_of))
         scores_BN = self._scores(states_UD[state_of], pool_BN)
         return self._choose(searches, states, pool_BN, scores_BN)
 

@@ -173,7 +173,7 @@ class Encoder:
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
         lengths = np.minimum(self.token_counts(texts), max_tokens or self.max_tokens)
         order = np.argsort(-lengths, kind="stable")
-        with torch.inference_mode():
+        with torch.no_grad():  # not inference_mode: FSDP keeps tensors that the next forward learns with
             for start in range(0, len(texts), batch_size):
                 rows = order[start : start + batch_size]
                 batch_BD = self.forward([texts[row] for row in rows], prompt=prompt, max_tokens=max_tokens)

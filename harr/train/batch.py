@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harr import processes
 from harr.params import Training
 from harr.policies.dense import pad, unique
 from harr.rollout import play
@@ -96,14 +97,25 @@ class Batch:
         return len(self.old_B)
 
     def passes(self, states_per_pass: int) -> Iterator["Batch"]:
-        """Cut into batches of at most so many distinct states."""
-        for first in range(0, len(self.states), states_per_pass):
-            low, high = torch.searchsorted(self.state_of_B, torch.tensor([first, first + states_per_pass])).tolist()
+        """Cut into batches of at most so many distinct states; of each, this process's share (all, if it is alone)."""
+        for first, end in shares(len(self.states), states_per_pass):
+            low, high = torch.searchsorted(self.state_of_B, torch.tensor([first, end])).tolist()
             yield Batch(
-                states=self.states[first : first + states_per_pass],
+                states=self.states[first:end],
                 state_of_B=self.state_of_B[low:high] - first,
                 pool_BN=self.pool_BN[low:high],
                 chosen_B=self.chosen_B[low:high],
                 old_B=self.old_B[low:high],
                 columns={name: values[low:high] for name, values in self.columns.items()},
             )
+
+
+def shares(states: int, states_per_pass: int) -> Iterator[tuple[int, int]]:
+    """First and end of this process's states in every pass; a share may be empty, but all make the same passes.
+
+    >>> list(shares(5, 2))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    for first in range(0, states, states_per_pass):
+        low, high = processes.share(min(states_per_pass, states - first))
+        yield first + low, first + high

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from harr import processes
 from harr.params import GRPO
 from harr.policies import plackett_luce
 from harr.scoring.mix import Reward
@@ -96,6 +97,6 @@ def update(params: GRPO, learner: Learner, batch: Batch) -> dict[str, float]:
         with torch.no_grad():
             sums["clip_share"] += float(outside(new_B, old_B, params.clip_low, params.clip_high).sum()) / len(batch)
             sums["entropy"] += float(plackett_luce.entropy(logits_BN).sum()) / len(batch)
-            sums["logprob_gap"] = max(sums["logprob_gap"], float((new_B - old_B).abs().max()))
+            sums["logprob_gap"] = max([sums["logprob_gap"], *(new_B - old_B).abs().tolist()])
     halves = (first_half, learner.gradient() - first_half) if len(passes) > 1 else ()
-    return sums | learner.update(halves)
+    return processes.total(sums, largest="logprob_gap") | learner.update(halves)

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from harr import processes
 from harr.params import Training
 from harr.policies.dense import unique
 from harr.setup import Setup
-from harr.train.batch import reward_figures, rollouts
+from harr.train.batch import reward_figures, rollouts, shares
 from harr.train.learner import Learner
 from harr.types import Episode, Log
 
@@ -60,18 +61,18 @@ def update(
     vectors_GD = torch.from_numpy(policy.vectors.take(np.array([rows[pid] for pid in golds])))
     allowed_UG = _allowed(states, targets, golds, groups)
     total = 0.0
-    for first in range(0, len(states), params.states_per_pass):
-        part = states[first : first + params.states_per_pass]
+    for first, end in shares(len(states), params.states_per_pass):
+        part = states[first:end]
         states_UD = learner.vectors(part)
         logits_UG = states_UD @ vectors_GD.to(states_UD).T / policy.temperature
-        hidden_UG = torch.from_numpy(~allowed_UG[first : first + len(part)]).to(states_UD.device)
+        hidden_UG = torch.from_numpy(~allowed_UG[first:end]).to(states_UD.device)
         label_U = torch.tensor([golds.index(targets[state]) for state in part], device=states_UD.device)
         loss = torch.nn.functional.cross_entropy(
             logits_UG.masked_fill(hidden_UG, float("-inf")), label_U, reduction="sum"
         )
         learner.backward(loss / len(states))
         total += float(loss.detach())
-    return {"loss": total / len(states)} | learner.update()
+    return processes.total({"loss": total / len(states)}) | learner.update()
 
 
 def _allowed(

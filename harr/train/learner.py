@@ -11,11 +11,13 @@ from typing import Any, cast
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import patch_environment
 from peft import PeftModel
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from harr.errors import CorpusError, ParamsError
+from harr import processes
+from harr.errors import CorpusError, ParamsError, StaleState
 from harr.files import fingerprint, publish
 from harr.params import Training
 from harr.policies import plackett_luce
@@ -33,7 +35,10 @@ PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 @dataclass
 class Learner:
-    """The adapter (and value ``head``) of one run. ``history`` holds one row per finished step."""
+    """The adapter (and value ``head``) of one run. ``history`` holds one row per finished step.
+
+    Of several processes each has a copy; ``backward`` takes the gradient of its share, ``update`` adds them up.
+    """
 
     params: Training
     policy: DensePolicy
@@ -64,6 +69,7 @@ class Learner:
 
         Raises:
             CorpusError: there is no question. ParamsError: float16 without a GPU.
+            StaleState: the processes of a run do not find the same checkpoint.
         """
         if not setup.questions:
             raise CorpusError(
@@ -72,7 +78,8 @@ class Learner:
         if params.precision == "float16" and not torch.cuda.is_available():
             raise ParamsError("train.precision: float16 needs a GPU, and none is visible; use float32 or bfloat16")
         policy = setup.retriever
-        accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
+        with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would also cut up what learns; see processes.shard
+            accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
         adapter = add_adapter(policy.encoder, rank=params.lora.rank, alpha=params.lora.alpha, seed=seed)
         if params.gradient_checkpointing:
             options, transformer = {"use_reentrant": False}, cast(Any, policy.encoder.model[0])
@@ -81,10 +88,18 @@ class Learner:
         if head is not None:
             groups.append({"params": list(head.to(policy.encoder.model.device).parameters()), "lr": head_rate})
         optimizer = torch.optim.AdamW(groups, weight_decay=params.weight_decay)
-        policy.encoder.model, optimizer = accelerator.prepare(policy.encoder.model, optimizer)
+        # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
+        policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
+        optimizer = accelerator.prepare_optimizer(optimizer)
+        processes.shard(policy.encoder.model, [w for w in adapter.parameters() if w.requires_grad])
         run = fingerprint({"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed})
         checkpoints = Checkpoints(work / run)
         history = checkpoints.load(adapter, head, optimizer)
+        if (done := processes.only_main(lambda: len(history))) != len(history):
+            raise StaleState(
+                f"process {processes.number()} resumes at step {len(history)}, the main one at {done}; "
+                f"{checkpoints.folder} must be one folder for all machines"
+            )
         rates = [params.learning_rate, head_rate]
         return cls(params, policy, adapter, head, accelerator, optimizer, checkpoints, history, _rates=rates)
 
@@ -92,13 +107,13 @@ class Learner:
         """Number the steps that are still to do; after each, ``history`` must have one more row.
 
         Sets the learning rate, times the step, reports its row to ``log``, saves checkpoints, and stops
-        a run that has collapsed.
+        a run that has collapsed. Of several processes only the main one reports and saves.
         """
-        params, start = self.params, len(self.history)
-        if start:
+        params, start, main = self.params, len(self.history), processes.is_main()
+        if start and main:
             print(f"resuming train at step {start}/{params.steps} ({start / params.steps:.1%})")
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
-        with bar(total=params.steps, desc="train", unit="step", initial=start) as progress:
+        with bar(total=params.steps, desc="train", unit="step", initial=start, shown=main) as progress:
             for step in range(start, 0 if self.stopped else params.steps):
                 began = time.perf_counter()
                 warm = min(1.0, (step + 1) / (params.warmup_steps + 1))
@@ -106,18 +121,25 @@ class Learner:
                     group["lr"] = rate * warm
                 yield step
                 row = self.history[-1] = {"step": step, **self.history[-1], "seconds": time.perf_counter() - began}
-                log(step, row)
+                if main:
+                    log(step, row)
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
                 progress.update()
                 self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
-                if self.stopped or (step + 1) % params.checkpoint_every == 0 or step + 1 == params.steps:
+                due = self.stopped or (step + 1) % params.checkpoint_every == 0 or step + 1 == params.steps
+                if due and main:
                     best = best_step(self.history, params.guard_window, params.checkpoint_every)
                     self.checkpoints.save(step + 1, self.adapter, self.head, self.optimizer, self.history, best=best)
                 if self.stopped:
                     break
 
     def vectors(self, states: Sequence[str]) -> Tensor:
-        """Unit vectors of states, (U, D), with gradient."""
+        """Unit vectors of states, (U, D), with gradient.
+
+        A process whose share is empty encodes an empty text, so that all run the model and have a gradient.
+        """
+        if not states:
+            return self.vectors([""])[:0]
         encoder = self.policy.encoder
         if self.params.gradient_checkpointing:
             for layer in encoder.model.modules():
@@ -149,19 +171,25 @@ class Learner:
         variance of the whole gradient; over its squared norm it is ``gradient_noise`` (1: nothing but noise).
         """
         weights = [w for group in self.optimizer.param_groups for w in group["params"]]
+        processes.sum_gradients(weights)
         norm = float(self.accelerator.clip_grad_norm_(weights, self.params.max_grad_norm))
         finite = bool(torch.isfinite(torch.tensor(norm)))
         if finite:
             self.optimizer.step()
         figures = {"grad_norm": norm if finite else 0.0, "skipped_updates": float(not finite)}
         if len(halves) == 2 and finite:
-            variance = float((halves[0] - halves[1]).square().sum())
-            whole = float((halves[0] + halves[1]).square().sum())
+            first, second = (processes.add_up(half) for half in halves)
+            variance = float((first - second).square().sum())
+            whole = float((first + second).square().sum())
             figures |= {"gradient_variance": variance, "gradient_noise": variance / max(whole, 1e-30)}
         return figures
 
     def export(self, out: Path) -> list[dict[str, float]]:
         """Write the adapter to ``out``: the last one, or after a collapse the best. Returns the history."""
+        processes.only_main(lambda: self._export(out))
+        return self.history
+
+    def _export(self, out: Path) -> None:
         if self.stopped:
             best = best_step(self.history, self.params.guard_window, self.params.checkpoint_every)
             self.checkpoints.load_best(self.adapter, best)
@@ -171,4 +199,3 @@ class Learner:
         draft = self.checkpoints.folder / "adapter"
         save_adapter(self.adapter, self.policy.encoder, draft)
         publish(draft, out)
-        return self.history

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from harr import processes
 from harr.params import PPO
 from harr.policies import plackett_luce
 from harr.setup import Setup
@@ -100,14 +101,15 @@ def _before_update(
     """V(s) and the log-ratio to the base encoder of every search, in order, under the weights that played."""
     count = sum(len(episode.steps) for episode in episodes)
     batch = Batch.of(episodes, {"place": range(count)})
-    values, kl = [0.0] * count, [0.0] * count
+    found_2S = torch.zeros(2, count, dtype=torch.float64)
     with torch.no_grad():
         for rows in batch.passes(params.states_per_pass):
-            places = rows.columns["place"].long().tolist()
+            places = rows.columns["place"].long()
             value_B = head(learner.vectors(rows.states).float()).squeeze(-1)[rows.state_of_B]
-            ratio_B = rows.old_B - learner.reference(rows).cpu() if params.kl_weight else torch.zeros(len(rows))
-            for place, value, ratio in zip(places, value_B.tolist(), ratio_B.tolist(), strict=True):
-                values[place], kl[place] = value, ratio
+            found_2S[0, places] = value_B.cpu().double()
+            if params.kl_weight:
+                found_2S[1, places] = (rows.old_B - learner.reference(rows).cpu()).double()
+    values, kl = processes.add_up(found_2S).tolist()
     return values, kl
 
 
@@ -135,4 +137,4 @@ def update(params: PPO, learner: Learner, head: torch.nn.Module, batch: Batch) -
         figures = {"loss": policy_B, "value_loss": fit_B, "clip_share": clipped_B.float(), "entropy": entropy_B}
         for name, values_B in figures.items():
             sums[name] += float(values_B.detach().sum()) / len(batch)
-    return sums | learner.update()
+    return processes.total(sums) | learner.update()

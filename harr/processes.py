@@ -1,0 +1,167 @@
+"""Several processes that train as one (``accelerate launch``); with a single one, all of this does nothing.
+
+Every process plays the same episodes and holds the same batch. The main one alone opens the index, asks the
+generator, chooses passages and writes files; the others hear what it got. Encoding and gradient passes are shared
+out. The weights that learn are copies: their gradients are added up before every update, so that they stay equal to
+the last bit.
+"""
+
+import atexit
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from harr.errors import HarrError, ParamsError
+
+T = TypeVar("T")
+WAIT = timedelta(hours=1)
+"""So long a process waits for another: longer than the slowest batch of text takes to write."""
+
+
+def count() -> int:
+    """How many processes train together.
+
+    >>> count(), number(), is_main()
+    (1, 0, True)
+    """
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def number() -> int:
+    """This process among the ``count()``, from 0."""
+    return int(os.environ.get("RANK", "0")) if count() > 1 else 0
+
+
+def is_main() -> bool:
+    """Whether this process is the one that opens, asks and writes."""
+    return number() == 0
+
+
+def device() -> str | None:
+    """Where this process computes, as torch names it; None: wherever a single process would."""
+    return str(_joined()) if count() > 1 else None
+
+
+def _joined() -> torch.device:
+    """Meet the other processes, the first time; returns this one's device.
+
+    Raises:
+        ParamsError: accelerate is configured for an engine that harr does not train with.
+    """
+    if not torch.distributed.is_initialized():
+        for engine in ("DEEPSPEED", "MEGATRON_LM"):
+            if _configured(engine):
+                raise ParamsError(f"accelerate is configured for {engine}; use one of recipes/accelerate/*.yaml")
+        PartialState(cpu=not torch.cuda.is_available(), timeout=WAIT)
+        atexit.register(torch.distributed.destroy_process_group)  # gloo aborts an exit with its threads alive
+    found: torch.device = PartialState().device
+    return found
+
+
+def _configured(engine: str) -> bool:
+    return os.environ.get(f"ACCELERATE_USE_{engine}", "").lower() == "true"
+
+
+def shard(model: torch.nn.Module, weights: Iterable[torch.nn.Parameter]) -> None:
+    """Cut the frozen part of ``model`` into one shard per process, where accelerate is configured for FSDP.
+
+    Layers are put together while they compute (FSDP 2). The ``weights`` that learn stay whole in every process.
+    """
+    if count() == 1 or not _configured("FSDP"):
+        return
+    mesh, whole = init_device_mesh(_joined().type, (count(),)), set(weights)
+    for layer in [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]:
+        fully_shard(layer, mesh=mesh, ignored_params=whole)
+    fully_shard(model, mesh=mesh, ignored_params=whole)
+
+
+def only_main(call: Callable[[], T]) -> T:
+    """What ``call`` returns in the main process, which alone calls it; its ``HarrError`` is raised in all."""
+    if count() == 1:
+        return call()
+    _joined()
+    answer: list[Any] = [None, None]
+    if is_main():
+        try:
+            answer[0] = call()
+        except HarrError as error:
+            answer[1] = error
+    broadcast_object_list(answer)
+    if answer[1] is not None:
+        raise answer[1]
+    return cast(T, answer[0])
+
+
+@contextmanager
+def held_by_main(opened: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
+    """Open something in the main process. The others are given None, and must use it within ``only_main``."""
+    held: list[T] = []
+    with ExitStack() as stack:
+        only_main(lambda: held.append(stack.enter_context(opened())))
+        yield held[0] if held else cast(T, None)
+
+
+def share(size: int) -> tuple[int, int]:
+    """This process's part of ``size`` rows: from the first up to, not with, the last.
+
+    >>> share(5)
+    (0, 5)
+    """
+    return size * number() // count(), size * (number() + 1) // count()
+
+
+def gathered(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> NDArray[np.float32]:
+    """The vectors of ``texts``, (n, D), in all processes to the same bit; each encodes its share.
+
+    Shares are filled up to one size, so that every process runs the model equally often.
+    """
+    if count() == 1 or not texts:
+        return encode(texts)
+    size = -(-len(texts) // count())
+    mine = [texts[i % len(texts)] for i in range(number(), size * count(), count())]
+    every: Tensor = gather(torch.from_numpy(encode(mine)).to(_joined()))
+    return every.view(count(), size, -1).transpose(0, 1).flatten(0, 1)[: len(texts)].cpu().numpy()
+
+
+def add_up(values: Tensor) -> Tensor:
+    """The sum of ``values`` over all processes, in place."""
+    if count() > 1:
+        here = values.to(_joined())
+        torch.distributed.all_reduce(here)
+        values.copy_(here)
+    return values
+
+
+def sum_gradients(weights: Iterable[Tensor]) -> None:
+    """Give every process the sum of all gradients: one message for all ``weights``."""
+    if count() == 1:
+        return
+    gradients = [weight.grad for weight in weights if weight.grad is not None]
+    flat = add_up(torch.cat([gradient.flatten() for gradient in gradients]))
+    for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(part.view_as(gradient))
+
+
+def total(figures: Mapping[str, float], *, largest: str = "") -> dict[str, float]:
+    """Figures of all processes' shares, added up; of the one called ``largest`` the largest.
+
+    >>> total({"loss": 0.5, "gap": 0.1}, largest="gap")
+    {'loss': 0.5, 'gap': 0.1}
+    """
+    if count() == 1:
+        return dict(figures)
+    mine = torch.tensor([list(figures.values())], dtype=torch.float64, device=_joined())
+    columns = zip(figures, gather(mine).T.tolist(), strict=True)
+    return {name: max(column) if name == largest else sum(column) for name, column in columns}
