@@ -6,7 +6,6 @@ every two facts a question may be asked, up to five in a story. Of each story we
 drawn at random and the facts up to it, so that stories are independent of each other.
 """
 
-import gzip
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -189,7 +188,7 @@ def _read_text(path: Path) -> Iterator[Story]:
         raise CorpusError(f"{path} is missing; set download in params.yaml to files that exist")
     facts: dict[int, str] = {}
     before = 0
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
+    with path.open("rb") as handle:
         for number, raw in enumerate(handle, 1):
             place = f"{path}:{number}"
             line = raw.decode("utf-8", "replace").strip()
