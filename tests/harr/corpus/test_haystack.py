@@ -153,7 +153,7 @@ def test_official_files_go_through_the_stage(book: str) -> None:
 
 def test_stories_longer_than_a_document_are_left_out(book: str) -> None:
     short, long = (
-        [story for story in make_stories(3, 40, seed=0) if (len(story.facts) <= 30) is fits] for fits in (True, False)
+        [story for story in make_stories(3, 40, seed=9) if (len(story.facts) <= 30) is fits] for fits in (True, False)
     )
     path = write_stories("train.jsonl", [*long, *short])
     params = BabiLong(dataset="babilong", task=3, train=(path,), noise=book, sentences=30, test_questions=3)
@@ -167,7 +167,7 @@ def test_stories_longer_than_a_document_are_left_out(book: str) -> None:
 
 def test_noise_that_is_too_short_is_one_line(book: str) -> None:
     source = ruler(Ruler(dataset="ruler", kind="single", noise=book, sentences=160))
-    with pytest.raises(CorpusError, match="needs 159 of noise, found 150; name a longer text in download.noise"):
+    with pytest.raises(CorpusError, match="needs 159 of noise, found 150; name a longer text"):
         list(source.train)
 
 
