@@ -63,6 +63,35 @@ class Hub(Section):
     test_questions: int = Field(0, ge=0)
 
 
+class BabiLong(Section):
+    """Stories of bAbI told in between the sentences of a long text (BABILong, arXiv 2406.10149)."""
+
+    dataset: Literal["babilong"]
+    task: int = Field(ge=1, le=5)
+    train: tuple[str, ...] = ()
+    """Official files, at most train_questions of their stories; empty: stories of our generator."""
+    test: tuple[str, ...] = ()
+    noise: str = "world"
+    """A text file, a JSON lines file with ``text``, or world: the fictional encyclopaedia."""
+    sentences: Positive = 100
+    """Length of a document; longer stories are left out."""
+    train_questions: Positive = 800
+    test_questions: Positive = 400
+    seed: int = 0
+
+
+class Ruler(Section):
+    """Needles in a haystack: numbers told in between the sentences of a long text (RULER, arXiv 2404.06654)."""
+
+    dataset: Literal["ruler"]
+    kind: Literal["single", "multi_key", "multi_value", "multi_query"]
+    noise: str = "world"
+    sentences: Positive = 100
+    train_questions: Positive = 800
+    test_questions: Positive = 400
+    seed: int = 0
+
+
 class Encoder(Section):
     """The embedding model that passages are indexed with and that training starts from."""
 
@@ -340,7 +369,7 @@ class Params(Section):
     """All of params.yaml."""
 
     seed: int = Field(0, ge=0)
-    download: Annotated[World | Jsonl | Hub, Field(discriminator="dataset")]
+    download: Annotated[World | Jsonl | Hub | BabiLong | Ruler, Field(discriminator="dataset")]
     encoder: Encoder = Encoder()
     embed: Embed = Embed()
     index: Index = Index()

@@ -43,6 +43,19 @@ class Question:
     candidate_ids: tuple[str, ...] = ()
     kind: str = ""
 
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What tells it from other questions: its text, and its gold where that is a story of its own.
+
+        "Where is Mary?" is another question in every story. Passages of a question's own story have
+        its id and a hyphen before their number.
+
+        >>> Question("q1", "Who?", gold_ids=("p7",)).identity, Question("q2", "Who?", gold_ids=("q2-0",)).identity
+        (('Who?',), ('Who?', 'q2-0'))
+        """
+        own = all(pid.startswith(f"{self.id}-") for pid in self.gold_ids)
+        return (self.text, *self.gold_ids) if own else (self.text,)
+
 
 @dataclass(frozen=True, slots=True)
 class Hop:

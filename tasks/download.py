@@ -45,7 +45,7 @@ def questions_frame() -> pd.DataFrame:
     passages = Passages.open(CORPUS)
     splits = {split: read_questions(QUESTIONS / f"{split}.jsonl") for split in ("train", "test")}
     known = passages.rows_of({pid for questions in splits.values() for q in questions for pid in q.gold_ids})
-    texts = {split: {question.text for question in questions} for split, questions in splits.items()}
+    asked = {split: {question.identity for question in questions} for split, questions in splits.items()}
     return pd.DataFrame(
         {
             "split": split,
@@ -53,7 +53,7 @@ def questions_frame() -> pd.DataFrame:
             "question": question.text,
             "targets": len(question.answers) + len(question.gold_ids),
             "missing_gold": sum(pid not in known for pid in question.gold_ids),
-            "in_other_split": split == "test" and question.text in texts["train"],
+            "in_other_split": split == "test" and question.identity in asked["train"],
         }
         for split, questions in splits.items()
         for question in questions

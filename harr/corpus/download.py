@@ -8,17 +8,17 @@ from harr.corpus.questions import DATASETS
 from harr.corpus.store import Passages, write_passages, write_questions
 from harr.errors import CorpusError
 from harr.files import publish
-from harr.params import Hub, Jsonl, World
+from harr.params import BabiLong, Hub, Jsonl, Ruler, World
 from harr.progress import bar
 from harr.types import Passage, Question
 
 WORK = Path("work/download")
 
 
-def download(params: World | Jsonl | Hub, corpus: Path, questions: Path) -> dict[str, float]:
+def download(params: World | Jsonl | Hub | BabiLong | Ruler, corpus: Path, questions: Path) -> dict[str, float]:
     """Fetch or make a data set, check all of it, then publish ``corpus`` and ``questions``.
 
-    Training questions whose text is also a test question are left out and counted.
+    Training questions that are also test questions (same text; of a story, same story) are left out and counted.
 
     Returns:
         Counts of passages and questions, and the mean length of a passage in words.
@@ -37,8 +37,8 @@ def download(params: World | Jsonl | Hub, corpus: Path, questions: Path) -> dict
     stored = Passages.open(WORK / "corpus")
     test = check_questions(source.test, "test", stored)
     train = check_questions(source.train, "train", stored)
-    leaked = {question.text for question in test}
-    kept = [question for question in train if question.text not in leaked]
+    leaked = {question.identity for question in test}
+    kept = [question for question in train if question.identity not in leaked]
     write_questions(kept, WORK / "questions" / "train.jsonl")
     write_questions(test, WORK / "questions" / "test.jsonl")
     publish(WORK / "corpus", corpus)

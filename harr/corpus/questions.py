@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from harr.corpus.haystack import babilong, ruler
 from harr.corpus.hub import hotpotqa, musique, nq, two_wiki
 from harr.corpus.jsonl import passage_of, read_questions_where, read_rows
 from harr.corpus.source import Source
@@ -49,4 +50,6 @@ DATASETS: dict[str, Callable[..., Source]] = {
     "2wikimultihopqa": two_wiki,
     "musique": musique,
     "nq": nq,
+    "babilong": babilong,
+    "ruler": ruler,
 }

@@ -1,0 +1,211 @@
+"""What the sentences of bAbI tasks 1 to 5 state, and which of them answer a question (arXiv 1502.05698)."""
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from harr.errors import CorpusError
+
+TASKS = (1, 2, 3, 4, 5)
+PEOPLE = ("Mary", "John", "Sandra", "Daniel")
+GIVERS = ("Mary", "Bill", "Fred", "Jeff")
+PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
+THINGS = ("apple", "football", "milk")
+OPPOSITE = {"north": "south", "south": "north", "east": "west", "west": "east"}
+VERBS = {
+    "move": ("went", "went back", "moved", "journeyed", "travelled"),
+    "get": ("got", "grabbed", "picked up", "took"),
+    "drop": ("discarded", "dropped", "left", "put down"),
+    "give": ("gave", "handed", "passed"),
+}
+
+
+class Event(NamedTuple):
+    """What one fact says: ``who`` did ``kind`` with ``what``; of places: ``who`` lies ``kind`` of ``what``."""
+
+    kind: str
+    who: str
+    what: str
+    receiver: str = ""
+
+
+class _Held(NamedTuple):
+    """Who held a thing from fact ``taken`` up to ``end``; ``last``: where it was taken or, if so, dropped."""
+
+    who: str
+    taken: int
+    last: int
+    end: int
+
+
+Events = Sequence[Event | None]
+Solution = tuple[str, tuple[int, ...]] | None
+
+
+def _any(words: Sequence[str]) -> str:
+    return f"({'|'.join(sorted(words, key=len, reverse=True))})"
+
+
+_WHO, _WHAT, _WHERE = _any((*PEOPLE, *GIVERS)), _any(THINGS), _any(PLACES)
+_FACTS = {
+    "move": re.compile(f"{_WHO} {_any(VERBS['move'])} to the {_WHERE}\\b"),
+    "get": re.compile(f"{_WHO} {_any(VERBS['get'])} the {_WHAT}\\b"),
+    "drop": re.compile(f"{_WHO} {_any(VERBS['drop'])} the {_WHAT}\\b"),
+    "give": re.compile(f"{_WHO} {_any(VERBS['give'])} the {_WHAT} to {_WHO}\\b"),
+    "lies": re.compile(f"[Tt]he {_WHERE} is {_any(tuple(OPPOSITE))} of the {_WHERE}\\b"),
+}
+_QUESTIONS = {
+    1: (re.compile(f"Where is {_WHO}\\?"),),
+    2: (re.compile(f"Where is the {_WHAT}\\?"),),
+    3: (re.compile(f"Where was the {_WHAT} before the {_WHERE}\\?"),),
+    4: (
+        re.compile(f"What is {_any(tuple(OPPOSITE))} of the {_WHERE}\\?"),
+        re.compile(f"What is the {_WHERE} {_any(tuple(OPPOSITE))} of\\?"),
+    ),
+    5: (
+        re.compile(f"What did (?P<who>{_WHO}) give to (?P<receiver>{_WHO})\\?"),
+        re.compile(f"Who gave the (?P<what>{_WHAT}) to (?P<receiver>{_WHO})\\?"),
+        re.compile(f"Who gave the (?P<what>{_WHAT})\\?"),
+        re.compile(f"Who did (?P<who>{_WHO}) give the (?P<what>{_WHAT}) to\\?"),
+        re.compile(f"Who received the (?P<what>{_WHAT})\\?"),
+    ),
+}
+_ASKED_FOR = ("what", "who", "who", "receiver", "receiver")
+
+
+def event_of(sentence: str) -> Event | None:
+    """What a sentence states in the words of bAbI; None where it states nothing of the kind.
+
+    >>> event_of("Mary went back to the kitchen.")
+    Event(kind='move', who='Mary', what='kitchen', receiver='')
+    >>> event_of("Call me Ishmael.")
+    """
+    for kind, pattern in _FACTS.items():
+        if found := pattern.search(sentence):
+            parts = found.groups()
+            if kind == "lies":
+                return Event(parts[1], parts[0], parts[2])
+            return Event(kind, parts[0], parts[2], parts[3] if kind == "give" else "")
+    return None
+
+
+def gold_of(task: int, question: str, facts: Sequence[str]) -> tuple[str, tuple[int, ...]]:
+    """Answer a question and name the facts that it follows from; other sentences may stand between them.
+
+    Task 1: the last move. 2: where a thing was taken or dropped last, and its holder's last move.
+    3: that, the last arrival at the place of the question, and the stop before. 4: the relation.
+    5: the last gift of the persons and things named.
+
+    >>> gold_of(2, "Where is the milk?", ["Mary got the milk there.", "It rained.", "Mary moved to the office."])
+    ('office', (0, 2))
+
+    Raises:
+        CorpusError: an unknown task, no question of this task, or facts that do not answer it.
+    """
+    check_task(task)
+    solved = solve(task, question, [event_of(fact) for fact in facts])
+    if solved is None:
+        raise CorpusError(
+            f"task {task}: {question!r} does not follow from its {len(facts)} facts; expected a question such as "
+            f"those of the official qa{task} file, about people and things of the story"
+        )
+    return solved
+
+
+def check_task(task: int) -> None:
+    """Stop at a task that is none of the five."""
+    if task not in TASKS:
+        raise CorpusError(f"task {task} is unknown; expected a bAbI task from 1 to 5")
+
+
+def solve(task: int, question: str, events: Events) -> Solution:
+    for form, pattern in enumerate(_QUESTIONS[task]):
+        if found := pattern.fullmatch(question.strip()):
+            if task == 5:
+                return _solve_gift(_ASKED_FOR[form], found.groupdict(), events)
+            return _SOLVERS[task](found.groups(), events)
+    return None
+
+
+def _moves(events: Events, who: str, start: int, end: int) -> list[int]:
+    """Where between ``start`` and ``end`` a person moves."""
+    return [i for i in range(start, end) if (event := events[i]) and event.kind == "move" and event.who == who]
+
+
+def _held(events: Events, thing: str) -> _Held | None:
+    """The last time that somebody held a thing; None where nobody ever took it."""
+    last = _latest(events, thing, ("get", "drop"), len(events))
+    if last < 0:
+        return None
+    event = events[last]
+    assert event is not None
+    if event.kind == "get":
+        return _Held(event.who, last, last, len(events))
+    return _Held(event.who, max(0, _latest(events, thing, ("get",), last)), last, last)
+
+
+def _latest(events: Events, thing: str, kinds: Sequence[str], end: int) -> int:
+    for i in range(end - 1, -1, -1):
+        if (event := events[i]) and event.what == thing and event.kind in kinds:
+            return i
+    return -1
+
+
+def _place(events: Events, move: int) -> str:
+    event = events[move]
+    assert event is not None
+    return event.what
+
+
+def _solve_person(words: Sequence[str], events: Events) -> Solution:
+    moves = _moves(events, words[0], 0, len(events))
+    return (_place(events, moves[-1]), (moves[-1],)) if moves else None
+
+
+def _solve_thing(words: Sequence[str], events: Events) -> Solution:
+    """A thing whose holder did not move since taking it has no known place in the official files."""
+    held = _held(events, words[0])
+    if held is None:
+        return None
+    dropped = held.last == held.end
+    moves = _moves(events, held.who, 0 if dropped else held.taken, held.end)
+    return (_place(events, moves[-1]), (held.last, moves[-1])) if moves else None
+
+
+def _solve_before(words: Sequence[str], events: Events) -> Solution:
+    held = _held(events, words[0])
+    if held is None:
+        return None
+    stops = _moves(events, held.who, held.taken, held.end)
+    for before, arrival in reversed(list(pairwise(stops))):
+        if _place(events, arrival) == words[1]:
+            return _place(events, before), (held.last, arrival, before)
+    return None
+
+
+def _solve_place(words: Sequence[str], events: Events) -> Solution:
+    """``words``: a direction and the place it starts from, or a place and the direction it lies in."""
+    way, start = (words[0], words[1]) if words[0] in OPPOSITE else (OPPOSITE[words[1]], words[0])
+    for i, event in enumerate(events):
+        if event and event.kind == way and event.what == start:
+            return event.who, (i,)
+        if event and event.kind == OPPOSITE[way] and event.who == start:
+            return event.what, (i,)
+    return None
+
+
+def _solve_gift(asked_for: str, named: dict[str, str], events: Events) -> Solution:
+    for i in range(len(events) - 1, -1, -1):
+        event = events[i]
+        if event and event.kind == "give" and all(getattr(event, key) == word for key, word in named.items()):
+            return getattr(event, asked_for), (i,)
+    return None
+
+
+_SOLVERS: dict[int, Callable[[Sequence[str], Events], Solution]] = {
+    1: _solve_person,
+    2: _solve_thing,
+    3: _solve_before,
+    4: _solve_place,
+}

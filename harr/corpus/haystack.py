@@ -1,0 +1,164 @@
+"""Long documents: the facts of a story at random places between the sentences of a text that says nothing of them.
+
+A passage is a sentence. Noise has ids such as ``n0000012`` and is searchable. Every fact of every story
+is a passage of its own, e.g. ``qa2-train-00017-03``, even where its words stand elsewhere: the same
+sentence twice is two facts. ``candidate_ids`` is the document in reading order.
+"""
+
+import random
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from harr.corpus.babi import Story, make_stories, read_stories
+from harr.corpus.needles import make_needles
+from harr.corpus.noise import noise_sentences
+from harr.corpus.source import Source
+from harr.errors import CorpusError
+from harr.params import BabiLong, Ruler
+from harr.types import Passage, Question
+
+_TRIES = 50
+_SAMPLE = 1000
+
+
+def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random) -> tuple[list[str], tuple[int, ...]]:
+    """A document of exactly ``sentences`` sentences, and the positions of the story's gold in it.
+
+    The noise is one run from a random start; the facts stand in their order at random places.
+
+    >>> story = Story("Where is Mary?", ("office",), ("Mary moved to the office.", "John left the milk."), (0,))
+    >>> document, gold = hide(story, ["It rained.", "It snowed.", "It thawed."], 4, random.Random(1))
+    >>> len(document), [document[place] for place in gold]
+    (4, ['Mary moved to the office.'])
+
+    Raises:
+        CorpusError: the story has more facts than the document sentences, or the noise is too short.
+    """
+    needed = sentences - len(story.facts)
+    if needed < 0:
+        raise CorpusError(
+            f"a story of {len(story.facts)} facts does not fit into {sentences} sentences; raise download.sentences"
+        )
+    if needed > len(noise):
+        raise CorpusError(
+            f"a document of {sentences} sentences needs {needed} of noise, found {len(noise)}; "
+            "name a longer text in download.noise (each split takes one half of it) or lower download.sentences"
+        )
+    start = rng.randrange(len(noise) - needed + 1)
+    places = sorted(rng.sample(range(sentences), len(story.facts)))
+    document: list[str] = []
+    for number, (place, fact) in enumerate(zip(places, story.facts, strict=True)):
+        document += noise[start + len(document) - number : start + place - number]
+        document.append(fact)
+    document += noise[start + len(document) - len(places) : start + needed]
+    return document, tuple(places[fact] for fact in story.gold)
+
+
+def sentences_for(tokens: int, noise: Sequence[str], count_tokens: Callable[[str], int]) -> int:
+    """How many sentences have about ``tokens`` tokens, by the mean of 1,000 sentences of the noise.
+
+    >>> sentences_for(1000, ["one two three four", "one two"], lambda text: len(text.split()))
+    333
+    """
+    sample = noise[:: max(1, len(noise) // _SAMPLE)]
+    return max(1, tokens * len(sample) // sum(map(count_tokens, sample)))
+
+
+def babilong(params: BabiLong) -> Source:
+    """bAbI in long documents (BABILong, arXiv 2406.10149), from official files or our generator.
+
+    Raises:
+        CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
+    """
+
+    def told(split: str, files: Sequence[str], count: int) -> list[Story]:
+        if files:
+            read = chain.from_iterable(read_stories(Path(path), params.task) for path in files)
+            return _take(read, split, count, params.sentences, at_least=1)
+        made = _half(make_stories(params.task, 2 * _TRIES * count, params.seed), split)
+        return _take(made, split, count, params.sentences, at_least=count)
+
+    test = told("test", params.test, params.test_questions)
+    known = {(story.question, story.facts) for story in test}
+    train = told("train", params.train, params.train_questions)
+    train = [story for story in train if (story.question, story.facts) not in known]
+    return _documents(params, f"qa{params.task}", {"train": train, "test": test})
+
+
+def ruler(params: Ruler) -> Source:
+    """Needles in long documents (RULER, arXiv 2404.06654).
+
+    Raises:
+        CorpusError: the noise is missing or wrong, or the facts do not fit into a document.
+    """
+    counts = {"train": params.train_questions, "test": params.test_questions}
+    stories = {
+        split: _take(
+            _half(make_needles(params.kind, 2 * _TRIES * count, params.seed), split),
+            split,
+            count,
+            params.sentences,
+            at_least=count,
+        )
+        for split, count in counts.items()
+    }
+    return _documents(params, params.kind, stories)
+
+
+def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
+    """The stories of a split: a story, asked the same question, is always in the same one."""
+    for story in stories:
+        key = "\n".join((story.question, *story.facts))
+        if zlib.crc32(key.encode()) % 2 == (split == "test"):
+            yield story
+
+
+def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, at_least: int) -> list[Story]:
+    """The first ``count`` stories that fit into a document."""
+    kept: list[Story] = []
+    longer = 0
+    for story in stories:
+        if len(kept) == count:
+            break
+        if len(story.facts) <= sentences:
+            kept.append(story)
+        else:
+            longer += 1
+    if len(kept) < at_least:
+        raise CorpusError(
+            f"download: {len(kept)} of {len(kept) + longer} {split} stories fit into {sentences} sentences, expected "
+            f"{at_least} that fit; raise download.sentences"
+        )
+    return kept
+
+
+def _documents(params: BabiLong | Ruler, name: str, stories: Mapping[str, Sequence[Story]]) -> Source:
+    """Noise and facts as passages; training documents are filled from the first half of the noise."""
+    noise = noise_sentences(params.noise, params.sentences, params.seed)
+    ids = [f"n{row:07d}" for row in range(len(noise))]
+    halves = {"train": ids[: len(ids) // 2], "test": ids[len(ids) // 2 :]}
+
+    def passages() -> Iterator[Passage]:
+        yield from map(Passage, ids, noise)
+        for split, told in stories.items():
+            for number, story in enumerate(told):
+                yield from map(Passage, _fact_ids(f"{name}-{split}-{number:05d}", story), story.facts)
+
+    def questions(split: str) -> Iterator[Question]:
+        for number, story in enumerate(stories[split]):
+            qid = f"{name}-{split}-{number:05d}"
+            facts = _fact_ids(qid, story)
+            document, gold = hide(
+                replace(story, facts=facts), halves[split], params.sentences, random.Random(f"{params.seed}/{qid}")
+            )
+            gold_ids = tuple(document[place] for place in gold)
+            yield Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=name)
+
+    return Source(passages(), questions("train"), questions("test"), searchable=lambda passage: "-" not in passage.id)
+
+
+def _fact_ids(question_id: str, story: Story) -> tuple[str, ...]:
+    return tuple(f"{question_id}-{place:02d}" for place in range(len(story.facts)))
