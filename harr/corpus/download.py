@@ -6,9 +6,9 @@ from pathlib import Path
 
 from harr.corpus.questions import DATASETS
 from harr.corpus.store import Passages, write_passages, write_questions
+from harr.datasets import BabiLong, Hub, Jsonl, Ruler, World
 from harr.errors import CorpusError
 from harr.files import publish
-from harr.params import BabiLong, Hub, Jsonl, Ruler, World
 from harr.progress import bar
 from harr.types import Passage, Question
 

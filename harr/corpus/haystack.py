@@ -16,8 +16,8 @@ from harr.corpus.babi import Story, make_stories, read_stories
 from harr.corpus.needles import make_needles
 from harr.corpus.noise import noise_sentences
 from harr.corpus.source import Source
+from harr.datasets import BabiLong, Ruler
 from harr.errors import CorpusError
-from harr.params import BabiLong, Ruler
 from harr.types import Passage, Question
 
 _TRIES = 50

@@ -17,8 +17,8 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
 from harr.corpus.jsonl import Row, read_rows
 from harr.corpus.source import Source
+from harr.datasets import Hub
 from harr.errors import CorpusError
-from harr.params import Hub
 from harr.types import Passage, Question
 
 FLASHRAG = "RUC-NLPIR/FlashRAG_datasets"

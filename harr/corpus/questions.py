@@ -8,7 +8,7 @@ from harr.corpus.hub import hotpotqa, musique, nq, two_wiki
 from harr.corpus.jsonl import passage_of, read_questions_where, read_rows
 from harr.corpus.source import Source
 from harr.corpus.world import make_world
-from harr.params import Jsonl, World
+from harr.datasets import Jsonl, World
 from harr.types import Passage
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from harr.corpus.download import download
 from harr.corpus.store import Passages, read_questions
+from harr.datasets import Jsonl, World
 from harr.errors import CorpusError
-from harr.params import Jsonl, World
 
 PASSAGES = (
     {"id": "p1", "title": "Ada Brown", "text": "Ada Brown  founded\nAcme.", "set": ["a", "b"]},

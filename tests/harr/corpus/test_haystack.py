@@ -14,8 +14,8 @@ from harr.corpus.download import download
 from harr.corpus.haystack import babilong, hide, ruler, sentences_for
 from harr.corpus.noise import noise_sentences, split_sentences
 from harr.corpus.store import Passages, read_questions
+from harr.datasets import BabiLong, Ruler
 from harr.errors import CorpusError
-from harr.params import BabiLong, Ruler
 from harr.types import Question
 
 BOOK = [f"Sentence number {i} is about nothing." for i in range(300)]

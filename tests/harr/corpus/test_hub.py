@@ -11,8 +11,8 @@ import pytest
 from harr.corpus.download import download
 from harr.corpus.hub import FILES, WIKI18
 from harr.corpus.store import Passages, read_questions
+from harr.datasets import Hub
 from harr.errors import CorpusError
-from harr.params import Hub
 
 HOTPOT = {
     "id": "h1",

@@ -1,0 +1,83 @@
+"""Section ``download`` of params.yaml: one class per data set. See ``harr/params.py`` for all the others."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[int, Field(ge=1)]
+
+
+class Section(BaseModel):
+    """A closed, immutable group of parameters."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class World(Section):
+    """The fictional encyclopaedia: made, not fetched (see ``harr/corpus/world.py``)."""
+
+    dataset: Literal["world"]
+    passages: int = Field(2000, ge=200, le=5_000_000)
+    """Number of passages; everything else scales with it."""
+    train_questions: Positive = 800
+    test_questions: Positive = 400
+    hops: tuple[Annotated[int, Field(ge=1, le=4)], ...] = (2, 3, 4)
+    seed: int = 0
+
+
+class Jsonl(Section):
+    """Local files in the shape of the README's data section, plain or gzipped."""
+
+    dataset: Literal["jsonl"]
+    passages: tuple[str, ...]
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    passages_where: dict[str, Any] = {}
+    """Keep passages whose field equals the value (or contains it, where the field is a list)."""
+    searchable_where: dict[str, Any] = {}
+    """Only these passages go into the index; the others serve as given candidates in training."""
+    train_where: dict[str, Any] = {}
+    test_where: dict[str, Any] = {}
+
+
+class Hub(Section):
+    """A public benchmark from the Hugging Face hub, checked by hash and resumed by its client."""
+
+    dataset: Literal["hotpotqa", "2wikimultihopqa", "musique", "nq"]
+    root: str = ""
+    """Folder with the hub's files as ``<repository>/<file>``; empty: download them."""
+    passages: Literal["context", "wiki18"] = "context"
+    """The paragraphs given with the questions, or the 21,015,324 passages of wiki18."""
+    train_questions: int = Field(0, ge=0)
+    """At most so many training questions; 0: all."""
+    test_questions: int = Field(0, ge=0)
+
+
+class BabiLong(Section):
+    """Stories of bAbI told in between the sentences of a long text (BABILong, arXiv 2406.10149)."""
+
+    dataset: Literal["babilong"]
+    task: int = Field(ge=1, le=5)
+    train: tuple[str, ...] = ()
+    """Official files, at most train_questions of their stories; empty: stories of our generator."""
+    test: tuple[str, ...] = ()
+    noise: str = "world"
+    """A text file, a JSON lines file with ``text``, or world: the fictional encyclopaedia."""
+    sentences: Positive = 100
+    """Length of a document; longer stories are left out."""
+    train_questions: Positive = 800
+    test_questions: Positive = 400
+    seed: int = 0
+
+
+class Ruler(Section):
+    """Needles in a haystack: numbers told in between the sentences of a long text (RULER, arXiv 2404.06654)."""
+
+    dataset: Literal["ruler"]
+    kind: Literal["single", "multi_key", "multi_value", "multi_query"]
+    noise: str = "world"
+    sentences: Positive = 100
+    train_questions: Positive = 800
+    test_questions: Positive = 400
+    seed: int = 0
