@@ -23,6 +23,7 @@ from harr.pipelines.react import react
 from harr.pipelines.search_r1 import search_r1
 from harr.policies.adapter import load_adapter
 from harr.policies.dense import DensePolicy
+from harr.policies.towers import TowersPolicy
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.index import PassageIndex
 from harr.retrieval.served import ServedEncoder
@@ -139,7 +140,9 @@ def open_setup(params: Params, questions: Path, *, history: bool = True) -> Iter
         yield Setup(
             questions=read_questions(questions),
             pipeline=build_training_pipeline(params),
-            retriever=_dense(params, encoder, index, vectors, passages, history=history, sampling=True),
+            retriever=_towers(params, encoder, build_encoder(params), passages, sampling=True)
+            if params.train.method == "pqn"
+            else _dense(params, encoder, index, vectors, passages, history=history, sampling=True),
             generator=build_generator(params),
             reward=build_reward(params),
             identity=fingerprint(
@@ -170,6 +173,11 @@ def open_players(
         def player(arm: str, trained: Path | None) -> Retriever:
             if arm == "bm25":
                 return BM25Retriever(index, passages, params.retriever.k, candidates)
+            if trained and (trained / "action").exists():
+                towers = [build_encoder(params), build_encoder(params)]
+                for tower, folder in zip(towers, (trained, trained / "action"), strict=True):
+                    load_adapter(tower, folder)
+                return _towers(params, towers[0], towers[1], passages, sampling=sampling)
             encoder = base
             if trained:
                 merged = not (trained / "adapter_config.json").exists()
@@ -227,6 +235,18 @@ def _dense(
         style=section.state,
         history=history,
         max_tokens=section.max_tokens,
+        sampling=torch.Generator().manual_seed(params.seed) if sampling else None,
+    )
+
+
+def _towers(params: Params, states: Encoder, actions: Encoder, passages: Passages, *, sampling: bool) -> TowersPolicy:
+    return TowersPolicy(
+        states=states,
+        actions=actions,
+        passages=passages,
+        mode=params.retriever.positions,
+        temperature=params.retriever.temperature,
+        max_tokens=params.retriever.max_tokens,
         sampling=torch.Generator().manual_seed(params.seed) if sampling else None,
     )
 

@@ -13,7 +13,7 @@ from harr.policies.dense import DensePolicy
 from harr.progress import bar
 from harr.rollout import play
 from harr.scoring.intervals import mean_interval, paired_gain
-from harr.scoring.ranking import all_gold, hop_recall, recall, recall_at, reciprocal_rank
+from harr.scoring.ranking import all_gold, gold_f1, hop_recall, recall, recall_at, reciprocal_rank
 from harr.scoring.rewards import answer_em, answer_f1
 from harr.types import Episode, Generator, Pipeline, Question, Retriever
 
@@ -27,6 +27,8 @@ LABELS = {
     "answer_f1": "answer F1",
     "answer_em": "answer EM",
     "recall": "recall",
+    "fact_em": "fact EM (all gold picked)",
+    "fact_f1": "fact F1",
     "all_gold": "all gold found",
     "recall_at_2": "recall at 2",
     "recall_at_5": "recall at 5",
@@ -131,6 +133,8 @@ def _row(episode: Episode, answering: bool) -> Row:
     metrics: dict[str, float | None] = {
         "answer_em": answer_em(episode) if answering else None,
         "answer_f1": answer_f1(episode) if answering else None,
+        "fact_em": None if answering else all_gold(episode),
+        "fact_f1": None if answering else gold_f1(episode),
         "recall": recall(episode),
         "all_gold": all_gold(episode),
         "recall_at_2": recall_at(episode, 2),
@@ -151,8 +155,8 @@ def _row(episode: Episode, answering: bool) -> Row:
 def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:
     """Merge the rows of ``corpus`` and ``question`` search per question id.
 
-    Metrics of ``question`` (only the given passages were searched) get the prefix ``given_``; the
-    answer shown is that of the first kind listed.
+    Metrics of ``question`` (only the given passages were searched) get the prefix ``given_`` beside those of
+    ``corpus``; the answer shown is that of the first kind listed.
 
     >>> rows = {"corpus": [{"id": "q", "recall": 0.5}], "question": [{"id": "q", "recall": 1.0}]}
     >>> join_candidates(rows)
@@ -160,7 +164,7 @@ def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row
     """
     joined: dict[str, Row] = {}
     for candidates, rows in rows_by_candidates.items():
-        prefix = "given_" if candidates == "question" else ""
+        prefix = "given_" if candidates == "question" and len(rows_by_candidates) > 1 else ""
         for row in rows:
             renamed = {key if key in NOT_METRICS else prefix + key: value for key, value in row.items()}
             joined[row["id"]] = renamed | joined.get(row["id"], {})

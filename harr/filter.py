@@ -63,11 +63,11 @@ def _try_batch(params: Filter, setup: Setup, batch: Sequence[Question], seed: in
     repeated = [question for question in playable for _ in range(params.group_size)]
     episodes = iter(play(repeated, setup.pipeline, setup.retriever, setup.generator))
     groups = {q.id: [next(episodes) for _ in range(params.group_size)] for q in playable}
-    return [_judge(question, groups.get(question.id, []), setup) for question in batch]
+    return [_judge(question, groups.get(question.id, []), setup, params.keep) for question in batch]
 
 
-def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dict[str, Any]:
-    """Why a question is kept or dropped."""
+def _judge(question: Question, episodes: Sequence[Episode], setup: Setup, keep: str) -> dict[str, Any]:
+    """Why a question is kept or dropped; ``keep`` all drops only what cannot be played."""
     if not episodes:
         return {"id": question.id, "kept": False, "reason": "no given passages"}
     rewards = setup.reward.totals(setup.reward.score(episodes), 0)
@@ -78,7 +78,13 @@ def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dic
         reason = "never searched"
     else:
         reason = "all wrong" if mean == 0 else "all right" if mean == 1 else "all alike"
-    return {"id": question.id, "reward_mean": mean, "reward_std": std, "kept": std > 0, "reason": reason}
+    return {
+        "id": question.id,
+        "reward_mean": mean,
+        "reward_std": std,
+        "kept": std > 0 or keep == "all",
+        "reason": reason,
+    }
 
 
 def _write(
@@ -86,6 +92,7 @@ def _write(
 ) -> dict[str, float]:
     kept_ids = [row["id"] for row in rows if row["kept"]][: params.target]
     reasons = Counter(row["reason"] for row in rows)
+    dropped = Counter(row["reason"] for row in rows if not row["kept"])
     if not kept_ids:
         raise CorpusError(
             f"filter kept none of {len(rows)} questions ({dict(reasons)}); "
@@ -100,11 +107,7 @@ def _write(
     write_text(draft / "statistics.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     publish(draft, out)
     shutil.rmtree(run)
-    counts = {
-        f"dropped_{reason.replace(' ', '_')}": float(n)
-        for reason, n in reasons.items()
-        if reason != "rollouts disagree"
-    }
+    counts = {f"dropped_{reason.replace(' ', '_')}": float(n) for reason, n in dropped.items()}
     return {
         "tried": float(len(rows)),
         "kept": float(len(kept_ids)),

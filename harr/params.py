@@ -62,6 +62,8 @@ class Retriever(Section):
     temperature: float = Field(0.05, gt=0)
     candidates: Literal["corpus", "question"] = "corpus"
     """Search the whole corpus, or only the passages given with the question."""
+    positions: Literal["none", "absolute", "random", "relative"] = "none"
+    """How a tower of actions is told where a sentence stands (train.method pqn; ``harr/policies/value.py``)."""
     state: Literal["json", "sep"] = "json"
     """History as HARR writes it (labelled lines, JSON hops) or as Q-RAG does (joined by [SEP])."""
     max_tokens: int = Field(256, ge=16)
@@ -184,6 +186,8 @@ class Filter(Section):
     target: Positive = 400
     """Stop when so many questions are kept."""
     batch_size: Positive = 64
+    keep: Literal["disagreeing", "all"] = "disagreeing"
+    """all: keep every question; values (pqn) learn from those that are always or never solved, too."""
 
 
 class Lora(Section):
@@ -202,6 +206,8 @@ class Training(Section):
     """Rollouts of every question."""
     learning_rate: float = Field(5e-4, gt=0)
     warmup_steps: int = Field(2, ge=0)
+    final_rate: Fraction = 1.0
+    """The learning rate falls evenly to this share of itself."""
     weight_decay: float = Field(0.0, ge=0)
     max_grad_norm: float = Field(1.0, gt=0)
     num_iterations: Positive = 1
@@ -246,6 +252,25 @@ class PPO(Training):
     kl_weight: float = Field(0.0, ge=0)
     """Weight of the KL to the base encoder, taken off every step's reward."""
     entropy_weight: float = Field(0.0, ge=0)
+
+
+class PQN(Training):
+    """Values of two towers instead of a policy (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811)."""
+
+    method: Literal["pqn"]
+    group_size: Positive = 1
+    """Episodes of every question in a step."""
+    discount: Fraction = 0.99
+    return_mix: Fraction = 0.65
+    """Lambda: 1 gives Monte-Carlo returns, 0 one-step targets."""
+    final_temperature: Fraction = 0.1
+    """retriever.temperature falls evenly to this share of itself."""
+    target_rate: float = Field(0.1, gt=0, le=1)
+    """Share of the way that the target copies go after every update."""
+    random_steps: int = Field(0, ge=0)
+    """First steps in which the five best actions are equally likely."""
+    stop_at_gold: bool = True
+    """In training an episode ends when all its gold is picked; in evaluation gold never ends one."""
 
 
 Arm = Literal["bm25", "frozen", "history", "rl_no_history", "infonce", "full"]
@@ -302,7 +327,7 @@ class Params(Section):
     generator: Annotated[Scripted | Server | Local | SmallLM | NoGenerator, Field(discriminator="kind")]
     reward: Reward = Reward()
     filter: Filter = Filter()
-    train: Annotated[GRPO | PPO, Field(discriminator="method")]
+    train: Annotated[GRPO | PPO | PQN, Field(discriminator="method")]
     evaluate: Evaluate = Evaluate()
     merge: Merge = Merge()
     tracking: Tracking = Tracking()

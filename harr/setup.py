@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harr.policies.dense import DensePolicy
+from harr.policies.towers import TowersPolicy
 from harr.scoring.mix import Reward
 from harr.types import Generator, Pipeline, Question
 
@@ -18,7 +19,7 @@ class Setup:
 
     questions: Sequence[Question]
     pipeline: Pipeline
-    retriever: DensePolicy
+    retriever: DensePolicy | TowersPolicy
     generator: Generator | None
     reward: Reward
     identity: str

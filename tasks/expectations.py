@@ -23,6 +23,7 @@ ROW_KEYS = {
     "questions": ["split", "id"],
     "vectors": ["row"],
     "filtered": ["id"],
+    "all_kept": ["id"],
     "evaluation": ["arm", "id"],
 }
 """Columns that tell a person which row offended."""
@@ -53,6 +54,11 @@ SUITES: dict[str, list[Any]] = {
         gxe.ExpectColumnValuesToBeUnique(column="id"),
         gxe.ExpectColumnValuesToBeBetween(column="reward_std", min_value=0, strict_min=True),
         gxe.ExpectColumnValuesToBeInSet(column="reason", value_set=["rollouts disagree"]),
+    ],
+    "all_kept": [
+        gxe.ExpectTableRowCountToBeBetween(min_value=1),
+        gxe.ExpectColumnValuesToBeUnique(column="id"),
+        gxe.ExpectColumnValuesToNotBeNull(column="reward_mean"),
     ],
     "evaluation": [
         gxe.ExpectCompoundColumnsToBeUnique(column_list=["arm", "id"]),

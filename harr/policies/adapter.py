@@ -39,7 +39,7 @@ def save_adapter(adapter: PeftModel, encoder: Encoder, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Could not find a config file")
-        adapter.save_pretrained(str(folder))
+        adapter.save_pretrained(str(folder), selected_adapters=["default"])
     config = read_json(folder / "adapter_config.json")
     config["base_model_name_or_path"] = encoder.name
     write_json(folder / "adapter_config.json", config)

