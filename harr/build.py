@@ -174,16 +174,9 @@ def open_players(
             if arm == "bm25":
                 return BM25Retriever(index, passages, params.retriever.k, candidates)
             if trained and (trained / "action").exists():
-                towers = [build_encoder(params), build_encoder(params)]
-                for tower, folder in zip(towers, (trained, trained / "action"), strict=True):
-                    load_adapter(tower, folder)
-                return _towers(params, towers[0], towers[1], passages, sampling=sampling)
-            encoder = base
-            if trained:
-                merged = not (trained / "adapter_config.json").exists()
-                encoder = build_encoder(params, str(trained) if merged else "")
-                if not merged:
-                    load_adapter(encoder, trained)
+                actions = _trained(params, trained / "action")
+                return _towers(params, _trained(params, trained), actions, passages, sampling=sampling)
+            encoder = _trained(params, trained) if trained else base
             return _dense(
                 params,
                 encoder,
@@ -237,6 +230,15 @@ def _dense(
         max_tokens=section.max_tokens,
         sampling=torch.Generator().manual_seed(params.seed) if sampling else None,
     )
+
+
+def _trained(params: Params, folder: Path) -> Encoder:
+    """An encoder from the folder of an adapter or of a merged model."""
+    if not (folder / "adapter_config.json").exists():
+        return build_encoder(params, str(folder))
+    encoder = build_encoder(params)
+    load_adapter(encoder, folder)
+    return encoder
 
 
 def _towers(params: Params, states: Encoder, actions: Encoder, passages: Passages, *, sampling: bool) -> TowersPolicy:

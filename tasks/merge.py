@@ -19,7 +19,10 @@ RETRIEVER, WORK = Path("models/retriever"), Path("work/merge")
 
 @task(**TASK)
 def merge_adapter(params: Params) -> dict[str, float]:
-    """Write models/retriever, a stock sentence-transformers folder; checked against the adapter."""
+    """Write models/retriever, a stock sentence-transformers folder; checked against the adapter.
+
+    Two towers become two folders: that of the actions is models/retriever/action.
+    """
     from harr.build import build_encoder
     from harr.merge import merge
 
@@ -27,7 +30,13 @@ def merge_adapter(params: Params) -> dict[str, float]:
     # The export encodes states, whose limit may differ from that of passages.
     encoder.max_tokens = encoder.model.max_seq_length = params.retriever.max_tokens
     facts = {"index_identity": read_json(VECTORS / "manifest.json")["identity"]}
-    return merge(encoder, ADAPTER, RETRIEVER, WORK, min_cosine=params.merge.min_cosine, facts=facts)
+    least = params.merge.min_cosine
+    figures = merge(encoder, ADAPTER, RETRIEVER, WORK, min_cosine=least, facts=facts)
+    if (ADAPTER / "action").exists():
+        actions = build_encoder(params)
+        second = merge(actions, ADAPTER / "action", RETRIEVER / "action", WORK, min_cosine=least, facts=facts)
+        figures |= {f"action_{name}": value for name, value in second.items()}
+    return figures
 
 
 @task(**TASK)
