@@ -9,7 +9,7 @@ import torch
 
 from harr import processes
 from harr.corpus.store import Passages, read_questions
-from harr.errors import CorpusError, IndexMismatch
+from harr.errors import CorpusError, IndexMismatch, ModelError
 from harr.files import fingerprint, sha256
 from harr.generation.cache import CachedGenerator
 from harr.generation.local import LocalGenerator
@@ -232,6 +232,17 @@ def _dense(
     )
 
 
+def build_towers(params: Params, folder: Path) -> TowersPolicy:
+    """The two towers of a trained adapter or of a merged model, without a corpus: whoever plays brings the documents.
+
+    Raises:
+        ModelError: the folder holds no tower of actions; it was trained by another method.
+    """
+    if not (folder / "action").exists():
+        raise ModelError(f"{folder} holds no tower of actions (folder action); train with train.method: pqn")
+    return _towers(params, _trained(params, folder), _trained(params, folder / "action"), None, sampling=False)
+
+
 def _trained(params: Params, folder: Path) -> Encoder:
     """An encoder from the folder of an adapter or of a merged model."""
     if not (folder / "adapter_config.json").exists():
@@ -241,7 +252,9 @@ def _trained(params: Params, folder: Path) -> Encoder:
     return encoder
 
 
-def _towers(params: Params, states: Encoder, actions: Encoder, passages: Passages, *, sampling: bool) -> TowersPolicy:
+def _towers(
+    params: Params, states: Encoder, actions: Encoder, passages: Passages | None, *, sampling: bool
+) -> TowersPolicy:
     return TowersPolicy(
         states=states,
         actions=actions,

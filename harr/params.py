@@ -299,6 +299,16 @@ class Evaluate(Section):
         return self
 
 
+class Lengths(Section):
+    """Evaluation over lengths (`python -m flows.lengths`); options of the command go first."""
+
+    sentences: tuple[Positive, ...] = (100, 1000, 10_000, 40_000)
+    """100 sentences are about 2,500 tokens, 40,000 about a million."""
+    questions: int = Field(0, ge=0)
+    """Stories; 0: as many as the run's test split."""
+    seed: int = Field(1, ge=0)
+
+
 class Merge(Section):
     """Fold the adapter into the encoder."""
 
@@ -329,6 +339,7 @@ class Params(Section):
     filter: Filter = Filter()
     train: Annotated[GRPO | PPO | PQN, Field(discriminator="method")]
     evaluate: Evaluate = Evaluate()
+    lengths: Lengths = Lengths()
     merge: Merge = Merge()
     tracking: Tracking = Tracking()
 

@@ -293,3 +293,28 @@ def _write(figure: Figure, path: Path, columns: Sequence[str], rows: Iterable[Ma
         writer.writerow({key: round(row[key], 6) if isinstance(row[key], float) else row[key] for key in row})
     write_text(path.with_suffix(".csv"), buffer.getvalue())
     write_text(path.with_suffix(".svg"), svg(figure))
+
+
+def lengths_plot(rows: Rows, path: Path) -> None:
+    """Metrics of :func:`harr.lengths.by_length` against the length of the document, with 95 % intervals."""
+    _write(draw_lengths(rows), path, ["sentences", "metric", "mean", "low", "high", "n"], rows)
+
+
+def draw_lengths(rows: Rows) -> Figure:
+    """The figure of :func:`lengths_plot`."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(5.8, 3.3), layout="constrained")
+        axes = figure.subplots()
+        for metric, colour, marker in (("fact_em", GREEN, "D"), ("fact_f1", BLUE, "o")):
+            found = [row for row in rows if row["metric"] == metric]
+            means = np.array([100 * row["mean"] for row in found])
+            spread = [means - [100 * row["low"] for row in found], [100 * row["high"] for row in found] - means]
+            lengths = [row["sentences"] for row in found]
+            axes.errorbar(lengths, means, spread, color=colour, marker=marker, capsize=3, label=label(metric))
+        axes.set_xscale("log")
+        axes.set_ylim(0, 102)
+        axes.set_title(f"Facts found by length of the document (n = {min(row['n'] for row in rows):,} stories)")
+        axes.set_xlabel("sentences")
+        axes.set_ylabel("%")
+        axes.legend(loc="lower left")
+    return figure

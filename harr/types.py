@@ -100,13 +100,15 @@ class Retrieval:
     """The retriever's answer: ``passages`` in rank (or sampled) order.
 
     A sampling retriever also stores its action: ``state`` (the text it encoded), ``pool`` (row
-    numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice.
+    numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice. One
+    that goes by values stores ``value``, the Q of its first passage.
     """
 
     passages: tuple[Passage, ...]
     state: str = ""
     pool: tuple[int, ...] = ()
     logprob: float | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

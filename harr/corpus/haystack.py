@@ -73,6 +73,23 @@ def babilong(params: BabiLong) -> Source:
     Raises:
         CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
     """
+    return _documents(params, stories(params))
+
+
+def stories(params: BabiLong | Ruler) -> dict[str, list[Story]]:
+    """The stories of both splits; none is in both."""
+    if isinstance(params, Ruler):
+        counts = {"train": params.train_questions, "test": params.test_questions}
+        return {
+            split: _take(
+                _half(make_needles(params.kind, 2 * _TRIES * count, params.seed), split),
+                split,
+                count,
+                params.sentences,
+                at_least=count,
+            )
+            for split, count in counts.items()
+        }
 
     def told(split: str, files: Sequence[str], count: int) -> list[Story]:
         if files:
@@ -84,8 +101,7 @@ def babilong(params: BabiLong) -> Source:
     test = told("test", params.test, params.test_questions)
     known = {(story.question, story.facts) for story in test}
     train = told("train", params.train, params.train_questions)
-    train = [story for story in train if (story.question, story.facts) not in known]
-    return _documents(params, f"qa{params.task}", {"train": train, "test": test})
+    return {"train": [story for story in train if (story.question, story.facts) not in known], "test": test}
 
 
 def ruler(params: Ruler) -> Source:
@@ -94,18 +110,30 @@ def ruler(params: Ruler) -> Source:
     Raises:
         CorpusError: the noise is missing or wrong, or the facts do not fit into a document.
     """
-    counts = {"train": params.train_questions, "test": params.test_questions}
-    stories = {
-        split: _take(
-            _half(make_needles(params.kind, 2 * _TRIES * count, params.seed), split),
-            split,
-            count,
-            params.sentences,
-            at_least=count,
-        )
-        for split, count in counts.items()
-    }
-    return _documents(params, params.kind, stories)
+    return _documents(params, stories(params))
+
+
+def longer(params: BabiLong | Ruler, sentences: int) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
+    """The test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
+
+    Only one document exists at a time. The noise is the half that training did not read.
+
+    Raises:
+        CorpusError: the noise is shorter than the document, or the document shorter than a story.
+    """
+    noise = noise_sentences(params.noise, 2 * sentences, params.seed)
+    kept = [Passage(f"n{row:07d}", text) for row, text in enumerate(noise)][len(noise) // 2 :]
+    for number, story in enumerate(stories(params)["test"]):
+        qid = f"{_name(params)}-test-{number:05d}"
+        facts = tuple(map(Passage, _fact_ids(qid, story), story.facts))
+        hidden, gold = hide(replace(story, facts=facts), kept, sentences, random.Random(f"{params.seed}/{qid}"))
+        ids = tuple(passage.id for passage in hidden)
+        gold_ids = tuple(ids[place] for place in gold)
+        yield Question(qid, story.question, story.answers, gold_ids, ids, kind=_name(params)), tuple(hidden)
+
+
+def _name(params: BabiLong | Ruler) -> str:
+    return f"qa{params.task}" if isinstance(params, BabiLong) else params.kind
 
 
 def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
@@ -135,8 +163,9 @@ def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, a
     return kept
 
 
-def _documents(params: BabiLong | Ruler, name: str, stories: Mapping[str, Sequence[Story]]) -> Source:
+def _documents(params: BabiLong | Ruler, stories: Mapping[str, Sequence[Story]]) -> Source:
     """Noise and facts as passages; training documents are filled from the first half of the noise."""
+    name = _name(params)
     noise = noise_sentences(params.noise, params.sentences, params.seed)
     ids = [f"n{row:07d}" for row in range(len(noise))]
     halves = {"train": ids[: len(ids) // 2], "test": ids[len(ids) // 2 :]}

@@ -43,7 +43,7 @@ class TowersPolicy:
 
     Args:
         states, actions: the two towers; the same encoder twice where nothing was trained.
-        passages: where candidate ids are looked up.
+        passages: where candidate ids are looked up; None where ``documents`` holds all there are.
         mode: how positions are told (``harr/policies/value.py``). With positions a state shows its picks in
             document order, else as they were picked.
         temperature: of the Boltzmann choice among the best five.
@@ -54,7 +54,7 @@ class TowersPolicy:
 
     states: Encoder
     actions: Encoder
-    passages: Passages
+    passages: Passages | None
     mode: str
     temperature: float
     max_tokens: int
@@ -88,12 +88,15 @@ class TowersPolicy:
                 chosen = act(q_N[None], open_N[None], self.temperature, self.sampling).tolist()
             else:
                 chosen = q_N.masked_fill(~open_N, -torch.inf).topk(count).indices.tolist()
-            found.append(Retrieval(tuple(document.passages[place] for place in chosen), state=text))
+            passages = tuple(document.passages[place] for place in chosen)
+            found.append(Retrieval(passages, state=text, value=float(q_N[chosen[0]])))
         return found
 
     def document(self, question: Question) -> Document:
         """The candidates of a question, looked up once."""
         if question.id not in self.documents:
+            if self.passages is None:
+                raise KeyError(question.id)
             rows = self.passages.rows_of(question.candidate_ids)
             found = tuple(self.passages.take([rows[name] for name in question.candidate_ids]))
             place = {name: number for number, name in enumerate(question.candidate_ids)}

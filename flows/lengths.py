@@ -1,0 +1,50 @@
+"""A trained retriever in documents of every length: `python -m flows.lengths --lengths 100 1000 40000`."""
+
+import argparse
+from pathlib import Path
+
+from flows.common import run_command
+from harr.params import Params
+from tasks.lengths import LENGTHS, play_lengths
+
+
+def run(options: argparse.Namespace) -> None:
+    """Play and print the table."""
+    params = Params.load(options.params)
+    section = params.lengths
+    table = play_lengths(
+        params,
+        options.lengths or section.sentences,
+        model=options.model,
+        seed=section.seed if options.seed is None else options.seed,
+        questions=options.questions or section.questions,
+        out=options.out,
+    )
+    print("sentences  metric   mean [95 %]             n")
+    for row in table:
+        spread = f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+        print(f"{row['sentences']:>9,}  {row['metric']:<8} {spread:<22} {row['n']:>4}")
+    print(f"logs, lengths.json and lengths.svg are in {options.out}")
+
+
+def command() -> None:
+    """Options come first, then the section `lengths` of the parameter file, then the run's own sections."""
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.lengths",
+        description="Play the test stories of a trained retriever (train.method pqn) in documents of several lengths. "
+        "An option goes before the section `lengths` of the parameter file, and that before the run's own sections.",
+    )
+    parser.add_argument("--lengths", type=int, nargs="+", help="documents of so many sentences each")
+    parser.add_argument("--questions", type=int, default=0, help="so many stories (default: as the run's test split)")
+    parser.add_argument("--seed", type=int, help="of stories and places; logs are named by it")
+    parser.add_argument("--model", type=Path, help="adapter or merged model (default: models/adapter)")
+    parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="parameter file of the run")
+    parser.add_argument(
+        "--out", type=Path, default=LENGTHS, help="folder of the logs; a log that is there is continued"
+    )
+    options = parser.parse_args()
+    run_command(lambda: run(options))
+
+
+if __name__ == "__main__":
+    command()

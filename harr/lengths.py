@@ -1,0 +1,100 @@
+"""Evaluation over lengths: the same stories in ever longer documents, one log line a story."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from harr.files import read_jsonl
+from harr.pipelines.pick import pick
+from harr.policies.towers import Document, TowersPolicy
+from harr.progress import bar
+from harr.rollout import play
+from harr.scoring.intervals import mean_interval
+from harr.scoring.ranking import all_gold, gold_f1
+from harr.types import Episode, Passage, Question
+
+BATCH = 16
+"""Documents that are searched at a time."""
+METRICS = ("fact_em", "fact_f1")
+
+
+def play_documents(
+    documents: Iterable[tuple[Question, tuple[Passage, ...]]],
+    towers: TowersPolicy,
+    log: Path,
+    *,
+    picks: int,
+    total: int,
+    desc: str,
+) -> list[dict[str, Any]]:
+    """Pick ``picks`` sentences of every document and append a line each to ``log``; lines that are there stay.
+
+    A line: id, question, answers, gold and picked (places in the document), texts and values of the picks,
+    fact_em (all gold picked) and fact_f1. Gold never ends an episode.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    known = {row["id"]: row for row in _whole_lines(log)}
+    todo = (document for document in documents if document[0].id not in known)
+    with bar(total=total, desc=desc, unit="story", initial=len(known)) as progress:
+        for batch in iter(lambda: list(islice(todo, BATCH)), []):
+            rows = _play(batch, towers, picks)
+            with log.open("a", encoding="utf-8") as handle:
+                handle.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+                handle.flush()
+                os.fsync(handle.fileno())
+            known |= {row["id"]: row for row in rows}
+            progress.update(len(rows))
+    return list(known.values())
+
+
+def _whole_lines(log: Path) -> list[dict[str, Any]]:
+    """The lines of an earlier run; half a line that a kill left is cut off."""
+    if not log.exists():
+        return []
+    text = log.read_bytes()
+    whole = text[: text.rfind(b"\n") + 1]
+    if len(whole) < len(text):
+        log.write_bytes(whole)
+    rows: list[dict[str, Any]] = read_jsonl(log)
+    return rows
+
+
+def _play(
+    batch: Sequence[tuple[Question, tuple[Passage, ...]]], towers: TowersPolicy, picks: int
+) -> list[dict[str, Any]]:
+    for question, passages in batch:
+        place = {passage.id: number for number, passage in enumerate(passages)}
+        towers.documents[question.id] = Document(passages, place)
+    episodes = play([question for question, _ in batch], partial(pick, picks=picks), towers, None)
+    rows = [_row(episode, towers.documents[episode.question.id].place) for episode in episodes]
+    towers.documents.clear()
+    return rows
+
+
+def _row(episode: Episode, place: Mapping[str, int]) -> dict[str, Any]:
+    question, found = episode.question, [step.retrieval for step in episode.steps]
+    return {
+        "id": question.id,
+        "question": question.text,
+        "answers": list(question.answers),
+        "gold": [place[name] for name in question.gold_ids],
+        "picked": [place[retrieval.passages[0].id] for retrieval in found],
+        "texts": [retrieval.passages[0].text for retrieval in found],
+        "values": [round(retrieval.value or 0.0, 4) for retrieval in found],
+        "fact_em": all_gold(episode),
+        "fact_f1": gold_f1(episode),
+    }
+
+
+def by_length(
+    rows_of: Mapping[int, Sequence[Mapping[str, Any]]], resamples: int, seed: int
+) -> Iterator[dict[str, Any]]:
+    """One row per length and metric: sentences, metric, mean, low, high (95 %, bootstrap over stories), n."""
+    for sentences, rows in sorted(rows_of.items()):
+        for metric in METRICS:
+            scores = [float(row[metric]) for row in rows if row[metric] is not None]
+            yield {"sentences": sentences, "metric": metric, **mean_interval(scores, resamples=resamples, seed=seed)}
