@@ -59,15 +59,17 @@ def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: L
 def _try_batch(params: Filter, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
     """Statistics of one batch of questions from G rollouts each."""
     playable = [q for q in batch if q.candidate_ids or setup.retriever.candidates == "corpus"]
+    if params.keep == "all":
+        return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]
     setup.retriever.sampling = torch.Generator().manual_seed(seed)
     repeated = [question for question in playable for _ in range(params.group_size)]
     episodes = iter(play(repeated, setup.pipeline, setup.retriever, setup.generator))
     groups = {q.id: [next(episodes) for _ in range(params.group_size)] for q in playable}
-    return [_judge(question, groups.get(question.id, []), setup, params.keep) for question in batch]
+    return [_judge(question, groups.get(question.id, []), setup) for question in batch]
 
 
-def _judge(question: Question, episodes: Sequence[Episode], setup: Setup, keep: str) -> dict[str, Any]:
-    """Why a question is kept or dropped; ``keep`` all drops only what cannot be played."""
+def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dict[str, Any]:
+    """Why a question is kept or dropped."""
     if not episodes:
         return {"id": question.id, "kept": False, "reason": "no given passages"}
     rewards = setup.reward.totals(setup.reward.score(episodes), 0)
@@ -78,13 +80,7 @@ def _judge(question: Question, episodes: Sequence[Episode], setup: Setup, keep: 
         reason = "never searched"
     else:
         reason = "all wrong" if mean == 0 else "all right" if mean == 1 else "all alike"
-    return {
-        "id": question.id,
-        "reward_mean": mean,
-        "reward_std": std,
-        "kept": std > 0 or keep == "all",
-        "reason": reason,
-    }
+    return {"id": question.id, "reward_mean": mean, "reward_std": std, "kept": std > 0, "reason": reason}
 
 
 def _write(

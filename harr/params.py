@@ -187,7 +187,7 @@ class Filter(Section):
     """Stop when so many questions are kept."""
     batch_size: Positive = 64
     keep: Literal["disagreeing", "all"] = "disagreeing"
-    """all: keep every question; values (pqn) learn from those that are always or never solved, too."""
+    """all: keep every question unplayed; values (pqn) learn from those that are always or never solved, too."""
 
 
 class Lora(Section):

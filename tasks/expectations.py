@@ -58,7 +58,7 @@ SUITES: dict[str, list[Any]] = {
     "all_kept": [
         gxe.ExpectTableRowCountToBeBetween(min_value=1),
         gxe.ExpectColumnValuesToBeUnique(column="id"),
-        gxe.ExpectColumnValuesToNotBeNull(column="reward_mean"),
+        gxe.ExpectColumnValuesToBeInSet(column="kept", value_set=[True]),
     ],
     "evaluation": [
         gxe.ExpectCompoundColumnsToBeUnique(column_list=["arm", "id"]),
