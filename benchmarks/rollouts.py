@@ -11,6 +11,7 @@ from pathlib import Path
 from harr.build import build_generator, build_pipeline, open_players
 from harr.corpus.store import read_questions
 from harr.errors import ParamsError
+from harr.generation.cache import CachedGenerator
 from harr.params import Params
 from harr.rollout import play
 from harr.types import Generate, Generator
@@ -39,6 +40,8 @@ def main() -> None:
     params = Params.load()
     questions = read_questions(Path("data/questions/test.jsonl"))[:COUNT]
     pipeline, writer = build_pipeline(params), build_generator(params)
+    if isinstance(writer, CachedGenerator):
+        writer = writer.generator  # what is remembered would be no measure
     if writer is None:
         raise ParamsError("generator.kind: none has no batches to count; use a recipe with a generator")
     with open_players(params, questions, candidates="corpus") as player:

@@ -101,10 +101,10 @@ def _writer(section: Scripted | Server | Local | SmallLM, seed: int) -> Generato
         case "server":
             writer, known = ServerGenerator(section, seed=seed), section.base_url
         case "local" | "small_lm":
-            model = section.model if section.kind == "local" else str(GENERATOR)
-            known = _stamps(Path(model).expanduser())
+            folder = _writer_folder(section)
+            known = _stamps(folder)
             writer = LocalGenerator(
-                model,
+                str(folder),
                 temperature=section.temperature,
                 max_tokens=section.max_tokens,
                 batch_size=section.batch_size,
@@ -112,6 +112,11 @@ def _writer(section: Scripted | Server | Local | SmallLM, seed: int) -> Generato
             )
     shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens"})
     return CachedGenerator(writer, COMPLETIONS / f"{fingerprint([shape, known, seed])}.sqlite")
+
+
+def _writer_folder(section: Scripted | Server | Local | SmallLM | NoGenerator) -> Path:
+    """Where a local model's files are; a place that does not exist for one that has none."""
+    return Path(section.model).expanduser() if section.kind == "local" else GENERATOR
 
 
 def _stamps(folder: Path) -> str:
@@ -146,7 +151,13 @@ def open_setup(params: Params, questions: Path, *, history: bool = True) -> Iter
             generator=build_generator(params),
             reward=build_reward(params),
             identity=fingerprint(
-                {"game": game, "history": history, "index": vectors.identity, "questions": sha256(questions)}
+                {
+                    "game": game,
+                    "history": history,
+                    "index": vectors.identity,
+                    "questions": sha256(questions),
+                    "writer": _stamps(_writer_folder(params.generator)),
+                }
             ),
         )
 
@@ -244,7 +255,13 @@ def build_towers(params: Params, folder: Path) -> TowersPolicy:
 
 
 def _trained(params: Params, folder: Path) -> Encoder:
-    """An encoder from the folder of an adapter or of a merged model."""
+    """An encoder from the folder of an adapter or of a merged model.
+
+    Raises:
+        ModelError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ModelError(f"trained model {folder} does not exist; run `dvc repro`, or name a folder that does")
     if not (folder / "adapter_config.json").exists():
         return build_encoder(params, str(folder))
     encoder = build_encoder(params)

@@ -91,7 +91,7 @@ def pass_at(samples: int, right: int, k: int) -> float:
 
 
 def average_seeds(by_seed: Sequence[Sequence[Row]]) -> list[Row]:
-    """One row per question: the mean of every metric over the seeds; texts are those of the first seed.
+    """One row per question: the mean of every metric that all seeds have; texts are those of the first seed.
 
     >>> average_seeds([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
     [{'id': 'q', 'recall': 0.5}]
@@ -99,7 +99,8 @@ def average_seeds(by_seed: Sequence[Sequence[Row]]) -> list[Row]:
     averaged: list[Row] = []
     for rows in zip(*by_seed, strict=True):
         names = [name for name in rows[0] if name not in NOT_METRICS and all(name in row for row in rows)]
-        averaged.append(rows[0] | {name: sum(row[name] for row in rows) / len(rows) for name in names})
+        texts = {name: rows[0][name] for name in NOT_METRICS if name in rows[0]}
+        averaged.append(texts | {name: sum(row[name] for row in rows) / len(rows) for name in names})
     return averaged
 
 

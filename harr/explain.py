@@ -27,7 +27,11 @@ def explain(fault: Any, root: type[Any]) -> str:
     if fault["type"] == "missing":
         return f"{name} is missing"
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
-    return f"{name}: {message}" + ("" if isinstance(fault["input"], dict) else f" (found {fault['input']!r})")
+    return (
+        (f"{name}: " if name else "")
+        + message
+        + ("" if isinstance(fault["input"], dict) else f" (found {fault['input']!r})")
+    )
 
 
 def _sections(annotation: Any) -> list[type[Any]]:

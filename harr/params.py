@@ -1,8 +1,8 @@
 """params.yaml as types: one class per section, closed, so that a typo is an error and not a default.
 
 Only flows, tasks and ``harr.build`` see :class:`Params`; the rest of the library takes the section
-it needs or plain values. This module and ``harr/datasets.py`` (the section ``download``)
-are the only ones that import pydantic.
+it needs or plain values. Section ``download`` is in ``harr/datasets.py``, section ``train``
+in ``harr/methods.py``; nothing else imports pydantic.
 """
 
 from pathlib import Path
@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from harr.datasets import BabiLong, Fraction, Hub, Jsonl, Positive, Ruler, Section, World
 from harr.errors import ParamsError
 from harr.explain import explain
+from harr.methods import GRPO, PPO, PQN
 
 
 class Encoder(Section):
@@ -150,7 +151,7 @@ class SmallLM(Section):
     steps: Positive = 1500
     """Updates of 4,096 tokens."""
     vocabulary: int = Field(2600, ge=300)
-    width: Positive = 128
+    width: int = Field(128, ge=32, multiple_of=32)
     layers: int = Field(4, ge=2)
     temperature: float = Field(0.0, ge=0)
     max_tokens: Positive = 64
@@ -170,6 +171,12 @@ class Weight(Section):
     start: int = Field(0, ge=0)
     end: int | None = Field(None, ge=1)
 
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> "Weight":
+        if self.end is not None and self.end <= self.start:
+            raise ValueError(f"a weight that starts at step {self.start} cannot end at step {self.end}; raise end")
+        return self
+
 
 class Reward(Section):
     """Weighted terms by name (``harr/scoring/rewards.py``) or as ``package.module:function``."""
@@ -188,89 +195,6 @@ class Filter(Section):
     batch_size: Positive = 64
     keep: Literal["disagreeing", "all"] = "disagreeing"
     """all: keep every question unplayed; values (pqn) learn from those that are always or never solved, too."""
-
-
-class Lora(Section):
-    """Low-rank adapter of the query encoder (published: rank 32, alpha 64, all linear layers)."""
-
-    rank: Positive = 32
-    alpha: Positive = 64
-
-
-class Training(Section):
-    """What every method that trains the retriever shares."""
-
-    steps: Positive = 40
-    questions_per_step: Positive = 16
-    group_size: int = Field(8, ge=2)
-    """Rollouts of every question."""
-    learning_rate: float = Field(5e-4, gt=0)
-    warmup_steps: int = Field(2, ge=0)
-    final_rate: Fraction = 1.0
-    """The learning rate falls evenly to this share of itself."""
-    weight_decay: float = Field(0.0, ge=0)
-    max_grad_norm: float = Field(1.0, gt=0)
-    num_iterations: Positive = 1
-    """Updates per batch of rollouts."""
-    clip_low: Fraction = 0.2
-    clip_high: float = Field(0.2, ge=0)
-    credit: Literal["episode", "step"] = "episode"
-    """episode: a final reward belongs to the whole episode; step: what each step added to it."""
-    curriculum_stages: Positive = 1
-    """Learn from the easiest 1/S of the questions first, then 2/S, ..., at last from all."""
-    states_per_pass: Positive = 64
-    """Distinct states per forward pass; gradients accumulate over a batch."""
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    gradient_checkpointing: bool = False
-    checkpoint_every: Positive = 5
-    guard_window: Positive = 10
-    """Rewards are averaged over so many steps to find the best checkpoint and a collapse."""
-    guard_drop: Fraction = 0.5
-    """Stop where that average falls below so much of its best; 0: never."""
-    lora: Lora = Lora()
-
-
-class GRPO(Training):
-    """Group-relative policy optimisation of the retriever (HARR, arXiv 2602.03645)."""
-
-    method: Literal["grpo"]
-    estimator: Literal["grpo", "bnpo", "dr_grpo", "rloo"] = "grpo"
-    """Baseline, scale and averaging of the gradient (``harr/train/advantages.py``)."""
-    kl_weight: float = Field(0.0, ge=0)
-    """Weight of the KL to the base encoder (adapter off), k3 estimator."""
-
-
-class PPO(Training):
-    """Proximal policy optimisation with a value head on the state vector (arXiv 1707.06347)."""
-
-    method: Literal["ppo"]
-    discount: Fraction = 1.0
-    gae_lambda: Fraction = 0.95
-    value_learning_rate: float = Field(1e-2, gt=0)
-    value_weight: float = Field(0.5, ge=0)
-    value_clip: float = Field(0.2, gt=0)
-    kl_weight: float = Field(0.0, ge=0)
-    """Weight of the KL to the base encoder, taken off every step's reward."""
-    entropy_weight: float = Field(0.0, ge=0)
-
-
-class PQN(Training):
-    """Values of two towers instead of a policy (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811)."""
-
-    method: Literal["pqn"]
-    group_size: Positive = 1
-    """Episodes of every question in a step."""
-    discount: Fraction = 0.99
-    return_mix: Fraction = 0.65
-    """Lambda: 1 gives Monte-Carlo returns, 0 one-step targets."""
-    final_temperature: Fraction = 0.1
-    """retriever.temperature falls evenly to this share of itself."""
-    target_rate: float = Field(0.1, gt=0, le=1)
-    """Share of the way that the target copies go after every update."""
-    random_steps: int = Field(0, ge=0)
-    """First steps in which the five best actions are equally likely."""
-    stop_at_gold: bool = True
-    """In training an episode ends when all its gold is picked; in evaluation gold never ends one."""
 
 
 Arm = Literal["bm25", "frozen", "history", "rl_no_history", "infonce", "full"]
@@ -293,7 +217,9 @@ class Evaluate(Section):
     resamples: Positive = 10_000
 
     @model_validator(mode="after")
-    def _pass_at_fits_samples(self) -> "Evaluate":
+    def _can_be_played(self) -> "Evaluate":
+        if not self.arms:
+            raise ValueError("arms is empty; name at least one, e.g. [frozen, full]")
         if self.pass_at and max(self.pass_at) > self.samples:
             raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples, found {self.samples}; raise samples")
         return self
@@ -342,6 +268,29 @@ class Params(Section):
     lengths: Lengths = Lengths()
     merge: Merge = Merge()
     tracking: Tracking = Tracking()
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> "Params":
+        pipeline, writer = self.pipeline.name, self.generator.kind
+        if (pipeline == "pick") != (writer == "none"):
+            raise ValueError(
+                f"pipeline {pipeline} and generator {writer}: pick needs kind none, the others a generator"
+            )
+        if pipeline == "react" and writer == "scripted":
+            raise ValueError("the scripted generator plays multistep and search_r1 only; use a server or a local model")
+        if pipeline != "search_r1" and writer == "small_lm":
+            raise ValueError(f"the small language model plays search_r1 only, not {pipeline}; set pipeline.name")
+        if self.train.method != "pqn":
+            if self.retriever.positions != "none":
+                raise ValueError("retriever.positions is for train.method pqn; set it to none")
+        elif pipeline != "pick" or self.retriever.candidates != "question" or self.evaluate.candidates != ("question",):
+            raise ValueError(
+                "train.method pqn plays pipeline pick; set retriever.candidates: question, "
+                "evaluate.candidates: [question]"
+            )
+        elif {"rl_no_history", "infonce"} & set(self.evaluate.arms):
+            raise ValueError("evaluate.arms rl_no_history and infonce have no pqn; leave them out")
+        return self
 
     @property
     def headline(self) -> str:

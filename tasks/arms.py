@@ -11,10 +11,10 @@ from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK
 from tasks.filter import FILTERED
-from tasks.train import ADAPTER, WORK
+from tasks.train import ADAPTER
 
 ARMS = Path("models/arms")
-DRAFT = Path("work/arms")
+DRAFT, RUNS = Path("work/arms"), Path("work/arm-runs")
 LAST = ".reward_last_10"
 UNTRAINED = ("bm25", "frozen", "history")
 
@@ -44,6 +44,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
     figures = train_each(params, log, print)
     write_json(DRAFT / "runs.json", sorted(name for name in figures if name.endswith(LAST)))
     publish(DRAFT, ARMS)
+    shutil.rmtree(RUNS, ignore_errors=True)
     return figures
 
 
@@ -61,7 +62,7 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
             tell(f"arm {arm}, seed {seed}")
             with open_setup(params, FILTERED / "questions.jsonl", history=arm != "rl_no_history") as setup:
                 method = METHODS["infonce" if arm == "infonce" else params.train.method]
-                history = method(params.train, setup, DRAFT / folder.name, WORK, lambda step, values: None, seed)
+                history = method(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             last = [row["reward_mean"] for row in history[-10:]]
             figures[folder.name + LAST] = sum(last) / len(last)
             steps += len(history)

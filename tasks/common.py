@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from prefect.cache_policies import NO_CACHE
 
 from harr.errors import ServiceUnavailable
+from harr.scoring.mix import Reward
 from harr.types import Generator, Log
 
 SAMPLE = 200_000
@@ -48,9 +49,11 @@ def even_sample(rows: int) -> NDArray[np.int64]:
     return np.linspace(0, rows - 1, min(rows, SAMPLE)).astype(np.int64)
 
 
-def report_usage(generator: Generator | None, log: Log) -> None:
-    """Print and log what a stage asked of the generator: requests, those answered from the cache, tokens."""
-    used = generator.usage() if generator else {}
-    if any(used.values()):
-        print("generator: " + ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in used.items()))
-        log(0, {f"generator.{name}": count for name, count in used.items()})
+def report_usage(log: Log, **players: Generator | Reward | None) -> None:
+    """Print and log what a stage asked of its generator and judge: requests, those from the cache, tokens."""
+    for player, asked in players.items():
+        used = asked.usage() if asked else {}
+        if any(used.values()):
+            told = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in used.items())
+            print(f"{player}: {told}")
+            log(0, {f"{player}.{name.replace(' ', '_')}": count for name, count in used.items()})

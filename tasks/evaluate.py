@@ -63,7 +63,7 @@ def play_arms(
                     found = [row | rates[row["id"]] for row in found]
                 rows[arm, seed][candidates] = found
                 shown.setdefault(arm, episodes)
-    report_usage(generator, log)
+    report_usage(log, generator=generator)
     by_arm: dict[str, list[Rows]] = {}
     for (name, _), by_candidates in rows.items():
         by_arm.setdefault(name, []).append(join_candidates(by_candidates))

@@ -22,7 +22,7 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
 
     with open_setup(params, QUESTIONS / "train.jsonl") as setup:
         figures = filter_questions(params.filter, setup, FILTERED, WORK, log, params.seed)
-        report_usage(setup.generator, log)
+        report_usage(log, generator=setup.generator, judge=setup.reward)
         return figures
 
 

@@ -1,5 +1,6 @@
 """Stage train: build, call, record."""
 
+import shutil
 from pathlib import Path
 
 from prefect import task
@@ -15,13 +16,16 @@ ADAPTER, WORK = Path("models/adapter"), Path("work/train")
 @task(**GPU_TASK)
 def train_policy(params: Params, log: Log) -> list[dict[str, float]]:
     """Train by the method named in params.yaml; returns one row per step."""
+    from harr import processes
     from harr.build import open_setup
     from harr.train import METHODS
 
     with open_setup(params, FILTERED / "questions.jsonl") as setup:
         history = METHODS[params.train.method](params.train, setup, ADAPTER, WORK, log, params.seed)
-        report_usage(setup.generator, log)
-        return history
+        report_usage(log, generator=setup.generator, judge=setup.reward)
+    if processes.is_main():
+        shutil.rmtree(WORK, ignore_errors=True)  # a run that is done must not answer for code that changes later
+    return history
 
 
 def summary(history: list[dict[str, float]]) -> dict[str, float]:

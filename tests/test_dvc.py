@@ -26,6 +26,7 @@ ENTRY = {
 PLUMBING = {
     "harr/__init__.py",
     "harr/datasets.py",
+    "harr/methods.py",
     "harr/build.py",  # chooses by parameters, which DVC watches
     "harr/errors.py",
     "harr/explain.py",

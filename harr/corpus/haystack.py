@@ -122,14 +122,16 @@ def longer(params: BabiLong | Ruler, sentences: int) -> Iterator[tuple[Question,
         CorpusError: the noise is shorter than the document, or the document shorter than a story.
     """
     noise = noise_sentences(params.noise, 2 * sentences, params.seed)
-    kept = [Passage(f"n{row:07d}", text) for row, text in enumerate(noise)][len(noise) // 2 :]
+    known = {f"n{row:07d}": Passage(f"n{row:07d}", text) for row, text in enumerate(noise)}
+    kept = list(known)[len(noise) // 2 :]
     for number, story in enumerate(stories(params)["test"]):
         qid = f"{_name(params)}-test-{number:05d}"
-        facts = tuple(map(Passage, _fact_ids(qid, story), story.facts))
-        hidden, gold = hide(replace(story, facts=facts), kept, sentences, random.Random(f"{params.seed}/{qid}"))
-        ids = tuple(passage.id for passage in hidden)
+        fact_ids = _fact_ids(qid, story)
+        ids, gold = hide(replace(story, facts=fact_ids), kept, sentences, random.Random(f"{params.seed}/{qid}"))
+        facts = dict(zip(fact_ids, map(Passage, fact_ids, story.facts), strict=True))
         gold_ids = tuple(ids[place] for place in gold)
-        yield Question(qid, story.question, story.answers, gold_ids, ids, kind=_name(params)), tuple(hidden)
+        question = Question(qid, story.question, story.answers, gold_ids, tuple(ids), kind=_name(params))
+        yield question, tuple(facts.get(name) or known[name] for name in ids)
 
 
 def _name(params: BabiLong | Ruler) -> str:

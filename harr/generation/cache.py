@@ -30,7 +30,9 @@ class CachedGenerator:
 
     def __init__(self, generator: Generator, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._generator, self._path, self._cached = generator, path, 0
+        self.generator = generator
+        """What is asked where nothing is remembered."""
+        self._path, self._cached = path, 0
         with closing(self._open()) as store:
             store.execute("CREATE TABLE IF NOT EXISTS completions (request TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID")
 
@@ -44,7 +46,7 @@ class CachedGenerator:
             self._cached += sum(key in texts for key in keys)
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
-                new = dict(zip(batch, self._generator.complete([distinct[key] for key in batch]), strict=True))
+                new = dict(zip(batch, self.generator.complete([distinct[key] for key in batch]), strict=True))
                 with store:
                     store.executemany("INSERT OR REPLACE INTO completions VALUES (?, ?)", new.items())
                 texts |= new
@@ -52,7 +54,7 @@ class CachedGenerator:
 
     def usage(self) -> Mapping[str, float]:
         """As the generator counts, and ``cached``: requests that were not sent."""
-        return {**self._generator.usage(), "cached": float(self._cached)}
+        return {**self.generator.usage(), "cached": float(self._cached)}
 
     def _open(self) -> sqlite3.Connection:
         """A connection of its own for every call: stages of one run share the file."""

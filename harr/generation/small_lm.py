@@ -267,14 +267,22 @@ def _save(
     for number, optimizer in enumerate(optimizers):
         save_file(optimizer_tensors(optimizer), draft / f"optimizer-{number}.safetensors")
     write_json(draft / "figures.json", figures)
-    publish(draft, run / "checkpoint")
+    publish(draft, run / f"checkpoint-{int(figures['step']):06d}")
+    for old in _checkpoints(run)[:-1]:
+        shutil.rmtree(old)
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    """Whole checkpoints, the latest last."""
+    return sorted(path for path in run.glob("checkpoint-*") if (path / "figures.json").exists())
 
 
 def _restore(run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer]) -> dict[str, float]:
     """Put the last checkpoint back and return its figures; those of a fresh run where there is none."""
-    folder = run / "checkpoint"
-    if not folder.exists():
+    saved = _checkpoints(run)
+    if not saved:
         return {"step": 0.0, "tokens": 0.0, "seconds": 0.0, "loss": 0.0}
+    folder = saved[-1]
     model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     for number, optimizer in enumerate(optimizers):
         restore_optimizer(optimizer, load_file(folder / f"optimizer-{number}.safetensors"))

@@ -45,7 +45,7 @@ class Reward:
             raise ParamsError(f"reward.terms: weights must be finite and not all 0 (found {numbers})")
         if "judge" in terms and judge is None:
             raise ParamsError("reward.terms: `judge` needs a model; give reward.judge in params.yaml")
-        self._judge = judge
+        self._judge, self._unread = judge, 0
         self._ranges = {name: weighing for name, weighing in self._ranges.items() if weighing[0]}
         self._terms = {name: _term(name) for name in self._ranges if name != "judge"}
 
@@ -58,7 +58,20 @@ class Reward:
         scores: dict[str, list[Value]] = {
             name: [term(episode) for episode in episodes] for name, term in self._terms.items()
         }
-        return scores | ({"judge": _judged(self._judge, episodes)} if "judge" in self._ranges and self._judge else {})
+        if "judge" in self._ranges and self._judge:
+            scores["judge"] = verdicts = _judged(self._judge, episodes)
+            self._unread += verdicts.count(None)
+        return scores
+
+    def usage(self) -> dict[str, float]:
+        """What was asked of the judge, and how many of its verdicts could not be read; empty without one."""
+        asked = self._judge.usage() if self._judge else {}
+        return {**asked, "unreadable verdicts": float(self._unread)} if asked else {}
+
+    def phase(self, step: int) -> int:
+        """How often the set of terms that count has changed up to a training step."""
+        bounds = [bound for _, start, end in self._ranges.values() for bound in (start, end) if bound]
+        return sum(bound <= step for bound in set(bounds))
 
     def weights(self, step: int | None = None) -> dict[str, float]:
         """The weights that count at a training step; None: at the end of training."""
@@ -82,6 +95,8 @@ class Reward:
         totals = []
         for values in zip(*(scores[name] for name in weights), strict=True):
             applying = [(_mean(v), w) for v, w in zip(values, weights.values(), strict=True) if v is not None]
+            if not applying and "judge" in weights:  # it gave no verdict that can be read, which was counted
+                applying = [(0.0, 1.0)]
             if not applying:
                 raise CorpusError(
                     f"no reward term applies to a question ({', '.join(weights)}): it lacks gold answers or gold "

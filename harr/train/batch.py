@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -9,11 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harr import processes
-from harr.params import Training
+from harr.methods import Training
 from harr.policies.dense import pad, unique
 from harr.rollout import play
 from harr.setup import Setup
 from harr.types import Episode, Question
+
+T = TypeVar("T")
 
 
 def rollouts(params: Training, setup: Setup, seed: int, step: int) -> list[Episode]:
@@ -25,7 +28,7 @@ def rollouts(params: Training, setup: Setup, seed: int, step: int) -> list[Episo
     return play(repeated, setup.pipeline, setup.retriever, setup.generator)
 
 
-def open_questions(questions: Sequence[Question], stages: int, step: int, steps: int) -> Sequence[Question]:
+def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -> Sequence[T]:
     """The curriculum: the easiest 1/S of the questions in the first S-th of the steps, then 2/S, and so on.
 
     ``questions`` are ordered from easy to hard, as the filter writes them.
@@ -45,10 +48,14 @@ def question_batch(questions: Sequence[Question], count: int, seed: int, step: i
         yield questions[order[place]]
 
 
-def reward_figures(rewards: Sequence[float], episodes: Sequence[Episode], group_size: int) -> dict[str, float]:
-    """What a step's rollouts say, before any update."""
-    groups_BG = torch.tensor(rewards, dtype=torch.float32).view(-1, group_size)
+def reward_figures(
+    params: Training, setup: Setup, rewards: Sequence[float], episodes: Sequence[Episode], step: int
+) -> dict[str, float]:
+    """What a step's rollouts say, before any update; ``phase`` numbers the rewards that may be compared."""
+    groups_BG = torch.tensor(rewards, dtype=torch.float32).view(-1, params.group_size)
+    stage = len(open_questions(range(params.curriculum_stages), params.curriculum_stages, step, params.steps))
     return {
+        "phase": float(setup.reward.phase(step) + stage - 1),
         "reward_mean": float(groups_BG.mean()),
         "reward_std": float(groups_BG.std(-1).mean()),
         "zero_std_share": float((groups_BG.std(-1) < 1e-6).float().mean()),

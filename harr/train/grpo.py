@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from harr import processes
-from harr.params import GRPO
+from harr.methods import GRPO
 from harr.policies import plackett_luce
 from harr.scoring.mix import Reward
 from harr.setup import Setup
@@ -37,7 +37,7 @@ def train(params: GRPO, setup: Setup, out: Path, work: Path, log: Log, seed: int
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
         rewards = setup.reward.totals(scores, step)
-        values = reward_figures(rewards, episodes, params.group_size)
+        values = reward_figures(params, setup, rewards, episodes, step)
         if any(episode.steps for episode in episodes):
             advantages = advantages_of(params, setup.reward, scores, episodes, step)
             lengths = [len(episode.steps) for episode in episodes]

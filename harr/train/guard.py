@@ -16,6 +16,16 @@ def smoothed(rewards: Sequence[float], window: int) -> list[float]:
     return [math.fsum(rewards[max(0, i - window + 1) : i + 1]) / min(i + 1, window) for i in range(len(rewards))]
 
 
+def comparable(history: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
+    """The last steps that were rewarded by the same terms for questions of the same curriculum stage.
+
+    >>> comparable([{"phase": 0.0}, {"phase": 1.0}, {"phase": 1.0}])
+    [{'phase': 1.0}, {'phase': 1.0}]
+    """
+    now = history[-1].get("phase", 0.0) if history else 0.0
+    return [row for row in history if row.get("phase", 0.0) == now]
+
+
 def best_step(history: Sequence[Mapping[str, float]], window: int, every: int) -> int:
     """After how many steps the best checkpoint was written: the highest smoothed reward, the latest of equals.
 
@@ -23,9 +33,10 @@ def best_step(history: Sequence[Mapping[str, float]], window: int, every: int) -
     >>> best_step(rows, 1, 2), best_step(rows, 1, 3)
     (2, 3)
     """
-    means = smoothed([row["reward_mean"] for row in history], window)
-    steps = [step for step in range(1, len(means) + 1) if step % every == 0 or step == len(means)]
-    return max(steps, key=lambda step: (means[step - 1], step), default=0)
+    rows = comparable(history)
+    means, before = smoothed([row["reward_mean"] for row in rows], window), len(history) - len(rows)
+    steps = [step for step in range(before + 1, len(history) + 1) if step % every == 0 or step == len(history)]
+    return max(steps, key=lambda step: (means[step - before - 1], step), default=0)
 
 
 def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) -> str:
@@ -39,8 +50,8 @@ def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) ->
     """
     if len(history) >= SKIPS and all(row.get("skipped_updates", 0.0) for row in history[-SKIPS:]):
         return f"the gradient was not finite in {SKIPS} steps in a row; lower train.learning_rate"
-    means = smoothed([row["reward_mean"] for row in history], window)[window - 1 :]
-    if means and means[-1] < drop * max(means):
+    means = smoothed([row["reward_mean"] for row in comparable(history)], window)[window - 1 :]
+    if means and max(means) > 0.0 and means[-1] < drop * max(means):
         return (
             f"mean reward of the last {window} steps fell to {means[-1]:.3f}, "
             f"under {drop:.0%} of its best {max(means):.3f}".replace("%", " %")

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from harr import processes
-from harr.params import Training
+from harr.methods import Training
 from harr.policies.dense import unique
 from harr.setup import Setup
 from harr.train.batch import reward_figures, rollouts, shares
@@ -27,7 +27,7 @@ def train(params: Training, setup: Setup, out: Path, work: Path, log: Log, seed:
     for step in learner.steps(log):
         episodes = rollouts(params, setup, seed, step)
         rewards = setup.reward.totals(setup.reward.score(episodes), step)
-        values = reward_figures(rewards, episodes, params.group_size)
+        values = reward_figures(params, setup, rewards, episodes, step)
         targets = wanted(episodes)
         if targets:
             for _ in range(params.num_iterations):

@@ -19,7 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from harr import processes
 from harr.errors import CorpusError, ParamsError, StaleState
 from harr.files import fingerprint, publish
-from harr.params import Training
+from harr.methods import Training
 from harr.policies import plackett_luce
 from harr.policies.adapter import add_adapter, save_adapter
 from harr.policies.dense import DensePolicy
@@ -183,7 +183,7 @@ class Learner:
         processes.sum_gradients(weights)
         norm = float(self.accelerator.clip_grad_norm_(weights, self.params.max_grad_norm))
         finite = bool(torch.isfinite(torch.tensor(norm)))
-        if finite:
+        if finite or self.accelerator.scaler is not None:  # a scaler skips the step itself, and lowers its scale
             self.optimizer.step()
         figures = {"grad_norm": norm if finite else 0.0, "skipped_updates": float(not finite)}
         if len(halves) == 2 and finite:

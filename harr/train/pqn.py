@@ -15,7 +15,7 @@ from peft import PeftModel
 
 from harr import processes
 from harr.errors import ParamsError
-from harr.params import PQN
+from harr.methods import PQN
 from harr.policies.adapter import add_adapter
 from harr.policies.dense import unique
 from harr.policies.towers import TowersPolicy
@@ -81,7 +81,7 @@ def train(params: PQN, setup: Setup, out: Path, work: Path, log: Log, seed: int)
         towers.temperature = RANDOM if step < params.random_steps else cooled
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
-        figures = reward_figures(setup.reward.totals(scores, step), episodes, params.group_size)
+        figures = reward_figures(params, setup, setup.reward.totals(scores, step), episodes, step)
         gains = step_rewards(setup.reward.parts(scores, episodes, step, by_step=True), episodes)
         with target_weights(handles):
             before = state_values(targets, episodes, cooled)

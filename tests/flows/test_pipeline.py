@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_stages_come_in_the_order_of_dvc_yaml(workplace: Path) -> None:
     shutil.copy(ROOT / "dvc.yaml", workplace)
-    assert stages() == ["download", "embed", "index", "filter", "train", "arms", "evaluate", "merge"]
+    assert stages() == ["download", "embed", "index", "generator", "filter", "train", "arms", "evaluate", "merge"]
 
 
 def test_a_recipe_becomes_params_yaml_only_if_it_is_sound(workplace: Path) -> None:

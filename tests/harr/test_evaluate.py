@@ -94,7 +94,7 @@ def test_given_passages_get_a_prefix() -> None:
         ("q1", 0.5, None),
         ("q2", 0.0, 1.0),
     ]
-    assert "recall" not in join_candidates({"question": rows(q1=1.0)})[0]
+    assert join_candidates({"question": rows(q1=1.0)})[0]["recall"] == 1.0, "alone it needs none"
 
 
 def test_contrast_pairs_by_question_id() -> None:

@@ -61,3 +61,9 @@ def test_nothing_kept_is_one_clear_line(setup: Setup, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="filter kept none of 1 questions"):
         filter_questions(Filter(), game, tmp_path / "out", tmp_path / "work", silent, seed=0)
     assert not (tmp_path / "out").exists()
+
+
+def test_all_are_kept_unplayed(setup: Setup, tmp_path: Path) -> None:
+    params = Filter(keep="all", target=6, batch_size=4)
+    counts = filter_questions(params, setup, tmp_path / "out", tmp_path / "work", silent, seed=0)
+    assert (counts["kept"], counts["tried"], counts["kept_share"]) == (6, 8, 1.0)

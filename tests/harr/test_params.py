@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from harr.errors import ParamsError
-from harr.params import GRPO, Params
+from harr.methods import GRPO
+from harr.params import Params
 
 ROOT = Path(__file__).parents[2]
 GOOD = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -63,3 +64,24 @@ def test_what_is_no_mapping(text: str, line: str, tmp_path: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=r"nowhere\.yaml: cannot be read"):
         Params.load(tmp_path / "nowhere.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"generator": {"kind": "none"}}, "pick needs kind none, the others a generator"),
+        ({"pipeline": {"name": "react"}, "generator": {"kind": "scripted"}}, "plays multistep and search_r1 only"),
+        ({"pipeline": {"name": "react"}, "generator": {"kind": "small_lm"}}, "plays search_r1 only, not react"),
+        ({"train": {"method": "pqn"}}, "pqn plays pipeline pick; set retriever.candidates: question"),
+        ({"retriever": {"positions": "relative"}}, "positions is for train.method pqn"),
+    ],
+)
+def test_sections_that_do_not_fit_each_other(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=line) as error:
+        load({**GOOD, "pipeline": {"name": "multistep"}, "generator": {"kind": "scripted"}, **changes}, tmp_path)
+    assert "\n" not in str(error.value) and ": :" not in str(error.value)
+
+
+def test_a_weight_that_ends_before_it_starts(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match="starts at step 5 cannot end at step 5"):
+        load({**GOOD, "reward": {"terms": {"recall": {"weight": 1, "start": 5, "end": 5}}}}, tmp_path)

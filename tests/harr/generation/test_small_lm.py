@@ -57,16 +57,16 @@ def test_most_names_are_few_tokens_and_only_the_models_words_are_learnt(tokenize
 
 @pytest.mark.parametrize("prepared", [True, False])
 def test_the_first_induction_head_is_there_from_the_start(prepared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Soon random tokens are recalled; a model that starts from noise is still near chance (0.3 %)."""
+    """Soon random tokens are recalled; a model that starts from noise is still far behind."""
     if not prepared:
         monkeypatch.setattr(small_lm, "start_with_induction", lambda model: None)
     torch.manual_seed(0)
-    model, rng = small_lm._model(300, 64, 2), random.Random(0)
+    model, rng = small_lm._model(600, 64, 2), random.Random(0)
     optimizers = small_lm._optimizers(model)
-    for _ in range(100):
-        batch = small_lm._pad([small_lm._recall(300, rng, 16) for _ in range(32)])
+    for _ in range(80):
+        batch = small_lm._pad([small_lm._recall(600, rng, 32) for _ in range(16)])
         _, right = small_lm._learn(model, optimizers, *batch, done=0.03)
-    assert right > 0.6 if prepared else right < 0.1
+    assert right > 0.8 if prepared else right < 0.6
 
 
 def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,3 +90,17 @@ def test_the_judge_is_asked_once_and_only_about_answers() -> None:
     assert scores["judge"] == [1.0, 0.0, None]
     assert len(asked) == 1 and "Answer: Ada" in asked[0][0].messages[1]["content"]
     assert reward.totals(scores) == [1.5, 0.0, 2.0], "an unreadable verdict does not apply: recall counts double"
+
+
+def test_a_verdict_that_cannot_be_read_is_counted_and_ends_nothing() -> None:
+    judge = SimpleNamespace(
+        complete=lambda requests: ["I cannot say."] * len(requests), usage=lambda: {"requests": 1.0}
+    )
+    reward = Reward({"judge": 1.0}, judge)
+    assert reward(episode("Ada", "a")) == 0.0
+    assert reward.usage() == {"requests": 1.0, "unreadable verdicts": 1.0}
+
+
+def test_a_phase_ends_where_the_terms_change() -> None:
+    reward = Reward({"recall": Weight(weight=1, end=10), "answer_f1": Weight(weight=1, start=5)})
+    assert [reward.phase(step) for step in (0, 4, 5, 9, 10, 99)] == [0, 0, 1, 1, 2, 2]

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file
 
 from harr.errors import CorpusError
-from harr.params import GRPO, PPO, Lora, Training
+from harr.methods import GRPO, PPO, Lora, Training
 from harr.policies.dense import DensePolicy
 from harr.retrieval.encoder import Encoder
 from harr.rollout import play

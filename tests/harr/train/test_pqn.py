@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harr.corpus.store import Passages
-from harr.params import PQN
+from harr.methods import PQN
 from harr.pipelines.pick import pick
 from harr.policies.adapter import load_adapter
 from harr.policies.towers import TowersPolicy

@@ -15,7 +15,8 @@ from torch.distributed.tensor import DTensor
 from harr.build import open_setup
 from harr.corpus.store import write_questions
 from harr.files import read_json, write_json
-from harr.params import GRPO, PPO, Lora, Params, Training
+from harr.methods import GRPO, PPO, Lora, Training
+from harr.params import Params
 from harr.train import METHODS
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,90 @@
+"""Section ``train`` of params.yaml: one class per method. See ``harr/params.py`` for all the others."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from harr.datasets import Fraction, Positive, Section
+
+
+class Lora(Section):
+    """Low-rank adapter of the query encoder (published: rank 32, alpha 64, all linear layers)."""
+
+    rank: Positive = 32
+    alpha: Positive = 64
+
+
+class Training(Section):
+    """What every method that trains the retriever shares."""
+
+    steps: Positive = 40
+    questions_per_step: Positive = 16
+    group_size: int = Field(8, ge=2)
+    """Rollouts of every question."""
+    learning_rate: float = Field(5e-4, gt=0)
+    warmup_steps: int = Field(2, ge=0)
+    final_rate: Fraction = 1.0
+    """The learning rate falls evenly to this share of itself."""
+    weight_decay: float = Field(0.0, ge=0)
+    max_grad_norm: float = Field(1.0, gt=0)
+    num_iterations: Positive = 1
+    """Updates per batch of rollouts."""
+    clip_low: Fraction = 0.2
+    clip_high: float = Field(0.2, ge=0)
+    credit: Literal["episode", "step"] = "episode"
+    """episode: a final reward belongs to the whole episode; step: what each step added to it."""
+    curriculum_stages: Positive = 1
+    """Learn from the easiest 1/S of the questions first, then 2/S, ..., at last from all."""
+    states_per_pass: Positive = 64
+    """Distinct states per forward pass; gradients accumulate over a batch."""
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    gradient_checkpointing: bool = False
+    checkpoint_every: Positive = 5
+    guard_window: Positive = 10
+    """Rewards are averaged over so many steps to find the best checkpoint and a collapse."""
+    guard_drop: Fraction = 0.5
+    """Stop where that average falls below so much of its best; 0: never."""
+    lora: Lora = Lora()
+
+
+class GRPO(Training):
+    """Group-relative policy optimisation of the retriever (HARR, arXiv 2602.03645)."""
+
+    method: Literal["grpo"]
+    estimator: Literal["grpo", "bnpo", "dr_grpo", "rloo"] = "grpo"
+    """Baseline, scale and averaging of the gradient (``harr/train/advantages.py``)."""
+    kl_weight: float = Field(0.0, ge=0)
+    """Weight of the KL to the base encoder (adapter off), k3 estimator."""
+
+
+class PPO(Training):
+    """Proximal policy optimisation with a value head on the state vector (arXiv 1707.06347)."""
+
+    method: Literal["ppo"]
+    discount: Fraction = 1.0
+    gae_lambda: Fraction = 0.95
+    value_learning_rate: float = Field(1e-2, gt=0)
+    value_weight: float = Field(0.5, ge=0)
+    value_clip: float = Field(0.2, gt=0)
+    kl_weight: float = Field(0.0, ge=0)
+    """Weight of the KL to the base encoder, taken off every step's reward."""
+    entropy_weight: float = Field(0.0, ge=0)
+
+
+class PQN(Training):
+    """Values of two towers instead of a policy (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811)."""
+
+    method: Literal["pqn"]
+    group_size: Positive = 1
+    """Episodes of every question in a step."""
+    discount: Fraction = 0.99
+    return_mix: Fraction = 0.65
+    """Lambda: 1 gives Monte-Carlo returns, 0 one-step targets."""
+    final_temperature: Fraction = 0.1
+    """retriever.temperature falls evenly to this share of itself."""
+    target_rate: float = Field(0.1, gt=0, le=1)
+    """Share of the way that the target copies go after every update."""
+    random_steps: int = Field(0, ge=0)
+    """First steps in which the five best actions are equally likely."""
+    stop_at_gold: bool = True
+    """In training an episode ends when all its gold is picked; in evaluation gold never ends one."""

