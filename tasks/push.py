@@ -21,15 +21,16 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         ParamsError: no HF_TOKEN, HF_HUB_OFFLINE, or the hub refuses.
         ServiceUnavailable: no answer from the hub.
     """
-    needed = {dataset: [FILTERED / "questions.jsonl", FILTERED / "statistics.jsonl"]} if dataset else {}
-    needed |= {model: [RETRIEVER / "harr.json", EVALUATE, CONTRASTS]} if model else {}
-    for path in (path for paths in needed.values() for path in paths):
+    questions = [FILTERED / "questions.jsonl", FILTERED / "statistics.jsonl"] if dataset else []
+    known = [RETRIEVER / "harr.json", EVALUATE, CONTRASTS] if model else []
+    for path in (*questions, *known):
         if not path.exists():
             raise CorpusError(f"{path} is missing, so there is nothing to push; run `dvc repro` first")
     from harr.hub_push import Upload, check_name, check_online, send, told
 
-    for name in needed:
-        check_name(name)
+    for name in (dataset, model):
+        if name:
+            check_name(name)
     token = os.environ.get("HF_TOKEN", "").strip()
     if not dry_run:
         check_online()
@@ -39,9 +40,8 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
 
     uploads = []
     if dataset:
-        files = {path.name: path for path in needed[dataset]}
         card = dataset_card(dataset, statistics_rows(), len(read_jsonl(FILTERED / "questions.jsonl")), license)
-        uploads.append(Upload("dataset", dataset, private, files, card))
+        uploads.append(Upload("dataset", dataset, private, {path.name: path for path in questions}, card))
     if model:
         paths = sorted(path for path in RETRIEVER.rglob("*") if path.is_file())
         files = {path.relative_to(RETRIEVER).as_posix(): path for path in paths if path != RETRIEVER / "README.md"}

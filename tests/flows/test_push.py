@@ -186,6 +186,16 @@ def test_everything_arrives_as_the_dry_run_said(finished: Path) -> None:
     assert "pushed dataset ada/questions: " in done.stdout and "pushed model ada/retriever: " in done.stdout
 
 
+def test_a_dataset_and_a_model_may_share_a_name(finished: Path) -> None:
+    with serving() as hub:
+        done = push("--dataset", "ada/harr", "--model", "ada/harr", address=hub.address)
+    assert done.returncode == 0, done.stderr
+    assert {repository: sorted(files) for repository, files in hub.files.items()} == {
+        "datasets/ada/harr": ["README.md", "questions.jsonl", "statistics.jsonl"],
+        "models/ada/harr": ["1_Pooling/config.json", "README.md", "harr.json", "model.safetensors"],
+    }
+
+
 def test_the_cards_say_what_is_known(finished: Path) -> None:
     text = push(*BOTH, "--dry-run", HF_HUB_OFFLINE="1").stdout
     assert "license:" not in text and "base_model: Qwen/Qwen3-Embedding-0.6B\n" in text
