@@ -17,12 +17,11 @@ configs:
 ---
 # {name}
 
-Training questions for a RAG retriever, kept by harr {version} because sampled rollouts of the untrained retriever
-disagree on them.
+Training questions for a RAG retriever, {choice}.
 
-- `questions.jsonl`: the {kept:,} kept questions, from easy to hard: `id`, `question`, `answers`, `supporting` (ids of
+- `questions.jsonl`: the {kept:,} kept questions, {order}: `id`, `question`, `answers`, `supporting` (ids of
   the gold passages in hop order), `context_ids` (ids of the passages given with the question), `type`.
-- `statistics.jsonl`: all {tried:,} questions that were tried: `id`, `reward_mean`, `reward_std`, `kept`, `reason`.
+- `statistics.jsonl`: all {tried:,} questions that were tried: {columns}.
 
 | reason | questions |
 |---|---|
@@ -71,10 +70,14 @@ def dataset_card(name: str, statistics: Sequence[Mapping[str, Any]], kept: int, 
         license: the hub's short name of a licence; empty: the card says nothing.
     """
     reasons = Counter(row["reason"] for row in statistics)
+    played = set(reasons) != {"all are kept"}
+    chosen = "kept by harr {} because sampled rollouts of the untrained retriever\ndisagree on them"
     return DATASET.format(
         name=name,
         license=_license(license),
-        version=__version__,
+        choice=(chosen if played else "taken by harr {} as they are; none was played").format(__version__),
+        order="from easy to hard" if played else "in random order",
+        columns="`id`, `reward_mean`, `reward_std`, `kept`, `reason`" if played else "`id`, `kept`, `reason`",
         kept=kept,
         tried=len(statistics),
         reasons="\n".join(_row(reason, f"{count:,}") for reason, count in reasons.most_common()),
@@ -91,7 +94,8 @@ def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts:
         contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n}}}``.
         license: the hub's short name of a licence; empty: the card says nothing.
     """
-    lead, base = headline(summary), plain_name(facts["base_model"])
+    facts = plain_facts(facts)
+    lead, base = headline(summary), facts["base_model"]
     others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
     return MODEL.format(
         name=name,
@@ -102,8 +106,17 @@ def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts:
         title=label(lead)[0].upper() + label(lead)[1:],
         arms="\n".join(_arms(summary, lead)),
         contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
-        facts="\n".join(_row(key, base if key == "base_model" else value) for key, value in facts.items()),
+        facts="\n".join(_row(key, value) for key, value in facts.items()),
     )
+
+
+def plain_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """The facts of harr.json as they may be published: ``base_model`` by its plain name.
+
+    >>> plain_facts({"base": "b1", "base_model": "/data/models/mine"})
+    {'base': 'b1', 'base_model': 'mine'}
+    """
+    return {**facts, "base_model": plain_name(facts["base_model"])}
 
 
 def plain_name(model: str) -> str:

@@ -19,12 +19,12 @@ CARD = "README.md"
 
 @dataclass(frozen=True)
 class Upload:
-    """A repository, the files that go into it by their path there, and its card, which becomes README.md."""
+    """A repository, the files (or their content) by their path there, and its card, which becomes README.md."""
 
     kind: Literal["dataset", "model"]
     name: str
     private: bool
-    files: Mapping[str, Path]
+    files: Mapping[str, Path | bytes]
     card: str
 
 
@@ -40,9 +40,7 @@ def check_name(name: str) -> None:
 
 def told(upload: Upload) -> str:
     """What :func:`send` sends: the repository, every file with its size and sha256, and the card's text."""
-    card = upload.card.encode()
-    rows = [(CARD, len(card), hash_of(card).hexdigest())]
-    rows += [(name, path.stat().st_size, sha256(path)) for name, path in upload.files.items()]
+    rows = [(name, *_measured(file)) for name, file in ((CARD, upload.card.encode()), *upload.files.items())]
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:<{width}}  {size:>13,} bytes  sha256 {digest}" for name, size, digest in rows]
     visibility = "private" if upload.private else "public"
@@ -71,7 +69,7 @@ def send(upload: Upload, token: str) -> str:
     """
     api = HfApi(token=token)
     additions = [CommitOperationAdd(CARD, upload.card.encode())]
-    additions += [CommitOperationAdd(name, path) for name, path in upload.files.items()]
+    additions += [CommitOperationAdd(name, file) for name, file in upload.files.items()]
     try:
         api.create_repo(upload.name, repo_type=upload.kind, private=upload.private, exist_ok=True)
         if upload.private and not api.repo_info(upload.name, repo_type=upload.kind).private:
@@ -94,6 +92,11 @@ def send(upload: Upload, token: str) -> str:
             f"{upload.kind} {upload.name}: {constants.ENDPOINT} says: {_one_line(error, token)}"
         ) from None
     return commit.commit_url
+
+
+def _measured(file: Path | bytes) -> tuple[int, str]:
+    """Size and sha256."""
+    return (len(file), hash_of(file).hexdigest()) if isinstance(file, bytes) else (file.stat().st_size, sha256(file))
 
 
 def _refusal(upload: Upload, error: HfHubHTTPError, token: str) -> HarrError:

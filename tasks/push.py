@@ -1,5 +1,6 @@
 """The filtered questions and the merged retriever to the hub."""
 
+import json
 import os
 from pathlib import Path
 
@@ -21,30 +22,34 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         ParamsError: no HF_TOKEN, HF_HUB_OFFLINE, or the hub refuses.
         ServiceUnavailable: no answer from the hub.
     """
-    needed = {dataset: [FILTERED / "questions.jsonl", FILTERED / "statistics.jsonl"]} if dataset else {}
-    needed |= {model: [RETRIEVER / "harr.json", EVALUATE, CONTRASTS]} if model else {}
-    for path in (path for paths in needed.values() for path in paths):
+    questions = [FILTERED / "questions.jsonl", FILTERED / "statistics.jsonl"] if dataset else []
+    known = [RETRIEVER / "harr.json", EVALUATE, CONTRASTS] if model else []
+    for path in (*questions, *known):
         if not path.exists():
             raise CorpusError(f"{path} is missing, so there is nothing to push; run `dvc repro` first")
     from harr.hub_push import Upload, check_name, check_online, send, told
 
-    for name in needed:
-        check_name(name)
+    for name in (dataset, model):
+        if name:
+            check_name(name)
     token = os.environ.get("HF_TOKEN", "").strip()
     if not dry_run:
         check_online()
         if not token:
             raise ParamsError("the environment variable HF_TOKEN is not set; put a hub token with write access there")
-    from harr.hub_card import dataset_card, model_card
+    from harr.hub_card import dataset_card, model_card, plain_facts
 
     uploads = []
     if dataset:
-        files = {path.name: path for path in needed[dataset]}
         card = dataset_card(dataset, statistics_rows(), len(read_jsonl(FILTERED / "questions.jsonl")), license)
-        uploads.append(Upload("dataset", dataset, private, files, card))
+        uploads.append(Upload("dataset", dataset, private, {path.name: path for path in questions}, card))
     if model:
-        paths = sorted(path for path in RETRIEVER.rglob("*") if path.is_file())
-        files = {path.relative_to(RETRIEVER).as_posix(): path for path in paths if path != RETRIEVER / "README.md"}
+        # The cards of stage merge name the base encoder as this machine does, by its path; so does harr.json.
+        paths = sorted(path for path in RETRIEVER.rglob("*") if path.is_file() and path.name != "README.md")
+        files: dict[str, Path | bytes] = {path.relative_to(RETRIEVER).as_posix(): path for path in paths}
+        for path in (path for path in paths if path.name == "harr.json"):
+            text = json.dumps(plain_facts(read_json(path)), indent=2, ensure_ascii=False) + "\n"
+            files[path.relative_to(RETRIEVER).as_posix()] = text.encode()
         card = model_card(model, read_json(RETRIEVER / "harr.json"), read_json(EVALUATE), read_json(CONTRASTS), license)
         uploads.append(Upload("model", model, private, files, card))
     for upload in uploads:

@@ -73,16 +73,26 @@ class ServerGenerator:
             reply = self._service.ask(lambda client: client.completions.create(prompt=request.prompt, **options))
         else:
             reply = self._service.ask(lambda client: client.chat.completions.create(messages=messages, **options))
-        choices = getattr(reply, "choices", None)
-        if not choices:
+        text = _text(reply, raw=bool(request.prompt))
+        if text is None:
             raise ParamsError(
                 f"{self._service.where}: the answer is no completion; "
                 "generator.base_url must be an OpenAI-compatible address, usually ending in /v1"
             )
+        usage = getattr(reply, "usage", None)
         with self._lock:
             self._usage.update(
                 requests=1,
-                prompt_tokens=reply.usage.prompt_tokens if reply.usage else 0,
-                completion_tokens=reply.usage.completion_tokens if reply.usage else 0,
+                prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
+                completion_tokens=getattr(usage, "completion_tokens", None) or 0,
             )
-        return (choices[0].text if request.prompt else choices[0].message.content) or ""
+        return text
+
+
+def _text(reply: Any, *, raw: bool) -> str | None:
+    """The text of an answer; a message may say null for an empty one. None for an answer that holds no text."""
+    try:
+        text = reply.choices[0].text if raw else reply.choices[0].message.content or ""
+    except (AttributeError, LookupError, TypeError):
+        return None
+    return text if isinstance(text, str) else None

@@ -1,8 +1,9 @@
 """ReAct: a tool-calling agent whose tool answers each query from K passages (arXiv 2210.03629; HARR, arXiv 2602.03645).
 
 The call is plain text in the markup of Qwen and Hermes, so any chat server will do. The tool asks a
-reader for a short answer and a status; the agent and the history see only that. A reply that neither
-calls nor answers is malformed: it is counted, and the agent is told what was expected.
+reader for a short answer and a status; the agent and the history see only that. Thoughts
+(``<think>...</think>``, also cut off) neither call nor answer. A reply that does neither is malformed: it is
+counted, and the agent is told what was expected.
 """
 
 import re
@@ -19,7 +20,8 @@ CORRECTION = (
     'or one line "Final answer: ...".'
 )
 LAST_TURN = 'No more searches are possible. Reply with one line "Final answer: ...", as well as you can.'
-_FINAL = re.compile(r"final answer:.*", re.IGNORECASE | re.DOTALL)
+_FINAL = re.compile(r"final answer:[\s*]*", re.IGNORECASE)
+_THOUGHTS = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
 
 
 def react(question: Question, *, max_searches: int) -> PyGenerator[Request, Any, Outcome]:
@@ -31,11 +33,12 @@ def react(question: Question, *, max_searches: int) -> PyGenerator[Request, Any,
     malformed = 0
     for turn in range(max_searches + 1):
         reply: str = yield Generate(tuple(messages), stop=(STOP,))
-        final, query = _FINAL.search(reply), _query(reply)
-        if final and not query:
-            return Outcome(short_answer(final[0]), hops, malformed, escaped)
+        query, answer = _query(reply), _answer(reply)
+        if answer is not None and not query:
+            return Outcome(answer, hops, malformed, escaped)
         messages.append(_message("assistant", f"{reply.removesuffix(STOP)}{STOP}" if query else reply))
         if turn == max_searches:
+            malformed += not query
             break
         if query:
             hop, broken, found = yield from look_up(question, hops, query)
@@ -55,9 +58,19 @@ def _query(reply: str) -> str:
     >>> _query('First her mother. <tool_call>{"name": "search", "arguments": {"query": "Who was her mother?"}}')
     'Who was her mother?'
     """
-    _, tag, call = reply.partition("<tool_call>")
+    _, tag, call = _THOUGHTS.sub("", reply).partition("<tool_call>")
     arguments = last_json(call, "name").get("arguments") if tag else None
     return line(arguments.get("query")) if isinstance(arguments, dict) else ""
+
+
+def _answer(reply: str) -> str | None:
+    """The line after the last "Final answer:" of a reply; None where there is none.
+
+    >>> _answer("<think>Final answer: Rome?</think>Final answer: Bath\\n\\nI hope this helps!")
+    'Bath'
+    """
+    _, *answers = _FINAL.split(_THOUGHTS.sub("", reply))
+    return short_answer(answers[-1].partition("\n")[0]) if answers else None
 
 
 def _message(role: str, content: str) -> Mapping[str, str]:

@@ -186,6 +186,16 @@ def test_everything_arrives_as_the_dry_run_said(finished: Path) -> None:
     assert "pushed dataset ada/questions: " in done.stdout and "pushed model ada/retriever: " in done.stdout
 
 
+def test_a_dataset_and_a_model_may_share_a_name(finished: Path) -> None:
+    with serving() as hub:
+        done = push("--dataset", "ada/harr", "--model", "ada/harr", address=hub.address)
+    assert done.returncode == 0, done.stderr
+    assert {repository: sorted(files) for repository, files in hub.files.items()} == {
+        "datasets/ada/harr": ["README.md", "questions.jsonl", "statistics.jsonl"],
+        "models/ada/harr": ["1_Pooling/config.json", "README.md", "harr.json", "model.safetensors"],
+    }
+
+
 def test_the_cards_say_what_is_known(finished: Path) -> None:
     text = push(*BOTH, "--dry-run", HF_HUB_OFFLINE="1").stdout
     assert "license:" not in text and "base_model: Qwen/Qwen3-Embedding-0.6B\n" in text
@@ -194,6 +204,30 @@ def test_the_cards_say_what_is_known(finished: Path) -> None:
     assert "| frozen | 1 | 400 | 29.5 [97.0, 99.0] |" in text
     assert "- `full` over `infonce`: +68.6 [+64.2, +73.1], p 0.0002, n 400" in text
     assert "the card of stage merge" not in text
+
+
+def test_no_path_of_this_machine_is_sent(finished: Path) -> None:
+    retriever = finished / "models/retriever"
+    (retriever / "action").mkdir()
+    for folder in (retriever, retriever / "action"):  # as stage merge leaves two towers
+        (folder / "harr.json").write_text(json.dumps({"base": "b1", "base_model": "/home/ada/models/mine"}))
+        (folder / "README.md").write_text("built with its base model, /home/ada/models/mine")
+    with serving() as hub:
+        done = push("--model", "ada/retriever", address=hub.address)
+    assert done.returncode == 0, done.stderr
+    sent = hub.files["models/ada/retriever"]
+    assert not [name for name, content in sent.items() if b"/home/ada" in content]
+    for name in ("harr.json", "action/harr.json"):
+        assert json.loads(sent[name]) == {"base": "b1", "base_model": "mine"}
+
+
+def test_the_card_of_unplayed_questions_claims_no_rollouts(finished: Path) -> None:
+    assert "because sampled rollouts" in push("--dataset", "ada/questions", "--dry-run").stdout
+    rows = [{"id": name, "kept": True, "reason": "all are kept"} for name in ("q1", "q2")]
+    (finished / "data/filtered/statistics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = push("--dataset", "ada/questions", "--dry-run").stdout
+    assert "as they are; none was played" in text and "| all are kept | 2 |" in text
+    assert not [word for word in ("rollouts", "from easy to hard", "reward_mean") if word in text]
 
 
 @pytest.mark.parametrize(

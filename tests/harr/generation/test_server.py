@@ -175,6 +175,26 @@ def test_another_kind_of_server_is_recognised(answer: Any) -> None:
         generator(served.base_url).complete(ask("a"))
 
 
+@pytest.mark.parametrize(
+    "choice", [{}, None, "text", {"message": None}, {"message": "hm"}, {"message": {"content": [1]}}]
+)
+@pytest.mark.parametrize("request_", [*ask("a"), Generate(prompt="a")])
+def test_a_choice_without_text_is_no_completion(choice: Any, request_: Generate) -> None:
+    with (
+        serving(lambda body, number: (200, {"choices": [choice]})) as served,
+        pytest.raises(ParamsError, match=r"no completion; generator\.base_url must be") as caught,
+    ):
+        generator(served.base_url).complete([request_])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_usage_without_figures_counts_as_none() -> None:
+    with serving(lambda body, number: (200, chat("so") | {"usage": {}})) as served:
+        player = generator(served.base_url)
+        assert player.complete(ask("a")) == ["so"]
+    assert player.usage() == {"requests": 1, "retries": 0, "prompt_tokens": 0, "completion_tokens": 0}
+
+
 def test_the_key_comes_from_the_environment_and_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARR_TEST_KEY", "sk-very-secret")
     with (

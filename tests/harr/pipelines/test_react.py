@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from harr.pipelines.react import CORRECTION, LAST_TURN, react
 from harr.types import Generate, Hop, Passage, Question, Retrieval, Search
 
@@ -53,6 +55,46 @@ def test_a_malformed_reply_is_counted_and_corrected() -> None:
     again = game.send("<tool_call>{broken")
     assert again.messages[-1]["content"] == CORRECTION
     assert finish(game, "final answer: unknown").malformed == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Final answer: Bath\n\nI hope this helps!", "Bath"),
+        ("**Final answer:** Bath.\nIt is in Somerset.", "Bath"),
+        ("Final answer:\nBath", "Bath"),
+        ("Final answer: Rome\nNo, wait.\nFinal answer: Bath", "Bath"),
+        ("<think>Final answer: Rome? No.</think>\n\nFinal answer: Bath", "Bath"),
+        (f"<think>Shall I {call('Who?')}</tool_call>? No.</think>Final answer: Bath", "Bath"),
+        ("Final answer: Bath\n<think>Or Final answer: Rome", "Bath"),
+        ("Final answer:", ""),
+    ],
+)
+def test_the_answer_is_the_line_after_the_marker(reply: str, answer: str) -> None:
+    game = react(QUESTION, max_searches=3)
+    next(game)
+    outcome = finish(game, reply)
+    assert (outcome.answer, outcome.malformed) == (answer, 0)
+
+
+@pytest.mark.parametrize("thought", ["Final answer: Rome", call("Who?"), f"{call('Who?')}</think>"])
+def test_a_thought_neither_calls_nor_answers(thought: str) -> None:
+    game = react(QUESTION, max_searches=3)
+    next(game)
+    again = game.send(f"<think>{thought}")
+    assert isinstance(again, Generate) and again.messages[-1]["content"] == CORRECTION
+    assert game.send(f"<think>Final answer: Rome?</think>{call('Where?')}") == Search(QUESTION, "Where?")
+
+
+@pytest.mark.parametrize(
+    ("reply", "malformed"), [("I do not know.", 2), ("<think>Final answer: Bath", 2), (call("?"), 1)]
+)
+def test_a_malformed_last_turn_is_counted(reply: str, malformed: int) -> None:
+    game = react(QUESTION, max_searches=1)
+    next(game)
+    game.send("hm")
+    outcome = finish(game, reply)
+    assert (outcome.answer, outcome.malformed) == ("", malformed)
 
 
 def test_the_last_turn_is_announced_and_ends_the_episode() -> None:
