@@ -7,13 +7,27 @@ are the only ones that import pydantic.
 
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from harr.datasets import BabiLong, Fraction, Hub, Jsonl, Positive, Ruler, Section, World
 from harr.errors import ParamsError
 from harr.explain import explain
+
+
+def _address(value: str) -> str:
+    """A server's address as a client takes it: with http:// or https:// and a host."""
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or value != value.strip():
+        raise ValueError("should be an address with http:// or https://, such as http://127.0.0.1:8000/v1")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+MaybeAddress = Annotated[str, AfterValidator(lambda value: _address(value) if value else value)]
+"""An address or ""."""
 
 
 class Encoder(Section):
@@ -26,7 +40,7 @@ class Encoder(Section):
     query_prompt: str = ""
     """Put before every state text, e.g. ``Instruct: ...\\nQuery:`` for Qwen3-Embedding."""
     passage_prompt: str = ""
-    base_url: str = ""
+    base_url: MaybeAddress = ""
     """An OpenAI-compatible server of ``model`` that embeds the passages; empty: they are embedded in the process."""
     key_variable: str = "OPENAI_API_KEY"
     """Name of the environment variable with the server's key; may be unset for a local server."""
@@ -120,7 +134,7 @@ class Server(Section):
     """Any OpenAI-compatible endpoint."""
 
     kind: Literal["server"]
-    base_url: str
+    base_url: Address
     model: str
     key_variable: str = "OPENAI_API_KEY"
     """Name of the environment variable with the key; may be unset for a local server."""

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from harr.errors import ParamsError
-from harr.params import GRPO, Params
+from harr.params import GRPO, Params, Server
 
 ROOT = Path(__file__).parents[2]
 GOOD = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -45,6 +45,34 @@ def test_a_wrong_value(section: str, change: dict[str, Any], line: str, tmp_path
     with pytest.raises(ParamsError) as error:
         load({**GOOD, section: {**GOOD[section], **change}}, tmp_path)
     assert line in str(error.value) and "\n" not in str(error.value)
+
+
+SERVER = {"kind": "server", "model": "m", "base_url": "http://127.0.0.1:8000/v1"}
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:8000/v1", "localhost:8000/v1", "ftp://host/v1", "http:///v1", " http://h"]
+)
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [("generator", "generator.base_url"), ("reward", "reward.judge.server.base_url"), ("encoder", "encoder.base_url")],
+)
+def test_an_address_without_scheme_or_host(section: str, key: str, address: str, tmp_path: Path) -> None:
+    wrong = SERVER | {"base_url": address}
+    values = {"generator": wrong, "reward": GOOD["reward"] | {"judge": wrong}}
+    values["encoder"] = GOOD["encoder"] | {"base_url": address}
+    with pytest.raises(ParamsError) as error:
+        load({**GOOD, section: values[section]}, tmp_path)
+    told = f"params.yaml: {key}: should be an address with http:// or https://, such as http://127.0.0.1:8000/v1"
+    assert str(error.value).endswith(f"{told} (found {address!r})") and "\n" not in str(error.value)
+
+
+def test_an_address_is_taken_and_an_empty_one_is_none(tmp_path: Path) -> None:
+    params = load({**GOOD, "generator": SERVER, "encoder": GOOD["encoder"] | {"base_url": ""}}, tmp_path)
+    assert isinstance(params.generator, Server) and params.generator.base_url == SERVER["base_url"]
+    assert params.encoder.base_url == ""
+    with pytest.raises(ParamsError, match=r"generator\.base_url: should be an address"):
+        load({**GOOD, "generator": SERVER | {"base_url": ""}}, tmp_path)
 
 
 def test_an_unknown_section_and_a_missing_one(tmp_path: Path) -> None:
