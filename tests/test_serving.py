@@ -75,6 +75,11 @@ def test_documents_and_containers_agree() -> None:
     assert {shipped(service)[1] for service in SERVICES} <= {words[1] for _, words in commands}
 
 
+def test_the_document_names_the_version_in_the_containers() -> None:
+    (version,) = {spec["image"].rpartition(":v")[2] for spec in SERVICES.values()}
+    assert f"The compose file pins {version}, " in (ROOT / "docs/serving.md").read_text()
+
+
 @pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_recipe_with_qwen3_and_short_replies_lets_it_not_think(recipe: Path) -> None:
     generator = Params.load(recipe).generator
