@@ -110,7 +110,7 @@ def _writer(section: Scripted | Server | Local | SmallLM, seed: int) -> Generato
                 batch_size=section.batch_size,
                 seed=seed,
             )
-    shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens"})
+    shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens", "extra_body"})
     return CachedGenerator(writer, COMPLETIONS / f"{fingerprint([shape, known, seed])}.sqlite")
 
 

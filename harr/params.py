@@ -6,7 +6,7 @@ in ``harr/methods.py``; nothing else imports pydantic.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
@@ -141,6 +141,8 @@ class Server(Section):
     """Name of the environment variable with the key; may be unset for a local server."""
     temperature: float = Field(0.7, ge=0)
     max_tokens: Positive = 512
+    extra_body: dict[str, Any] = Field({})
+    """Sent with every request, e.g. ``{chat_template_kwargs: {enable_thinking: false}}`` for vLLM."""
     concurrency: Positive = 32
     timeout_seconds: float = Field(60.0, gt=0)
     """One attempt."""

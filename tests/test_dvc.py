@@ -102,6 +102,12 @@ def test_every_recipe_is_valid(path: Path) -> None:
     Params.load(path)
 
 
+def test_the_texts_count_the_stages() -> None:
+    count = {8: "eight", 9: "nine", 10: "ten"}[len(STAGES)]
+    assert f"all {count} stages" in (ROOT / "recipes/smoke.yaml").read_text()
+    assert f"## The {count} stages" in (ROOT / "README.md").read_text()
+
+
 def test_what_python_writes_beside_the_code_is_no_dependency() -> None:
     """Byte code differs between machines: with it in a folder's hash, a clone would run everything again."""
     command = [sys.executable, "-m", "dvc", "check-ignore", "harr/corpus/__pycache__/store.cpython-311.pyc"]

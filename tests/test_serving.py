@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harr.params import Params, Server
+
 ROOT = Path(__file__).parents[1]
 SERVICES = yaml.safe_load((ROOT / "docker/vllm.yaml").read_text())["services"]
 DOCS = [ROOT / "docs/serving.md", ROOT / "README.md", *sorted((ROOT / "recipes").glob("*.yaml"))]
@@ -71,6 +73,18 @@ def test_documents_and_containers_agree() -> None:
         assert words[words.index("--host") + 1] == "127.0.0.1"
         assert f"--port={words[words.index('--port') + 1]}" in shipped(service)
     assert {shipped(service)[1] for service in SERVICES} <= {words[1] for _, words in commands}
+
+
+def test_the_document_names_the_version_in_the_containers() -> None:
+    (version,) = {spec["image"].rpartition(":v")[2] for spec in SERVICES.values()}
+    assert f"The compose file pins {version}, " in (ROOT / "docs/serving.md").read_text()
+
+
+@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_recipe_with_qwen3_and_short_replies_lets_it_not_think(recipe: Path) -> None:
+    generator = Params.load(recipe).generator
+    if isinstance(generator, Server) and generator.model.startswith("Qwen/Qwen3") and generator.max_tokens < 4096:
+        assert generator.extra_body == {"chat_template_kwargs": {"enable_thinking": False}}
 
 
 @pytest.mark.parametrize("service", ["generator", "embedder"])

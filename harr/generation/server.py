@@ -65,6 +65,7 @@ class ServerGenerator:
             "temperature": self._params.temperature,
             "max_tokens": self._params.max_tokens,
             "seed": self._seed,
+            "extra_body": self._params.extra_body,
         }
         if request.stop:
             options["stop"] = list(request.stop)

@@ -56,7 +56,7 @@ SERVER = {"kind": "server", "model": "m", "base_url": "http://127.0.0.1:8000/v1"
 )
 @pytest.mark.parametrize(
     ("section", "key"),
-    [("generator", "generator.base_url"), ("reward", "reward.judge.base_url"), ("encoder", "encoder.base_url")],
+    [("generator", "generator.base_url"), ("reward", "reward.judge.server.base_url"), ("encoder", "encoder.base_url")],
 )
 def test_an_address_without_scheme_or_host(section: str, key: str, address: str, tmp_path: Path) -> None:
     wrong = SERVER | {"base_url": address}

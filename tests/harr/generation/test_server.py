@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harr.build import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.generation.server import ServerGenerator
-from harr.params import Server
+from harr.params import Params, Server
 from harr.types import Generate
 
 Reply = Callable[[dict[str, Any], int], tuple[int, Any]]
@@ -186,6 +188,30 @@ def test_a_choice_without_text_is_no_completion(choice: Any, request_: Generate)
     ):
         generator(served.base_url).complete([request_])
     assert "\n" not in str(caught.value)
+
+
+def test_the_extra_body_is_sent_and_is_part_of_what_is_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    params = Params.load(Path(__file__).parents[3] / "params.yaml")
+    bodies: tuple[dict[str, Any], ...] = ({}, {"chat_template_kwargs": {"enable_thinking": False}})
+
+    def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        told = f"{'prompt' in body} {body.get('chat_template_kwargs')}"
+        choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "text": told}
+        return 200, chat(told) | ({"choices": [choice]} if "prompt" in body else {})
+
+    said = []
+    with serving(reply) as served:
+        for extra in (*bodies, *bodies):
+            section = Server(kind="server", base_url=served.base_url, model="small", extra_body=extra)
+            writer = build_generator(params.model_copy(update={"generator": section}))
+            assert writer is not None
+            said.append(writer.complete([*ask("a"), Generate(prompt="a")]))
+    thoughtless = "{'enable_thinking': False}"
+    assert said == 2 * [["False None", "True None"], [f"False {thoughtless}", f"True {thoughtless}"]]
+    assert len(served.bodies) == 4, "asked once with each body"
 
 
 def test_a_usage_without_figures_counts_as_none() -> None:
