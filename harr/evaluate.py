@@ -118,15 +118,17 @@ def seed_means(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
     }
 
 
-def question_rows(episodes: Sequence[Episode]) -> list[Row]:
+def question_rows(episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]] = ()) -> list[Row]:
     """One flat row per question: id, question, answer, gold_answers and every metric that applies.
 
     A metric that does not apply to a question is absent from its row. Answers are scored where the
     question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
-    gives none by design and none is scored. Otherwise a missing answer scores 0.
+    gives none by design and none is scored. Otherwise a missing answer scores 0. ``terms``: what the
+    run's own reward says of each episode; a metric of the same name is kept as it is.
     """
     answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
-    return [_row(episode, answering) for episode in episodes]
+    rows = [_row(episode, answering) for episode in episodes]
+    return [{**row, **own, **row} for row, own in zip(rows, terms or [{}] * len(rows), strict=True)]
 
 
 def _row(episode: Episode, answering: bool) -> Row:
@@ -242,7 +244,11 @@ def label(metric: str) -> str:
     plain = metric.removeprefix("given_")
     if plain.startswith("pass_at_"):
         return f"pass@{plain.removeprefix('pass_at_')}" + ("" if metric == plain else ", given passages")
-    words = f"recall of hop {plain.removeprefix('hop_recall_')}" if plain.startswith("hop_recall_") else LABELS[plain]
+    words = (
+        f"recall of hop {plain.removeprefix('hop_recall_')}"
+        if plain.startswith("hop_recall_")
+        else LABELS.get(plain, plain)
+    )
     return words if plain == metric else f"{words}, given passages"
 
 

@@ -40,11 +40,12 @@ def play_arms(
     Returns:
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
-    from harr.build import build_generator, build_pipeline, open_players
+    from harr.build import build_generator, build_pipeline, build_reward, open_players
     from harr.evaluate import join_candidates, pass_rates, question_rows, run_arm
     from harr.policies.dense import DensePolicy
 
     pipeline, generator, section = build_pipeline(params), build_generator(params), params.evaluate
+    reward = build_reward(params)
     folders = trained_runs(params) | ({"full": [model]} if model else {})
     runs = [(arm, seed, folder) for arm in section.arms for seed, folder in enumerate(folders.get(arm, [None]))]
     rows: dict[tuple[str, int], dict[str, Rows]] = {(arm, seed): {} for arm, seed, _ in runs}
@@ -55,7 +56,7 @@ def play_arms(
             for arm, seed, folder in runs:
                 retriever, desc = player(arm, folder), f"{arm}-{seed} ({candidates})"
                 episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
-                found = question_rows(episodes)
+                found = question_rows(episodes, reward.means(episodes))
                 if section.pass_at and isinstance(retriever, DensePolicy):
                     rates = pass_rates(
                         played, pipeline, generator, retriever, samples=section.samples, ks=section.pass_at, seed=seed
@@ -63,7 +64,7 @@ def play_arms(
                     found = [row | rates[row["id"]] for row in found]
                 rows[arm, seed][candidates] = found
                 shown.setdefault(arm, episodes)
-    report_usage(log, generator=generator)
+    report_usage(log, generator=generator, judge=reward)
     by_arm: dict[str, list[Rows]] = {}
     for (name, _), by_candidates in rows.items():
         by_arm.setdefault(name, []).append(join_candidates(by_candidates))

@@ -63,6 +63,14 @@ class Reward:
             self._unread += verdicts.count(None)
         return scores
 
+    def means(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        """Every term that applies, by name, for each episode; a term per step by its mean."""
+        scores = self.score(episodes)
+        return [
+            {name: _mean(value) for name, values in scores.items() if (value := values[row]) is not None}
+            for row in range(len(episodes))
+        ]
+
     def usage(self) -> dict[str, float]:
         """What was asked of the judge, and how many of its verdicts could not be read; empty without one."""
         asked = self._judge.usage() if self._judge else {}

@@ -37,8 +37,13 @@ def rouge(episode: Episode) -> float | None:
     return rouge_l(episode.answer or "", episode.question.answers)
 
 
-def relevance(episode: Episode) -> list[float]:
-    """Per step, whether the sub-query was answered: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0."""
+def relevance(episode: Episode) -> list[float] | None:
+    """Per step, whether the sub-query was answered: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0.
+
+    None where no hop has a status: search_r1 and pick give none.
+    """
+    if episode.outcome.hops and not any(hop.status for hop in episode.outcome.hops):
+        return None
     statuses = [hop.status for hop in episode.outcome.hops[: len(episode.steps)]]
     statuses += [""] * (len(episode.steps) - len(statuses))
     return [STATUS_VALUES.get(status, 0.0) for status in statuses]
@@ -65,7 +70,7 @@ TERMS: dict[str, Term] = {
     "all_gold": all_gold,
 }
 """Names for ``reward.terms``. Whether a term applies depends on the question alone, not on the play."""
-STEP_TERMS: dict[str, Callable[[Episode], list[float]]] = {"relevance": relevance, "novelty": novelty}
+STEP_TERMS: dict[str, Callable[[Episode], list[float] | None]] = {"relevance": relevance, "novelty": novelty}
 """Process rewards: one value per step."""
 
 

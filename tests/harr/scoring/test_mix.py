@@ -104,3 +104,9 @@ def test_a_verdict_that_cannot_be_read_is_counted_and_ends_nothing() -> None:
 def test_a_phase_ends_where_the_terms_change() -> None:
     reward = Reward({"recall": Weight(weight=1, end=10), "answer_f1": Weight(weight=1, start=5)})
     assert [reward.phase(step) for step in (0, 4, 5, 9, 10, 99)] == [0, 0, 1, 1, 2, 2]
+
+
+def test_the_terms_of_an_episode_by_name() -> None:
+    reward = Reward({"recall": 1.0, "novelty": 0.5, "relevance": 0.5})
+    no_status = Episode(QUESTION, episode("Ada", "a", "a").steps, Outcome("Ada", (Hop("q", "a"), Hop("q", "a"))))
+    assert reward.means([no_status]) == [{"recall": 0.5, "novelty": 0.5}], "relevance needs a status"
