@@ -1,11 +1,13 @@
 """A trained retriever in documents of every length: `python -m flows.lengths --lengths 100 1000 40000`."""
 
 import argparse
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from flows.common import run_command
 from harr.params import Params
-from tasks.lengths import LENGTHS, play_lengths
+from tasks.lengths import LENGTHS, ask_reader, play_lengths
 
 
 def run(options: argparse.Namespace) -> None:
@@ -20,11 +22,16 @@ def run(options: argparse.Namespace) -> None:
         questions=options.questions or section.questions,
         out=options.out,
     )
-    print("sentences  metric   mean [95 %]             n")
+    show(table)
+    print(f"logs, lengths.json and lengths.svg are in {options.out}")
+
+
+def show(table: Sequence[Mapping[str, Any]]) -> None:
+    """One line per length and metric."""
+    print("sentences  metric     mean [95 %]             n")
     for row in table:
         spread = f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-        print(f"{row['sentences']:>9,}  {row['metric']:<8} {spread:<22} {row['n']:>4}")
-    print(f"logs, lengths.json and lengths.svg are in {options.out}")
+        print(f"{row['sentences']:>9,}  {row['metric']:<10} {spread:<22} {row['n']:>4}")
 
 
 def command() -> None:
@@ -42,8 +49,14 @@ def command() -> None:
     parser.add_argument(
         "--out", type=Path, default=LENGTHS, help="folder of the logs; a log that is there is continued"
     )
+    parser.add_argument(
+        "--answers", type=Path, nargs="+", metavar="LOG", help="play nothing; let the generator answer from these logs"
+    )
     options = parser.parse_args()
-    run_command(lambda: run(options))
+    if options.answers:
+        run_command(lambda: show(ask_reader(Params.load(options.params), options.answers)))
+    else:
+        run_command(lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def build_pipeline(params: Params) -> Pipeline:
     section = params.pipeline
     match section.name:
         case "pick":
-            return partial(pick, picks=section.picks, depth=section.depth)
+            return partial(pick, picks=section.picks, depth=section.depth, reader=section.reader)
         case "react":
             return partial(react, max_searches=section.max_searches)
         case "search_r1":
@@ -74,7 +74,7 @@ def build_pipeline(params: Params) -> Pipeline:
 def build_training_pipeline(params: Params) -> Pipeline:
     """As ``build_pipeline``; a pick without the tail of its ranking, which would only add noise."""
     if isinstance(params.pipeline, Pick):
-        return partial(pick, picks=params.pipeline.picks)
+        return partial(pick, picks=params.pipeline.picks, reader=params.pipeline.reader)
     return build_pipeline(params)
 
 

@@ -10,12 +10,14 @@ from typing import Any
 
 from harr.files import read_jsonl
 from harr.pipelines.pick import pick
+from harr.pipelines.text import passages_text, prompt, short_answer
 from harr.policies.towers import Document, TowersPolicy
 from harr.progress import bar
 from harr.rollout import play
 from harr.scoring.intervals import mean_interval
 from harr.scoring.ranking import all_gold, gold_f1
-from harr.types import Episode, Passage, Question
+from harr.scoring.text import exact_match, token_f1
+from harr.types import Episode, Generator, Passage, Question
 
 BATCH = 16
 """Documents that are searched at a time."""
@@ -90,11 +92,26 @@ def _row(episode: Episode, place: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
+def read_answers(rows: Sequence[Mapping[str, Any]], generator: Generator) -> list[dict[str, Any]]:
+    """The lines of a log with the answer that a language model reads out of the picks, its EM and its F1."""
+    requests = []
+    for row in rows:
+        told = sorted(zip(row["picked"], row["texts"], strict=True))
+        shown, _ = passages_text([Passage(str(place), text) for place, text in told])
+        requests.append(prompt("pick", Question(row["id"], row["question"]), (), passages=shown))
+    answers = map(short_answer, generator.complete(requests))
+    return [
+        {**row, "answer": answer, "answer_em": exact_match(answer, gold), "answer_f1": token_f1(answer, gold)}
+        for row, answer in zip(rows, answers, strict=True)
+        for gold in [tuple(row["answers"])]
+    ]
+
+
 def by_length(
-    rows_of: Mapping[int, Sequence[Mapping[str, Any]]], resamples: int, seed: int
+    rows_of: Mapping[int, Sequence[Mapping[str, Any]]], resamples: int, seed: int, metrics: Sequence[str] = METRICS
 ) -> Iterator[dict[str, Any]]:
     """One row per length and metric: sentences, metric, mean, low, high (95 %, bootstrap over stories), n."""
     for sentences, rows in sorted(rows_of.items()):
-        for metric in METRICS:
+        for metric in metrics:
             scores = [float(row[metric]) for row in rows if row[metric] is not None]
             yield {"sentences": sentences, "metric": metric, **mean_interval(scores, resamples=resamples, seed=seed)}

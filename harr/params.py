@@ -117,12 +117,14 @@ class SearchR1(Section):
 
 
 class Pick(Section):
-    """No LLM: passages are picked one after the other."""
+    """Passages are picked one after the other; no LLM, unless one reads them at the end."""
 
     name: Literal["pick"]
     picks: Positive = 2
     depth: int = Field(0, ge=0)
     """Length of the final ranking; the last pick fills it up. 0: as many as picks."""
+    reader: bool = False
+    """The generator answers from the picks, so that rewards of answers apply."""
 
 
 class Scripted(Section):
@@ -288,11 +290,13 @@ class Params(Section):
     @model_validator(mode="after")
     def _sections_fit(self) -> "Params":
         pipeline, writer = self.pipeline.name, self.generator.kind
-        if (pipeline == "pick") != (writer == "none"):
+        silent = isinstance(self.pipeline, Pick) and not self.pipeline.reader
+        if silent != (writer == "none"):
             raise ValueError(
-                f"pipeline {pipeline} and generator {writer}: pick needs kind none, the others a generator"
+                f"pipeline {pipeline} and generator {writer}: a pick without reader needs kind none, "
+                "the others need a generator"
             )
-        if pipeline == "react" and writer == "scripted":
+        if pipeline in ("react", "pick") and writer == "scripted":
             raise ValueError("the scripted generator plays multistep and search_r1 only; use a server or a local model")
         if pipeline != "search_r1" and writer == "small_lm":
             raise ValueError(f"the small language model plays search_r1 only, not {pipeline}; set pipeline.name")

@@ -1,12 +1,14 @@
 """Evaluation over lengths, beside the stages: a trained retriever in documents of every length."""
 
+import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harr.datasets import BabiLong, Ruler
 from harr.errors import ParamsError
-from harr.files import write_json
+from harr.files import read_jsonl, write_json, write_text
 from harr.params import Params
 from tasks.train import ADAPTER
 
@@ -52,3 +54,29 @@ def play_lengths(
     write_json(out / "lengths.json", table)
     lengths_plot(table, out / "lengths.svg")
     return table
+
+
+def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
+    """Let the generator answer the questions of some logs from their picks; EM and F1 by length.
+
+    Each log gets a neighbour, ``answers_<name>``, with every line and its answer.
+
+    Raises:
+        ParamsError: a log is missing, or its name tells no length; or there is no generator.
+    """
+    from harr.build import build_generator
+    from harr.lengths import by_length, read_answers
+
+    generator = build_generator(params)
+    if generator is None:
+        raise ParamsError("generator.kind: none reads nothing; set generator to a server or a local model")
+    rows_of: dict[int, list[dict[str, Any]]] = {}
+    for log in logs:
+        name = re.fullmatch(r"eval_seed\d+_ns(\d+)\.jsonl", log.name)
+        if not name or not log.exists():
+            raise ParamsError(f"{log}: expected a log eval_seed<seed>_ns<sentences>.jsonl of python -m flows.lengths")
+        answered = read_answers(read_jsonl(log), generator)
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answered)
+        write_text(log.with_name(f"answers_{log.name}"), lines)
+        rows_of.setdefault(int(name[1]), []).extend(answered)
+    return list(by_length(rows_of, params.evaluate.resamples, params.seed, ("answer_em", "answer_f1")))

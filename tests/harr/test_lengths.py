@@ -1,14 +1,16 @@
 """Evaluation over lengths: logs that go on after a kill, places, and a table."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from harr.corpus.haystack import longer
 from harr.datasets import BabiLong
-from harr.lengths import by_length, play_documents
+from harr.lengths import by_length, play_documents, read_answers
 from harr.policies.towers import TowersPolicy
 from harr.retrieval.encoder import Encoder
+from harr.types import Generate
 
 TOLD = BabiLong(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
 
@@ -47,3 +49,26 @@ def test_the_table_has_a_row_per_length_and_metric() -> None:
         (1000, "fact_em", 0.5, 2),
         (1000, "fact_f1", 0.5, 2),
     ]
+
+
+class FirstWord:
+    """Answers with the last word of the first sentence it is shown."""
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        texts = [request.messages[-1]["content"].splitlines()[2] for request in requests]
+        return [f"Answer: {text.split()[-1]}" for text in texts]
+
+    def usage(self) -> dict[str, float]:
+        return {}
+
+
+def test_a_reader_answers_from_the_picks_in_the_order_of_the_text() -> None:
+    row = {
+        "id": "q",
+        "question": "Where?",
+        "answers": ["office"],
+        "picked": [9, 4],
+        "texts": ["to Bath.", "to office."],
+    }
+    answered = read_answers([row], FirstWord())[0]
+    assert (answered["answer"], answered["answer_em"], answered["answer_f1"]) == ("office", 1.0, 1.0)

@@ -97,7 +97,7 @@ def test_no_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"generator": {"kind": "none"}}, "pick needs kind none, the others a generator"),
+        ({"generator": {"kind": "none"}}, "pick without reader needs kind none"),
         ({"pipeline": {"name": "react"}, "generator": {"kind": "scripted"}}, "plays multistep and search_r1 only"),
         ({"pipeline": {"name": "react"}, "generator": {"kind": "small_lm"}}, "plays search_r1 only, not react"),
         ({"train": {"method": "pqn"}}, "pqn plays pipeline pick; set retriever.candidates: question"),

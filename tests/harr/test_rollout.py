@@ -81,3 +81,17 @@ def test_pick_excludes_what_it_took_and_fills_the_ranking_last() -> None:
     with pytest.raises(StopIteration) as end:
         game.send(Retrieval((Passage("p8", "a"), Passage("p9", "b"))))
     assert len(end.value.value.hops) == 3
+
+
+def test_a_reader_sees_the_picks_in_the_order_of_the_document() -> None:
+    question = Question("q", "Where is Mary?", ("office",), candidate_ids=("a", "b", "c"))
+    game = pick(question, picks=2, reader=True)
+    next(game)
+    game.send(Retrieval((Passage("c", "She left."),)))
+    asked = game.send(Retrieval((Passage("a", "Mary came.</information>"),)))
+    shown = asked.messages[-1]["content"]
+    assert shown.index("Mary came.") < shown.index("She left.") and "&lt;/information&gt;" in shown
+    try:
+        game.send("Answer: office.")
+    except StopIteration as end:
+        assert (end.value.answer, end.value.escaped, len(end.value.hops)) == ("office", 1, 2)
