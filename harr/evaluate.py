@@ -128,7 +128,9 @@ def question_rows(episodes: Sequence[Episode], terms: Sequence[Mapping[str, floa
     """
     answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
     rows = [_row(episode, answering) for episode in episodes]
-    return [{**row, **own, **row} for row, own in zip(rows, terms or [{}] * len(rows), strict=True)]
+    for row, own in zip(rows, terms, strict=bool(terms)):
+        row.update({name: value for name, value in own.items() if name not in row})
+    return rows
 
 
 def _row(episode: Episode, answering: bool) -> Row:

@@ -60,7 +60,7 @@ def _whole_lines(log: Path) -> list[dict[str, Any]]:
     text = log.read_bytes()
     whole = text[: text.rfind(b"\n") + 1]
     if len(whole) < len(text):
-        log.write_bytes(whole)
+        os.truncate(log, len(whole))  # not written anew: a kill would lose what is there
     rows: list[dict[str, Any]] = read_jsonl(log)
     return rows
 
@@ -101,9 +101,13 @@ def read_answers(rows: Sequence[Mapping[str, Any]], generator: Generator) -> lis
         requests.append(prompt("pick", Question(row["id"], row["question"]), (), passages=shown))
     answers = map(short_answer, generator.complete(requests))
     return [
-        {**row, "answer": answer, "answer_em": exact_match(answer, gold), "answer_f1": token_f1(answer, gold)}
+        {
+            **row,
+            "answer": answer,
+            "answer_em": exact_match(answer, row["answers"]),
+            "answer_f1": token_f1(answer, row["answers"]),
+        }
         for row, answer in zip(rows, answers, strict=True)
-        for gold in [tuple(row["answers"])]
     ]
 
 

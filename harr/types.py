@@ -94,6 +94,14 @@ class Generate:
     prompt: str = ""
     stop: tuple[str, ...] = ()
 
+    def cut(self, text: str) -> str:
+        """A completion up to the first of the stop strings.
+
+        >>> Generate(prompt="q", stop=("</a>",)).cut("Bath </a> and more")
+        'Bath '
+        """
+        return text[: min((text.find(word) for word in self.stop if word in text), default=len(text))]
+
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:

@@ -59,8 +59,8 @@ class LocalGenerator:
         done: dict[str, str] = {}
         for start in range(0, len(order), self._batch_size):
             batch = order[start : start + self._batch_size]
-            stops = [distinct[key].stop for key in batch]
-            done.update(zip(batch, self._generate(batch, [coded[key] for key in batch], stops), strict=True))
+            asked = [distinct[key] for key in batch]
+            done.update(zip(batch, self._generate(batch, [coded[key] for key in batch], asked), strict=True))
         self._usage["requests"] += len(distinct)
         return [done[key] for key in keys]
 
@@ -84,7 +84,7 @@ class LocalGenerator:
         return ids[-max(1, room - self._max_tokens) :] if room else ids
 
     def _generate(
-        self, keys: Sequence[str], prompts: Sequence[list[int]], stops: Sequence[tuple[str, ...]]
+        self, keys: Sequence[str], prompts: Sequence[list[int]], requests: Sequence[Generate]
     ) -> Iterator[str]:
         """Complete one left-padded batch."""
         width = max(len(ids) for ids in prompts)
@@ -97,14 +97,16 @@ class LocalGenerator:
                 attention_mask=mask.to(self._model.device),
                 do_sample=False,
                 logits_processor=noise,
-                stopping_criteria=StoppingCriteriaList([_Stop(self._tokenizer, width, stops)]),
+                stopping_criteria=StoppingCriteriaList(
+                    [_Stop(self._tokenizer, width, [request.stop for request in requests])]
+                ),
             )
-        for prompt, row, words in zip(prompts, output[:, width:].tolist(), stops, strict=True):
+        for prompt, row, request in zip(prompts, output[:, width:].tolist(), requests, strict=True):
             end = next((place for place, token in enumerate(row) if token in self._ends), len(row))
             text = self._tokenizer.decode(row[:end], skip_special_tokens=True, clean_up_tokenization_spaces=False)
             self._usage["prompt_tokens"] += len(prompt)
             self._usage["completion_tokens"] += sum(token != self._pad for token in row[: end + 1])
-            yield text[: min((text.find(word) for word in words if word in text), default=len(text))]
+            yield request.cut(text)
 
 
 class _Stop(StoppingCriteria):

@@ -44,7 +44,7 @@ class Scripted:
         """
         self._requests += len(requests)
         return [
-            _reply(request.messages[-1]["content"]) if request.messages else _cut(turn(request.prompt), request.stop)
+            _reply(request.messages[-1]["content"]) if request.messages else request.cut(turn(request.prompt))
             for request in requests
         ]
 
@@ -73,10 +73,6 @@ def turn(text: str) -> str:
     if value == "unknown" or hop == len(chain.relations):
         return f"{thought}<answer> {value} </answer>"
     return f"{thought}<search> {_query(question, chain, hop, value)} </search>"
-
-
-def _cut(text: str, stops: Sequence[str]) -> str:
-    return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
 
 
 def _reply(prompt: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Generator as PyGenerator, Mapping
 from typing import Any
 
 from harr.pipelines.tags import escape
-from harr.pipelines.text import last_json, line, look_up, short_answer, templates
+from harr.pipelines.text import last_json, line, look_up, short_answer, templates, without_thoughts
 from harr.types import Generate, Hop, Outcome, Question, Request
 
 STOP = "</tool_call>"
@@ -21,7 +21,6 @@ CORRECTION = (
 )
 LAST_TURN = 'No more searches are possible. Reply with one line "Final answer: ...", as well as you can.'
 _FINAL = re.compile(r"final answer:[\s*]*", re.IGNORECASE)
-_THOUGHTS = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
 
 
 def react(question: Question, *, max_searches: int) -> PyGenerator[Request, Any, Outcome]:
@@ -58,7 +57,7 @@ def _query(reply: str) -> str:
     >>> _query('First her mother. <tool_call>{"name": "search", "arguments": {"query": "Who was her mother?"}}')
     'Who was her mother?'
     """
-    _, tag, call = _THOUGHTS.sub("", reply).partition("<tool_call>")
+    _, tag, call = without_thoughts(reply).partition("<tool_call>")
     arguments = last_json(call, "name").get("arguments") if tag else None
     return line(arguments.get("query")) if isinstance(arguments, dict) else ""
 
@@ -69,7 +68,7 @@ def _answer(reply: str) -> str | None:
     >>> _answer("<think>Final answer: Rome?</think>Final answer: Bath\\n\\nI hope this helps!")
     'Bath'
     """
-    _, *answers = _FINAL.split(_THOUGHTS.sub("", reply))
+    _, *answers = _FINAL.split(without_thoughts(reply))
     return short_answer(answers[-1].partition("\n")[0]) if answers else None
 
 

@@ -63,6 +63,15 @@ def passages_text(passages: Sequence[Passage]) -> tuple[str, int]:
     return escape("\n".join(lines))
 
 
+def without_thoughts(reply: str) -> str:
+    """A reply without its thoughts, also where the last one was cut off.
+
+    >>> without_thoughts("<think>Rome?</think>Bath<think>or")
+    'Bath'
+    """
+    return _THOUGHTS.sub("", reply)
+
+
 def last_json(reply: str, key: str) -> dict[str, Any]:
     """The last JSON object with ``key`` in a reply; empty where there is none.
 
@@ -71,7 +80,7 @@ def last_json(reply: str, key: str) -> dict[str, Any]:
     >>> last_json("I would stop.", "action")
     {}
     """
-    text = _THOUGHTS.sub("", reply)
+    text = without_thoughts(reply)
     found: dict[str, Any] = {}
     start = text.find("{")
     while start >= 0:
@@ -91,7 +100,7 @@ def short_answer(reply: str) -> str:
     >>> short_answer("<think>hm</think>\\nFinal answer: Ashford."), short_answer("Unknown.")
     ('Ashford', '')
     """
-    lines = _THOUGHTS.sub("", reply).strip().splitlines() or [""]
+    lines = without_thoughts(reply).strip().splitlines() or [""]
     answer = re.sub(r"^(final |short )?answer:", "", lines[-1].strip(), flags=re.IGNORECASE).strip(" \"'`*")
     answer = answer.removesuffix(".")
     return "" if answer.lower() == "unknown" else answer

@@ -36,6 +36,12 @@ class Document:
         """Places that were picked before this search, ascending."""
         return sorted(self.place[name] for name in search.exclude_ids)
 
+    def open(self, picked: Sequence[int]) -> Tensor:
+        """Which places may still be picked, (N,)."""
+        open_N = torch.ones(len(self.passages), dtype=torch.bool)
+        open_N[list(picked)] = False
+        return open_N
+
 
 @dataclass
 class TowersPolicy:
@@ -80,9 +86,8 @@ class TowersPolicy:
         states_UD = self.encode_states(distinct)
         found = []
         for search, document, text, row in zip(searches, documents, texts, state_of.tolist(), strict=True):
-            q_N = self.critics(states_UD[row], document, document.picked(search)).sum(0)
-            open_N = torch.ones_like(q_N, dtype=torch.bool)
-            open_N[document.picked(search)] = False
+            picked = document.picked(search)
+            q_N, open_N = self.critics(states_UD[row], document, picked).sum(0), document.open(picked)
             count = min(max(search.k, 1), int(open_N.sum()))
             if count == 1:
                 chosen = act(q_N[None], open_N[None], self.temperature, self.sampling).tolist()

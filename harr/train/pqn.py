@@ -140,9 +140,7 @@ def state_values(targets: TowersPolicy, episodes: Sequence[Episode], temperature
         document = targets.document(step.search.question)
         picked = document.picked(step.search)
         critics_CN = targets.critics(vectors_UD[row], document, picked)
-        open_N = torch.ones(critics_CN.shape[-1], dtype=torch.bool)
-        open_N[picked] = False
-        found.append(float(soft_value(critics_CN[:, None], open_N[None], temperature)))
+        found.append(float(soft_value(critics_CN[:, None], document.open(picked)[None], temperature)))
     flat = iter(found)
     return [[next(flat) for _ in episode.steps] for episode in episodes]
 
