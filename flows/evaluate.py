@@ -23,7 +23,7 @@ from tasks.evaluate import (
 from tasks.facts import run_facts
 from tasks.tracking import tracked_run
 
-ARMS = ("bm25", "frozen", "history", "rl_no_history", "infonce", "full")
+ARMS = ("bm25", "frozen", "history", "rl_no_history", "infonce", "no_positions", "full")
 
 
 @flow(name="evaluate")

@@ -131,6 +131,13 @@ def build_reward(params: Params) -> Reward:
     return Reward(params.reward.terms, judge)
 
 
+def of_arm(params: Params, arm: str) -> Params:
+    """The parameters that an arm is trained and played with: those of the run, but for ``no_positions``."""
+    if arm != "no_positions":
+        return params
+    return params.model_copy(update={"retriever": params.retriever.model_copy(update={"positions": "none"})})
+
+
 @contextmanager
 def open_setup(params: Params, questions: Path, *, history: bool = True) -> Iterator[Setup]:
     """Everything that filter and train need; the retriever samples, and sees the ``history`` or not.
@@ -186,7 +193,7 @@ def open_players(
                 return BM25Retriever(index, passages, params.retriever.k, candidates)
             if trained and (trained / "action").exists():
                 actions = _trained(params, trained / "action")
-                return _towers(params, _trained(params, trained), actions, passages, sampling=sampling)
+                return _towers(of_arm(params, arm), _trained(params, trained), actions, passages, sampling=sampling)
             encoder = _trained(params, trained) if trained else base
             return _dense(
                 params,
@@ -262,7 +269,7 @@ def _trained(params: Params, folder: Path) -> Encoder:
     """
     if not folder.is_dir():
         raise ModelError(f"trained model {folder} does not exist; run `dvc repro`, or name a folder that does")
-    if not (folder / "adapter_config.json").exists():
+    if (folder / "modules.json").exists():
         return build_encoder(params, str(folder))
     encoder = build_encoder(params)
     load_adapter(encoder, folder)

@@ -66,6 +66,8 @@ class BabiLong(Section):
     """A text file, a JSON lines file with ``text``, or world: the fictional encyclopaedia."""
     sentences: Positive = 100
     """Length of a document; longer stories are left out."""
+    train_noise: int = Field(0, ge=0)
+    """At most so many sentences of the noise are used in training; each is encoded anew as the towers learn. 0: all."""
     train_questions: Positive = 800
     test_questions: Positive = 400
     seed: int = 0
@@ -78,6 +80,7 @@ class Ruler(Section):
     kind: Literal["single", "multi_key", "multi_value", "multi_query"]
     noise: str = "world"
     sentences: Positive = 100
+    train_noise: int = Field(0, ge=0)
     train_questions: Positive = 800
     test_questions: Positive = 400
     seed: int = 0

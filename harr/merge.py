@@ -64,7 +64,8 @@ def merge(
     """
     handle = load_adapter(encoder, adapter)
     wanted_ND = encoder.encode(PROBES, prompt=encoder.query_prompt)
-    handle.merge_and_unload()
+    if handle is not None:
+        handle.merge_and_unload()
     draft = work / "retriever"
     shutil.rmtree(draft, ignore_errors=True)
     encoder.model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}

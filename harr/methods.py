@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harr.datasets import Fraction, Positive, Section
 
@@ -44,7 +44,16 @@ class Training(Section):
     """Rewards are averaged over so many steps to find the best checkpoint and a collapse."""
     guard_drop: Fraction = 0.5
     """Stop where that average falls below so much of its best; 0: never."""
-    lora: Lora = Lora()
+    lora: Lora | None = Lora()
+    """null: no adapter, the encoder's own layers are trained (full fine-tuning)."""
+
+    @model_validator(mode="after")
+    def _kl_needs_an_adapter(self) -> "Training":
+        if self.lora is None and getattr(self, "kl_weight", 0.0) > 0:
+            raise ValueError(
+                "train.kl_weight compares with the base encoder under the adapter; set lora, or kl_weight 0"
+            )
+        return self
 
 
 class GRPO(Training):

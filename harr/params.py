@@ -215,7 +215,7 @@ class Filter(Section):
     """all: keep every question unplayed; values (pqn) learn from those that are always or never solved, too."""
 
 
-Arm = Literal["bm25", "frozen", "history", "rl_no_history", "infonce", "full"]
+Arm = Literal["bm25", "frozen", "history", "rl_no_history", "infonce", "no_positions", "full"]
 
 
 class Evaluate(Section):
@@ -301,8 +301,8 @@ class Params(Section):
         if pipeline != "search_r1" and writer == "small_lm":
             raise ValueError(f"the small language model plays search_r1 only, not {pipeline}; set pipeline.name")
         if self.train.method != "pqn":
-            if self.retriever.positions != "none":
-                raise ValueError("retriever.positions is for train.method pqn; set it to none")
+            if self.retriever.positions != "none" or "no_positions" in self.evaluate.arms:
+                raise ValueError("retriever.positions and the arm no_positions are for train.method pqn")
         elif pipeline != "pick" or self.retriever.candidates != "question" or self.evaluate.candidates != ("question",):
             raise ValueError(
                 "train.method pqn plays pipeline pick; set retriever.candidates: question, "

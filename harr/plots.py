@@ -34,6 +34,7 @@ ARM_STYLE = {
     "history": (ORANGE, "^"),
     "rl_no_history": (PURPLE, "v"),
     "infonce": (SKY, "P"),
+    "no_positions": (PURPLE, "v"),
     "full": (GREEN, "D"),
 }
 

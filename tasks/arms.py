@@ -35,7 +35,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
     """Train every arm and seed that stage train did not; each has the updates and questions of `full`.
 
     ``rl_no_history``: the same method, but the state is the current query alone. ``infonce``: supervised by
-    gold passages. Finished runs are kept under work/, so that a killed stage goes on with the next one.
+    gold passages. ``no_positions``: the same method, not told where a sentence stands. Finished runs are kept under work/, so that a killed stage goes on with the next one.
 
     Returns:
         Per run, the mean reward of its last ten steps.
@@ -50,7 +50,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
 
 def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
     """The plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
-    from harr.build import open_setup
+    from harr.build import of_arm, open_setup
     from harr.train import METHODS
 
     figures: dict[str, float] = {}
@@ -60,7 +60,8 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
             if folder == ADAPTER:
                 continue
             tell(f"arm {arm}, seed {seed}")
-            with open_setup(params, FILTERED / "questions.jsonl", history=arm != "rl_no_history") as setup:
+            own = of_arm(params, arm)
+            with open_setup(own, FILTERED / "questions.jsonl", history=arm != "rl_no_history") as setup:
                 method = METHODS["infonce" if arm == "infonce" else params.train.method]
                 history = method(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             last = [row["reward_mean"] for row in history[-10:]]

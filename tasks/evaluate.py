@@ -17,7 +17,7 @@ from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.filter import statistics_rows
 
 EVALUATION = Path("data/evaluation")
-RIVALS = ("history", "rl_no_history", "infonce")
+RIVALS = ("history", "rl_no_history", "infonce", "no_positions")
 """Arms that `full` is also compared with directly, beside `frozen`."""
 Row = dict[str, Any]
 Rows = list[Row]

@@ -166,11 +166,12 @@ def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, a
 
 
 def _documents(params: BabiLong | Ruler, stories: Mapping[str, Sequence[Story]]) -> Source:
-    """Noise and facts as passages; training documents are filled from the first half of the noise."""
+    """Noise and facts as passages; training documents are filled from the first half of the noise, or its beginning."""
     name = _name(params)
     noise = noise_sentences(params.noise, params.sentences, params.seed)
     ids = [f"n{row:07d}" for row in range(len(noise))]
-    halves = {"train": ids[: len(ids) // 2], "test": ids[len(ids) // 2 :]}
+    half = len(ids) // 2
+    halves = {"train": ids[: min(half, params.train_noise or half)], "test": ids[half:]}
 
     def passages() -> Iterator[Passage]:
         yield from map(Passage, ids, noise)

@@ -1,15 +1,21 @@
-"""The LoRA adapter of an encoder: add, save, load, all in place and in safetensors."""
+"""What is trained of an encoder, a LoRA adapter or all its layers: begin, save, load, in place and in safetensors."""
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from harr.errors import ModelError
 from harr.files import read_json, write_json
+from harr.methods import Lora
 from harr.retrieval.encoder import Encoder
+
+LAYERS = "layers.safetensors"
 
 
 def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftModel:
@@ -34,26 +40,53 @@ def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftMo
     return adapter
 
 
-def save_adapter(adapter: PeftModel, encoder: Encoder, folder: Path) -> None:
-    """Write adapter_model.safetensors, adapter_config.json and harr.json (whose base it belongs to)."""
+def begin(encoder: Encoder, lora: Lora | None, seed: int) -> torch.nn.Module:
+    """What will be trained: a fresh adapter, or without ``lora`` the encoder's own layers."""
+    return unfreeze(encoder) if lora is None else add_adapter(encoder, rank=lora.rank, alpha=lora.alpha, seed=seed)
+
+
+def unfreeze(encoder: Encoder) -> torch.nn.Module:
+    """Train the layers of the encoder themselves (full fine-tuning); embeddings and pooler stay as they are."""
+    transformer: Any = encoder.model[0]
+    model: torch.nn.Module = transformer.auto_model
+    for path, weight in model.named_parameters():
+        weight.requires_grad_("embeddings." not in path and "pooler." not in path)
+    return model
+
+
+def trained_weights(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """The weights that learn, by name, in a fixed order."""
+    return {path: weight for path, weight in model.named_parameters() if weight.requires_grad}
+
+
+def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> None:
+    """Write what was trained, and harr.json (whose base it belongs to).
+
+    An adapter is adapter_model.safetensors and adapter_config.json; trained layers are layers.safetensors.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name})
+    if not isinstance(adapter, PeftModel):
+        kept = {path: weight.detach().contiguous() for path, weight in trained_weights(adapter).items()}
+        save_file(kept, folder / LAYERS)
+        return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Could not find a config file")
         adapter.save_pretrained(str(folder), selected_adapters=["default"])
     config = read_json(folder / "adapter_config.json")
     config["base_model_name_or_path"] = encoder.name
     write_json(folder / "adapter_config.json", config)
-    write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name})
     (folder / "README.md").unlink(missing_ok=True)
 
 
-def load_adapter(encoder: Encoder, folder: Path) -> PeftModel:
-    """Put a saved adapter on the encoder it was trained from.
+def load_adapter(encoder: Encoder, folder: Path) -> PeftModel | None:
+    """Put a saved adapter, or trained layers, on the encoder they were trained from; returns the adapter, if it is one.
 
     Raises:
-        ModelError: the folder holds no adapter, or one of another base encoder.
+        ModelError: the folder holds neither, or what belongs to another base encoder.
     """
-    if not (folder / "adapter_model.safetensors").exists() or not (folder / "harr.json").exists():
+    kinds = [name for name in ("adapter_model.safetensors", LAYERS) if (folder / name).exists()]
+    if not kinds or not (folder / "harr.json").exists():
         raise ModelError(f"{folder} holds no adapter (adapter_model.safetensors, harr.json); run `dvc repro train`")
     base = read_json(folder / "harr.json")["base"]
     if base != encoder.identity:
@@ -62,6 +95,22 @@ def load_adapter(encoder: Encoder, folder: Path) -> PeftModel:
             "set encoder in params.yaml to the one it was trained from, or run `dvc repro -f -s train`"
         )
     transformer: Any = encoder.model[0]
+    if LAYERS in kinds:
+        put_back(dict(transformer.auto_model.named_parameters()), load_file(folder / LAYERS), folder)
+        return None
     adapter = PeftModel.from_pretrained(transformer.auto_model, str(folder), is_trainable=False)
     encoder.model.eval()
     return adapter
+
+
+@torch.no_grad()
+def put_back(weights: Mapping[str, Tensor], kept: Mapping[str, Tensor], place: Path) -> None:
+    """Copy kept tensors into the weights of the same names.
+
+    Raises:
+        ModelError: a name or a shape differs.
+    """
+    for path, tensor in kept.items():
+        if path not in weights or weights[path].shape != tensor.shape:
+            raise ModelError(f"{place} does not fit this encoder at {path}; run `dvc repro -f -s train`")
+        weights[path].copy_(tensor)

@@ -145,6 +145,7 @@ class TowersPolicy:
             self.vectors_of.update(zip(new, encoded_ND, strict=True))
         return torch.stack([self.vectors_of[text] for text in texts])
 
-    def forget(self) -> None:
-        """The action tower has changed: encode sentences anew when they are needed."""
-        self.vectors_of.clear()
+    def forget(self, texts: Sequence[str] | None = None) -> None:
+        """The action tower has changed: encode these sentences (None: all) anew when they are needed."""
+        for text in list(self.vectors_of) if texts is None else texts:
+            self.vectors_of.pop(text, None)

@@ -28,7 +28,8 @@ def embed_corpus(
 
     A shard is a float32 array of unit vectors, rows in corpus order. Unfinished shards live in
     ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
-    and shard size; a shard there whose hash differs is made again, alone. ``served`` computes in place of
+    and shard size; a shard there whose hash differs is made again, alone. A text that comes twice in a shard is
+    encoded once. ``served`` computes in place of
     ``encoder``, after they agreed on the first passages.
 
     Returns:
@@ -56,9 +57,12 @@ def embed_corpus(
             if file in done:
                 continue
             texts = passages.contents(start, min(start + params.shard_size, len(passages)))
-            vectors = used.encode(
-                texts, prompt=encoder.passage_prompt, batch_size=params.batch_size, on_batch=progress.update
+            distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+            vectors_UD = used.encode(
+                list(distinct), prompt=encoder.passage_prompt, batch_size=params.batch_size, on_batch=progress.update
             )
+            vectors = vectors_UD[[distinct[text] for text in texts]]
+            progress.update(len(texts) - len(distinct))
             done[file] = _write_shard(folder / file, vectors, truncated=_count_truncated(encoder, texts))
             manifest["shards"] = [done[name] for name in sorted(done)]
             write_json(folder / "manifest.json", manifest)

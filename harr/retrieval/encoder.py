@@ -190,7 +190,8 @@ class Encoder:
         """
         if not texts:
             return torch.empty((0, self.width), device=self.model.device)
-        self.model.eval()
+        if self.model.training:  # asked first: eval() walks through all modules
+            self.model.eval()
         length = self._fitting(max_tokens or self.max_tokens)
         features = self.model.preprocess(list(texts), prompt=prompt, max_length=length)
         vectors_BD: Tensor = self.model(batch_to_device(features, self.model.device))["sentence_embedding"]

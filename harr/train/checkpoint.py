@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: adapter, value head, optimiser and history, in safetensors and json.
+"""Checkpoints of a training run: trained weights, value head, optimiser and history, in safetensors and json.
 
 Random numbers need no saving: every step seeds its own generator from (seed, step).
 """
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
 from harr.files import publish, read_json, write_json
+from harr.policies.adapter import put_back, trained_weights
 from harr.tensors import optimizer_tensors, restore_optimizer
 
 
@@ -28,7 +28,7 @@ class Checkpoints:
     def save(
         self,
         step: int,
-        model: PeftModel,
+        model: torch.nn.Module,
         head: torch.nn.Module | None,
         optimizer: torch.optim.Optimizer,
         history: list[dict[str, Any]],
@@ -39,9 +39,8 @@ class Checkpoints:
         draft = self.folder / "checkpoint.draft"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        save_file(
-            {k: v.contiguous() for k, v in get_peft_model_state_dict(model).items()}, draft / "adapter.safetensors"
-        )
+        weights = {path: weight.detach().contiguous() for path, weight in trained_weights(model).items()}
+        save_file(weights, draft / "weights.safetensors")
         if head is not None:
             save_file(head.state_dict(), draft / "value_head.safetensors")
         save_file(optimizer_tensors(optimizer), draft / "optimizer.safetensors")
@@ -52,29 +51,29 @@ class Checkpoints:
                 shutil.rmtree(old)
 
     def load(
-        self, model: PeftModel, head: torch.nn.Module | None, optimizer: torch.optim.Optimizer
+        self, model: torch.nn.Module, head: torch.nn.Module | None, optimizer: torch.optim.Optimizer
     ) -> list[dict[str, Any]]:
         """Restore the latest checkpoint and return its history; [] where there is none."""
         whole = self._whole()
         if not whole:
             return []
-        self.load_adapter(model, whole[-1])
+        self.load_weights(model, whole[-1])
         if head is not None:
             head.load_state_dict(load_file(whole[-1] / "value_head.safetensors"))
         restore_optimizer(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
         history: list[dict[str, Any]] = read_json(whole[-1] / "state.json")["history"]
         return history
 
-    def load_best(self, model: PeftModel, head: torch.nn.Module | None, best: int) -> None:
-        """Put adapter and head of the checkpoint after ``best`` steps back."""
-        self.load_adapter(model, self._path(best))
+    def load_best(self, model: torch.nn.Module, head: torch.nn.Module | None, best: int) -> None:
+        """Put weights and head of the checkpoint after ``best`` steps back."""
+        self.load_weights(model, self._path(best))
         if head is not None:
             head.load_state_dict(load_file(self._path(best) / "value_head.safetensors"))
 
     @staticmethod
-    def load_adapter(model: PeftModel, folder: Path) -> None:
-        """Put the adapter of one checkpoint back."""
-        set_peft_model_state_dict(model, load_file(folder / "adapter.safetensors"))
+    def load_weights(model: torch.nn.Module, folder: Path) -> None:
+        """Put the trained weights of one checkpoint back."""
+        put_back(trained_weights(model), load_file(folder / "weights.safetensors"), folder)
 
     def _path(self, step: int) -> Path:
         return self.folder / f"checkpoint-{step:06d}"

@@ -21,7 +21,7 @@ from harr.errors import CorpusError, ParamsError, StaleState
 from harr.files import fingerprint, publish
 from harr.methods import Training
 from harr.policies import plackett_luce
-from harr.policies.adapter import add_adapter, save_adapter
+from harr.policies.adapter import begin, save_adapter
 from harr.policies.dense import DensePolicy
 from harr.policies.towers import TowersPolicy
 from harr.progress import bar
@@ -37,14 +37,14 @@ PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 @dataclass
 class Learner:
-    """The adapter (and value ``head``) of one run. ``history`` holds one row per finished step.
+    """What is trained in one run: an ``adapter`` (or the layers) and a value ``head``. ``history`` holds one row per finished step.
 
     Of several processes each has a copy; ``backward`` takes the gradient of its share, ``update`` adds them up.
     """
 
     params: Training
     policy: DensePolicy | TowersPolicy
-    adapter: PeftModel
+    adapter: torch.nn.Module
     head: torch.nn.Module | None
     accelerator: Accelerator
     optimizer: Any
@@ -62,7 +62,7 @@ class Learner:
         seed: int,
         *,
         kind: str,
-        adapter: PeftModel | None = None,
+        adapter: torch.nn.Module | None = None,
         head: torch.nn.Module | None = None,
         head_rate: float = 0.0,
     ) -> "Learner":
@@ -83,7 +83,7 @@ class Learner:
         policy = setup.retriever
         with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would also cut up what learns; see processes.shard
             accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
-        adapter = adapter or add_adapter(policy.encoder, rank=params.lora.rank, alpha=params.lora.alpha, seed=seed)
+        adapter = adapter or begin(policy.encoder, params.lora, seed)
         if params.gradient_checkpointing:
             options, transformer = {"use_reentrant": False}, cast(Any, policy.encoder.model[0])
             transformer.auto_model.activation_checkpointing_enable(options)
@@ -162,7 +162,7 @@ class Learner:
 
     def reference(self, rows: Batch) -> Tensor:
         """Log-probabilities of the choices under the base encoder (adapter off), (B,), without gradient."""
-        with torch.no_grad(), self.adapter.disable_adapter():
+        with torch.no_grad(), cast(PeftModel, self.adapter).disable_adapter():
             return plackett_luce.log_prob(self.logits(rows), rows.chosen_B)
 
     def backward(self, loss: Tensor) -> None:
@@ -193,7 +193,9 @@ class Learner:
             figures |= {"gradient_variance": variance, "gradient_noise": variance / max(whole, 1e-30)}
         return figures
 
-    def export(self, out: Path, also: Mapping[str, tuple[PeftModel, Encoder]] | None = None) -> list[dict[str, float]]:
+    def export(
+        self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]] | None = None
+    ) -> list[dict[str, float]]:
         """Write the adapter to ``out``: the last one, or after a collapse the best. Returns the history.
 
         ``also``: further adapters with their encoders, by the name of their folder in ``out``.
@@ -201,7 +203,7 @@ class Learner:
         processes.only_main(lambda: self._export(out, also or {}))
         return self.history
 
-    def _export(self, out: Path, also: Mapping[str, tuple[PeftModel, Encoder]]) -> None:
+    def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]]) -> None:
         if self.stopped:
             best = best_step(self.history, self.params.guard_window, self.params.checkpoint_every)
             self.checkpoints.load_best(self.adapter, self.head, best)

