@@ -50,9 +50,7 @@ class Training(Section):
     @model_validator(mode="after")
     def _kl_needs_an_adapter(self) -> "Training":
         if self.lora is None and getattr(self, "kl_weight", 0.0) > 0:
-            raise ValueError(
-                "train.kl_weight compares with the base encoder under the adapter; set lora, or kl_weight 0"
-            )
+            raise ValueError("train.kl_weight is the distance from the base under the adapter; set train.lora")
         return self
 
 

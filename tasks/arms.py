@@ -35,7 +35,8 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
     """Train every arm and seed that stage train did not; each has the updates and questions of `full`.
 
     ``rl_no_history``: the same method, but the state is the current query alone. ``infonce``: supervised by
-    gold passages. ``no_positions``: the same method, not told where a sentence stands. Finished runs are kept under work/, so that a killed stage goes on with the next one.
+    gold passages. ``no_positions``: the same method, not told where a sentence stands. Finished runs are kept
+    under work/, so that a killed stage goes on with the next one.
 
     Returns:
         Per run, the mean reward of its last ten steps.

@@ -38,7 +38,8 @@ def test_the_shipped_parameters_are_typed(tmp_path: Path) -> None:
         (
             "evaluate",
             {"arms": ["bm26"]},
-            "evaluate.arms.0: should be 'bm25', 'frozen', 'history', 'rl_no_history', 'infonce', 'no_positions' or 'full'",
+            "evaluate.arms.0: should be 'bm25', 'frozen', 'history', 'rl_no_history', 'infonce', 'no_positions' "
+            "or 'full'",
         ),
     ],
 )
