@@ -109,14 +109,14 @@ def orphans(table: Table, root: Path) -> list[tuple[Process, str]]:
     found = []
     for one in table.ours:
         above = [ancestor.name.split()[0] for ancestor in table.ancestors(one)]
-        if one.name.startswith("flows.") and "DVC_STAGE" in one.environment and "dvc" not in above:
+        if one.name.startswith("flows.server"):
+            alive = [told for told in owners(root) if table.lives(int(str(told["pid"])), float(str(told["started"])))]
+            if one.name.endswith("--supervise") and not alive and time.time() - one.started > 5:
+                found.append((one, "no run owns its Prefect server"))
+        elif one.name.startswith("flows.") and "DVC_STAGE" in one.environment and "dvc" not in above:
             found.append((one, f"its dvc repro of stage {one.environment['DVC_STAGE']} is gone"))
         elif one.name.startswith("dvc") and "HARR_PARENT_TASK_RUN" in one.environment and "flows.pipeline" not in above:
             found.append((one, "its flows.pipeline is gone"))
-        elif one.name == "flows.server --supervise" and time.time() - one.started > 5:
-            alive = [told for told in owners(root) if table.lives(int(str(told["pid"])), float(str(told["started"])))]
-            if not alive:
-                found.append((one, "no run owns its Prefect server"))
     return found
 
 

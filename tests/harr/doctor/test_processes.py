@@ -97,7 +97,7 @@ def test_a_dvc_whose_pipeline_is_gone_is_an_orphan_its_stage_is_not(
 
 def test_a_supervisor_without_a_run(tmp_path: Path) -> None:
     here = psutil.Process()
-    server = Process(7, 1, time.time() - 60, "flows.server --supervise")
+    server = Process(7, 1, time.time() - 60, "flows.server --supervise", {"DVC_STAGE": "train"})
     table = Table({7: 1, here.pid: 1}, {7: server.started, here.pid: here.create_time()}, (server,))
     assert [one.level for one in check_orphans(table, tmp_path)] == ["fail"]
     write_json(tmp_path / ".harr/owners/1.json", {"pid": here.pid, "started": here.create_time(), "id": "mine"})
