@@ -251,12 +251,12 @@ def git(root: Path, *words: str) -> str:
     """What git prints.
 
     Raises:
-        HarrError: it ends with an error or takes more than half a second.
+        HarrError: it ends with an error or takes more than two seconds.
     """
     try:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True, timeout=0.5)
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True, timeout=2)
     except subprocess.CalledProcessError as error:
         raise HarrError(error.stderr.strip().splitlines()[0]) from None
     except subprocess.TimeoutExpired:
-        raise HarrError("did not answer within half a second") from None
+        raise HarrError("did not answer within two seconds") from None
     return done.stdout

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harr.doctor import addresses
 from harr.doctor.addresses import (
     ask,
     check_milvus,
@@ -28,8 +29,9 @@ Serve = Callable[..., str]
 
 
 @pytest.fixture
-def serve() -> Iterator[Serve]:
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """Starts a server on loopback that gives fixed answers, path to (status, value); returns its address."""
+    monkeypatch.setattr(addresses, "SECONDS", 20)  # a busy machine may take longer than a user wants to wait
     servers = []
 
     def start(answers: dict[str, tuple[int, object]], key: str = "") -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harr.doctor import addresses
 from harr.doctor.addresses import ask
 from harr.doctor.runs import Store, check_registry, check_runs, lost_runs, read_store, store_address
 from harr.errors import DamagedFile, ServiceUnavailable
@@ -90,7 +91,8 @@ def test_runs_and_versions_of_the_file(written: Path) -> None:
     assert versions == {("champion", "1", "a", 0.75, 2), ("candidate", "2", "b", 0.75, 2)}
 
 
-def test_a_server_says_the_same(written: Path, server: str) -> None:
+def test_a_server_says_the_same(written: Path, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "SECONDS", 20)
     assert seen(read_store(written, server, PARAMS)) == seen(read_store(written, "sqlite:///mlflow.db", PARAMS))
 
 
