@@ -1,0 +1,169 @@
+"""The command `harr`: `harr doctor` says what is wrong and how to mend it, `harr status` where the project stands."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from harr.doctor.examine import examine
+from harr.doctor.finding import Finding
+from harr.doctor.status import Status, status
+from harr.errors import HarrError
+
+COLOURS = {
+    "ok": 32, "fresh": 32, "looks fresh": 32, "FINISHED": 32,
+    "warn": 33, "changed": 33, "follows": 33, "running": 36, "RUNNING": 36,
+    "fail": 31, "FAILED": 31, "LOST": 31, "KILLED": 33, "never run": 33,
+}  # fmt: skip
+COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command line; exits with 1 if a check fails or the folder is no project."""
+    parser = argparse.ArgumentParser(prog="harr", description="Look at the project in this folder; nothing is changed.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, told in (
+        ("doctor", "check versions, servers, ports, disk, index and registry; exit 1 if something must be mended"),
+        ("status", "show stages, runs, models, processes and what was left behind"),
+    ):
+        command = commands.add_parser(name, help=told, description=told)
+        command.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    code = 0
+    try:
+        if options.command == "doctor":
+            findings = examine(Path(), os.environ)
+            code = int(any(one.level == "fail" for one in findings))
+            found = {"findings": [asdict(one) for one in findings]}
+            lines = doctor_lines(findings)
+        else:
+            state = status(Path(), os.environ)
+            found, lines = asdict(state), status_lines(state)
+    except HarrError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    if options.json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        print("\n".join([*lines, faint(f"{time.monotonic() - began:.2f} s")]))
+    sys.stdout.flush()
+    os._exit(code)  # a server's name that is still being looked up would keep the interpreter waiting
+
+
+def doctor_lines(findings: Sequence[Finding]) -> list[str]:
+    """A line per finding, and under a problem its fix; the sum at the end."""
+    width = max(len(one.subject) for one in findings)
+    lines = []
+    for one in findings:
+        level = colour(one.level) + " " * (4 - len(one.level))
+        lines.append(f"{level}  {one.subject:<{width}}  {one.found}")
+        lines += [f"{'':<4}  {'':<{width}}  {bold('fix:')} {one.fix}"] if one.fix else []
+    count = {level: sum(one.level == level for one in findings) for level in COUNTED}
+    return [*lines, "", ", ".join(f"{number} {COUNTED[level]}" for level, number in count.items() if number)]
+
+
+def status_lines(state: Status) -> list[str]:
+    """The sections of `harr status`, each a table."""
+    stages = [
+        (one.name, colour(one.state), moment(one.ended), duration(one.seconds), shortened(one.reasons))
+        for one in state.stages
+    ]
+    runs = [
+        (one.name, colour(one.status), moment(one.started), duration(one.seconds), " ".join(one.stages))
+        for one in state.runs
+    ]
+    versions = [
+        (
+            one.alias,
+            f"version {one.number}",
+            "" if one.figure is None else f"{state.headline} {one.figure:.3f} (n {one.n})",
+            f"index {one.index}" if one.index else "",
+            moment(one.created),
+        )
+        for one in state.versions
+    ]
+    now = time.time()
+    processes = [(f"pid {one.pid}", one.name, f"for {duration(now - one.started)}") for one in state.processes]
+    return [
+        *section("stages", stages, "dvc.yaml names none"),
+        *([colour("fail") + f"  {state.trouble}", ""] if state.trouble else []),
+        *section("last runs", runs, "none yet"),
+        *section(f"model {state.model}", versions, "none registered yet"),
+        *section("processes", processes, "none"),
+        *section("orphans", [(one,) for one in state.orphans], "none"),
+        *section("left behind", [(one,) for one in state.leftovers], "nothing"),
+    ]
+
+
+def section(title: str, rows: Sequence[Sequence[str]], empty: str) -> list[str]:
+    """A title and a table with aligned columns.
+
+    >>> section("a", [("x", "1"), ("long", "2")], "")
+    ['a', '  x     1', '  long  2', '']
+    """
+    widths = [max(map(visible, column)) for column in zip(*rows, strict=True)]
+    padded = [[cell + " " * (wide - visible(cell)) for cell, wide in zip(row, widths, strict=True)] for row in rows]
+    lines = ["  ".join(row) for row in padded]
+    return [bold(title), *(f"  {line}".rstrip() for line in lines or [faint(empty)]), ""]
+
+
+def shortened(reasons: Sequence[str]) -> str:
+    """The first few reasons.
+
+    >>> shortened(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(reasons[:3]) + (f" and {len(reasons) - 3} more" if len(reasons) > 3 else "")
+
+
+def moment(seconds: float) -> str:
+    """A time of day, here; nothing for 0."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else ""
+
+
+def duration(seconds: float) -> str:
+    """How long something took; nothing for 0.
+
+    >>> duration(7.4), duration(100), duration(8000), duration(0)
+    ('7 s', '1 min 40 s', '2 h 13 min', '')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s" if seconds else ""
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def visible(text: str) -> int:
+    """Length without colours."""
+    return len(text.split("m", 1)[1]) - len("\033[0m") if text.startswith("\033[") else len(text)
+
+
+def colour(word: str) -> str:
+    """A state in its colour, on a terminal."""
+    return painted(word, COLOURS.get(word, 0))
+
+
+def bold(text: str) -> str:
+    """A title, on a terminal."""
+    return painted(text, 1)
+
+
+def faint(text: str) -> str:
+    """Of little weight, on a terminal."""
+    return painted(text, 2)
+
+
+def painted(text: str, code: int) -> str:
+    """Text with a colour where stdout is a terminal and NO_COLOR is unset."""
+    return f"\033[{code}m{text}\033[0m" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else text
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The command `harr` in a project's folder: what it prints, its exit codes, and that it loads nothing heavy."""
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.cli import section
+from harr.files import write_json
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "prefect", "mlflow", "dvc", "pymilvus", "transformers", "numpy", "great_expectations", "sqlalchemy")
+
+
+@pytest.fixture
+def place(workplace: Path) -> Path:
+    """A project in which nothing has run, and nothing is wrong."""
+    shutil.copy(ROOT / "dvc.yaml", workplace)
+    shutil.copytree(ROOT / ".dvc", workplace / ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"))
+    return workplace
+
+
+def harr(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_nothing_wrong_is_exit_0(place: Path) -> None:
+    done = harr("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "fail" not in done.stdout and "\033" not in done.stdout
+    starts = {line.index(word) for line, word in ((line, line.split()[1]) for line in done.stdout.splitlines()[:3])}
+    assert starts == {6}  # aligned
+
+
+def test_a_failure_is_exit_1_with_its_fix(place: Path) -> None:
+    (place / ".dvc/tmp").mkdir()
+    (place / ".dvc/tmp/rwlock").touch()
+    done = harr("doctor", PREFECT_API_URL="http://127.0.0.1:9/api")
+    assert done.returncode == 1 and done.stderr == ""
+    assert "fix: rm .dvc/tmp/rwlock" in done.stdout and "PREFECT_API_URL http://127.0.0.1:9/api" in done.stdout
+    assert "2 to mend" in done.stdout
+    told = json.loads(harr("doctor", "--json", PREFECT_API_URL="http://127.0.0.1:9/api").stdout)
+    failed = [one["subject"] for one in told["findings"] if one["level"] == "fail"]
+    assert sorted(failed) == ["Prefect", "dvc"]
+
+
+def test_wrong_parameters_are_a_finding_and_the_rest_is_checked(place: Path) -> None:
+    (place / "params.yaml").write_text("trian: {}\n")
+    done = harr("doctor")
+    assert done.returncode == 1 and done.stdout.startswith("fail  params.yaml")
+    assert "lock file is sound" in done.stdout
+    done = harr("status")
+    assert done.returncode == 1 and done.stderr.startswith("error: params.yaml:")
+
+
+@pytest.mark.parametrize("command", ["doctor", "status"])
+def test_outside_a_project_one_line(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = harr(command, PYTHONPATH=str(ROOT))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: no dvc.yaml in") and done.stderr.count("\n") == 1
+
+
+def test_status_of_a_project_in_which_nothing_ran(place: Path) -> None:
+    write_json(place / "work/train/abc/checkpoint.json", {})
+    (place / "data").mkdir()
+    (place / "data/.corpus.tmp").touch()
+    done = harr("status")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("never run") == 9 and "none registered yet" in done.stdout
+    assert "work/train: 1 entries" in done.stdout and "data/.corpus.tmp: a temporary file" in done.stdout
+    told = json.loads(harr("status", "--json").stdout)
+    assert [stage["state"] for stage in told["stages"]] == ["never run"] * 9
+    assert told["orphans"] == [] and told["versions"] == []
+
+
+def test_status_says_what_it_could_not_read(place: Path) -> None:
+    done = harr("status", MLFLOW_TRACKING_URI="http://127.0.0.1:9")
+    assert done.returncode == 0 and "MLflow at http://127.0.0.1:9" in done.stdout
+
+
+def test_colours_on_a_terminal_only(place: Path) -> None:
+    ours, theirs = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    subprocess.run([sys.executable, "-m", "flows.cli", "doctor"], stdout=theirs, env=environment, check=False)
+    os.close(theirs)
+    assert b"\033[32mok\033[0m    params.yaml" in os.read(ours, 100_000)
+    os.close(ours)
+
+
+def test_columns_are_aligned_under_colours() -> None:
+    plain = section("t", [("a", "b"), ("long", "c")], "")
+    painted = section("t", [("\033[32ma\033[0m", "b"), ("long", "c")], "")
+    assert [line.replace("\033[32m", "").replace("\033[0m", "") for line in painted] == plain
+
+
+@pytest.mark.parametrize("command", ["doctor", "status"])
+def test_nothing_heavy_is_loaded(command: str, place: Path) -> None:
+    code = (
+        f"import os, sys; from flows.cli import main; heavy = {HEAVY!r}\n"
+        "os._exit = lambda code: print([name for name in heavy if name in sys.modules])\n"
+        f"main([{command!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
