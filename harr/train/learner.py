@@ -39,7 +39,8 @@ PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 class Learner:
     """What is trained in one run: an ``adapter`` (or the layers) and a value ``head``.
 
-    ``history`` holds one row per finished step. Of several processes each has a copy; ``backward`` takes the gradient of its share, ``update`` adds them up.
+    ``history`` holds one row per finished step. Of several processes each has a copy; ``backward`` takes
+    the gradient of its share, ``update`` adds them up.
     """
 
     params: Training
