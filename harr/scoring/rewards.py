@@ -60,6 +60,22 @@ def novelty(episode: Episode) -> list[float]:
     return shares
 
 
+def misses(episode: Episode) -> list[float] | None:
+    """Per step, 1.0 where it found no gold that was not found before; a negative weight charges extra steps.
+
+    None for a question without gold.
+    """
+    missing = set(episode.question.gold_ids)
+    if not missing:
+        return None
+    charged = []
+    for step in episode.steps:
+        found = missing & {passage.id for passage in step.retrieval.passages}
+        charged.append(float(not found))
+        missing -= found
+    return charged
+
+
 STATUS_VALUES = {"FOUND": 1.0, "AMBIGUOUS": 0.5}
 TERMS: dict[str, Term] = {
     "answer_f1": answer_f1,
@@ -70,7 +86,11 @@ TERMS: dict[str, Term] = {
     "all_gold": all_gold,
 }
 """Names for ``reward.terms``. Whether a term applies depends on the question alone, not on the play."""
-STEP_TERMS: dict[str, Callable[[Episode], list[float] | None]] = {"relevance": relevance, "novelty": novelty}
+STEP_TERMS: dict[str, Callable[[Episode], list[float] | None]] = {
+    "relevance": relevance,
+    "novelty": novelty,
+    "misses": misses,
+}
 """Process rewards: one value per step."""
 
 

@@ -53,12 +53,13 @@ def reward_figures(
 ) -> dict[str, float]:
     """What a step's rollouts say, before any update; ``phase`` numbers the rewards that may be compared."""
     groups_BG = torch.tensor(rewards, dtype=torch.float32).view(-1, params.group_size)
+    std_B = groups_BG.std(-1) if params.group_size > 1 else torch.zeros(len(groups_BG))
     stage = len(open_questions(range(params.curriculum_stages), params.curriculum_stages, step, params.steps))
     return {
         "phase": float(setup.reward.phase(step) + stage - 1),
         "reward_mean": float(groups_BG.mean()),
-        "reward_std": float(groups_BG.std(-1).mean()),
-        "zero_std_share": float((groups_BG.std(-1) < 1e-6).float().mean()),
+        "reward_std": float(std_B.mean()),
+        "zero_std_share": float((std_B < 1e-6).float().mean()),
         "episodes_without_search": float(sum(not episode.steps for episode in episodes)),
         "malformed": float(sum(episode.outcome.malformed for episode in episodes)),
         "escaped_tags": float(sum(episode.outcome.escaped for episode in episodes)),

@@ -110,3 +110,13 @@ def test_the_terms_of_an_episode_by_name() -> None:
     reward = Reward({"recall": 1.0, "novelty": 0.5, "relevance": 0.5})
     no_status = Episode(QUESTION, episode("Ada", "a", "a").steps, Outcome("Ada", (Hop("q", "a"), Hop("q", "a"))))
     assert reward.means([no_status]) == [{"recall": 0.5, "novelty": 0.5}], "relevance needs a status"
+
+
+def test_misses_charge_every_step_without_new_gold() -> None:
+    question = Question("q", "Who?", gold_ids=("a", "b"))
+    found = [Step(Search(question, "Who?"), Retrieval((Passage(name, ""),))) for name in ("a", "x", "a", "b")]
+    episode = Episode(question, tuple(found))
+    reward = Reward({"recall": 1.0, "misses": -0.2})
+    assert reward.score([episode])["misses"] == [[0.0, 1.0, 1.0, 0.0]]
+    assert reward(episode) == pytest.approx(1.0 - 0.2 / 2)
+    assert Reward({"recall": 1.0, "misses": -0.2, "answer_em": 1.0}).means([Episode(Question("q", "Who?"), ())]) == [{}]

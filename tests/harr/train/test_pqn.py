@@ -1,13 +1,17 @@
 """PQN: a table with a known optimum, learning on a tiny corpus, and a run that is killed."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from serving import chat, serving
 
 from harr.corpus.store import Passages
+from harr.generation.server import ServerGenerator
 from harr.methods import PQN
+from harr.params import Server
 from harr.pipelines.pick import pick
 from harr.policies.adapter import load_adapter
 from harr.policies.towers import TowersPolicy
@@ -101,6 +105,29 @@ def game_with(corpus, adapters: Path) -> Setup:
     load_adapter(setup.retriever.states, adapters)
     load_adapter(setup.retriever.actions, adapters / "action")
     return setup
+
+
+def test_the_answers_of_a_served_reader_teach_the_towers(corpus, tmp_path: Path) -> None:
+    """No gold: the reward is whether a server, shown the pick, answers `snowy`, which only winter tells."""
+
+    def read(body, number: int):
+        shown = body["messages"][-1]["content"].split("Question:")[0]
+        town = body["messages"][-1]["content"].split("What is ")[1].split(" like")[0]
+        return 200, chat("Snowy." if f"winter {town} " in shown else "unknown")
+
+    with serving(read) as server:
+        setup = replace(
+            game(corpus),
+            questions=[replace(question, gold_ids=()) for question in corpus.questions],
+            pipeline=partial(pick, picks=1, reader=True),
+            generator=ServerGenerator(Server(kind="server", base_url=server.base_url, model="reader")),
+            reward=Reward({"answer_em": 1.0}),
+        )
+        before = solved(game(corpus))
+        params = QUICK.model_copy(update={"stop_at_gold": False})
+        pqn.train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+        assert len(server.bodies) >= params.steps * params.questions_per_step, "equal prompts are asked once a step"
+    assert before < 0.7 < 0.9 <= solved(game_with(corpus, tmp_path / "out"))
 
 
 @pytest.mark.parametrize("base", [QUICK, FULL], ids=["lora", "full"])

@@ -1,0 +1,73 @@
+"""A stand-in for a paid API: a real HTTP server on loopback that replies what a test tells it."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Reply = Callable[[dict[str, Any], int], tuple[int, Any]]
+
+
+class Served:
+    """What the test server saw: its address, requests, keys, and the most requests at one time."""
+
+    def __init__(self) -> None:
+        self.base_url = ""
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: set[str | None] = set()
+        self.now = self.peak = 0
+        self.lock = threading.Lock()
+
+
+@contextmanager
+def serving(reply: Reply) -> Iterator[Served]:
+    """Serve ``reply(body, number) -> (status, JSON or text)`` on a free loopback port."""
+    served = Served()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with served.lock:
+                served.bodies.append(body)
+                served.keys.add(self.headers["Authorization"])
+                number = len(served.bodies)
+                served.now += 1
+                served.peak = max(served.peak, served.now)
+            status, value = reply(body, number)
+            text = (
+                value if isinstance(value, bytes) else (value if isinstance(value, str) else json.dumps(value)).encode()
+            )
+            with served.lock:
+                served.now -= 1
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", "text/html" if isinstance(value, str) else "application/json")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+            except (BrokenPipeError, ConnectionResetError):  # the client had stopped waiting
+                self.close_connection = True
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    served.base_url = f"http://127.0.0.1:{server.server_port}/v1"
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield served
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def chat(content: str | None) -> dict[str, Any]:
+    message = {"role": "assistant", "content": content}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    return {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
