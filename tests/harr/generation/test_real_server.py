@@ -129,10 +129,8 @@ def test_a_model_that_writes_nonsense_ends_every_episode(name: str, program: Pro
     generator = program.generator()
     episodes = play(QUESTIONS, PIPELINES[name], OnePassage(), generator)
     assert [episode.question for episode in episodes] == QUESTIONS
-    if name not in (
-        "react",
-        "pick",
-    ):  # a pick has no format; this server repeats the chat before the reply, and the agent's chat says "Final answer:"
+    # A pick has no format; the agent's chat says "Final answer:", and this server repeats the chat before the reply.
+    if name not in ("react", "pick"):
         assert all(episode.outcome.malformed > 0 for episode in episodes), (
             "random weights obey no format: it is counted"
         )
