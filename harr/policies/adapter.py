@@ -46,11 +46,11 @@ def begin(encoder: Encoder, lora: Lora | None, seed: int) -> torch.nn.Module:
 
 
 def unfreeze(encoder: Encoder) -> torch.nn.Module:
-    """Train the layers of the encoder themselves (full fine-tuning); embeddings and pooler stay as they are."""
+    """Train the encoder's own weights (full fine-tuning), all but the pooler, which nobody reads."""
     transformer: Any = encoder.model[0]
     model: torch.nn.Module = transformer.auto_model
     for path, weight in model.named_parameters():
-        weight.requires_grad_("embeddings." not in path and "pooler." not in path)
+        weight.requires_grad_("pooler." not in path)
     return model
 
 

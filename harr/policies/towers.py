@@ -80,7 +80,7 @@ class TowersPolicy:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """One pick for every search, or its ``k`` best; distinct states and sentences are encoded once."""
-        documents = [self.document(search.question) for search in searches]
+        documents = self.prepared([search.question for search in searches])
         texts = self.state_texts(searches)
         distinct, state_of = unique(texts)
         states_UD = self.encode_states(distinct)
@@ -96,6 +96,13 @@ class TowersPolicy:
             passages = tuple(document.passages[place] for place in chosen)
             found.append(Retrieval(passages, state=text, value=float(q_N[chosen[0]])))
         return found
+
+    def prepared(self, questions: Sequence[Question]) -> list[Document]:
+        """The candidates of several questions; their sentences are encoded together, in whole batches."""
+        documents = [self.document(question) for question in questions]
+        distinct = {question.id: document for question, document in zip(questions, documents, strict=True)}
+        self.vectors([passage.content for document in distinct.values() for passage in document.passages])
+        return documents
 
     def document(self, question: Question) -> Document:
         """The candidates of a question, looked up once."""

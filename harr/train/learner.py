@@ -91,7 +91,7 @@ class Learner:
         groups = [{"params": [w for w in adapter.parameters() if w.requires_grad], "lr": params.learning_rate}]
         if head is not None:
             groups.append({"params": list(head.to(policy.encoder.model.device).parameters()), "lr": head_rate})
-        optimizer = torch.optim.AdamW(groups, weight_decay=params.weight_decay)
+        optimizer = torch.optim.AdamW(groups, weight_decay=params.weight_decay, fused=True)
         # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
         optimizer = accelerator.prepare_optimizer(optimizer)

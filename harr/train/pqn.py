@@ -133,9 +133,9 @@ def state_values(targets: TowersPolicy, episodes: Sequence[Episode], temperature
     steps = [step for episode in episodes for step in episode.steps]
     distinct, state_of = unique([step.retrieval.state for step in steps])
     vectors_UD = targets.encode_states(distinct)
+    documents = targets.prepared([step.search.question for step in steps])
     found = []
-    for step, row in zip(steps, state_of.tolist(), strict=True):
-        document = targets.document(step.search.question)
+    for step, document, row in zip(steps, documents, state_of.tolist(), strict=True):
         picked = document.picked(step.search)
         critics_CN = targets.critics(vectors_UD[row], document, picked)
         found.append(float(soft_value(critics_CN[:, None], document.open(picked)[None], temperature)))
