@@ -1,4 +1,4 @@
-"""The vLLM commands that we ship: docker/vllm.yaml, docs and recipes agree, and vLLM's own parser takes them."""
+"""The vLLM commands that we ship: docker/compose.yaml, docs and recipes agree, and vLLM's own parser takes them."""
 
 import importlib.util
 import json
@@ -15,7 +15,8 @@ import yaml
 from harr.params import Params, Server
 
 ROOT = Path(__file__).parents[1]
-SERVICES = yaml.safe_load((ROOT / "docker/vllm.yaml").read_text())["services"]
+COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
+SERVICES = {name: spec for name, spec in COMPOSE.items() if spec["image"].startswith("vllm/")}
 DOCS = [ROOT / "docs/serving.md", ROOT / "README.md", *sorted((ROOT / "recipes").glob("*.yaml"))]
 PARSE = """
 import json, sys
@@ -37,7 +38,7 @@ def filled(text: str) -> str:
 
 
 def shipped(service: str) -> list[str]:
-    """The words after ``vllm`` of a service in docker/vllm.yaml."""
+    """The words after ``vllm`` of a service in docker/compose.yaml."""
     spec = SERVICES[service]
     assert spec["entrypoint"] == ["vllm", "serve"]
     return ["serve", *(filled(word) for word in spec["command"])]
@@ -54,14 +55,14 @@ def documented() -> list[tuple[str, list[str]]]:
 
 
 def flags(words: list[str]) -> dict[str, str]:
-    """Flags and their values, written with a space or with ``=``; where the server listens is left out.
+    """Flags and their values, written with a space or with ``=``, without address and share of memory.
 
     >>> flags(["serve", "m", "--port=1", "--runner", "pooling", "--fast"])
     {'--runner': 'pooling', '--fast': ''}
     """
     text = " ".join(words[2:]).replace("=", " ")
     pairs = re.findall(r"(--[a-z-]+)(?: ((?!--)\S+))?", text)
-    return {name: value for name, value in pairs if name not in ("--host", "--port")}
+    return {name: value for name, value in pairs if name not in ("--host", "--port", "--gpu-memory-utilization")}
 
 
 def test_documents_and_containers_agree() -> None:
@@ -96,6 +97,7 @@ def test_a_container_is_pinned_healthy_and_reached_from_this_machine_only(servic
     assert f"http://127.0.0.1:{port}/health" in spec["healthcheck"]["test"][-1]
     compile(spec["healthcheck"]["test"][-1], "health check", "exec")
     (device,) = spec["deploy"]["resources"]["reservations"]["devices"]
+    assert any(re.match(r"--gpu-memory-utilization=\$\{\w+:-0\.\d\}$", word) for word in spec["command"])
     assert device["capabilities"] == ["gpu"] and device["driver"] == "nvidia"
 
 

@@ -95,4 +95,4 @@ def test_deployments_point_at_flows() -> None:
         path, function = deployment["entrypoint"].split(":")
         text = (ROOT / path).read_text()
         assert f"def {function}(" in text.split("@flow", 1)[1]
-        assert deployment["work_pool"]["name"] == "cpu"
+        assert deployment["work_pool"]["name"] == "harr"
