@@ -107,7 +107,7 @@ def compare(what: str, kinds: Mapping[str, Callable[[], tuple[float, float]]]) -
     first, second = figures.values()
     figures["added"] = tuple(a - b for a, b in zip(first, second, strict=True))
     for kind, (median, least, processor) in figures.items():
-        print(f"{what:<17} {kind:<13} wall: median {median:5.2f} s, least {least:5.2f} s   processor: {processor:5.2f} s")
+        print(f"{what:<17} {kind:<13} wall: median {median:5.2f}, least {least:5.2f}   processor: {processor:5.2f} s")
 
 
 def summary(values: list[tuple[float, float]]) -> tuple[float, ...]:

@@ -21,7 +21,7 @@ from flows import runs
 from flows.artifacts import show_results, with_progress
 from flows.common import PARENT, run_command, run_stage, say
 from flows.server import addresses
-from flows.workplace import AS_IT_STANDS, recipe_names, store_variables, workplace
+from flows.workplace import AS_IT_STANDS, alone_in, recipe_names, store_variables, workplace
 from harr.errors import HarrError, PromotionRefused
 from harr.params import Params
 
@@ -91,10 +91,11 @@ def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
         promote: at the end make the candidate the champion, if the interval allows it.
     """
     place = workplace(recipe)
-    for stage in with_progress(stages()):
-        reproduce(stage, place)
-    verdict = _promoted(place) if promote else ""
-    _show(place, verdict)
+    with alone_in(place):
+        for stage in with_progress(stages()):
+            reproduce(stage, place)
+        verdict = _promoted(place) if promote else ""
+        _show(place, verdict)
 
 
 @flow(name="stage")
@@ -106,8 +107,9 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
         recipe: as in the flow pipeline.
     """
     place = workplace(recipe)
-    reproduce(stage, place)
-    _show(place)
+    with alone_in(place):
+        reproduce(stage, place)
+        _show(place)
 
 
 @flow(name="promotion")

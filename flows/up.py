@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ def up(prefect_port: int, mlflow_port: int) -> None:
         ServiceUnavailable: a port is taken, or something did not come up.
     """
     started = _known()
+    before = set(started)
     if "Prefect" not in started and running_url():
         raise ServiceUnavailable("a run uses a Prefect server of its own just now; `make up` again when it has ended")
     url = f"http://127.0.0.1:{prefect_port}/api"
@@ -60,7 +61,10 @@ def up(prefect_port: int, mlflow_port: int) -> None:
                 settings = {"PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
                 _start(started, f"worker {pool}", command, {**os.environ, **settings})
     except BaseException:
-        down()
+        _stop([started.pop(name) for name in set(started) - before])
+        write_json(UP, started)
+        if not started:
+            _forget()
         raise
     for name, page in addresses().items():
         print(f"{name:<8} {page}")
@@ -78,22 +82,34 @@ def down() -> None:
     started = _known()
     workers = [psutil.Process(told["pid"]) for name, told in started.items() if name.startswith("worker")]
     theirs = {child.pid for worker in workers for child in worker.children(recursive=True)}
-    if others := [owner for owner in live_owners() if owner["pid"] not in theirs and _uses_server(owner, started)]:
-        told = ", ".join(str(owner["pid"]) for owner in others)
+    others = {owner["pid"] for owner in live_owners()} - theirs
+    if "Prefect" in started and others:
+        told = ", ".join(map(str, sorted(others)))
         raise ServiceUnavailable(f"process {told} still uses the Prefect server; stop it, or wait for its end")
     if "Prefect" in started:
         os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
-        _cancel([told["flow_run"] for told in runs.working() if told["pid"] in theirs])
+        with _whatever_the_server_does("running flow runs may be shown as Running"):
+            _cancel([told["flow_run"] for told in runs.working() if told["pid"] in theirs])
     _stop([told for name, told in started.items() if name.startswith("worker")])
     if "Prefect" in started:
-        runs.sweep()
+        with _whatever_the_server_does("killed flow runs may be shown as Running"):
+            runs.sweep()
     _stop([told for name, told in started.items() if not name.startswith("worker")])
+    _forget()
+
+
+def _forget() -> None:
     for path in (UP, STATE, STATE.with_suffix(".lock")):
         path.unlink(missing_ok=True)
 
 
-def _uses_server(owner: dict[str, Any], started: dict[str, Any]) -> bool:
-    return "Prefect" in started and owner["pid"] != os.getpid()
+@contextlib.contextmanager
+def _whatever_the_server_does(effect: str) -> Iterator[None]:
+    """`make down` must stop a server that hangs, too."""
+    try:
+        yield
+    except Exception as error:
+        print(f"warning: the Prefect server did not answer ({error}); {effect}", file=sys.stderr)
 
 
 def _known() -> dict[str, Any]:

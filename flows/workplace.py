@@ -5,9 +5,12 @@ metrics. DVC's cache and MLflow's store are shared with the tree it was made fro
 """
 
 import configparser
+import contextlib
+import fcntl
 import filecmp
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from harr.errors import ParamsError
@@ -51,6 +54,21 @@ def workplace(recipe: str) -> Path:
             link.symlink_to(entry.resolve())
     _share_cache(place)
     return place
+
+
+@contextlib.contextmanager
+def alone_in(place: Path) -> Iterator[None]:
+    """One pipeline at a time works in a folder; a second waits. The lock goes with the process."""
+    folder = os.open(place, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another run works in {place.resolve()}; this one waits for its end")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def store_variables() -> dict[str, str]:

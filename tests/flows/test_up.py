@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from flows.server import free_port
 from harr.files import read_json
 
 ROOT = Path(__file__).parents[2]
+SECONDS = 120.0  # most take a tenth of it; a busy machine is no failure
 DVC = "stages: {nap: {cmd: python nap.py, outs: [nap.txt]}}\n"
 NAP = """
 import time
@@ -87,12 +89,24 @@ class Place:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
         return {**kept, "TMPDIR": str(self.folder / "tmp")}
 
-    def ask(self, path: str, body: Any = None) -> Any:
-        """Prefect's answer."""
+    def send(self, path: str, body: Any = None) -> bytes:
+        """Prefect's answer, as it comes."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/{path}", data, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return json.load(answer)
+        for _ in range(20):
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    content: bytes = answer.read()
+                    return content
+            except urllib.error.HTTPError as error:
+                if error.code != 503:  # SQLite is locked: asked again, as Prefect's own client does
+                    raise
+                time.sleep(1)
+        raise TimeoutError(path)
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        """Prefect's answer."""
+        return json.loads(self.send(path, body))
 
     def runs(self, flow: str) -> list[dict[str, Any]]:
         """The flow runs of a flow, the latest first."""
@@ -148,8 +162,10 @@ def naps(place: Place) -> list[psutil.Process]:
 
 def test_a_worker_picks_up_a_scheduled_run_by_itself(place: Place) -> None:
     """With SQLAlchemy 2.1 the scheduler of Prefect 3.8 dies silently: no run is ever scheduled."""
-    assert wait_until(lambda: (place.folder / "tiny.txt").exists(), 45)
-    assert wait_until(lambda: "Completed" in [run["state_name"] for run in place.runs("tiny")], 15)
+    assert wait_until(lambda: (place.folder / "tiny.txt").exists(), SECONDS)
+    deployment = place.ask("deployments/name/tiny/often")["id"]
+    place.send(f"deployments/{deployment}/pause_deployment", {})  # the later tests need the machine
+    assert wait_until(lambda: "Completed" in [run["state_name"] for run in place.runs("tiny")], SECONDS)
 
 
 def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) -> None:
@@ -166,10 +182,10 @@ def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) ->
 def test_a_cancelled_run_stops_its_stage_between_two_units(place: Place) -> None:
     deployment = place.ask("deployments/name/pipeline/on-demand")["id"]
     run = place.ask(f"deployments/{deployment}/create_flow_run", {})["id"]
-    assert wait_until(lambda: nap_began(place), 45)
+    assert wait_until(lambda: nap_began(place), SECONDS)
     place.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
-    assert wait_until(lambda: place.state(run) == "Cancelled", 20), place.state(run)
-    assert wait_until(lambda: place.runs("nap")[0]["state_name"] == "Cancelled", 5)
+    assert wait_until(lambda: place.state(run) == "Cancelled", 40), place.state(run)
+    assert wait_until(lambda: place.runs("nap")[0]["state_name"] == "Cancelled", 20)
     assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
     assert not naps(place)
     lock = place.folder / ".dvc/tmp/rwlock"
@@ -182,7 +198,7 @@ def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
         killed = subprocess.Popen(
             [sys.executable, "-m", "flows.pipeline"], cwd=place.folder, env=place.environment, stdout=sink, stderr=sink
         )
-        assert wait_until(lambda: nap_began(place), 45)
+        assert wait_until(lambda: nap_began(place), SECONDS)
     run = place.runs("pipeline")[0]["id"]
     killed.kill()
     killed.wait()
@@ -205,9 +221,9 @@ def test_ctrl_c_marks_a_run_by_hand_cancelled(place: Place) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    assert wait_until(lambda: nap_began(place), 45)
+    assert wait_until(lambda: nap_began(place), SECONDS)
     pipeline.send_signal(signal.SIGTERM)
-    assert pipeline.wait(timeout=20) == 143
+    assert pipeline.wait(timeout=40) == 143
     assert place.runs("pipeline")[0]["state_name"] == place.runs("nap")[0]["state_name"] == "Cancelled"
     assert pipeline.stdout
     pipeline.stdout.close()
@@ -218,7 +234,7 @@ def test_down_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:
     deployment = place.ask("deployments/name/pipeline/on-demand")["id"]
     (place.folder / "begun").unlink()
     place.ask(f"deployments/{deployment}/create_flow_run", {})
-    assert wait_until(lambda: nap_began(place), 45)
+    assert wait_until(lambda: nap_began(place), SECONDS)
     done = place.run("flows.up", "--down")
     assert done.returncode == 0, done.stderr
     assert not processes_in(place.folder)
