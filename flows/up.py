@@ -27,7 +27,7 @@ from harr.errors import ServiceUnavailable
 from harr.files import read_json, write_json
 from tasks.execution import live_owners, runs_still
 
-START_SECONDS = 180.0
+START_SECONDS = 240.0
 STOP_SECONDS = 20.0
 CANCEL_SECONDS = 45.0
 """The worker gives a cancelled run 30 s."""

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from flows.pipeline import StageFailed, reproduce, stages
-from flows.runs import mend_lock
 from flows.workplace import workplace as prepare
 from harr.errors import ParamsError
 
@@ -59,18 +58,6 @@ def test_a_recipe_s_folder_follows_the_code_and_shares_the_cache(workplace: Path
     reproduce.fn("one", place)
     assert (place / "one").read_text() == "1\n" and not Path("one").exists()
     assert list(Path(".dvc/cache").rglob("*"))
-
-
-def test_an_empty_lock_of_a_killed_dvc_is_removed_and_a_used_one_kept(workplace: Path) -> None:
-    lock = Path(".dvc/tmp/rwlock")
-    mend_lock()
-    lock.parent.mkdir(parents=True)
-    lock.write_text("")
-    mend_lock()
-    assert not lock.exists()
-    lock.write_text('{"read": {}}')
-    mend_lock()
-    assert lock.exists()
 
 
 def test_a_failed_stage_stops_the_pipeline(workplace: Path) -> None:

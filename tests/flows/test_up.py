@@ -79,7 +79,7 @@ class Place:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=280,
+            timeout=400,
             check=False,
         )
 
