@@ -107,7 +107,7 @@ def end_group(group: int, started: float, seconds: float = STOP_SECONDS) -> None
     os.killpg(group, signal.SIGINT)
     deadline = time.monotonic() + seconds
     while _members(group, started) and time.monotonic() < deadline:
-        time.sleep(0.1)
+        time.sleep(0.2)
     if _members(group, started):
         os.killpg(group, signal.SIGKILL)
         psutil.wait_procs(members, timeout=5)

@@ -184,8 +184,8 @@ def test_a_cancelled_run_stops_its_stage_between_two_units(place: Place) -> None
     run = place.ask(f"deployments/{deployment}/create_flow_run", {})["id"]
     assert wait_until(lambda: nap_began(place), SECONDS)
     place.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
-    assert wait_until(lambda: place.state(run) == "Cancelled", 40), place.state(run)
-    assert wait_until(lambda: place.runs("nap")[0]["state_name"] == "Cancelled", 20)
+    assert wait_until(lambda: place.state(run) == "Cancelled", SECONDS), place.state(run)
+    assert wait_until(lambda: place.runs("nap")[0]["state_name"] == "Cancelled", SECONDS)
     assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
     assert not naps(place)
     lock = place.folder / ".dvc/tmp/rwlock"
@@ -223,7 +223,7 @@ def test_ctrl_c_marks_a_run_by_hand_cancelled(place: Place) -> None:
     )
     assert wait_until(lambda: nap_began(place), SECONDS)
     pipeline.send_signal(signal.SIGTERM)
-    assert pipeline.wait(timeout=40) == 143
+    assert pipeline.wait(timeout=SECONDS) == 143
     assert place.runs("pipeline")[0]["state_name"] == place.runs("nap")[0]["state_name"] == "Cancelled"
     assert pipeline.stdout
     pipeline.stdout.close()
