@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -101,6 +102,8 @@ def down() -> None:
 def _forget() -> None:
     for path in (UP, STATE, STATE.with_suffix(".lock")):
         path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # Prefect's workers leave it behind; not empty: another program's is in use
+        (Path(tempfile.gettempdir()) / "runner_storage").rmdir()
 
 
 @contextlib.contextmanager
