@@ -20,7 +20,7 @@ from prefect.runtime import flow_run, task_run
 from flows import runs
 from flows.artifacts import show_results, with_progress
 from flows.common import PARENT, run_command, run_stage, say
-from flows.server import addresses
+from flows.server import TEMPORARY, addresses
 from flows.workplace import AS_IT_STANDS, alone_in, recipe_names, store_variables, workplace
 from harr.errors import HarrError, PromotionRefused
 from harr.params import Params
@@ -55,6 +55,8 @@ def reproduce(stage: str, place: Path = Path()) -> None:
     """
     runs.mend_lock(place)
     own = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
+    if own.get("TMPDIR") == str(TEMPORARY.resolve()):
+        del own["TMPDIR"]  # a stage's sockets need a short path
     known = {PARENT: task_run.id, "HARR_EXECUTION": flow_run.id}  # without Prefect there are none
     told = {name: str(value) for name, value in known.items() if value}
     command = [sys.executable, "-u", "-m", "dvc", "repro", "--single-item", stage]

@@ -25,6 +25,8 @@ from harr.files import read_json, write_json
 from tasks.execution import claim, live_owners, runs_still
 
 STATE = Path(".harr/prefect.json")
+TEMPORARY = Path(".harr/tmp")
+"""Temporary files of the workers."""
 UP = Path(".harr/up.json")
 """What `make up` started (flows/up.py): name -> {pid, started, and the page to open}."""
 LOG = Path(".harr/prefect.log")

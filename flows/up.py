@@ -8,11 +8,11 @@ Milvus Lite needs no server: each stage opens the folder data/index.
 import argparse
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ import psutil
 
 from flows import runs
 from flows.common import run_command
-from flows.server import STATE, UP, addresses, healthy, mlflow_command, prefect_command, running_url
+from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_command, prefect_command, running_url
 from harr.errors import ServiceUnavailable
 from harr.files import read_json, write_json
 from tasks.execution import live_owners, runs_still
@@ -59,8 +59,7 @@ def up(prefect_port: int, mlflow_port: int) -> None:
         for pool in POOLS:
             if f"worker {pool}" not in started:
                 command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--name", f"harr-{pool}"]
-                settings = {"PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
-                _start(started, f"worker {pool}", command, {**os.environ, **settings})
+                _start(started, f"worker {pool}", command, {**os.environ, **_worker_settings()})
     except BaseException:
         _stop([started.pop(name) for name in set(started) - before])
         write_json(UP, started)
@@ -72,6 +71,13 @@ def up(prefect_port: int, mlflow_port: int) -> None:
     print(f"workers  cpu, gpu ({f'{limit} GPUs' if limit else 'no GPU is visible: on the CPU'}); logs in .harr")
     if crashed:
         print(f"marked as Crashed, because their process is gone: {len(crashed)} run(s)")
+
+
+def _worker_settings() -> dict[str, str]:
+    """Look for work every 5 s; cancel runs before they begin; keep temporary files where `down` finds them."""
+    TEMPORARY.mkdir(parents=True, exist_ok=True)
+    own = {"TMPDIR": str(TEMPORARY.resolve())}
+    return {**own, "PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
 
 
 def down() -> None:
@@ -102,8 +108,7 @@ def down() -> None:
 def _forget() -> None:
     for path in (UP, STATE, STATE.with_suffix(".lock")):
         path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # Prefect's workers leave it behind; not empty: another program's is in use
-        (Path(tempfile.gettempdir()) / "runner_storage").rmdir()
+    shutil.rmtree(TEMPORARY, ignore_errors=True)
 
 
 @contextlib.contextmanager
