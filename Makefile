@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export DO_NOT_TRACK := true
 export DVC_NO_ANALYTICS := true
 
-.PHONY: help run test lint types smoke ui
+.PHONY: help run test lint types smoke ui up down
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 12
@@ -31,6 +31,12 @@ smoke: $(VENV)/ready    ## the whole pipeline on a tiny world, in a copy of the 
 
 ui: $(VENV)/ready       ## open the local MLflow and Prefect pages (Ctrl-C stops both)
 	python -m flows.server
+
+up: $(VENV)/ready       ## start Prefect, its workers and MLflow, and deploy prefect.yaml (docs/operations.md)
+	python -m flows.up
+
+down:            ## stop what `make up` started
+	python -m flows.up --down
 
 $(VENV)/ready: constraints.txt pyproject.toml
 	@echo "setting up $(VENV): two to four minutes the first time, 2.5 GB"

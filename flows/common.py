@@ -2,21 +2,28 @@
 
 import argparse
 import asyncio
+import contextlib
+import copy
+import functools
 import gc
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
+from flows import runs
+from harr import progress
 from harr.errors import HarrError, ParamsError, ServiceUnavailable
 from harr.params import Params
 
 PARENT = "HARR_PARENT_TASK_RUN"
 LEAD_SECONDS = 20.0
 """So long another process waits with its error for the main one, which mostly has the same and tells it first."""
+FINISH_SECONDS = 4.0
+"""So long a stopped stage may take to finish its shard, batch or step."""
 
 
 def main(
@@ -40,6 +47,16 @@ def main(
         run_command(lambda: run_stage(stage, checks=checks))
 
 
+def say(line: str) -> None:
+    """Print a line; in a run of Prefect it stands in the run's log, too."""
+    from prefect.exceptions import MissingContextError
+    from prefect.logging import get_run_logger
+
+    print(line, flush=True)
+    with contextlib.suppress(MissingContextError):
+        get_run_logger().info(line)
+
+
 def _leads() -> bool:
     """Whether this is the main process, or the only one."""
     return os.environ.get("RANK", "0") == "0"
@@ -58,16 +75,14 @@ def _accompany(stage: Any, join: Callable[[Params], Any] | None) -> None:
 
 def run_command(body: Callable[[], Any]) -> None:
     """Call ``body`` and leave the process; a user's mistake is one line on stderr, never a traceback."""
-    # Our own SIGINT handler also keeps asyncio from installing one that waits for the end of the flow.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
-    try:
-        body()
-    except HarrError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-    finally:
-        gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
+    with _signals():
+        try:
+            body()
+        except HarrError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(1)
+        finally:
+            gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
 
 
 def run_stage(stage: Any, *, checks: bool = False, **parameters: Any) -> Any:
@@ -90,10 +105,43 @@ def run_stage(stage: Any, *, checks: bool = False, **parameters: Any) -> Any:
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     os.environ["PREFECT_API_URL"] = url
+    stage = guarded(stage)
     with temporary_settings({PREFECT_API_URL: url}):
+        runs.sweep()
         if parent := os.environ.get(PARENT):
             return asyncio.run(_run_as_child(stage, UUID(parent)))
         return asyncio.run(stage(**parameters)) if stage.isasync else stage(**parameters)
+
+
+def guarded(stage: Any) -> Any:
+    """A copy of the flow for a process of ours: its run is noted, and a signal stops it and marks it Cancelled."""
+    from prefect.runtime import flow_run
+
+    body, guard = stage.fn, copy.copy(stage)
+
+    @functools.wraps(body)
+    async def run_async(*values: Any, **named: Any) -> Any:
+        with _signals(), runs.noted(flow_run.id):
+            return await body(*values, **named)
+
+    @functools.wraps(body)
+    def run(*values: Any, **named: Any) -> Any:
+        with _signals(), runs.noted(flow_run.id):
+            return body(*values, **named)
+
+    guard.fn = run_async if stage.isasync else run
+    guard.on_crashed_hooks = [*stage.on_crashed_hooks, _mark_stopped]
+    return guard
+
+
+def _mark_stopped(flow: Any, flow_run: Any, state: Any) -> None:
+    """A run that a signal stopped has not crashed."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelled
+
+    if progress.stop_asked():
+        with get_client(sync_client=True) as client:
+            client.set_flow_run_state(flow_run.id, Cancelled(message="Stopped by a signal."), force=True)
 
 
 async def _run_as_child(stage: Any, parent_task_run: UUID) -> Any:
@@ -119,7 +167,39 @@ def _run_plainly(stage: Any, parameters: dict[str, Any]) -> Any:
     return asyncio.run(result) if stage.isasync else result
 
 
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """Our own handlers of SIGINT and SIGTERM for the length of the block.
+
+    Around the command, our SIGINT keeps asyncio from installing a handler that waits for the end of the flow;
+    inside the flow, our SIGTERM takes the place of Prefect's, which would leave in the middle of a step.
+    """
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def _stop(number: int, frame: object) -> None:
+    """Leave after the shard, batch or step that runs; at once where it takes too long, or at a second signal."""
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # the others might wait for this one for ever
+    if progress.ask_to_stop(lambda: _leave(number)) and alone:
+        signal.signal(signal.SIGALRM, lambda *_: _leave(number))
+        signal.setitimer(signal.ITIMER_REAL, FINISH_SECONDS)
+        _tell("finishing what is in work; again to stop at once")
+    else:
+        _leave(number)
+
+
+def _leave(number: int) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)
     if _leads():
-        print("stopped; finished work is kept, run the same command again to go on", file=sys.stderr)
+        _tell("stopped; finished work is kept, run the same command again to go on")
     sys.exit(128 + number)
+
+
+def _tell(line: str) -> None:
+    with contextlib.suppress(OSError):  # whoever read it may be gone
+        print(line, file=sys.stderr)

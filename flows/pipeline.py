@@ -1,26 +1,32 @@
-"""All stages in DVC's order, visible one by one in Prefect: `python -m flows.pipeline [--recipe NAME]`."""
+"""All stages in DVC's order, visible one by one in Prefect: `python -m flows.pipeline [--recipe NAME]`.
+
+Beside the flow of all stages: one stage, and a promotion or rollback, for the deployments of prefect.yaml.
+"""
 
 import argparse
+import contextlib
 import os
-import shutil
-import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+import psutil
 import yaml
 from prefect import flow, task
 from prefect.runtime import flow_run, task_run
 
-from flows.common import PARENT, run_command, run_stage
-from harr.errors import HarrError, ParamsError
+from flows import runs
+from flows.artifacts import show_results, with_progress
+from flows.common import PARENT, run_command, run_stage, say
+from flows.server import TEMPORARY, addresses
+from flows.workplace import AS_IT_STANDS, alone_in, recipe_names, store_variables, workplace
+from harr.errors import HarrError, PromotionRefused
 from harr.params import Params
 
-RECIPES = Path("recipes")
-
-
-class StageFailed(HarrError, RuntimeError):
-    """`dvc repro` of one stage ended with an error, which it has printed."""
+HOURS = 48.0
+"""A stage that takes longer hangs, and is stopped."""
 
 
 def stages() -> list[str]:
@@ -28,72 +34,143 @@ def stages() -> list[str]:
     return list(yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"])
 
 
-@task(task_run_name="dvc:{stage}")
-def reproduce(stage: str) -> None:
+if TYPE_CHECKING:
+    Recipe: TypeAlias = str
+    Stage: TypeAlias = str
+else:  # the form in Prefect offers what there is
+    Recipe = Literal[recipe_names()]
+    Stage = Literal[tuple(stages()) if Path("dvc.yaml").exists() else ("download",)]
+
+
+class StageFailed(HarrError, RuntimeError):
+    """`dvc repro` of one stage ended with an error, which it has printed."""
+
+
+@task(task_run_name="dvc:{stage}", timeout_seconds=HOURS * 3600)
+def reproduce(stage: str, place: Path = Path()) -> None:
     """Bring one stage up to date; DVC alone decides whether anything has to run.
 
     The stage's own flow run becomes a child of this task. If this process is stopped, the whole
     process group of DVC is stopped with it, so that no stage runs on as an orphan.
     """
-    mend_lock()
+    runs.mend_lock(place)
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
+    if own.get("TMPDIR") == str(TEMPORARY.resolve()):
+        del own["TMPDIR"]  # a stage's sockets need a short path
     known = {PARENT: task_run.id, "HARR_EXECUTION": flow_run.id}  # without Prefect there are none
-    environment = {**os.environ, **{name: str(value) for name, value in known.items() if value}}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dvc", "repro", "--single-item", stage], env=environment, start_new_session=True
-    )
-    try:
-        code = process.wait()
-    except BaseException:
-        os.killpg(process.pid, signal.SIGINT)  # DVC waits for the stage and gives its locks back
-        process.wait()
-        raise
+    told = {name: str(value) for name, value in known.items() if value}
+    command = [sys.executable, "-u", "-m", "dvc", "repro", "--single-item", stage]
+    shown = sys.stdout.isatty()  # a person sees the bars; a worker's lines go to Prefect's log
+    with subprocess.Popen(
+        command,
+        cwd=place,
+        env={**own, **store_variables(), "PYTHONUNBUFFERED": "1", **told},
+        start_new_session=True,
+        stdout=None if shown else subprocess.PIPE,
+        stderr=None if shown else subprocess.STDOUT,
+        text=True,
+    ) as process:
+        began = psutil.Process(process.pid).create_time()
+        try:
+            runs.note_group(flow_run.id, process.pid, began, place)
+            for line in process.stdout or ():
+                say(line.rstrip())
+            code = process.wait()
+        except BaseException:
+            runs.end_group(process.pid, began)
+            runs.mend_lock(place)
+            raise
     if code:
         raise StageFailed(f"stage {stage} failed (exit {code}); its message is above; later stages did not run")
 
 
-def mend_lock() -> None:
-    """A kill can leave DVC's lock file empty, and every later command would fail on it."""
-    lock = Path(".dvc/tmp/rwlock")
-    if lock.exists() and not lock.read_text(encoding="utf-8").strip():
-        lock.unlink()
-
-
 @flow(name="pipeline")
-def pipeline(recipe: str = "") -> None:
-    """Reproduce every stage; ``recipe`` names a file in recipes/ that becomes params.yaml first."""
-    use_recipe(recipe)
-    for stage in stages():
-        reproduce(stage)
+def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
+    """Bring every stage up to date, in DVC's order.
 
-
-def use_recipe(recipe: str) -> None:
-    """Copy recipes/<recipe>.yaml to params.yaml after checking it; an empty name leaves params.yaml alone.
-
-    Raises:
-        ParamsError: there is no such recipe, or it is wrong.
+    Args:
+        recipe: a file of recipes/, which runs in a folder of its own (.harr/runs); or this folder's params.yaml.
+        promote: at the end make the candidate the champion, if the interval allows it.
     """
-    if not recipe:
-        return
-    path = RECIPES / f"{recipe}.yaml"
-    if not path.exists():
-        known = ", ".join(sorted(p.stem for p in RECIPES.glob("*.yaml")))
-        raise ParamsError(f"no recipe {recipe!r}; there are: {known}")
-    Params.load(path)
-    shutil.copyfile(path, "params.yaml")
+    place = workplace(recipe)
+    with alone_in(place):
+        for stage in with_progress(stages()):
+            reproduce(stage, place)
+        verdict = _promoted(place) if promote else ""
+        _show(place, verdict)
 
 
-def run_recipe(recipe: str) -> None:
+@flow(name="stage")
+def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
+    """Bring one stage up to date; what it needs must be there.
+
+    Args:
+        stage: its name in dvc.yaml.
+        recipe: as in the flow pipeline.
+    """
+    place = workplace(recipe)
+    with alone_in(place):
+        reproduce(stage, place)
+        _show(place)
+
+
+@flow(name="promotion")
+def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> None:
+    """Make the candidate the champion, if the interval allows it; or go back to the champion before.
+
+    Args:
+        recipe: whose registered model (tracking.registered_model).
+        back: roll back.
+    """
+    from tasks.registry import promote, rollback
+
+    place = workplace(recipe)
+    with _inside(place):
+        say((rollback if back else promote)(Params.load()))
+
+
+def _promoted(place: Path) -> str:
+    """What the gate says; a refusal is an answer, not a failure."""
+    from tasks.registry import promote
+
+    with _inside(place):
+        try:
+            told = promote(Params.load())
+        except PromotionRefused as refusal:
+            told = f"not promoted: {refusal}"
+    say(told)
+    return told
+
+
+def _show(place: Path, verdict: str = "") -> None:
+    server = addresses().get("MLflow", "")
+    with _inside(place):
+        show_results(Params.load(), server, verdict)
+
+
+@contextlib.contextmanager
+def _inside(place: Path) -> Iterator[None]:
+    """Work in a recipe's folder, with this folder's MLflow store."""
+    os.environ.update(store_variables())
+    with contextlib.chdir(place):
+        yield
+
+
+def run_recipe(recipe: str, promote: bool) -> None:
     """Check the recipe before Prefect starts, then run all stages."""
-    use_recipe(recipe)
-    run_stage(pipeline, recipe=recipe)
+    workplace(recipe)
+    run_stage(pipeline, recipe=recipe, promote=promote)
 
 
 def command() -> None:
     """Run the pipeline from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m flows.pipeline", description=pipeline.__doc__)
-    parser.add_argument("--recipe", default="", help="name of a file in recipes/, without .yaml")
-    recipe = parser.parse_args().recipe
-    run_command(lambda: run_recipe(recipe))
+    parser = argparse.ArgumentParser(prog="python -m flows.pipeline", description="Bring every stage up to date.")
+    parser.add_argument(
+        "--recipe", default=AS_IT_STANDS, help="a file in recipes/, without .yaml; it runs in .harr/runs/RECIPE"
+    )
+    parser.add_argument("--promote", action="store_true", help="promote the model at the end, if the interval allows")
+    options = parser.parse_args()
+    run_command(lambda: run_recipe(options.recipe, options.promote))
 
 
 if __name__ == "__main__":

@@ -22,9 +22,13 @@ from pathlib import Path
 
 from harr.errors import ServiceUnavailable
 from harr.files import read_json, write_json
-from tasks.execution import claim, live_owners
+from tasks.execution import claim, live_owners, runs_still
 
 STATE = Path(".harr/prefect.json")
+TEMPORARY = Path(".harr/tmp")
+"""Temporary files of the workers."""
+UP = Path(".harr/up.json")
+"""What `make up` started (flows/up.py): name -> {pid, started, and the page to open}."""
 LOG = Path(".harr/prefect.log")
 START_SECONDS = 90.0
 
@@ -45,7 +49,7 @@ def ensure_server() -> str:
         return configured
     with _one_at_a_time():
         claim()
-        return _running() or _start()
+        return running_url() or _start()
 
 
 def _start() -> str:
@@ -60,7 +64,7 @@ def _start() -> str:
         )
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and supervisor.poll() is None:
-        if running := _running():
+        if running := running_url():
             return running
         time.sleep(0.1)
     raise ServiceUnavailable(
@@ -77,13 +81,21 @@ def _one_at_a_time() -> Iterator[None]:
         yield
 
 
-def _running() -> str | None:
+def running_url() -> str | None:
     """The URL in the state file, if a server answers there."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         url: str = read_json(STATE)["url"]
         if healthy(url):
             return url
     return None
+
+
+def addresses() -> dict[str, str]:
+    """Pages of the servers that `make up` started and that still run, by name; {} where there are none."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        told = read_json(UP).items()
+        return {name: at["page"] for name, at in told if at["page"] and runs_still(at["pid"], at["started"])}
+    return {}
 
 
 def healthy(url: str) -> bool:
@@ -100,12 +112,25 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def prefect_command(port: int) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a Prefect server on loopback."""
+    url = f"http://127.0.0.1:{port}/api"
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    return command, {**os.environ, "PREFECT_API_URL": url, "PREFECT_SERVER_UI_API_URL": url}
+
+
+def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of an MLflow server on loopback over mlflow.db and mlruns."""
+    store = ["--backend-store-uri", "sqlite:///mlflow.db", "--artifacts-destination", "mlruns"]
+    address = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    return [sys.executable, "-m", "mlflow", "server", *store, *address], environment
+
+
 @contextlib.contextmanager
 def prefect_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A Prefect server on loopback for the length of the block."""
-    url = f"http://127.0.0.1:{port}/api"
-    environment = {**os.environ, "PREFECT_API_URL": url, "PREFECT_SERVER_UI_API_URL": url}
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    command, environment = prefect_command(port)
     server = subprocess.Popen(command, env=environment, start_new_session=True)
     try:
         yield server
@@ -137,10 +162,10 @@ def supervise(port: int) -> None:
 
 def show_ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> None:
     """Serve the local Prefect and MLflow histories on loopback until interrupted."""
-    store = ["--backend-store-uri", "sqlite:///mlflow.db", "--artifacts-destination", "mlruns"]
-    address = ["--host", "127.0.0.1", "--port", str(mlflow_port), "--workers", "1"]
-    command = [sys.executable, "-m", "mlflow", "server", *store, *address]
-    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    if up := addresses():
+        print("   ".join(f"{name}: {address}" for name, address in up.items()), "  `make down` stops them")
+        return
+    command, environment = mlflow_command(mlflow_port)
     with prefect_server(prefect_port), subprocess.Popen(command, env=environment, start_new_session=True) as mlflow:
         print(f"Prefect: http://127.0.0.1:{prefect_port}   MLflow: http://127.0.0.1:{mlflow_port}   Ctrl-C stops both")
         try:

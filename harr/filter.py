@@ -19,7 +19,7 @@ from harr.corpus.store import write_questions
 from harr.errors import CorpusError
 from harr.files import fingerprint, publish, read_json, write_json, write_text
 from harr.params import Filter
-from harr.progress import bar
+from harr.progress import bar, stoppable
 from harr.rollout import play
 from harr.setup import Setup
 from harr.types import Episode, Log, Question
@@ -42,7 +42,7 @@ def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: L
     questions = [setup.questions[i] for i in order]
     rows: list[dict[str, Any]] = []
     with bar(total=min(params.target, len(questions)), desc="filter", unit="kept") as progress:
-        for number, first in enumerate(range(0, len(questions), params.batch_size)):
+        for number, first in stoppable(enumerate(range(0, len(questions), params.batch_size))):
             shard = run / f"batch-{number:05d}.json"
             if not shard.exists():
                 batch = questions[first : first + params.batch_size]

@@ -1,10 +1,19 @@
-"""Progress bars with rate and ETA, quiet enough for a log file."""
+"""Progress bars with rate and ETA, quiet enough for a log file; and loops that can be stopped between two units."""
 
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from tqdm import tqdm
+
+Unit = TypeVar("Unit")
+
+
+class _Stop:
+    """How this process is to leave once it was asked to (else None), and how many loops look for that."""
+
+    leave: Callable[[], None] | None = None
+    loops = 0
 
 
 def bar(
@@ -28,3 +37,31 @@ def bar(
         dynamic_ncols=True,
         disable=not shown,
     )
+
+
+def stoppable(units: Iterable[Unit]) -> Iterator[Unit]:
+    """Yield units of work, each on disk before the next is asked for; leave between two where a stop was asked for.
+
+    >>> list(stoppable("ab"))
+    ['a', 'b']
+    """
+    _Stop.loops += 1
+    try:
+        for unit in units:
+            if _Stop.leave:
+                _Stop.leave()
+            yield unit
+    finally:
+        _Stop.loops -= 1
+
+
+def ask_to_stop(leave: Callable[[], None]) -> bool:
+    """Let the loop that runs call ``leave`` after its unit; False where none runs or it was asked already."""
+    waits = _Stop.loops > 0 and not _Stop.leave
+    _Stop.leave = leave
+    return waits
+
+
+def stop_asked() -> bool:
+    """Whether this process was asked to stop: a unit that could keep more than it must should do so now."""
+    return _Stop.leave is not None

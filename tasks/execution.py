@@ -46,14 +46,14 @@ def live_owners() -> list[dict[str, Any]]:
     for path in sorted(OWNERS.glob("*.json")):
         with contextlib.suppress(OSError, ValueError):  # another process has just forgotten it
             told = read_json(path)
-            if _runs(told["pid"], told["started"]):
+            if runs_still(told["pid"], told["started"]):
                 alive.append(told)
             else:
                 path.unlink(missing_ok=True)
     return alive
 
 
-def _runs(pid: int, started: float) -> bool:
+def runs_still(pid: int, started: float) -> bool:
     """True if the process lives and is no later one with the same number (clocks may jump a little)."""
     try:
         process = psutil.Process(pid)

@@ -20,7 +20,7 @@ from harr.files import sha256, write_json
 from harr.params import Params
 from tasks.execution import execution_id
 
-CODE = (".", ":!metrics", ":!plots", ":!dvc.lock")
+CODE = (":/", ":(top,exclude)metrics", ":(top,exclude)plots", ":(top,exclude)dvc.lock")
 """What git compares to say whether the code was edited: not what a run writes itself."""
 FLUSH_SECONDS = 5.0
 BATCH = 900

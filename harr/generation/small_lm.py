@@ -28,7 +28,7 @@ from harr.generation.local import LocalGenerator
 from harr.generation.traces import Oracle, Reader, open_world, practice, recitation, trace
 from harr.params import SmallLM
 from harr.pipelines.search_r1 import search_r1
-from harr.progress import bar
+from harr.progress import bar, stop_asked, stoppable
 from harr.rollout import play
 from harr.tensors import optimizer_tensors, restore_optimizer
 from harr.types import Log
@@ -70,7 +70,7 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
     if start:
         print(f"resuming the generator at step {start}/{params.steps}")
     with bar(total=params.steps, desc="generator", unit="step", initial=start) as progress:
-        for step in range(start, params.steps):
+        for step in stoppable(range(start, params.steps)):
             began = time.perf_counter()
             ids_BT, own_BT = _pad(_rows(tokenizer, step, params.steps, seed))
             loss, right = _learn(model, optimizers, ids_BT, own_BT, step / params.steps)
@@ -80,7 +80,7 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
             log(step, {"loss": loss, "accuracy": right})
             progress.set_postfix(loss=f"{loss:.2f}", right=f"{right:.1%}", refresh=False)
             progress.update()
-            if (step + 1) % SAVE_EVERY == 0:
+            if (step + 1) % SAVE_EVERY == 0 or stop_asked():
                 _save(run, model, optimizers, figures)
     draft = run / "model"
     shutil.rmtree(draft, ignore_errors=True)

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from harr.corpus.store import Passages
 from harr.files import appears_whole, fingerprint, publish, read_json, sha256, write_json
 from harr.params import Embed
-from harr.progress import bar
+from harr.progress import bar, stoppable
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.served import ServedEncoder
 
@@ -52,7 +52,7 @@ def embed_corpus(
     finished_rows = sum(shard["rows"] for shard in manifest["shards"])
     started = time.monotonic()
     with bar(total=len(passages), initial=finished_rows, desc="embed", unit="passages") as progress:
-        for number, start in enumerate(range(0, len(passages), params.shard_size)):
+        for number, start in stoppable(enumerate(range(0, len(passages), params.shard_size))):
             file = f"vectors-{number:05d}.npy"
             if file in done:
                 continue

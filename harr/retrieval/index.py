@@ -26,7 +26,7 @@ from harr.corpus.store import Passages
 from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
 from harr.files import fingerprint, publish, read_json, read_manifest, write_json
 from harr.params import Index
-from harr.progress import bar
+from harr.progress import bar, stoppable
 from harr.retrieval.vectors import Vectors
 
 REBUILD = "dvc repro -f -s index"
@@ -79,7 +79,7 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
         # A killed client's last batch may still arrive at a server: upsert makes it harmless.
         write = client.upsert if first else client.insert
         with bar(total=len(rows), initial=first, desc="index", unit="passages") as progress:
-            for start in range(first, len(rows), params.batch_size):
+            for start in stoppable(range(first, len(rows), params.batch_size)):
                 batch = rows[start : start + params.batch_size]
                 write(name, _records(passages, vectors, batch, params), timeout=BUILD_SECONDS)
                 write_json(folder / "progress.json", {"rows": start + len(batch)})

@@ -24,7 +24,7 @@ from harr.policies import plackett_luce
 from harr.policies.adapter import begin, save_adapter
 from harr.policies.dense import DensePolicy
 from harr.policies.towers import TowersPolicy
-from harr.progress import bar
+from harr.progress import bar, stop_asked, stoppable
 from harr.retrieval.encoder import Encoder
 from harr.setup import Setup
 from harr.train.batch import Batch
@@ -118,7 +118,7 @@ class Learner:
             print(f"resuming train at step {start}/{params.steps} ({start / params.steps:.1%})")
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
         with bar(total=params.steps, desc="train", unit="step", initial=start, shown=main) as progress:
-            for step in range(start, 0 if self.stopped else params.steps):
+            for step in stoppable(range(start, 0 if self.stopped else params.steps)):
                 began = time.perf_counter()
                 warm = min(1.0, (step + 1) / (params.warmup_steps + 1))
                 warm *= 1.0 - (1.0 - params.final_rate) * step / params.steps
@@ -131,7 +131,8 @@ class Learner:
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
                 progress.update()
                 self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
-                due = self.stopped or (step + 1) % params.checkpoint_every == 0 or step + 1 == params.steps
+                last = self.stopped or stop_asked() or step + 1 == params.steps
+                due = last or (step + 1) % params.checkpoint_every == 0
                 if due and main:
                     best = best_step(self.history, params.guard_window, params.checkpoint_every)
                     self.checkpoints.save(step + 1, self.adapter, self.head, self.optimizer, self.history, best=best)

@@ -22,6 +22,7 @@ MODULES = (
     "push",
     "pipeline",
     "server",
+    "up",
 )
 HEAVY = ("torch", "transformers", "sentence_transformers", "pymilvus", "great_expectations", "mlflow", "matplotlib")
 NO_SERVER = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.pipeline import StageFailed, mend_lock, reproduce, stages, use_recipe
+from flows.pipeline import StageFailed, reproduce, stages
+from flows.workplace import workplace as prepare
 from harr.errors import ParamsError
 
 ROOT = Path(__file__).parents[2]
@@ -21,33 +22,42 @@ def test_stages_come_in_the_order_of_dvc_yaml(workplace: Path) -> None:
     assert stages() == ["download", "embed", "index", "generator", "filter", "train", "arms", "evaluate", "merge"]
 
 
-def test_a_recipe_becomes_params_yaml_only_if_it_is_sound(workplace: Path) -> None:
+def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(workplace: Path) -> None:
+    shutil.copy(ROOT / "dvc.yaml", workplace)
     before = Path("params.yaml").read_text()
+    Path("corpus").mkdir()
     with pytest.raises(ParamsError, match=r"no recipe 'smok'; there are: .*smoke"):
-        use_recipe("smok")
-    use_recipe("")
+        prepare("smok")
+    assert prepare("params.yaml") == Path()
+    place = prepare("harr_ppo")
+    assert (place / "params.yaml").read_text() == (ROOT / "recipes/harr_ppo.yaml").read_text()
+    assert (place / "corpus").resolve() == workplace / "corpus"
+    assert not (place / "flows").is_symlink() and not (place / "mlflow.db").exists()
     assert Path("params.yaml").read_text() == before
     Path("recipes").unlink()
     Path("recipes").mkdir()
     Path("recipes/broken.yaml").write_text("seed: 0\n")
     with pytest.raises(ParamsError, match="download is missing"):
-        use_recipe("broken")
-    assert Path("params.yaml").read_text() == before
-    Path("recipes/other.yaml").write_text(before.replace("seed: 0", "seed: 7", 1))
-    use_recipe("other")
-    assert "seed: 7" in Path("params.yaml").read_text()
+        prepare("broken")
 
 
-def test_an_empty_lock_of_a_killed_dvc_is_removed_and_a_used_one_kept(workplace: Path) -> None:
-    lock = Path(".dvc/tmp/rwlock")
-    mend_lock()
-    lock.parent.mkdir(parents=True)
-    lock.write_text("")
-    mend_lock()
-    assert not lock.exists()
-    lock.write_text('{"read": {}}')
-    mend_lock()
-    assert lock.exists()
+def test_a_recipe_s_folder_follows_the_code_and_shares_the_cache(workplace: Path) -> None:
+    for name in ("harr", "tasks", "flows"):
+        Path(name).unlink()
+        Path(name).mkdir()
+        Path(name, "a.py").write_text("1")
+    Path("dvc.yaml").write_text("stages: {one: {cmd: echo 1 > one, deps: [harr/a.py], outs: [one]}}\n")
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], check=True)
+    place = prepare("smoke")
+    made = (place / "flows/a.py").stat().st_mtime_ns
+    Path("harr/a.py").write_text("2")
+    Path("tasks/a.py").unlink()
+    assert prepare("smoke") == place
+    assert (place / "harr/a.py").read_text() == "2" and not (place / "tasks/a.py").exists()
+    assert (place / "flows/a.py").stat().st_mtime_ns == made
+    reproduce.fn("one", place)
+    assert (place / "one").read_text() == "1\n" and not Path("one").exists()
+    assert list(Path(".dvc/cache").rglob("*"))
 
 
 def test_a_failed_stage_stops_the_pipeline(workplace: Path) -> None:

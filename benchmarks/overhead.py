@@ -1,0 +1,158 @@
+"""What DVC's graph and Prefect cost where nothing else happens: ``python -m benchmarks.overhead``.
+
+First a `dvc repro` with nothing to do: our graph (code and parameters are watched) against the same stages
+with nothing but their data, both filled by commands that only write their outputs. Then a stage, `download` of
+recipes/smoke.yaml, as a process of its own: under a Prefect server, and with a module in Prefect's place whose
+decorators do nothing. Kinds take turns, so that a busy machine slows both.
+"""
+
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+REPEATS = 7
+WRITE = """
+import sys
+from pathlib import Path
+for name in sys.argv[1:]:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix:
+        path.write_text("{}")
+    else:
+        path.mkdir()
+        (path / "manifest.json").write_text("{}")
+"""
+PLAIN = """
+def flow(function=None, **options):
+    if function is None:
+        return lambda inner: flow(inner)
+    function.fn = function
+    return function
+task = flow
+"""
+STAGE = """
+import asyncio
+from harr.params import Params
+from flows.download import download
+Params.load()
+from tasks.checks import checker
+checker()
+asyncio.run(download())
+"""
+
+
+def names(entries: list[Any]) -> list[str]:
+    """Paths of DVC outputs, with or without options."""
+    return [entry if isinstance(entry, str) else next(iter(entry)) for entry in entries]
+
+
+def graph(bare: bool) -> dict[str, Any]:
+    """The stages of dvc.yaml with commands that only write; ``bare``: without code and parameters."""
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    for stage in stages.values():
+        made = names([*stage["outs"], *stage.get("metrics", []), *stage.get("plots", [])])
+        stage["cmd"] = f"python write.py {' '.join(made)}"
+        if bare:
+            stage["deps"] = [dep for dep in stage["deps"] if not dep.startswith("harr")]
+            del stage["params"]
+    return {"stages": stages}
+
+
+def make_tree(folder: Path, bare: bool) -> None:
+    """A repository with the graph, run once."""
+    folder.mkdir()
+    shutil.copytree(ROOT / "harr", folder / "harr")
+    for name in (".dvcignore", "params.yaml"):
+        shutil.copy(ROOT / name, folder)
+    (folder / "dvc.yaml").write_text(yaml.safe_dump(graph(bare), sort_keys=False))
+    (folder / "write.py").write_text(WRITE)
+    for words in (["git", "init", "-q"], ["dvc", "init", "-q"], ["dvc", "repro", "-q"]):
+        subprocess.run(words, cwd=folder, check=True)
+
+
+def seconds(command: list[str], folder: Path, environment: Mapping[str, str]) -> tuple[float, float]:
+    """Wall time and processor time of a command that must succeed."""
+    began, used = time.perf_counter(), processor_seconds()
+    subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+    return time.perf_counter() - began, processor_seconds() - used
+
+
+def processor_seconds() -> float:
+    """What the children that ended have used so far."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def compare(what: str, kinds: Mapping[str, Callable[[], tuple[float, float]]]) -> None:
+    """Wall and processor time of two kinds that take turns, and the difference; the first round warms up."""
+    spent: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
+    for number in range(REPEATS + 1):
+        for kind, run in kinds.items():
+            taken = run()
+            if number:
+                spent[kind].append(taken)
+    figures = {kind: summary(values) for kind, values in spent.items()}
+    first, second = figures.values()
+    figures["added"] = tuple(a - b for a, b in zip(first, second, strict=True))
+    for kind, (median, least, processor) in figures.items():
+        print(f"{what:<17} {kind:<13} wall: median {median:5.2f}, least {least:5.2f}   processor: {processor:5.2f} s")
+
+
+def summary(values: list[tuple[float, float]]) -> tuple[float, ...]:
+    """Median and least wall time, median processor time."""
+    wall, processor = zip(*values, strict=True)
+    return statistics.median(wall), min(wall), statistics.median(processor)
+
+
+def main() -> None:
+    """Print both comparisons."""
+    from flows.server import free_port, healthy, prefect_server
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        for kind in ("ours", "bare"):
+            make_tree(place / kind, bare=kind == "bare")
+        repro = ["dvc", "repro"]
+        compare(
+            "dvc repro, no-op",
+            {kind: lambda kind=kind: seconds(repro, place / kind, os.environ) for kind in ("ours", "bare")},
+        )
+        (place / "plain/prefect").mkdir(parents=True)
+        (place / "plain/prefect/__init__.py").write_text(PLAIN)
+        (place / "plain/prefect/cache_policies.py").write_text("NO_CACHE = None\n")
+        stage = place / "stage"
+        stage.mkdir()
+        for name in ("harr", "flows", "tasks"):
+            (stage / name).symlink_to(ROOT / name)
+        shutil.copy(ROOT / "recipes/smoke.yaml", stage / "params.yaml")
+        os.environ["PREFECT_HOME"] = str(place / "prefect")
+        port = free_port()
+        url = f"http://127.0.0.1:{port}/api"
+        under = {**os.environ, "PREFECT_API_URL": url, "HARR_EXECUTION": "overhead"}
+        without = {**os.environ, "PYTHONPATH": f"{place / 'plain'}:{stage}", "HARR_EXECUTION": "overhead"}
+        with prefect_server(port):
+            while not healthy(url):
+                time.sleep(0.2)
+            compare(
+                "stage download",
+                {
+                    "with Prefect": lambda: seconds([sys.executable, "-m", "flows.download"], stage, under),
+                    "without": lambda: seconds([sys.executable, "-c", STAGE], stage, without),
+                },
+            )
+
+
+if __name__ == "__main__":
+    main()

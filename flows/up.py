@@ -1,0 +1,257 @@
+"""Everything that runs by itself on one machine, without Docker: `python -m flows.up`, and `--down`.
+
+Starts a Prefect server, an MLflow server over mlflow.db, and one Prefect worker for each of the work pools cpu and
+gpu; makes the pools, the limit of the tag gpu, and the deployments of prefect.yaml. All of it listens on loopback only.
+Milvus Lite needs no server: each stage opens the folder data/index.
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from flows import runs
+from flows.common import run_command
+from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_command, prefect_command, running_url
+from harr.errors import ServiceUnavailable
+from harr.files import read_json, write_json
+from tasks.execution import live_owners, runs_still
+
+START_SECONDS = 240.0
+STOP_SECONDS = 20.0
+CANCEL_SECONDS = 45.0
+"""The worker gives a cancelled run 30 s."""
+POOLS = ("cpu", "gpu")
+
+
+def up(prefect_port: int, mlflow_port: int) -> None:
+    """Start what does not run yet and bring the deployments up to date; prints the pages.
+
+    Raises:
+        ServiceUnavailable: a port is taken, or something did not come up.
+    """
+    started = _known()
+    before = set(started)
+    if "Prefect" not in started and running_url():
+        raise ServiceUnavailable("a run uses a Prefect server of its own just now; `make up` again when it has ended")
+    url = f"http://127.0.0.1:{prefect_port}/api"
+    if "Prefect" in started:
+        url = f"{started['Prefect']['page']}/api"
+    os.environ["PREFECT_API_URL"] = url
+    try:
+        _start_servers(started, prefect_port, mlflow_port)
+        write_json(STATE, {"url": url, "pid": started["Prefect"]["pid"]})  # where `dvc repro` looks
+        crashed = runs.sweep()
+        limit = visible_gpus()
+        _prepare_pools(max(limit, 1))
+        _deploy()
+        for pool in POOLS:
+            if f"worker {pool}" not in started:
+                command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--name", f"harr-{pool}"]
+                _start(started, f"worker {pool}", command, {**os.environ, **_worker_settings()})
+    except BaseException:
+        _stop([started.pop(name) for name in set(started) - before])
+        write_json(UP, started)
+        if not started:
+            _forget()
+        raise
+    for name, page in addresses().items():
+        print(f"{name:<8} {page}")
+    print(f"workers  cpu, gpu ({f'{limit} GPUs' if limit else 'no GPU is visible: on the CPU'}); logs in .harr")
+    if crashed:
+        print(f"marked as Crashed, because their process is gone: {len(crashed)} run(s)")
+
+
+def _worker_settings() -> dict[str, str]:
+    """Look for work every 5 s; cancel runs before they begin; keep temporary files where `down` finds them."""
+    TEMPORARY.mkdir(parents=True, exist_ok=True)
+    own = {"TMPDIR": str(TEMPORARY.resolve())}
+    return {**own, "PREFECT_WORKER_QUERY_SECONDS": "5", "PREFECT_WORKER_ENABLE_CANCELLATION": "true"}
+
+
+def down() -> None:
+    """Cancel what the workers run, stop workers and servers, and take their files away.
+
+    Raises:
+        ServiceUnavailable: a run that was started by hand uses the servers.
+    """
+    started = _known()
+    workers = [psutil.Process(told["pid"]) for name, told in started.items() if name.startswith("worker")]
+    theirs = {child.pid for worker in workers for child in worker.children(recursive=True)}
+    others = {owner["pid"] for owner in live_owners()} - theirs
+    if "Prefect" in started and others:
+        told = ", ".join(map(str, sorted(others)))
+        raise ServiceUnavailable(f"process {told} still uses the Prefect server; stop it, or wait for its end")
+    if "Prefect" in started:
+        os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
+        with _whatever_the_server_does("running flow runs may be shown as Running"):
+            _cancel([told["flow_run"] for told in runs.working() if told["pid"] in theirs])
+    _stop([told for name, told in started.items() if name.startswith("worker")])
+    if "Prefect" in started:
+        with _whatever_the_server_does("killed flow runs may be shown as Running"):
+            runs.sweep()
+    _stop([told for name, told in started.items() if not name.startswith("worker")])
+    _forget()
+
+
+def _forget() -> None:
+    for path in (UP, STATE, STATE.with_suffix(".lock")):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(TEMPORARY, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _whatever_the_server_does(effect: str) -> Iterator[None]:
+    """`make down` must stop a server that hangs, too."""
+    try:
+        yield
+    except Exception as error:
+        print(f"warning: the Prefect server did not answer ({error}); {effect}", file=sys.stderr)
+
+
+def _known() -> dict[str, Any]:
+    """What an earlier `make up` started and what still runs of it."""
+    told = read_json(UP) if UP.exists() else {}
+    return {name: at for name, at in told.items() if runs_still(at["pid"], at["started"])}
+
+
+def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int) -> None:
+    """Both servers at once; they take some seconds to come up."""
+    ports = {"Prefect": prefect_port, "MLflow": mlflow_port}
+    for name, make in (("Prefect", prefect_command), ("MLflow", mlflow_command)):
+        if name not in started:
+            _check_free(name, ports[name])
+            command, environment = make(ports[name])
+            _start(started, name, command, environment, page=f"http://127.0.0.1:{ports[name]}")
+    _wait_for(started, "Prefect", lambda: healthy(f"{started['Prefect']['page']}/api"))
+    _wait_for(started, "MLflow", lambda: _answers(f"{started['MLflow']['page']}/health"))
+
+
+def _check_free(name: str, port: int) -> None:
+    if _listens(port):
+        raise ServiceUnavailable(
+            f"port {port} for {name} is taken by another program; `python -m flows.up --{name.lower()}-port N`"
+        )
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _answers(url: str) -> bool:
+    try:
+        urllib.request.urlopen(url, timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+def _start(started: dict[str, Any], name: str, command: list[str], environment: dict[str, str], page: str = "") -> None:
+    """Start a program that outlives this one, with a log of its own; noted before anything else happens."""
+    UP.parent.mkdir(parents=True, exist_ok=True)
+    with _log(name).open("ab") as sink:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
+        )
+    started[name] = {"pid": process.pid, "started": psutil.Process(process.pid).create_time(), "page": page}
+    write_json(UP, started)
+
+
+def _log(name: str) -> Path:
+    return UP.with_name(f"{name.lower().replace(' ', '-')}.log")
+
+
+def _wait_for(started: dict[str, Any], name: str, ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not ready():
+        alive = runs_still(started[name]["pid"], started[name]["started"])
+        if not alive or time.monotonic() > deadline:
+            raise ServiceUnavailable(f"the {name} server did not come up; see {_log(name)}")
+        time.sleep(0.2)
+
+
+def visible_gpus() -> int:
+    """How many GPUs the driver shows; 0 where there is none."""
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in done.stdout.splitlines()) if done.returncode == 0 else 0
+
+
+def _prepare_pools(limit: int) -> None:
+    """The work pools, and how many tasks tagged gpu may run at a time; what is there already stays as it is."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+    from prefect.workers.process import ProcessWorker
+
+    template = ProcessWorker.get_default_base_job_template()
+    with get_client(sync_client=True) as client:
+        for name in POOLS:
+            pool = WorkPoolCreate(name=name, type="process", base_job_template=template)
+            with contextlib.suppress(ObjectAlreadyExists):
+                client.create_work_pool(pool)
+        try:
+            client.read_concurrency_limit_by_tag("gpu")
+        except ObjectNotFound:
+            client.create_concurrency_limit("gpu", limit)
+
+
+def _deploy() -> None:
+    command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        told = " ".join((done.stderr or done.stdout).split())[-300:]
+        raise ServiceUnavailable(f"the deployments of prefect.yaml were not taken: {told}")
+
+
+def _cancel(flow_runs: list[str]) -> None:
+    """Cancel runs as the button in Prefect does, and wait until their processes are gone."""
+    from prefect.client.orchestration import get_client
+    from prefect.states import Cancelling
+
+    with get_client(sync_client=True) as client:
+        for flow_run in flow_runs:
+            client.set_flow_run_state(flow_run, Cancelling(message="make down"))
+    deadline = time.monotonic() + CANCEL_SECONDS
+    while time.monotonic() < deadline and set(flow_runs) & {told["flow_run"] for told in runs.working()}:
+        time.sleep(0.2)
+
+
+def _stop(told: list[dict[str, Any]]) -> None:
+    """TERM, wait, then KILL whatever is left, with all that these processes had started."""
+    leaders = [psutil.Process(one["pid"]) for one in told if runs_still(one["pid"], one["started"])]
+    family = [child for leader in leaders for child in leader.children(recursive=True)]
+    for leader in leaders:
+        leader.send_signal(signal.SIGTERM)
+    _, alive = psutil.wait_procs([*leaders, *family], timeout=STOP_SECONDS)
+    for process in alive:
+        process.kill()
+    psutil.wait_procs(alive, timeout=5)
+
+
+def command() -> None:
+    """Command line of `make up` and `make down`."""
+    parser = argparse.ArgumentParser(prog="python -m flows.up", description="Start servers and workers, or stop them.")
+    parser.add_argument("--down", action="store_true", help="stop everything that runs")
+    parser.add_argument("--prefect-port", type=int, default=4200, help="default: 4200")
+    parser.add_argument("--mlflow-port", type=int, default=5000, help="default: 5000")
+    options = parser.parse_args()
+    run_command(down if options.down else lambda: up(options.prefect_port, options.mlflow_port))
+
+
+if __name__ == "__main__":
+    command()

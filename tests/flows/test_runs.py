@@ -1,0 +1,69 @@
+"""Process groups of DVC are ended whole, and only they."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from flows.runs import end_group, mend_lock, note_group, noted, records, working
+
+STUBBORN = """
+import pathlib, signal, subprocess, sys, time
+child = subprocess.Popen(["sleep", "600"])
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+pathlib.Path("ready").write_text(str(child.pid))
+child.wait()
+time.sleep(float(sys.argv[1]))
+"""
+
+
+def start(seconds: float) -> tuple[subprocess.Popen[bytes], float]:
+    """A leader that waits for its child, as DVC does, and stays on for some seconds after."""
+    process = subprocess.Popen([sys.executable, "-c", STUBBORN, str(seconds)], start_new_session=True)
+    while not Path("ready").exists() or not Path("ready").read_text():
+        time.sleep(0.05)
+    return process, psutil.Process(process.pid).create_time()
+
+
+def test_a_group_is_ended_and_what_does_not_listen_is_killed(workplace: Path) -> None:
+    for stays, allowed in ((0, 120.0), (600, 0.5)):
+        Path("ready").unlink(missing_ok=True)
+        process, began = start(stays)
+        child = int(Path("ready").read_text())
+        asked = time.monotonic()
+        end_group(process.pid, began, seconds=allowed)
+        assert time.monotonic() - asked < 60
+        process.wait(timeout=10)
+        assert not psutil.pid_exists(child)
+
+
+def test_a_later_group_of_the_same_number_is_left_alone(workplace: Path) -> None:
+    process, began = start(600)
+    end_group(process.pid, began + 3600, seconds=1.0)
+    assert process.poll() is None
+    end_group(process.pid, began, seconds=0.5)
+    process.wait(timeout=10)
+
+
+def test_a_noted_run_is_forgotten_when_its_block_ends(workplace: Path) -> None:
+    with noted("run-1"):
+        note_group("run-1", os.getpid(), 0.0, Path())
+        assert [told["flow_run"] for told in working()] == ["run-1"]
+    assert working() == [] and not list(records().glob("*"))
+    with noted(None):
+        assert working() == []
+
+
+def test_an_empty_lock_of_a_killed_dvc_is_removed_and_a_used_one_kept(workplace: Path) -> None:
+    lock = Path(".dvc/tmp/rwlock")
+    mend_lock()
+    lock.parent.mkdir(parents=True)
+    lock.write_text("")
+    mend_lock()
+    assert not lock.exists()
+    lock.write_text('{"read": {}}')
+    mend_lock()
+    assert lock.exists()

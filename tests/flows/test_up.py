@@ -1,0 +1,245 @@
+"""`make up` and `make down`: schedules that a worker picks up, cancelled and killed runs, nothing left behind."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from flows.server import free_port
+from harr.files import read_json
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 120.0  # most take a tenth of it; a busy machine is no failure
+DVC = "stages: {nap: {cmd: python nap.py, outs: [nap.txt]}}\n"
+NAP = """
+import time
+from pathlib import Path
+from prefect import flow
+from flows.common import main
+from harr.progress import stoppable
+
+@flow(name="nap")
+async def nap():
+    for unit in stoppable(range(1000)):
+        Path("begun").write_text(str(unit))
+        time.sleep(0.7)
+        Path("ended").write_text(str(unit))
+
+main(nap, arguments=[])
+"""
+TINY = """
+from pathlib import Path
+from prefect import flow
+
+@flow
+def tiny():
+    Path("tiny.txt").write_text("a worker was here")
+"""
+DEPLOYMENTS = """
+deployments:
+  - {name: often, entrypoint: "tiny.py:tiny", schedules: [{interval: 10}], work_pool: {name: cpu}}
+  - {name: on-demand, entrypoint: "flows/pipeline.py:pipeline", work_pool: {name: cpu}}
+"""
+
+
+def wait_until(condition: Callable[[], Any], seconds: float) -> Any:
+    """Poll a condition; its value, or the last one."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return value
+
+
+@dataclass
+class Place:
+    """A folder with servers and workers of its own."""
+
+    folder: Path
+    url: str
+    ports: tuple[str, ...]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command of harr."""
+        return subprocess.run(
+            [sys.executable, "-m", *words],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
+        )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        gone = ("PREFECT", "HARR", "MLFLOW_TRACKING")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
+        return {**kept, "TMPDIR": str(self.folder / "tmp")}
+
+    def send(self, path: str, body: Any = None) -> bytes:
+        """Prefect's answer, as it comes."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.url}/{path}", data, {"Content-Type": "application/json"})
+        for _ in range(20):
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    content: bytes = answer.read()
+                    return content
+            except urllib.error.HTTPError as error:
+                if error.code != 503:  # SQLite is locked: asked again, as Prefect's own client does
+                    raise
+                time.sleep(1)
+        raise TimeoutError(path)
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        """Prefect's answer."""
+        return json.loads(self.send(path, body))
+
+    def runs(self, flow: str) -> list[dict[str, Any]]:
+        """The flow runs of a flow, the latest first."""
+        return self.ask("flow_runs/filter", {"flows": {"name": {"any_": [flow]}}, "sort": "START_TIME_DESC"})
+
+    def state(self, flow_run: str) -> str:
+        return str(self.ask(f"flow_runs/{flow_run}")["state_name"])
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("place")
+    (folder / "tmp").mkdir()
+    for name in ("harr", "tasks", "flows", "recipes"):
+        (folder / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "recipes/smoke.yaml", folder / "params.yaml")
+    texts = {"dvc.yaml": DVC, "nap.py": NAP, "tiny.py": TINY, "prefect.yaml": DEPLOYMENTS}
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], cwd=folder, check=True)
+    prefect, mlflow = free_port(), free_port()
+    made = Place(
+        folder, f"http://127.0.0.1:{prefect}/api", ("--prefect-port", str(prefect), "--mlflow-port", str(mlflow))
+    )
+    try:
+        done = made.run("flows.up", *made.ports)
+        assert done.returncode == 0, done.stderr + done.stdout
+        yield made
+    finally:
+        made.run("flows.up", "--down")
+
+
+def nap_began(place: Place) -> bool:
+    return bool(place.runs("nap")) and (place.folder / "begun").exists()
+
+
+def processes_in(folder: Path) -> list[psutil.Process]:
+    """Every process that works in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if Path(process.cwd()).is_relative_to(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            pass
+    return found
+
+
+def naps(place: Place) -> list[psutil.Process]:
+    """What runs dvc or its stage."""
+    return [p for p in processes_in(place.folder) if any(w in ("dvc", "nap.py") for w in p.cmdline())]
+
+
+def test_a_worker_picks_up_a_scheduled_run_by_itself(place: Place) -> None:
+    """With SQLAlchemy 2.1 the scheduler of Prefect 3.8 dies silently: no run is ever scheduled."""
+    assert wait_until(lambda: (place.folder / "tiny.txt").exists(), SECONDS)
+    deployment = place.ask("deployments/name/tiny/often")["id"]
+    place.send(f"deployments/{deployment}/pause_deployment", {})  # the later tests need the machine
+    assert wait_until(lambda: "Completed" in [run["state_name"] for run in place.runs("tiny")], SECONDS)
+
+
+def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) -> None:
+    before = read_json(place.folder / ".harr/up.json")
+    done = place.run("flows.up", *place.ports)
+    assert done.returncode == 0 and place.url.removesuffix("/api") in done.stdout
+    assert read_json(place.folder / ".harr/up.json") == before
+    assert [pool["name"] for pool in place.ask("work_pools/filter", {})] == ["cpu", "gpu"]
+    assert place.ask("concurrency_limits/tag/gpu")["concurrency_limit"] == 1
+    form = place.ask("deployments/name/pipeline/on-demand")["parameter_openapi_schema"]["properties"]
+    assert {"params.yaml", "smoke"} <= set(form["recipe"]["enum"]) and form["promote"]["type"] == "boolean"
+
+
+def test_a_cancelled_run_stops_its_stage_between_two_units(place: Place) -> None:
+    deployment = place.ask("deployments/name/pipeline/on-demand")["id"]
+    run = place.ask(f"deployments/{deployment}/create_flow_run", {})["id"]
+    assert wait_until(lambda: nap_began(place), SECONDS)
+    place.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
+    assert wait_until(lambda: place.state(run) == "Cancelled", SECONDS), place.state(run)
+    assert wait_until(lambda: place.runs("nap")[0]["state_name"] == "Cancelled", SECONDS)
+    assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
+    assert not naps(place)
+    lock = place.folder / ".dvc/tmp/rwlock"
+    assert not lock.exists() or not any(json.loads(lock.read_text()).values())
+
+
+def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
+    (place.folder / "begun").unlink()
+    with tempfile.TemporaryFile() as sink:
+        killed = subprocess.Popen(
+            [sys.executable, "-m", "flows.pipeline"], cwd=place.folder, env=place.environment, stdout=sink, stderr=sink
+        )
+        assert wait_until(lambda: nap_began(place), SECONDS)
+    run = place.runs("pipeline")[0]["id"]
+    killed.kill()
+    killed.wait()
+    left = naps(place)
+    assert left and place.state(run) == "Running"
+    assert place.run("flows.up", *place.ports).returncode == 0
+    assert place.state(run) == "Crashed"
+    assert not naps(place)
+    tasks = place.ask("task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
+    assert [task["state_name"] for task in tasks] in (["Crashed"], ["Cancelled"])  # its stage may say so first
+    assert place.runs("nap")[0]["state_name"] in ("Crashed", "Cancelled")
+
+
+def test_ctrl_c_marks_a_run_by_hand_cancelled(place: Place) -> None:
+    (place.folder / "begun").unlink()
+    pipeline = subprocess.Popen(
+        [sys.executable, "-m", "flows.pipeline"],
+        cwd=place.folder,
+        env=place.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert wait_until(lambda: nap_began(place), SECONDS)
+    pipeline.send_signal(signal.SIGTERM)
+    assert pipeline.wait(timeout=SECONDS) == 143
+    assert place.runs("pipeline")[0]["state_name"] == place.runs("nap")[0]["state_name"] == "Cancelled"
+    assert pipeline.stdout
+    pipeline.stdout.close()
+
+
+def test_down_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:
+    """The last test: everything is stopped, a run in work with it."""
+    deployment = place.ask("deployments/name/pipeline/on-demand")["id"]
+    (place.folder / "begun").unlink()
+    place.ask(f"deployments/{deployment}/create_flow_run", {})
+    assert wait_until(lambda: nap_began(place), SECONDS)
+    done = place.run("flows.up", "--down")
+    assert done.returncode == 0, done.stderr
+    assert not processes_in(place.folder)
+    left = {path.relative_to(place.folder).as_posix() for path in (place.folder / ".harr").rglob("*")}
+    assert not {name for name in left if name.endswith((".json", ".lock", ".tmp", ".pid"))}
+    assert not list((place.folder / ".harr/prefect/processes").glob("*"))
+    assert not list((place.folder / "tmp").glob("*"))
+    assert place.run("flows.up", "--down").returncode == 0
