@@ -65,8 +65,8 @@ def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random)
 def tokens_per_sentence(noise: Sequence[str], count_tokens: Callable[[Sequence[str]], NDArray[np.int64]]) -> float:
     """Mean tokens of 1,000 sentences of the noise, without the two that a tokenizer puts around a text.
 
-    >>> tokens_per_sentence(["one two three four", "one two"], lambda texts: np.array([2 + len(t.split()) for t in texts]))
-    3.0
+    >>> tokens_per_sentence(["one two", "one"], lambda texts: np.array([2 + len(text.split()) for text in texts]))
+    1.5
     """
     sample = noise[:: max(1, len(noise) // _SAMPLE)]
     return float(count_tokens(sample).mean() - count_tokens([""]).mean())
@@ -150,7 +150,7 @@ def check_lengths(params: BabiLong | Ruler, lengths: Iterable[int]) -> None:
     if params.noise != "world" and (found := len(noise_for(params, max(lengths)))) < needed:
         raise CorpusError(
             f"length {max(lengths)}: needs {needed} sentences of noise, found {found} in the second half of "
-            f"{params.noise} (training has the first); name a longer text in download.noise or ask for shorter documents"
+            f"{params.noise} (training has the first); name a longer text in download.noise or a shorter length"
         )
 
 

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from harr.retrieval.vectors import Vectors
 
+RELEASE = 65_536
+"""After so many rows the pages of vectors on disk are let go: about 100 MB."""
+
 
 class Sentences:
     """One growing matrix of vectors, and the row numbers of documents in it.
@@ -34,6 +37,7 @@ class Sentences:
         self._matrix = np.empty((0, 0), dtype=np.float32)
         self._fresh = np.zeros(0, dtype=bool)
         self._documents: dict[str, NDArray[np.int64]] = {}
+        self._read = 0
 
     def document(self, name: str, texts: Callable[[], Sequence[str]]) -> NDArray[np.int64]:
         """Rows of a document's sentences, (N,); ``texts`` is asked once."""
@@ -68,6 +72,10 @@ class Sentences:
         """Vectors of rows that were prepared, (N, D)."""
         if self._mapped is None:
             return torch.from_numpy(self._matrix).index_select(0, torch.from_numpy(rows_N))
+        self._read += len(rows_N)
+        if self._read > RELEASE:
+            self._mapped.release()
+            self._read = 0
         own = rows_N >= self._first
         if not own.any():
             return torch.from_numpy(self._mapped.take(rows_N))

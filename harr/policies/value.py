@@ -94,7 +94,9 @@ def turned_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | None
     True
     """
     if position_N is None:
-        return SCALE * torch.stack([half @ s for half, s in zip(actions_ND.chunk(2, -1), state_D.chunk(2), strict=True)])
+        return SCALE * torch.stack(
+            [half @ s for half, s in zip(actions_ND.chunk(2, -1), state_D.chunk(2), strict=True)]
+        )
     pairs = len(state_D) // 4
     angle_N1F = (position_N[:, None] * _rates(pairs, position_N.device))[:, None]
     state_CPF, actions_NCPF = state_D.view(2, 2, pairs), actions_ND.view(-1, 2, 2, pairs)

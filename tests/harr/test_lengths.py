@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from harr import lengths
 from harr.corpus.haystack import longer, noise_for
 from harr.datasets import BabiLong
-from harr import lengths
 from harr.lengths import Brought, by_length, on_disk, play_documents, read_answers
 from harr.params import Embed
 from harr.policies.sentences import Sentences
