@@ -104,7 +104,8 @@ class TowersPolicy:
         """The candidates of several questions; their sentences are encoded together, in whole batches."""
         documents = [self.document(question) for question in questions]
         distinct = {question.id: document for question, document in zip(questions, documents, strict=True)}
-        self.vectors([passage.content for document in distinct.values() for passage in document.passages])
+        rows = [self.rows(document) for document in distinct.values()]
+        self.sentences.prepare(np.concatenate(rows), self.encode_actions)
         return documents
 
     def document(self, question: Question) -> Document:
