@@ -1,6 +1,7 @@
 """A trained retriever in documents of every length: `python -m flows.lengths --lengths 100 1000 40000`."""
 
 import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ def run(options: argparse.Namespace) -> None:
     section = params.lengths
     table = play_lengths(
         params,
-        options.lengths or section.sentences,
+        options.lengths or (() if options.tokens else section.sentences),
+        tokens=options.tokens,
         model=options.model,
         seed=section.seed if options.seed is None else options.seed,
         questions=options.questions or section.questions,
@@ -28,10 +30,26 @@ def run(options: argparse.Namespace) -> None:
 
 def show(table: Sequence[Mapping[str, Any]]) -> None:
     """One line per length and metric."""
-    print("sentences  metric     mean [95 %]             n")
+    print("sentences  about tokens  metric     mean [95 %]             n")
     for row in table:
         spread = f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
-        print(f"{row['sentences']:>9,}  {row['metric']:<10} {spread:<22} {row['n']:>4}")
+        tokens = f"{row['tokens']:,}" if "tokens" in row else ""
+        print(f"{row['sentences']:>9,}  {tokens:>12}  {row['metric']:<10} {spread:<22} {row['n']:>4}")
+
+
+def count(text: str) -> int:
+    """A positive number, with K for thousands or M for millions.
+
+    >>> count("500"), count("40k"), count("10M")
+    (500, 40000, 10000000)
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    found = re.fullmatch(r"([1-9]\d*)([KM]?)", text.upper())
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length; expected a positive number such as 500, 40K or 10M")
+    return int(found[1]) * {"": 1, "K": 1000, "M": 1_000_000}[found[2]]
 
 
 def command() -> None:
@@ -41,7 +59,10 @@ def command() -> None:
         description="Play the test stories of a trained retriever (train.method pqn) in documents of several lengths. "
         "An option goes before the section `lengths` of the parameter file, and that before the run's own sections.",
     )
-    parser.add_argument("--lengths", type=int, nargs="+", help="documents of so many sentences each")
+    parser.add_argument("--lengths", type=count, nargs="+", help="documents of so many sentences each (500, 40K)")
+    parser.add_argument(
+        "--tokens", type=count, nargs="+", default=[], help="documents of about so many tokens each (1K, 1M, 10M)"
+    )
     parser.add_argument("--questions", type=int, default=0, help="so many stories (default: as the run's test split)")
     parser.add_argument("--seed", type=int, help="of stories and places; logs are named by it")
     parser.add_argument("--model", type=Path, help="adapter or merged model (default: models/adapter)")

@@ -1,31 +1,64 @@
 """Evaluation over lengths: the same stories in ever longer documents, one log line a story."""
 
+import copy
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from harr.files import read_jsonl
+from harr.corpus.store import Passages, write_passages
+from harr.files import fingerprint, read_jsonl
+from harr.params import Embed
 from harr.pipelines.pick import pick
 from harr.pipelines.text import passages_text, prompt, short_answer
-from harr.policies.towers import Document, TowersPolicy
+from harr.policies.sentences import Sentences
+from harr.policies.towers import TowersPolicy
 from harr.progress import bar
+from harr.retrieval.embed import embed_corpus
+from harr.retrieval.encoder import Encoder
+from harr.retrieval.vectors import Vectors
 from harr.rollout import play
 from harr.scoring.intervals import mean_interval
 from harr.scoring.ranking import all_gold, gold_f1
 from harr.scoring.text import exact_match, token_f1
 from harr.types import Episode, Generator, Passage, Question
 
-BATCH = 16
-"""Documents that are searched at a time."""
+BATCH, ROOM = 16, 200_000
+"""So many documents are searched at a time, or as many as have so many sentences in all."""
 METRICS = ("fact_em", "fact_f1")
+Brought = tuple[Question, tuple[Passage, ...]]
+"""A question and its document, the passages in order."""
+
+
+def on_disk(noise: Sequence[str], actions: Encoder, params: Embed, folder: Path) -> Sentences:
+    """Encode the noise of long documents in shards below ``folder``, and map them.
+
+    A killed call goes on after its last shard, and a finished one is taken as it is; what another tower or another
+    noise left there is not. Memory holds the texts and a shard.
+    """
+    write_passages((Passage(f"n{row:07d}", text) for row, text in enumerate(noise)), folder / "corpus")
+    passages, tower = Passages.open(folder / "corpus"), copy.copy(actions)
+    tower.identity = fingerprint([actions.identity, _weights(actions)])
+    out = folder / fingerprint([passages.identity, tower.identity])
+    if not (out / "manifest.json").exists():
+        embed_corpus(passages, tower, params, out, folder)
+    return Sentences(noise, Vectors.open(out))
+
+
+def _weights(encoder: Encoder) -> str:
+    """Hash of the weights as they are now; an adapter leaves an encoder's ``identity`` as it was."""
+    digest = hashlib.sha256()
+    for name, weight in encoder.model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(weight.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def play_documents(
-    documents: Iterable[tuple[Question, tuple[Passage, ...]]],
+    documents: Iterable[Brought],
     towers: TowersPolicy,
     log: Path,
     *,
@@ -39,10 +72,10 @@ def play_documents(
     fact_em (all gold picked) and fact_f1. Gold never ends an episode.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    known = {row["id"]: row for row in _whole_lines(log)}
+    known = {row["id"]: row for row in whole_lines(log)}
     todo = (document for document in documents if document[0].id not in known)
     with bar(total=total, desc=desc, unit="story", initial=len(known)) as progress:
-        for batch in iter(lambda: list(islice(todo, BATCH)), []):
+        for batch in _batches(todo):
             rows = _play(batch, towers, picks)
             with log.open("a", encoding="utf-8") as handle:
                 handle.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
@@ -53,7 +86,18 @@ def play_documents(
     return list(known.values())
 
 
-def _whole_lines(log: Path) -> list[dict[str, Any]]:
+def _batches(documents: Iterable[Brought]) -> Iterator[list[Brought]]:
+    batch: list[Brought] = []
+    for document in documents:
+        batch.append(document)
+        if len(batch) == BATCH or sum(len(passages) for _, passages in batch) >= ROOM:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def whole_lines(log: Path) -> list[dict[str, Any]]:
     """The lines of an earlier run; half a line that a kill left is cut off."""
     if not log.exists():
         return []
@@ -65,15 +109,12 @@ def _whole_lines(log: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _play(
-    batch: Sequence[tuple[Question, tuple[Passage, ...]]], towers: TowersPolicy, picks: int
-) -> list[dict[str, Any]]:
+def _play(batch: Sequence[Brought], towers: TowersPolicy, picks: int) -> list[dict[str, Any]]:
     for question, passages in batch:
-        place = {passage.id: number for number, passage in enumerate(passages)}
-        towers.documents[question.id] = Document(passages, place)
+        towers.bring(question, passages)
     episodes = play([question for question, _ in batch], partial(pick, picks=picks), towers, None)
     rows = [_row(episode, towers.documents[episode.question.id].place) for episode in episodes]
-    towers.documents.clear()
+    towers.leave()
     return rows
 
 

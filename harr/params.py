@@ -247,7 +247,7 @@ class Lengths(Section):
     """Evaluation over lengths (`python -m flows.lengths`); options of the command go first."""
 
     sentences: tuple[Positive, ...] = (100, 1000, 10_000, 40_000)
-    """100 sentences are about 2,500 tokens, 40,000 about a million."""
+    """40,000 sentences of a book are about a million tokens; of the fictional encyclopaedia, 350,000."""
     questions: int = Field(0, ge=0)
     """Stories; 0: as many as the run's test split."""
     seed: int = Field(1, ge=0)

@@ -2,32 +2,47 @@
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harr.datasets import BabiLong, Ruler
 from harr.errors import ParamsError
 from harr.files import read_jsonl, write_json, write_text
-from harr.params import Params
+from harr.params import Embed, Params
 from tasks.train import ADAPTER
 
+if TYPE_CHECKING:
+    from harr.policies.towers import TowersPolicy
+
 LENGTHS = Path("models/lengths")
+WORK = Path("work/lengths")
 
 
 def play_lengths(
-    params: Params, lengths: Sequence[int], *, model: Path | None, seed: int, questions: int, out: Path
+    params: Params,
+    lengths: Sequence[int],
+    *,
+    tokens: Sequence[int] = (),
+    model: Path | None,
+    seed: int,
+    questions: int,
+    out: Path,
 ) -> list[dict[str, Any]]:
     """Play the test stories at every length; logs, a table as JSON and a plot go to ``out``.
 
-    Logs are named eval_seed{seed}_ns{sentences}.jsonl; one that is there is continued.
+    ``lengths`` are sentences; ``tokens`` become sentences by the mean of the noise. Logs are named
+    eval_seed{seed}_ns{sentences}.jsonl; one that is there is continued.
 
     Raises:
         ParamsError: the data set has no stories that could be told in longer documents.
+        CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
     """
     from harr.build import build_towers
-    from harr.corpus.haystack import longer
-    from harr.lengths import by_length, play_documents
+    from harr.corpus.haystack import check_lengths, sentences_for, tokens_per_sentence
+    from harr.corpus.noise import noise_sentences
+    from harr.lengths import by_length
     from harr.params import Pick
     from harr.plots import lengths_plot
 
@@ -39,21 +54,53 @@ def play_lengths(
         )
     told = told.model_copy(update={"seed": seed, "test_questions": questions or told.test_questions})
     towers = build_towers(params, model or ADAPTER)
+    mean = tokens_per_sentence(noise_sentences(told.noise, seed=seed), towers.actions.token_counts)
+    lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
+    check_lengths(told, lengths)
     rows_of = {
-        sentences: play_documents(
-            longer(told, sentences),
+        sentences: _play_length(
+            told,
+            sentences,
             towers,
+            params.embed,
             out / f"eval_seed{seed}_ns{sentences}.jsonl",
             picks=params.pipeline.picks,
-            total=told.test_questions,
-            desc=f"{sentences:,} sentences",
         )
         for sentences in lengths
     }
-    table = list(by_length(rows_of, params.evaluate.resamples, params.seed))
+    table = [
+        {"sentences": row["sentences"], "tokens": round(row["sentences"] * mean), **row}
+        for row in by_length(rows_of, params.evaluate.resamples, params.seed)
+    ]
     write_json(out / "lengths.json", table)
     lengths_plot(table, out / "lengths.svg")
     return table
+
+
+def _play_length(
+    told: BabiLong | Ruler, sentences: int, towers: "TowersPolicy", embed: Embed, log: Path, *, picks: int
+) -> list[dict[str, Any]]:
+    """The lines of one length. Noise that all its documents share is encoded first, in shards on disk."""
+    from harr.corpus.haystack import SHARED, longer, noise_for
+    from harr.lengths import on_disk, play_documents, whole_lines
+    from harr.policies.sentences import Sentences
+
+    if len(known := whole_lines(log)) >= told.test_questions:
+        return known
+    noise, shards = noise_for(told, sentences), WORK / f"ns{sentences}"
+    shared = sentences > SHARED
+    towers.sentences = on_disk(noise, towers.actions, embed, shards) if shared else Sentences()
+    rows = play_documents(
+        longer(told, sentences, noise),
+        towers,
+        log,
+        picks=picks,
+        total=told.test_questions,
+        desc=f"{sentences:,} sentences",
+    )
+    if shared:
+        shutil.rmtree(shards)  # all stories of this length have been played
+    return rows
 
 
 def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:

@@ -12,6 +12,9 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from harr.corpus.babi import Story, make_stories, read_stories
 from harr.corpus.needles import make_needles
 from harr.corpus.noise import noise_sentences
@@ -22,6 +25,8 @@ from harr.types import Passage, Question
 
 _TRIES = 50
 _SAMPLE = 1000
+SHARED = 20_000
+"""Longer documents than this all have the same noise; up to here each is another part of as much of it."""
 
 
 def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random) -> tuple[list[str], tuple[int, ...]]:
@@ -57,14 +62,23 @@ def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random)
     return document, tuple(places[fact] for fact in story.gold)
 
 
-def sentences_for(tokens: int, noise: Sequence[str], count_tokens: Callable[[str], int]) -> int:
-    """How many sentences have about ``tokens`` tokens, by the mean of 1,000 sentences of the noise.
+def tokens_per_sentence(noise: Sequence[str], count_tokens: Callable[[Sequence[str]], NDArray[np.int64]]) -> float:
+    """Mean tokens of 1,000 sentences of the noise, without the two that a tokenizer puts around a text.
 
-    >>> sentences_for(1000, ["one two three four", "one two"], lambda text: len(text.split()))
-    333
+    >>> tokens_per_sentence(["one two", "one"], lambda texts: np.array([2 + len(text.split()) for text in texts]))
+    1.5
     """
     sample = noise[:: max(1, len(noise) // _SAMPLE)]
-    return max(1, tokens * len(sample) // sum(map(count_tokens, sample)))
+    return float(count_tokens(sample).mean() - count_tokens([""]).mean())
+
+
+def sentences_for(tokens: int, mean: float) -> int:
+    """How many sentences of ``mean`` tokens each have about ``tokens`` tokens, at least one.
+
+    >>> sentences_for(1000, 3.0)
+    333
+    """
+    return max(1, int(tokens / mean))
 
 
 def babilong(params: BabiLong) -> Source:
@@ -113,17 +127,45 @@ def ruler(params: Ruler) -> Source:
     return _documents(params, stories(params))
 
 
-def longer(params: BabiLong | Ruler, sentences: int) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
+def noise_for(params: BabiLong | Ruler, sentences: int) -> list[str]:
+    """Noise for documents of ``sentences`` sentences, from the half that training did not read.
+
+    Raises:
+        CorpusError: the file is missing or wrong.
+    """
+    noise = noise_sentences(params.noise, sentences, params.seed)
+    return noise[len(noise) // 2 :][: max(sentences, SHARED)]
+
+
+def check_lengths(params: BabiLong | Ruler, lengths: Iterable[int]) -> None:
+    """Make sure that every test story, and enough noise, is there for documents of all ``lengths``.
+
+    Raises:
+        CorpusError: a document shorter than a story, or noise shorter than a document; says which.
+    """
+    facts = [len(story.facts) for story in stories(params)["test"]]
+    if min(lengths) < max(facts):
+        raise CorpusError(f"length {min(lengths)}: a story has {max(facts)} facts; ask for documents at least as long")
+    needed = max(lengths) - min(facts)
+    if params.noise != "world" and (found := len(noise_for(params, max(lengths)))) < needed:
+        raise CorpusError(
+            f"length {max(lengths)}: needs {needed} sentences of noise, found {found} in the second half of "
+            f"{params.noise} (training has the first); name a longer text in download.noise or a shorter length"
+        )
+
+
+def longer(
+    params: BabiLong | Ruler, sentences: int, noise: Sequence[str]
+) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
     """The test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
 
-    Only one document exists at a time. The noise is the half that training did not read.
+    ``noise`` is that of :func:`noise_for`. Only one document exists at a time.
 
     Raises:
         CorpusError: the noise is shorter than the document, or the document shorter than a story.
     """
-    noise = noise_sentences(params.noise, 2 * sentences, params.seed)
     known = {f"n{row:07d}": Passage(f"n{row:07d}", text) for row, text in enumerate(noise)}
-    kept = list(known)[len(noise) // 2 :]
+    kept = list(known)
     for number, story in enumerate(stories(params)["test"]):
         qid = f"{_name(params)}-test-{number:05d}"
         fact_ids = _fact_ids(qid, story)

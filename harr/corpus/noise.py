@@ -10,6 +10,8 @@ from harr.corpus.world import make_world
 from harr.errors import CorpusError
 
 _SMALLEST_WORLD = 2000
+_OF_A_PASSAGE = 3
+"""Every passage of the encyclopaedia has so many sentences that stand nowhere before it, taken on average."""
 _END = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)\]]*\s+(?=[\"'\u201c\u2018(\[]*[A-Z0-9])")
 _SHORT = re.compile(r"(?:^|[\s(\"'\u201c\u2018])(?:Mr|Mrs|Ms|Dr|St|Prof|Rev|Capt|Col|Gen|[A-Z])\.$")
 
@@ -18,14 +20,15 @@ def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
     """The sentences of ``source`` in their order, each text once, without those that state a bAbI fact.
 
     ``source``: a text file (paragraphs end at an empty line), a JSON lines file with a field
-    ``text`` (plain or gzipped), or ``world``: the encyclopaedia of ``at_least``, but no fewer than
-    2,000, passages; each has more than one sentence of its own.
+    ``text`` (plain or gzipped), or ``world``: an encyclopaedia, of at least 2,000 passages, that has no
+    fewer than twice ``at_least`` sentences.
 
     Raises:
         CorpusError: the file is missing, is not UTF-8, has a row without text, or holds no sentence.
     """
     if source == "world":
-        texts: Iterable[str] = (p.text for p in make_world(max(_SMALLEST_WORLD, at_least), seed).passages())
+        world = make_world(max(_SMALLEST_WORLD, -(-2 * at_least // _OF_A_PASSAGE)), seed)
+        texts: Iterable[str] = (passage.text for passage in world.passages())
     elif source.endswith((".jsonl", ".jsonl.gz")):
         texts = (row.text("text", "noise") for row in read_rows(Path(source)))
     else:

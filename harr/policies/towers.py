@@ -11,24 +11,27 @@ from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from harr import processes
 from harr.corpus.store import Passages
 from harr.policies.dense import unique
 from harr.policies.history import state_texts
-from harr.policies.value import act, positions, rotate, values
+from harr.policies.sentences import Sentences
+from harr.policies.value import act, positions, turned_values
 from harr.retrieval.encoder import Encoder
 from harr.types import Hop, Passage, Question, Retrieval, Search
 
-ROWS = 65_536
-"""Sentences that are scored at a time: bounds the memory of a long document."""
+BLOCK = 1024
+"""Sentences that are gathered and scored at a time: their vectors stay in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The candidates of one question: passages in order, and the place of each id."""
+    """The candidates of one question: its id, passages in order, and the place of each passage's id."""
 
+    name: str
     passages: tuple[Passage, ...]
     place: Mapping[str, int]
 
@@ -55,7 +58,7 @@ class TowersPolicy:
         temperature: of the Boltzmann choice among the best five.
         max_tokens: length limit of a state.
         sampling: random numbers for acting; None takes the best.
-        vectors_of, documents: sentences that were encoded, and documents that were looked up.
+        sentences, documents: sentences that were encoded, and documents that were looked up.
     """
 
     states: Encoder
@@ -66,7 +69,7 @@ class TowersPolicy:
     max_tokens: int
     sampling: torch.Generator | None = None
     candidates: str = "question"
-    vectors_of: dict[str, Tensor] = field(default_factory=dict)
+    sentences: Sentences = field(default_factory=Sentences)
     documents: dict[str, Document] = field(default_factory=dict)
 
     @property
@@ -101,7 +104,8 @@ class TowersPolicy:
         """The candidates of several questions; their sentences are encoded together, in whole batches."""
         documents = [self.document(question) for question in questions]
         distinct = {question.id: document for question, document in zip(questions, documents, strict=True)}
-        self.vectors([passage.content for document in distinct.values() for passage in document.passages])
+        rows = [self.rows(document) for document in distinct.values()]
+        self.sentences.prepare(np.concatenate(rows), self.encode_actions)
         return documents
 
     def document(self, question: Question) -> Document:
@@ -111,8 +115,7 @@ class TowersPolicy:
                 raise KeyError(question.id)
             rows = self.passages.rows_of(question.candidate_ids)
             found = tuple(self.passages.take([rows[name] for name in question.candidate_ids]))
-            place = {name: number for number, name in enumerate(question.candidate_ids)}
-            self.documents[question.id] = Document(found, place)
+            return self.bring(question, found)
         return self.documents[question.id]
 
     def state_texts(self, searches: Sequence[Search]) -> list[str]:
@@ -131,28 +134,40 @@ class TowersPolicy:
 
     def critics(self, state_D: Tensor, document: Document, picked: Sequence[int]) -> Tensor:
         """Both critics of all sentences of a document, (2, N), without gradient."""
-        position_N = self.positions(document, picked)
-        vectors_ND = self.vectors([passage.content for passage in document.passages])
-        parts = [
-            values(state_D[None], rotate(vectors_ND[i : i + ROWS], position_N[i : i + ROWS])[None])[:, 0]
-            for i in range(0, len(vectors_ND), ROWS)
-        ]
-        return torch.cat(parts, dim=-1)
+        rows_N = self.rows(document)
+        self.sentences.prepare(rows_N, self.encode_actions)
+        position_N = None if self.mode == "none" else self.positions(document, picked)
+        critics_CN = torch.empty(2, len(rows_N))
+        for start in range(0, len(rows_N), BLOCK):
+            block = slice(start, start + BLOCK)
+            turned = None if position_N is None else position_N[block]
+            critics_CN[:, block] = turned_values(state_D, self.sentences.gather(rows_N[block]), turned)
+        return critics_CN
 
     def positions(self, document: Document, picked: Sequence[int]) -> Tensor:
         """Positions of all sentences, (N,); random ones are always the same for a document."""
         rng = np.random.default_rng(zlib.crc32(document.passages[0].id.encode()))
         return torch.from_numpy(positions(self.mode, len(document.passages), picked, rng))
 
-    def vectors(self, texts: Sequence[str]) -> Tensor:
-        """Vectors of sentences by the action tower, (N, D); kept until :meth:`forget`."""
-        new = list(dict.fromkeys(text for text in texts if text not in self.vectors_of))
-        if new:
-            encoded_ND = torch.from_numpy(processes.gathered(new, self.actions.encode))
-            self.vectors_of.update(zip(new, encoded_ND, strict=True))
-        return torch.stack([self.vectors_of[text] for text in texts])
+    def rows(self, document: Document) -> NDArray[np.int64]:
+        """Row numbers of a document's sentences, (N,); looked up once."""
+        return self.sentences.document(document.name, lambda: [passage.content for passage in document.passages])
+
+    def encode_actions(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of sentences by the action tower, (n, D); of several processes each encodes a share."""
+        return processes.gathered(texts, self.actions.encode)
+
+    def bring(self, question: Question, passages: tuple[Passage, ...]) -> Document:
+        """Give a question its document; :meth:`leave` takes all of them away."""
+        place = {passage.id: number for number, passage in enumerate(passages)}
+        self.documents[question.id] = Document(question.id, passages, place)
+        return self.documents[question.id]
+
+    def leave(self) -> None:
+        """Drop all documents; the vectors of their sentences stay."""
+        self.documents.clear()
+        self.sentences.leave()
 
     def forget(self, texts: Sequence[str] | None = None) -> None:
         """The action tower has changed: encode these sentences (None: all) anew when they are needed."""
-        for text in list(self.vectors_of) if texts is None else texts:
-            self.vectors_of.pop(text, None)
+        self.sentences.forget(texts)

@@ -67,7 +67,7 @@ def rotate(vectors_BD: Tensor, position_B: Tensor) -> Tensor:
     """
     shape = vectors_BD.shape
     pairs = shape[-1] // 4
-    rates_F = BASE ** (-torch.arange(pairs, device=vectors_BD.device) / pairs)
+    rates_F = _rates(pairs, vectors_BD.device)
     angle_BF = position_B.to(rates_F)[..., None, None] * rates_F
     first, second = vectors_BD.unflatten(-1, (2, 2, pairs)).unbind(-2)
     turned = torch.stack(
@@ -80,6 +80,36 @@ def values(states_BD: Tensor, actions_BND: Tensor) -> Tensor:
     """Both critics of every action, (2, B, N); their sum is Q."""
     states_B2H = states_BD.unflatten(-1, (2, -1))
     return SCALE * torch.einsum("bch,bnch->cbn", states_B2H, actions_BND.unflatten(-1, (2, -1)))
+
+
+def turned_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | None) -> Tensor:
+    """Both critics of one state for actions that are turned by their positions (None: not at all), (2, N).
+
+    The same as ``values`` after ``rotate``, but no turned vector is made: of a pair (a, b) the turned product with
+    (s, t) is (sa + tb) cos + (ta - sb) sin.
+
+    >>> state, actions, position = torch.ones(8) / 8**0.5, torch.eye(8)[:3], torch.tensor([0.0, 2.0, 5.0])
+    >>> turned = values(state[None], rotate(actions, position)[None])[:, 0]
+    >>> bool(torch.allclose(turned_values(state, actions, position), turned))
+    True
+    """
+    if position_N is None:
+        return SCALE * torch.stack(
+            [half @ s for half, s in zip(actions_ND.chunk(2, -1), state_D.chunk(2), strict=True)]
+        )
+    pairs = len(state_D) // 4
+    angle_N1F = (position_N[:, None] * _rates(pairs, position_N.device))[:, None]
+    state_CPF, actions_NCPF = state_D.view(2, 2, pairs), actions_ND.view(-1, 2, 2, pairs)
+    across_CPF = torch.stack([state_CPF[:, 1], -state_CPF[:, 0]], dim=1)
+    along_NCF = (actions_NCPF * state_CPF).sum(2).mul_(angle_N1F.cos())
+    along_NCF += (actions_NCPF * across_CPF).sum(2).mul_(angle_N1F.sin_())
+    return SCALE * along_NCF.sum(-1).T
+
+
+def _rates(pairs: int, device: torch.device) -> Tensor:
+    """How fast each pair turns, (pairs,)."""
+    rates_F: Tensor = BASE ** (-torch.arange(pairs, device=device) / pairs)
+    return rates_F
 
 
 def soft_value(critics_CBN: Tensor, open_BN: Tensor, temperature: float) -> Tensor:

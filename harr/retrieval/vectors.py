@@ -1,6 +1,7 @@
 """Passage vectors by row number: memory-mapped float32 shards that were checked by hash."""
 
 from collections.abc import Iterator
+from mmap import MADV_DONTNEED, mmap
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,15 @@ class Vectors:
             here = np.flatnonzero(shard_of == number)
             vectors[here] = self._shards[number][flat[here] - self._starts[number]]
         return vectors.reshape(*wanted.shape, self.width)
+
+    def release(self) -> None:
+        """Let go of the pages that were read, so that a scan of all vectors does not fill the process's memory.
+
+        The system keeps them in its cache; reading them once more costs little.
+        """
+        for shard in self._shards:
+            if isinstance(shard.base, mmap):
+                shard.base.madvise(MADV_DONTNEED)
 
     def blocks(self, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """Yield (first row, vectors of shape (up to ``size``, D)) through the whole corpus."""

@@ -18,6 +18,7 @@ from harr.errors import ParamsError
 from harr.methods import PQN
 from harr.policies.adapter import begin, trained_weights
 from harr.policies.dense import unique
+from harr.policies.sentences import Sentences
 from harr.policies.towers import TowersPolicy
 from harr.policies.value import rotate, soft_value, values
 from harr.retrieval.encoder import Encoder
@@ -91,7 +92,7 @@ def train(params: PQN, setup: Setup, out: Path, work: Path, log: Log, seed: int)
     learner = Learner.open(params, setup, work, seed, kind="pqn", adapter=trained, head=head, head_rate=rate)
     warmest = towers.temperature
     towers.actions.model = learner.accelerator.prepare_model(towers.actions.model, evaluation_mode=True)
-    targets = replace(towers, vectors_of={})
+    targets = replace(towers, sentences=Sentences())
     for step in learner.steps(log):
         cooled = max(params.final_temperature, 1.0 - step / params.steps) * warmest
         if step % params.checkpoint_every == 0:  # where a killed run would begin again

@@ -3,15 +3,18 @@
 import gzip
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from harr.corpus import haystack
 from harr.corpus.babi import Story, make_stories
 from harr.corpus.babi_rules import event_of, gold_of
 from harr.corpus.download import download
-from harr.corpus.haystack import babilong, hide, ruler, sentences_for
+from harr.corpus.haystack import babilong, hide, longer, noise_for, ruler, sentences_for, tokens_per_sentence
 from harr.corpus.noise import noise_sentences, split_sentences
 from harr.corpus.store import Passages, read_questions
 from harr.datasets import BabiLong, Ruler
@@ -67,8 +70,24 @@ def test_what_does_not_fit_is_one_line() -> None:
 
 
 def test_a_length_in_tokens_becomes_sentences() -> None:
-    assert sentences_for(600, BOOK, lambda text: len(text.split())) == 100
-    assert sentences_for(1, BOOK, len) == 1
+    def words(texts: Sequence[str]) -> np.ndarray:
+        return np.array([2 + len(text.split()) for text in texts])  # as if each text had two marks around it
+
+    assert tokens_per_sentence(BOOK, words) == 6.0
+    assert (sentences_for(600, 6.0), sentences_for(1, 6.0)) == (100, 1)
+
+
+def test_long_documents_share_their_noise_and_short_ones_have_parts_of_it(book: str, monkeypatch) -> None:
+    monkeypatch.setattr(haystack, "SHARED", 100)
+    params = BabiLong(dataset="babilong", task=1, noise=book, sentences=20, train_questions=1, test_questions=9)
+
+    def noise_of(sentences: int) -> list[tuple[str, ...]]:
+        noise = noise_for(params, sentences)
+        assert len(noise) == max(sentences, 100) and set(noise) <= set(BOOK[150:]), "the half that training left"
+        return [tuple(p.text for p in passages if p.text in noise) for _, passages in longer(params, sentences, noise)]
+
+    assert all(set(noise) <= set(BOOK[150:290]) and len(noise) >= 130 for noise in noise_of(140))
+    assert len(set(noise_of(20))) > 3
 
 
 @pytest.mark.parametrize("task", [1, 2, 3, 4, 5])
