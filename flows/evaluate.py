@@ -33,8 +33,7 @@ async def evaluate() -> None:
     with tracked_run("evaluate", params) as run:
         questions = asked_questions(params, QUESTIONS / "test.jsonl")
         rows, episodes = play_arms(params, questions, run.log, model=None)
-        expect("evaluation", evaluation_frame(rows))
-        summary = summarise_arms(params, rows)
+        summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
         write_evaluation(params, rows, episodes, summary)
         links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
         plot_and_report(summary, run_facts(params), links)

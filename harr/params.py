@@ -266,6 +266,8 @@ class Tracking(Section):
     """Empty: sqlite:///mlflow.db with artifacts in mlruns/; else a tracking server."""
     experiment: str = "harr"
     registered_model: str = "harr-retriever"
+    min_questions: Positive = 100
+    """A promotion needs a comparison on so many questions."""
 
 
 class Params(Section):

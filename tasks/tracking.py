@@ -3,10 +3,8 @@
 One parent run per pipeline execution, a child per stage. A stage reports through :class:`Run`.
 """
 
-import hashlib
 import logging
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from harr.errors import ServiceUnavailable
-from harr.files import sha256, write_json
+from harr.files import write_json
 from harr.params import Params
 from tasks.execution import execution_id
+from tasks.fingerprints import digest_of, revisions
 
-CODE = (":/", ":(top,exclude)metrics", ":(top,exclude)plots", ":(top,exclude)dvc.lock")
-"""What git compares to say whether the code was edited: not what a run writes itself."""
 FLUSH_SECONDS = 5.0
 BATCH = 900
 
@@ -149,30 +146,17 @@ def found(look_up: Callable[..., Any], *names: str) -> Any | None:
         raise
 
 
-def revisions() -> dict[str, str]:
-    """Which code and data state this is: git commit, whether it was edited, and the hash of dvc.lock."""
-    commit = _git("rev-parse", "HEAD")
-    lock = Path("dvc.lock")
-    return {
-        "mlflow.source.git.commit": commit or "none",
-        "harr.edited": str(bool(_git("status", "--porcelain", "--untracked-files=no", "--", *CODE))).lower(),
-        "harr.dvc_lock": sha256(lock) if lock.exists() else "none",
-    }
+def taken(make: Callable[..., Any], *names: str, **values: str) -> bool:
+    """Whether the store did something that it does only once; False where another was first."""
+    from mlflow.exceptions import MlflowException
 
-
-def digest_of(path: Path) -> str:
-    """Hash of a file, or of the names and hashes of all files in a folder."""
-    if path.is_file():
-        return sha256(path)
-    whole = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        whole.update(f"{file.relative_to(path)} {sha256(file)}\n".encode())
-    return whole.hexdigest()
-
-
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    try:
+        make(*names, **values)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
+            return False
+        raise
+    return True
 
 
 def _experiment(client: Any, name: str) -> str:
