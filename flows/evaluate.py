@@ -21,6 +21,7 @@ from tasks.evaluate import (
     write_evaluation,
 )
 from tasks.facts import run_facts
+from tasks.traces import trajectories
 from tasks.tracking import tracked_run
 
 ARMS = ("bm25", "frozen", "history", "rl_no_history", "infonce", "no_positions", "full")
@@ -40,6 +41,7 @@ async def evaluate() -> None:
         run.log(
             0, {f"{arm}.{name}": v["mean"] for arm, metrics in summary["arms"].items() for name, v in metrics.items()}
         )
+        run.traces(trajectories(episodes, rows, params.tracking.traces))
         run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
         for path in (EVALUATION / "trajectories.json", Path("reports/index.html"), Path("plots/arms.svg")):
             run.artifact(path)
