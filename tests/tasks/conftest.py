@@ -1,11 +1,15 @@
-"""A real MLflow server that a test starts and stops."""
+"""Real servers that a test starts: MLflow, PostgreSQL behind it, and a stand-in for S3."""
 
 import os
+import pwd
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,3 +76,50 @@ def mlflow_server(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setenv("HARR_EXECUTION", "one")
     yield server
     server.stop()
+
+
+@pytest.fixture
+def postgresql(tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database in a cluster of its own on loopback."""
+    found = shutil.which("initdb") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), "")
+    if not found:
+        pytest.skip("no PostgreSQL here: initdb was not found (Debian: apt install postgresql)")
+    pytest.importorskip("psycopg2", reason="psycopg2 is missing: pip install '.[postgresql]'")
+    # PostgreSQL does not run as root, and pytest's folders are for their owner alone
+    user = {"user": "postgres"} if os.getuid() == 0 else {}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        cluster, port, log = Path(name) / "cluster", free_port(), tmp_path / "postgresql.log"
+        if user:
+            os.chown(name, pwd.getpwnam("postgres").pw_uid, -1)
+        make = [found, "--pgdata", str(cluster), "--auth", "trust", "--username", "harr", "--no-sync"]
+        subprocess.run(make, check=True, capture_output=True, cwd="/", **user)
+        command = [str(Path(found).with_name("postgres")), "-D", str(cluster), "-h", "127.0.0.1", "-p", str(port)]
+        with log.open("wb") as out:
+            process = subprocess.Popen([*command, "-k", name, "-F"], stdout=out, stderr=out, cwd="/", **user)
+        try:
+            wait_for(port, process, log)
+            yield f"postgresql+psycopg2://harr@127.0.0.1:{port}/postgres"
+        finally:
+            process.send_signal(signal.SIGINT)  # PostgreSQL's quick and orderly end
+            process.wait(timeout=60)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """A bucket of a local stand-in for S3: its address, and what a client's environment must say."""
+    pytest.importorskip("moto", reason="moto is missing: pip install '.[dev]'")
+    port, log = free_port(), tmp_path / "s3.log"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        wait_for(port, process, log)
+        endpoint = f"http://127.0.0.1:{port}"
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/models", method="PUT"), timeout=30).close()
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        yield "s3://models", {"MLFLOW_S3_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"} | dict.fromkeys(
+            names, "stand-in"
+        )
+    finally:
+        process.terminate()
+        process.wait(timeout=60)

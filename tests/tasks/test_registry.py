@@ -4,7 +4,9 @@ import json
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from harr.errors import PromotionRefused
 from harr.params import Params
 from tasks import registry
 from tasks.registry import CHAMPION, PREVIOUS, promote, register, rollback
-from tasks.tracking import open_client, tracked_run
+from tasks.tracking import open_client, taken, tracked_run
 
 QUESTIONS = 40
 HELD = {"corpus": 5, "questions": 6, "vectors": 3, "filtered": 4, "evaluation": 4}
@@ -191,3 +193,40 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_and_a_live_one_is_waited_for(
     assert promote.fn(params).startswith("promoted")
     names = [model.name for model in client.search_registered_models()]
     assert "harr-smoke.promotion" not in names and len(names) == 2
+
+
+def promoted(params: Params, server: Any) -> str:
+    """Register and promote on a real server, and read what a person would; returns the address of the files."""
+    server.start()
+    first = add(params, right=12)
+    assert promote.fn(params).startswith(f"promoted: version {first}")
+    second = add(params, right=36)
+    assert f"against champion {first}: answer_f1 +0.600" in promote.fn(params)
+    assert (champion(params), champion(params, PREVIOUS)) == (second, first)
+    assert "all 6 conditions hold" in page_of(params, second)
+    assert rollback.fn(params).startswith(f"rolled back: champion of harr-smoke is version {first}")
+    client = open_client(params)
+    return str(client.get_run(client.get_model_version("harr-smoke", second).run_id).info.artifact_uri)
+
+
+@pytest.mark.servers
+def test_a_server_with_its_files_in_s3(params: Params, mlflow_server: Any, bucket: Any) -> None:
+    mlflow_server.destination, environment = bucket
+    mlflow_server.environment |= environment
+    assert promoted(params, mlflow_server).startswith("mlflow-artifacts:/")
+    listing = f"{environment['MLFLOW_S3_ENDPOINT_URL']}/models?list-type=2"
+    with urllib.request.urlopen(listing, timeout=30) as answer:
+        kept = answer.read().decode()
+    for path in ("retriever/config.json", "evaluation/full.jsonl", "promotion.html", "requirements.txt"):
+        assert f"/{path}</Key>" in kept
+
+
+@pytest.mark.servers
+def test_a_server_on_postgresql(params: Params, mlflow_server: Any, postgresql: str) -> None:
+    """The lock of a promotion, too, rests on what PostgreSQL makes only once."""
+    mlflow_server.backend = postgresql
+    promoted(params, mlflow_server)
+    client = open_client(params)
+    assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
+    client.create_registered_model("harr-smoke.promotion")
+    assert not taken(client.create_registered_model, "harr-smoke.promotion")

@@ -15,7 +15,6 @@ from harr.params import Params
 from tasks import tracking
 from tasks.spool import SPOOL, Journal, Refused, send_left, waiting
 from tasks.tracking import tracked_run
-from tests.tasks.conftest import Server
 
 
 def writes(count: int) -> list[dict[str, Any]]:
@@ -108,7 +107,7 @@ def test_a_stage_that_needs_the_server_ends_in_one_line(workplace: Path, monkeyp
 @pytest.mark.servers
 def test_a_server_that_stops_mid_run_gets_everything_later_in_order(
     stored: Path,
-    mlflow_server: Server,
+    mlflow_server: Any,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
