@@ -15,14 +15,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from harr.files import read_json, write_json
+from harr.files import fingerprint, read_json, write_json, write_text
 
 SPOOL = Path("work/spool")
+REFUSED = "refused.jsonl"
 Write = dict[str, Any]
 Place = dict[str, str]
 """Where the writes of a run go: its ids on the server; empty while the run is not made there."""
 Perform = Callable[[Place, Write], Place]
 """Does one write and returns the place: the same, or that of a run just made."""
+
+
+def spool_of(address: str) -> Path:
+    """The folder for the journals of one server."""
+    return SPOOL / fingerprint(address)
+
+
+def remember(address: str) -> None:
+    """Note that a server has answered: from now on it may be down for a while."""
+    path = spool_of(address) / "address"
+    if not path.exists():
+        write_text(path, address + "\n")
+
+
+def remembered(address: str) -> bool:
+    """Whether a server has answered in this folder before."""
+    return (spool_of(address) / "address").exists()
 
 
 class Refused(Exception):
@@ -32,8 +50,8 @@ class Refused(Exception):
 class Journal:
     """The kept writes of one run. Nothing is on disk before the first is added."""
 
-    def __init__(self, name: str) -> None:
-        self.path = SPOOL / f"{name}.jsonl"
+    def __init__(self, spool: Path, name: str) -> None:
+        self.path = spool / f"{name}.jsonl"
         self.file: IO[bytes] | None = None
 
     def __len__(self) -> int:
@@ -78,10 +96,10 @@ class Journal:
             self.file = None
 
 
-def send_left(perform: Perform) -> int:
+def send_left(spool: Path, perform: Perform) -> int:
     """Send the journals of runs whose process is gone, oldest first; returns how many were sent."""
     sent = 0
-    for path in waiting():
+    for path in waiting(spool):
         with _unless_in_use(path) as free:
             if free:
                 _send(path, perform)
@@ -90,9 +108,9 @@ def send_left(perform: Perform) -> int:
     return sent
 
 
-def waiting() -> list[Path]:
-    """All journals, oldest first."""
-    return sorted(path for path in SPOOL.glob("*.jsonl") if path.name != "refused.jsonl")
+def waiting(spool: Path) -> list[Path]:
+    """All journals of a server, oldest first."""
+    return sorted(path for path in spool.glob("*.jsonl") if path.name != REFUSED)
 
 
 def _send(path: Path, perform: Perform) -> Place:
@@ -107,8 +125,9 @@ def _send(path: Path, perform: Perform) -> Place:
         try:
             place = perform(place, write)
         except Refused as error:
-            print(f"warning: MLflow refused a kept write ({write['do']}): {error}; see {SPOOL}", file=sys.stderr)
-            with (SPOOL / "refused.jsonl").open("ab") as refused:
+            aside = path.with_name(REFUSED)
+            print(f"warning: MLflow refused a kept write ({write['do']}): {error}; it is in {aside}", file=sys.stderr)
+            with aside.open("ab") as refused:
                 refused.write(line + b"\n")
         _note(path, number, place)
     return place

@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from harr.errors import ServiceUnavailable
-from harr.files import read_json, write_json
+from harr.files import write_json
 from harr.params import Params
 from tasks.execution import execution_id
 from tasks.fingerprints import digest_of, revisions
-from tasks.spool import SPOOL, Journal, Place, Refused, Write, send_left
+from tasks.spool import SPOOL, Journal, Place, Refused, Write, remember, remembered, send_left, spool_of
 from tasks.traces import send_traces
 
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
 """Points are written so often; a server that is down is asked again so often; a stage that needs it waits so long."""
 BATCH = 900
-ANSWERED = SPOOL / "answered.json"
 
 
 @dataclass
@@ -157,7 +156,8 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
     """
     with service():
         client = open_client(params)
-    run = Run(client, stage, Journal(f"{time.time_ns()}-{stage}"))
+    address = client.tracking_uri
+    run = Run(client, stage, Journal(spool_of(address), f"{time.time_ns()}-{stage}"))
     opening = {
         "do": "open",
         "stage": stage,
@@ -169,13 +169,14 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
         "params": [[key, str(value)[:500]] for key, value in flatten(params.model_dump(mode="json"))],
     }
     try:
-        if sent := send_left(partial(replay, client)):
+        if sent := send_left(spool_of(address), partial(replay, client)):
             print(f"sent to MLflow what {sent} earlier stages had kept", file=sys.stderr)
         with service():
             run.place = perform(client, {}, opening)
-        _remember(client.tracking_uri)
+        if address.startswith("http"):
+            remember(address)
     except ServiceUnavailable:
-        if client.tracking_uri not in _answered():
+        if not remembered(address):
             raise
         run.journal.add({}, opening)
         print(f"warning: the MLflow server is down; what stage {stage} reports is kept in {SPOOL}", file=sys.stderr)
@@ -265,17 +266,6 @@ def _open(client: Any, write: Write) -> Place:
     for start in range(0, len(flat), 100):
         client.log_batch(run, params=flat[start : start + 100])
     return {"run": run, "parent": parent, "experiment": experiment}
-
-
-def _answered() -> list[str]:
-    """Addresses of servers that have answered in this folder."""
-    found: list[str] = read_json(ANSWERED) if ANSWERED.exists() else []
-    return found
-
-
-def _remember(address: str) -> None:
-    if address.startswith("http") and address not in _answered():
-        write_json(ANSWERED, [*_answered(), address])
 
 
 @contextmanager

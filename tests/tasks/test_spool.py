@@ -13,7 +13,7 @@ from mlflow import MlflowClient
 from harr.errors import ServiceUnavailable
 from harr.params import Params
 from tasks import tracking
-from tasks.spool import SPOOL, Journal, Refused, send_left, waiting
+from tasks.spool import REFUSED, SPOOL, Journal, Refused, remember, send_left, spool_of, waiting
 from tasks.tracking import tracked_run
 
 
@@ -38,7 +38,7 @@ class Recorder:
 
 
 def test_a_replay_that_breaks_goes_on_where_it_was(workplace: Path) -> None:
-    journal = Journal("1-train")
+    journal = Journal(SPOOL, "1-train")
     for write in writes(5):
         journal.add({}, write)
     assert len(journal) == 5
@@ -48,7 +48,7 @@ def test_a_replay_that_breaks_goes_on_where_it_was(workplace: Path) -> None:
     assert len(journal) == 2
     assert journal.send(second) == {"run": "made"}
     assert (first.seen, second.seen) == ([0, 1, 2], [3, 4])
-    assert not journal and not waiting()
+    assert not journal and not waiting(SPOOL)
     journal.add({"run": "made"}, {"do": "points", "number": 5})
     assert len(journal) == 1
 
@@ -56,8 +56,8 @@ def test_a_replay_that_breaks_goes_on_where_it_was(workplace: Path) -> None:
 def test_what_a_killed_stage_left_is_sent_by_the_next_without_its_torn_line(workplace: Path) -> None:
     code = """
 import os
-from tasks.spool import Journal
-journal = Journal("1-train")
+from tasks.spool import SPOOL, Journal
+journal = Journal(SPOOL, "1-train")
 journal.add({}, {"do": "points", "number": 0})
 journal.add({}, {"do": "points", "number": 1})
 journal.file.write(b'{"do": "poi'); journal.file.flush()
@@ -65,26 +65,26 @@ os.kill(os.getpid(), 9)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
     server = Recorder()
-    assert send_left(server) == 1 and server.seen == [0, 1]
-    assert not waiting()
+    assert send_left(SPOOL, server) == 1 and server.seen == [0, 1]
+    assert not waiting(SPOOL)
 
 
 def test_a_journal_in_use_is_left_to_its_writer_and_a_refused_write_does_not_stop_the_rest(
     workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    mine, server = Journal("1-train"), Recorder()
+    mine, server = Journal(SPOOL, "1-train"), Recorder()
     mine.add({}, {"do": "tags", "number": 0, "bad": True})
     mine.add({}, {"do": "points", "number": 1})
-    assert send_left(server) == 0 and server.seen == []
+    assert send_left(SPOOL, server) == 0 and server.seen == []
     mine.close()
-    assert send_left(server) == 1 and server.seen == [1]
+    assert send_left(SPOOL, server) == 1 and server.seen == [1]
     assert "MLflow refused a kept write (tags): no such run" in capsys.readouterr().err
-    assert json.loads((SPOOL / "refused.jsonl").read_text())["bad"]
+    assert json.loads((SPOOL / REFUSED).read_text())["bad"]
 
 
 def test_an_artifact_is_sent_as_it_was_when_it_was_reported(workplace: Path) -> None:
     Path("report.html").write_text("first")
-    journal = Journal("1-evaluate")
+    journal = Journal(SPOOL, "1-evaluate")
     kept = journal.keep(Path("report.html"))
     Path("report.html").write_text("second")
     assert (kept.name, kept.read_text()) == ("report.html", "first")
@@ -96,12 +96,11 @@ def test_a_stage_that_needs_the_server_ends_in_one_line(workplace: Path, monkeyp
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     monkeypatch.setattr(tracking, "WAIT_SECONDS", 0.2)
-    SPOOL.mkdir(parents=True)
-    tracking.ANSWERED.write_text(json.dumps([address]))
+    remember(address)
     told = pytest.raises(ServiceUnavailable, match=r"did not answer for 0 s and stage merge cannot go on without it")
     with told, tracked_run("merge", Params.load()) as run:
         run.wait()
-    assert len(waiting()) == 1
+    assert len(waiting(spool_of(address))) == 1
 
 
 @pytest.mark.servers
@@ -132,7 +131,8 @@ def test_a_server_that_stops_mid_run_gets_everything_later_in_order(
     assert "does not answer" in told and "follow with the next stage" in told and told.count("\n") == 2
     with tracked_run("arms", params) as run:
         run.log(0, {"loss": 1.0})
-    assert len(waiting()) == 2 and json.loads(Path("metrics/train.json").read_text()) == {"steps": 3.0}
+    spool = spool_of(run.client.tracking_uri)
+    assert len(waiting(spool)) == 2 and json.loads(Path("metrics/train.json").read_text()) == {"steps": 3.0}
     mlflow_server.start()
     with tracked_run("evaluate", params) as run:
         run.log(0, {"recall": 0.5})
@@ -142,7 +142,7 @@ def test_a_server_that_stops_mid_run_gets_everything_later_in_order(
         monkeypatch.setattr(tracking, "RETRY_SECONDS", 0.0)
         run.log(2, {"recall": 0.7})
         assert not run.journal
-    assert not waiting() and not list(SPOOL.glob("*/"))
+    assert [path.name for path in spool.iterdir()] == ["address"]
     client = MlflowClient()
     runs = {r.data.tags.get("harr.stage", "pipeline"): r for r in client.search_runs(["1"])}
     assert set(runs) == {"pipeline", "train", "arms", "evaluate"} and len(client.search_runs(["1"])) == 4
