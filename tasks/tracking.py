@@ -64,7 +64,10 @@ class Run:
         self.journal.add(self.place, write)
 
     def caught_up(self, *, now: bool = False) -> bool:
-        """Whether nothing waits; tries to send what does, every RETRY_SECONDS or ``now``."""
+        """Whether nothing of this run waits; tries to send what does, earlier stages first.
+
+        It tries every RETRY_SECONDS, or ``now``.
+        """
         if not self.journal:
             return True
         if not now and time.monotonic() - self._tried < RETRY_SECONDS:
@@ -72,6 +75,7 @@ class Run:
         self._tried = time.monotonic()
         kept = len(self.journal)
         try:
+            send_left(self.journal.path.parent, partial(replay, self.client))
             self.place = self.journal.send(partial(replay, self.client))
         except ServiceUnavailable:
             return False
@@ -179,6 +183,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
         if not remembered(address):
             raise
         run.journal.add({}, opening)
+        run._tried = time.monotonic()
         print(f"warning: the MLflow server is down; what stage {stage} reports is kept in {SPOOL}", file=sys.stderr)
     status = "KILLED"
     try:
