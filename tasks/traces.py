@@ -130,19 +130,28 @@ def _spans(key: str, one: Trajectory, start: int) -> list[Any]:
     length = 1_000_000 * max(1, len(one["hops"]))
     gold = {"answers": one["gold_answers"], "passages": one["gold_ids"]}
     root = _span(
-        key, 0, one["arm"], "CHAIN", (start, start + length),
+        key,
+        0,
+        one["arm"],
+        "CHAIN",
+        (start, start + length),
         inputs={"question": one["question"]},
         outputs={"answer": one["answer"], "gold": gold, "metrics": one["metrics"]},
-    )  # fmt: skip
+    )
     hops = [
         _span(
-            key, number, f"hop {number}", "RETRIEVER", (start + (number - 1) * 1_000_000, start + number * 1_000_000),
+            key,
+            number,
+            f"hop {number}: {hop['query'][:80]}",
+            "RETRIEVER",
+            (start + (number - 1) * 1_000_000, start + number * 1_000_000),
             inputs={name: hop[name] for name in ("query", "history", "state") if hop[name]},
             outputs=hop["passages"],
-            **{name: hop[name] for name in ("answer", "status") if hop.get(name)}, **hop["choice"],
+            **{name: hop[name] for name in ("answer", "status") if hop.get(name)},
+            **hop["choice"],
         )
         for number, hop in enumerate(one["hops"], start=1)
-    ]  # fmt: skip
+    ]
     return [root, *hops]
 
 

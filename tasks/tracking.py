@@ -236,28 +236,31 @@ def replay(client: Any, place: Place, write: Write) -> Place:
 
     try:
         with service():
-            if write["do"] == "open":
-                made = _made(client, write)
-                return made or perform(client, place, write)
-            return perform(client, place, write)
+            return _open(client, write, again=True) if write["do"] == "open" else perform(client, place, write)
     except MlflowException as error:
         raise Refused(error.message.splitlines()[0]) from None
 
 
-def _made(client: Any, write: Write) -> Place | None:
-    """The place of a run that a replay made before it was killed."""
-    experiment = _experiment(client, write["experiment"])
-    runs = client.search_runs([experiment], f"tags.`harr.spool` = '{write['name']}'", max_results=1)
-    if not runs:
-        return None
-    return {"run": runs[0].info.run_id, "parent": runs[0].data.tags["mlflow.parentRunId"], "experiment": experiment}
-
-
-def _open(client: Any, write: Write) -> Place:
-    """Make the run of a stage under the parent of its execution."""
+def _open(client: Any, write: Write, *, again: bool = False) -> Place:
+    """Make the run of a stage, or find it if it may have been made before; returns its place."""
     from mlflow.entities import Param
 
     experiment = _experiment(client, write["experiment"])
+    made = f"tags.`harr.spool` = '{write['name']}'"
+    runs = client.search_runs([experiment], made, max_results=1) if again else []
+    place = (
+        {"run": runs[0].info.run_id, "parent": runs[0].data.tags["mlflow.parentRunId"]}
+        if runs
+        else _make(client, experiment, write)
+    )
+    flat = [Param(key, value) for key, value in write["params"]]
+    for start in range(0, len(flat), 100):
+        client.log_batch(place["run"], params=flat[start : start + 100])
+    return {**place, "experiment": experiment}
+
+
+def _make(client: Any, experiment: str, write: Write) -> Place:
+    """A new run under the parent of its execution."""
     parent = _parent(client, experiment, write)
     tags = {
         "mlflow.parentRunId": parent,
@@ -266,11 +269,7 @@ def _open(client: Any, write: Write) -> Place:
         "harr.spool": write["name"],
         **write["tags"],
     }
-    run = client.create_run(experiment, start_time=write["started"], tags=tags).info.run_id
-    flat = [Param(key, value) for key, value in write["params"]]
-    for start in range(0, len(flat), 100):
-        client.log_batch(run, params=flat[start : start + 100])
-    return {"run": run, "parent": parent, "experiment": experiment}
+    return {"run": client.create_run(experiment, start_time=write["started"], tags=tags).info.run_id, "parent": parent}
 
 
 @contextmanager

@@ -117,8 +117,9 @@ def bucket(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
         endpoint = f"http://127.0.0.1:{port}"
         urllib.request.urlopen(urllib.request.Request(f"{endpoint}/models", method="PUT"), timeout=30).close()
         names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-        yield "s3://models", {"MLFLOW_S3_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"} | dict.fromkeys(
-            names, "stand-in"
+        yield (
+            "s3://models",
+            {"MLFLOW_S3_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"} | dict.fromkeys(names, "stand-in"),
         )
     finally:
         process.terminate()

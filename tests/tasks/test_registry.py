@@ -61,7 +61,9 @@ def test_the_first_champion_must_beat_its_own_frozen_arm(params: Params) -> None
     with pytest.raises(PromotionRefused, match="no candidate"):
         promote.fn(params)
     add(params, right=5)
-    with pytest.raises(PromotionRefused, match=r"frozen .* gain: found answer_f1 \+0\.025 .* interval that lies above 0"):
+    with pytest.raises(
+        PromotionRefused, match=r"frozen .* gain: found answer_f1 \+0\.025 .* interval that lies above 0"
+    ):
         promote.fn(params)
     second = add(params, right=24)
     assert "answer_f1 +0.500" in promote.fn(params)

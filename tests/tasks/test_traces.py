@@ -9,8 +9,8 @@ from mlflow import MlflowClient
 from harr.evaluate import question_rows
 from harr.params import Params
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
-from tasks.tracking import tracked_run
 from tasks.traces import TEXT, trajectories
+from tasks.tracking import tracked_run
 
 
 def episode(number: int, *, right: bool) -> Episode:
@@ -56,7 +56,8 @@ def test_a_trace_tells_question_answer_gold_metrics_and_every_hop(
     assert (trace.info.tags["arm"], trace.info.tags["question"]) == ("full", "q5")
     assert trace.info.request_preview == "Where was the founder of Acme born?" and trace.info.response_preview == "Bath"
     root, first, second = sorted(trace.data.spans, key=lambda span: span.start_time_ns + bool(span.parent_id))
-    assert [first.name, second.name] == ["hop 1", "hop 2"] and {first.parent_id, second.parent_id} == {root.span_id}
+    assert [first.name, second.name] == ["hop 1: Who founded Acme?", "hop 2: Where was she born?"]
+    assert {first.parent_id, second.parent_id} == {root.span_id}
     assert root.outputs["answer"] == "Bath" and root.outputs["gold"] == {"answers": ["Bath"], "passages": ["p1", "p2"]}
     assert root.outputs["metrics"]["answer_f1"] == 1.0 and root.outputs["metrics"]["recall"] == 1.0
     assert second.inputs["query"] == "Where was she born?" and second.inputs["history"][0]["answer"] == "Ada Brown"
