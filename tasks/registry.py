@@ -77,8 +77,8 @@ def promote(params: Params) -> str:
             if candidate is None:
                 raise PromotionRefused(f"registered model {name} has no candidate; run `dvc repro` first")
             verdict = judge(client, params, candidate, champion)
-            print(verdict.table)
             client.log_text(candidate.run_id, verdict.page, "promotion.html")
+            print(f"{verdict.table}\nkept as promotion.html with run {candidate.run_id}")
             if verdict.refusal:
                 raise PromotionRefused(f"{verdict.refusal}; the alias stays where it is")
             if champion:
