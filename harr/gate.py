@@ -6,8 +6,6 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from harr.evaluate import is_share, label, spread
-
 TEMPLATE = "gate.html.j2"
 
 
@@ -64,6 +62,8 @@ def page(
         gains: paired gains per metric, as from ``evaluate.contrast``.
         facts: further names and values, such as fingerprints.
     """
+    from harr.evaluate import label
+
     rows = [
         (label(name), _gain(name, gain), f"{gain['p']:.2g}", int(gain["n"]), "up" if gain["low"] > 0 else "level")
         for name, gain in gains.items()
@@ -84,6 +84,8 @@ def page(
 
 def _gain(name: str, gain: Mapping[str, float]) -> str:
     """A gain with its interval: points where the metric is a share, else the plain number."""
+    from harr.evaluate import is_share, spread
+
     if is_share(name):
         return spread(gain, "gain", "+.1f")
     return f"{gain['gain']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"
