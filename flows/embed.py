@@ -16,8 +16,7 @@ async def embed() -> None:
     params = Params.load()
     with tracked_run("embed", params) as run:
         figures = embed_passages(params)
-        expect("vectors", vectors_frame())
-        run.record("embed", figures)
+        run.record("embed", figures | expect("vectors", vectors_frame()))
         run.dataset("corpus", CORPUS, "corpus")
 
 

@@ -21,6 +21,7 @@ from tasks.evaluate import (
     write_evaluation,
 )
 from tasks.facts import run_facts
+from tasks.traces import trajectories
 from tasks.tracking import tracked_run
 
 ARMS = ("bm25", "frozen", "history", "rl_no_history", "infonce", "no_positions", "full")
@@ -33,14 +34,14 @@ async def evaluate() -> None:
     with tracked_run("evaluate", params) as run:
         questions = asked_questions(params, QUESTIONS / "test.jsonl")
         rows, episodes = play_arms(params, questions, run.log, model=None)
-        expect("evaluation", evaluation_frame(rows))
-        summary = summarise_arms(params, rows)
+        summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
         write_evaluation(params, rows, episodes, summary)
         links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
         plot_and_report(summary, run_facts(params), links)
         run.log(
             0, {f"{arm}.{name}": v["mean"] for arm, metrics in summary["arms"].items() for name, v in metrics.items()}
         )
+        run.traces(trajectories(episodes, rows, params.tracking.traces))
         run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
         for path in (EVALUATION / "trajectories.json", Path("reports/index.html"), Path("plots/arms.svg")):
             run.artifact(path)

@@ -16,8 +16,8 @@ async def filter() -> None:
     params = Params.load()
     with tracked_run("filter", params) as run:
         figures = filter_training_questions(params, run.log)
-        expect("all_kept" if params.filter.keep == "all" else "filtered", filtered_frame())
-        run.record("filter", figures)
+        held = expect("all_kept" if params.filter.keep == "all" else "filtered", filtered_frame())
+        run.record("filter", figures | held)
         run.artifact(plot_filter(), "plots")
         run.dataset("train questions", QUESTIONS / "train.jsonl", "training")
 

@@ -15,6 +15,7 @@ async def merge() -> None:
     params = Params.load()
     with tracked_run("merge", params) as run:
         figures = merge_adapter(params)
+        run.wait()  # a version cannot be registered later
         version = register_retriever(run, params)
         run.record("merge", figures)
         run.dataset("adapter", ADAPTER, "merge")

@@ -266,6 +266,10 @@ class Tracking(Section):
     """Empty: sqlite:///mlflow.db with artifacts in mlruns/; else a tracking server."""
     experiment: str = "harr"
     registered_model: str = "harr-retriever"
+    min_questions: Positive = 100
+    """A promotion needs a comparison on so many questions."""
+    traces: int = Field(50, ge=0)
+    """So many questions of `full` and of `frozen` are kept as MLflow traces, a span a hop."""
 
 
 class Params(Section):

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ def owner() -> psutil.Process:
     here = psutil.Process()
     runners = [process for process in here.parents() if _is_runner(process)]
     return runners[-1] if runners else here
+
+
+def me() -> str:
+    """This process in a person's words: host and pid."""
+    return f"{platform.node()}, pid {os.getpid()}"
 
 
 def execution_id() -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 from harr.files import read_json
 from harr.params import Params
 from tasks.embed import VECTORS
-from tasks.tracking import revisions
+from tasks.fingerprints import revisions
 
 
 def run_facts(params: Params) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Stage merge: the adapter into the encoder, and a new version in the registry."""
 
+import json
 from pathlib import Path
 
 from prefect import task
@@ -10,8 +11,9 @@ from tasks.common import TASK
 from tasks.download import CORPUS, QUESTIONS
 from tasks.embed import VECTORS
 from tasks.evaluate import EVALUATION
+from tasks.fingerprints import digest_of, revisions
 from tasks.registry import register
-from tasks.tracking import Run, digest_of, revisions
+from tasks.tracking import Run
 from tasks.train import ADAPTER
 
 RETRIEVER, WORK = Path("models/retriever"), Path("work/merge")
@@ -41,7 +43,10 @@ def merge_adapter(params: Params) -> dict[str, float]:
 
 @task(**TASK)
 def register_retriever(run: Run, params: Params) -> str:
-    """Register the merged model with its evaluation and its fingerprints; returns the version."""
+    """Register the merged model with its evaluation and its fingerprints; returns the version.
+
+    The expectations that held are figures of the stages before, so DVC ties them to the data.
+    """
     index = read_json(VECTORS / "manifest.json")["identity"]
     corpus = read_json(CORPUS / "manifest.json")["identity"]
     game = params.model_dump(include={"retriever", "pipeline", "generator"}, mode="json")
@@ -52,6 +57,22 @@ def register_retriever(run: Run, params: Params) -> str:
         "index": index,
         "model": digest_of(RETRIEVER),
         "evaluation": fingerprint({"game": game, "index": index, "questions": questions}),
+        "expectations": json.dumps(held_expectations(params)),
+        "params": fingerprint(params.model_dump(mode="json")),
         **revisions(),
     }
-    return register(run, params, RETRIEVER, EVALUATION, tags)
+    return register(run, params, "retriever", RETRIEVER, EVALUATION, tags)
+
+
+def held_expectations(params: Params) -> dict[str, float]:
+    """How many rules of every suite held in the run that made this model; 0 where there is no result."""
+    suites = {
+        "corpus": "download",
+        "questions": "download",
+        "vectors": "embed",
+        "all_kept" if params.filter.keep == "all" else "filtered": "filter",
+        "evaluation": "evaluate",
+    }
+    figures = {stage: Path("metrics") / f"{stage}.json" for stage in suites.values()}
+    told = {stage: read_json(path) if path.exists() else {} for stage, path in figures.items()}
+    return {suite: float(told[stage].get(f"expected_{suite}", 0)) for suite, stage in suites.items()}

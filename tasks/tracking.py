@@ -1,64 +1,116 @@
-"""MLflow: what ran, on what, with which figures. The only module that imports mlflow.
+"""MLflow: what ran, on what, with which figures. With tasks/traces.py the only module that imports mlflow.
 
 One parent run per pipeline execution, a child per stage. A stage reports through :class:`Run`.
 """
 
-import hashlib
+import json
 import logging
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harr.errors import ServiceUnavailable
-from harr.files import sha256, write_json
+from harr.files import write_json
 from harr.params import Params
 from tasks.execution import execution_id
+from tasks.fingerprints import digest_of, revisions
+from tasks.spool import SPOOL, Journal, Place, Refused, Write, remember, remembered, send_left, spool_of
+from tasks.traces import send_traces
 
-CODE = (":/", ":(top,exclude)metrics", ":(top,exclude)plots", ":(top,exclude)dvc.lock")
-"""What git compares to say whether the code was edited: not what a run writes itself."""
-FLUSH_SECONDS = 5.0
+FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
+"""Points are written so often; a server that is down is asked again so often; a stage that needs it waits so long."""
 BATCH = 900
 
 
 @dataclass
 class Run:
-    """An open run of one stage. ``log`` is harr's ``Log``: points are buffered and written in batches."""
+    """An open run of one stage. ``log`` is harr's ``Log``: points are buffered and written in batches.
+
+    What a server does not take is kept in the journal and follows when it answers again: with a
+    later flush, at the stage's end, or with the next stage.
+    """
 
     client: Any
-    run_id: str
-    parent_id: str
+    stage: str
+    journal: Journal
+    place: Place = field(default_factory=dict)
     _points: list[Any] = field(default_factory=list)
     _flushed: float = field(default_factory=time.monotonic)
+    _tried: float = 0.0
+
+    @property
+    def run_id(self) -> str:
+        """MLflow's name of the run; only where the run is made on the server."""
+        return self.place["run"]
+
+    def write(self, **write: Any) -> None:
+        """Do one write (see ``perform``), or keep it where the server does not answer; the order is kept."""
+        if self.caught_up():
+            try:
+                with service():
+                    self.place = perform(self.client, self.place, write)
+                return
+            except ServiceUnavailable as error:
+                self._tried = time.monotonic()
+                print(f"warning: {error}; what stage {self.stage} reports is kept in {SPOOL}", file=sys.stderr)
+        if write["do"] == "artifact":
+            write["path"] = str(self.journal.keep(Path(write["path"])))
+        self.journal.add(self.place, write)
+
+    def caught_up(self, *, now: bool = False) -> bool:
+        """Whether nothing of this run waits; tries to send what does, earlier stages first.
+
+        It tries every RETRY_SECONDS, or ``now``.
+        """
+        if not self.journal:
+            return True
+        if not now and time.monotonic() - self._tried < RETRY_SECONDS:
+            return False
+        self._tried = time.monotonic()
+        kept = len(self.journal)
+        try:
+            send_left(self.journal.path.parent, partial(replay, self.client))
+            self.place = self.journal.send(partial(replay, self.client))
+        except ServiceUnavailable:
+            return False
+        print(f"MLflow answers again: {kept} writes of stage {self.stage} were sent", file=sys.stderr)
+        return True
+
+    def wait(self) -> None:
+        """Wait until the server has everything, at most WAIT_SECONDS.
+
+        Raises:
+            ServiceUnavailable: it does not answer; what was reported stays kept.
+        """
+        self.flush()
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not self.caught_up(now=True):
+            if time.monotonic() > deadline:
+                raise ServiceUnavailable(
+                    f"the MLflow server did not answer for {WAIT_SECONDS:.0f} s and stage {self.stage} cannot go on "
+                    "without it; start it and run the same command again"
+                )
+            time.sleep(1)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Keep one point per value; they reach the store every few seconds."""
-        from mlflow.entities import Metric
-
         now = int(time.time() * 1000)
-        self._points += [Metric(name, float(value), now, step) for name, value in values.items()]
+        self._points += [(name, float(value), now, step) for name, value in values.items()]
         if time.monotonic() - self._flushed > FLUSH_SECONDS:
-            try:
-                self.flush()
-            except ServiceUnavailable as error:  # hours of training do not end for this; the stage's end tries again
-                print(f"warning: {error}; figures are kept for later", file=sys.stderr)
+            self.flush()
 
     def flush(self) -> None:
-        """Write the buffered points.
-
-        Raises:
-            ServiceUnavailable: the tracking server does not answer; the points are kept.
-        """
+        """Write the buffered points, or keep them where the server does not answer."""
         self._flushed = time.monotonic()
-        with service():
-            while self._points:
-                self.client.log_batch(self.run_id, metrics=self._points[:BATCH])
-                del self._points[:BATCH]
+        while self._points:
+            self.write(do="points", points=self._points[:BATCH])
+            del self._points[:BATCH]
 
     def record(self, stage: str, figures: Mapping[str, float]) -> None:
         """The stage's own figures: metrics/<stage>.json for DVC, and the run's metrics."""
@@ -67,36 +119,72 @@ class Run:
 
     def dataset(self, name: str, path: Path, context: str) -> None:
         """Note an input by name, place and hash."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        digest = digest_of(path)[:32]
-        data = Dataset(name=name, digest=digest, source_type="local", source=f'{{"uri": "{path}"}}')
-        self.client.log_inputs(self.run_id, [DatasetInput(data, [InputTag("mlflow.data.context", context)])])
+        self.write(do="dataset", name=name, digest=digest_of(path)[:32], path=str(path), context=context)
 
     def artifact(self, path: Path, folder: str = "") -> None:
         """Keep a file or folder with the run."""
-        keep = self.client.log_artifacts if path.is_dir() else self.client.log_artifact
-        keep(self.run_id, str(path), folder or None)
+        self.write(do="artifact", path=str(path), folder=folder)
 
     def tag(self, **tags: str) -> None:
         """Set tags of this run."""
-        for name, value in tags.items():
-            self.client.set_tag(self.run_id, name, value)
+        self.write(do="tags", tags=tags)
+
+    def traces(self, trajectories: list[dict[str, Any]]) -> None:
+        """Keep trajectories of tasks/traces.py as traces, a span a hop."""
+        if trajectories:
+            self.write(do="traces", traces=trajectories)
+
+    def end(self, status: str) -> None:
+        """Close the run; what the server has not taken by then follows with the next stage."""
+        self.flush()
+        self.write(do="end", status=status, time=int(time.time() * 1000))
+        if not self.caught_up(now=True):
+            print(
+                f"warning: the MLflow server does not answer; {len(self.journal)} writes of stage {self.stage} are "
+                f"kept in {SPOOL} and follow with the next stage",
+                file=sys.stderr,
+            )
+        self.journal.close()
 
 
 @contextmanager
 def tracked_run(stage: str, params: Params) -> Iterator[Run]:
     """A child run for one stage, under the parent run of this pipeline execution.
 
-    It ends FINISHED, FAILED on an exception, or KILLED on a signal; so does the parent.
+    It ends FINISHED, FAILED on an exception, or KILLED on a signal; so does the parent. What earlier
+    stages could not send goes first. A server that has answered here before may be down: the stage
+    runs, and its reports are kept.
+
+    Raises:
+        ServiceUnavailable: the server does not answer and never has.
     """
     with service():
         client = open_client(params)
-        experiment = _experiment(client, params.tracking.experiment)
-        parent = _parent(client, experiment)
-        tags = {"mlflow.parentRunId": parent, "mlflow.runName": stage, "harr.stage": stage, **revisions()}
-        run = Run(client, client.create_run(experiment, tags=tags).info.run_id, parent)
-        _log_params(client, run.run_id, params)
+    address = client.tracking_uri
+    run = Run(client, stage, Journal(spool_of(address), f"{time.time_ns()}-{stage}"))
+    opening = {
+        "do": "open",
+        "stage": stage,
+        "experiment": params.tracking.experiment,
+        "execution": execution_id(),
+        "started": int(time.time() * 1000),
+        "name": run.journal.path.stem,
+        "tags": revisions(),
+        "params": [[key, str(value)[:500]] for key, value in flatten(params.model_dump(mode="json"))],
+    }
+    try:
+        if sent := send_left(spool_of(address), partial(replay, client)):
+            print(f"sent to MLflow what {sent} earlier stages had kept", file=sys.stderr)
+        with service():
+            run.place = perform(client, {}, opening)
+        if address.startswith("http"):
+            remember(address)
+    except ServiceUnavailable:
+        if not remembered(address):
+            raise
+        run.journal.add({}, opening)
+        run._tried = time.monotonic()
+        print(f"warning: the MLflow server is down; what stage {stage} reports is kept in {SPOOL}", file=sys.stderr)
     status = "KILLED"
     try:
         with service():
@@ -106,10 +194,82 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
         status = "FAILED"
         raise
     finally:
+        run.end(status)
+
+
+def perform(client: Any, place: Place, write: Write) -> Place:
+    """Do one write of a run; a repeated one changes nothing. Returns the place of the run.
+
+    Args:
+        client: of MLflow.
+        place: ids of the run, its parent and its experiment.
+        write: ``do`` and what it needs: ``open``, ``points``, ``tags``, ``dataset``, ``artifact``, ``traces``, ``end``.
+    """
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, RunTag
+
+    run = place.get("run", "")
+    match write["do"]:
+        case "open":
+            return _open(client, write)
+        case "points":
+            client.log_batch(run, metrics=[Metric(*point) for point in write["points"]])
+        case "tags":
+            client.log_batch(run, tags=[RunTag(name, value) for name, value in write["tags"].items()])
+        case "dataset":
+            source = json.dumps({"uri": write["path"]})
+            data = Dataset(name=write["name"], digest=write["digest"], source_type="local", source=source)
+            client.log_inputs(run, [DatasetInput(data, [InputTag("mlflow.data.context", write["context"])])])
+        case "artifact":
+            keep = client.log_artifacts if Path(write["path"]).is_dir() else client.log_artifact
+            keep(run, write["path"], write["folder"] or None)
+        case "traces":
+            send_traces(client, place["experiment"], run, write["traces"])
+        case "end":
+            for each in (run, place["parent"]):
+                client.set_terminated(each, write["status"], write["time"])
+    return place
+
+
+def replay(client: Any, place: Place, write: Write) -> Place:
+    """A kept write: what the server refuses is ``Refused``, and a run that was made already is found again."""
+    from mlflow.exceptions import MlflowException
+
+    try:
         with service():
-            run.flush()
-            client.set_terminated(run.run_id, status)
-            client.set_terminated(parent, status)
+            return _open(client, write, again=True) if write["do"] == "open" else perform(client, place, write)
+    except MlflowException as error:
+        raise Refused(error.message.splitlines()[0]) from None
+
+
+def _open(client: Any, write: Write, *, again: bool = False) -> Place:
+    """Make the run of a stage, or find it if it may have been made before; returns its place."""
+    from mlflow.entities import Param
+
+    experiment = _experiment(client, write["experiment"])
+    made = f"tags.`harr.spool` = '{write['name']}'"
+    runs = client.search_runs([experiment], made, max_results=1) if again else []
+    place = (
+        {"run": runs[0].info.run_id, "parent": runs[0].data.tags["mlflow.parentRunId"]}
+        if runs
+        else _make(client, experiment, write)
+    )
+    flat = [Param(key, value) for key, value in write["params"]]
+    for start in range(0, len(flat), 100):
+        client.log_batch(place["run"], params=flat[start : start + 100])
+    return {**place, "experiment": experiment}
+
+
+def _make(client: Any, experiment: str, write: Write) -> Place:
+    """A new run under the parent of its execution."""
+    parent = _parent(client, experiment, write)
+    tags = {
+        "mlflow.parentRunId": parent,
+        "mlflow.runName": write["stage"],
+        "harr.stage": write["stage"],
+        "harr.spool": write["name"],
+        **write["tags"],
+    }
+    return {"run": client.create_run(experiment, start_time=write["started"], tags=tags).info.run_id, "parent": parent}
 
 
 @contextmanager
@@ -130,6 +290,7 @@ def service() -> Iterator[None]:
 
 def open_client(params: Params) -> Any:
     """A client of the tracking server, or of sqlite:///mlflow.db."""
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the spool waits, not the stage
     from mlflow import MlflowClient
 
     for noisy in ("alembic", "mlflow.store.db.utils", "mlflow.tracking", "mlflow.store.model_registry"):
@@ -149,30 +310,17 @@ def found(look_up: Callable[..., Any], *names: str) -> Any | None:
         raise
 
 
-def revisions() -> dict[str, str]:
-    """Which code and data state this is: git commit, whether it was edited, and the hash of dvc.lock."""
-    commit = _git("rev-parse", "HEAD")
-    lock = Path("dvc.lock")
-    return {
-        "mlflow.source.git.commit": commit or "none",
-        "harr.edited": str(bool(_git("status", "--porcelain", "--untracked-files=no", "--", *CODE))).lower(),
-        "harr.dvc_lock": sha256(lock) if lock.exists() else "none",
-    }
+def taken(make: Callable[..., Any], *names: str, **values: str) -> bool:
+    """Whether the store did something that it does only once; False where another was first."""
+    from mlflow.exceptions import MlflowException
 
-
-def digest_of(path: Path) -> str:
-    """Hash of a file, or of the names and hashes of all files in a folder."""
-    if path.is_file():
-        return sha256(path)
-    whole = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        whole.update(f"{file.relative_to(path)} {sha256(file)}\n".encode())
-    return whole.hexdigest()
-
-
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    try:
+        make(*names, **values)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
+            return False
+        raise
+    return True
 
 
 def _experiment(client: Any, name: str) -> str:
@@ -187,24 +335,15 @@ def _experiment(client: Any, name: str) -> str:
         return str(client.get_experiment_by_name(name).experiment_id)
 
 
-def _parent(client: Any, experiment: str) -> str:
+def _parent(client: Any, experiment: str, write: Write) -> str:
     """The parent run of this execution: found by its tag, else made."""
-    key = execution_id()
-    found = client.search_runs([experiment], f"tags.`harr.execution` = '{key}'", max_results=1)
+    found = client.search_runs([experiment], f"tags.`harr.execution` = '{write['execution']}'", max_results=1)
     if found:
         client.update_run(found[0].info.run_id, status="RUNNING")
         return str(found[0].info.run_id)
-    name = time.strftime("pipeline %Y-%m-%d %H:%M:%S")
-    tags = {"harr.execution": key, "mlflow.runName": name, **revisions()}
-    return str(client.create_run(experiment, tags=tags).info.run_id)
-
-
-def _log_params(client: Any, run_id: str, params: Params) -> None:
-    from mlflow.entities import Param
-
-    flat = [Param(key, str(value)[:500]) for key, value in flatten(params.model_dump(mode="json"))]
-    for start in range(0, len(flat), 100):
-        client.log_batch(run_id, params=flat[start : start + 100])
+    name = time.strftime("pipeline %Y-%m-%d %H:%M:%S", time.localtime(write["started"] / 1000))
+    tags = {"harr.execution": write["execution"], "mlflow.runName": name, **write["tags"]}
+    return str(client.create_run(experiment, start_time=write["started"], tags=tags).info.run_id)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -23,3 +23,20 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("PREFECT_API_URL", "HARR_EXECUTION", "HARR_PARENT_TASK_RUN"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An MLflow database with its tables and nothing in them: making one takes longer than most tests."""
+    from mlflow import MlflowClient
+
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def stored(workplace: Path, empty_store: Path) -> Path:
+    """``workplace`` with an MLflow database of its own."""
+    shutil.copy(empty_store, workplace / "mlflow.db")
+    return workplace

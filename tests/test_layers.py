@@ -12,7 +12,7 @@ ONLY = {
     "pydantic": {"harr/datasets.py", "harr/methods.py", "harr/params.py"},
     "pymilvus": {"harr/retrieval/index.py"},
     "great_expectations": {"tasks/expectations.py"},
-    "mlflow": {"tasks/tracking.py"},
+    "mlflow": {"tasks/tracking.py", "tasks/traces.py"},
     "openai": {"harr/service.py"},
     "dvc": set(),
     "pickle": set(),

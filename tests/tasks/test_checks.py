@@ -51,8 +51,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize("suite", TABLES)
 def test_a_sound_table_passes(suite: str) -> None:
     outcome = expect.fn(suite, pd.DataFrame(TABLES[suite]))
-    assert outcome["rows"] == len(next(iter(TABLES[suite].values())))
-    assert outcome["rules"] >= 3
+    assert outcome[f"expected_{suite}"] >= 3
 
 
 @pytest.mark.parametrize(

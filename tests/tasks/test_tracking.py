@@ -9,14 +9,15 @@ from mlflow import MlflowClient
 
 from harr.errors import ServiceUnavailable
 from harr.params import Params
-from tasks.tracking import digest_of, tracked_run
+from tasks.fingerprints import digest_of
+from tasks.tracking import tracked_run
 
 
 @pytest.fixture
-def client(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowClient:
+def client(stored: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowClient:
     """The store that the stages of this test write to."""
     monkeypatch.setenv("HARR_EXECUTION", "one")
-    return MlflowClient(f"sqlite:///{workplace}/mlflow.db")
+    return MlflowClient(f"sqlite:///{stored}/mlflow.db")
 
 
 def runs(client: MlflowClient) -> dict[str, Any]:

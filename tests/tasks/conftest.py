@@ -1,0 +1,126 @@
+"""Real servers that a test starts: MLflow, PostgreSQL behind it, and a stand-in for S3."""
+
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 200) -> None:
+    """Until the process listens."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        with socket.socket() as asked:
+            if asked.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise AssertionError(log.read_text())
+
+
+@dataclass
+class Server:
+    """``mlflow server`` on one port; ``backend`` and ``destination`` may be changed before it starts."""
+
+    folder: Path
+    backend: str
+    destination: str
+    environment: dict[str, str]
+    port: int = field(default_factory=free_port)
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        """Start it and wait until it listens."""
+        command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--workers", "1", "--backend-store-uri", self.backend, "--artifacts-destination", self.destination]
+        log = self.folder / "server.log"
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                command, stdout=out, stderr=out, env=self.environment, start_new_session=True, cwd=self.folder
+            )
+        wait_for(self.port, self.process, log)
+
+    def stop(self) -> None:
+        """Kill it with its workers."""
+        if self.process:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture
+def mlflow_server(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server, not yet started, that the stages of this test talk to."""
+    environment = os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    environment.pop("MLFLOW_TRACKING_URI")
+    server = Server(workplace, f"sqlite:///{workplace}/mlflow.db", str(workplace / "kept"), environment)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{server.port}")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("HARR_EXECUTION", "one")
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def postgresql(tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database in a cluster of its own on loopback."""
+    found = shutil.which("initdb") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), "")
+    if not found:
+        pytest.skip("no PostgreSQL here: initdb was not found (Debian: apt install postgresql)")
+    pytest.importorskip("psycopg2", reason="psycopg2 is missing: pip install '.[postgresql]'")
+    # PostgreSQL does not run as root, and pytest's folders are for their owner alone
+    user = {"user": "postgres"} if os.getuid() == 0 else {}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        cluster, port, log = Path(name) / "cluster", free_port(), tmp_path / "postgresql.log"
+        if user:
+            os.chown(name, pwd.getpwnam("postgres").pw_uid, -1)
+        make = [found, "--pgdata", str(cluster), "--auth", "trust", "--username", "harr", "--no-sync"]
+        subprocess.run(make, check=True, capture_output=True, cwd="/", **user)
+        command = [str(Path(found).with_name("postgres")), "-D", str(cluster), "-h", "127.0.0.1", "-p", str(port)]
+        with log.open("wb") as out:
+            process = subprocess.Popen([*command, "-k", name, "-F"], stdout=out, stderr=out, cwd="/", **user)
+        try:
+            wait_for(port, process, log)
+            yield f"postgresql+psycopg2://harr@127.0.0.1:{port}/postgres"
+        finally:
+            process.send_signal(signal.SIGINT)  # PostgreSQL's quick and orderly end
+            process.wait(timeout=60)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """A bucket of a local stand-in for S3: its address, and what a client's environment must say."""
+    pytest.importorskip("moto", reason="moto is missing: pip install '.[dev]'")
+    port, log = free_port(), tmp_path / "s3.log"
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with log.open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        wait_for(port, process, log)
+        endpoint = f"http://127.0.0.1:{port}"
+        urllib.request.urlopen(urllib.request.Request(f"{endpoint}/models", method="PUT"), timeout=30).close()
+        names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        yield (
+            "s3://models",
+            {"MLFLOW_S3_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-east-1"} | dict.fromkeys(names, "stand-in"),
+        )
+    finally:
+        process.terminate()
+        process.wait(timeout=60)

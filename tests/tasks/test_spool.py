@@ -1,0 +1,161 @@
+"""A server that goes away loses nothing: journals on disk, order, kills, and a real MLflow server that stops."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from harr.errors import ServiceUnavailable
+from harr.params import Params
+from tasks import tracking
+from tasks.spool import REFUSED, SPOOL, Journal, Refused, remember, send_left, spool_of, waiting
+from tasks.tracking import tracked_run
+
+
+def writes(count: int) -> list[dict[str, Any]]:
+    """Numbered writes."""
+    return [{"do": "points", "number": number} for number in range(count)]
+
+
+class Recorder:
+    """A server that takes ``room`` writes, then fails."""
+
+    def __init__(self, room: int = 99) -> None:
+        self.room, self.seen = room, []
+
+    def __call__(self, place: dict[str, str], write: dict[str, Any]) -> dict[str, str]:
+        if len(self.seen) == self.room:
+            raise ServiceUnavailable("down")
+        if write.get("bad"):
+            raise Refused("no such run")
+        self.seen.append(write["number"])
+        return place | {"run": "made"}
+
+
+def test_a_replay_that_breaks_goes_on_where_it_was(workplace: Path) -> None:
+    journal = Journal(SPOOL, "1-train")
+    for write in writes(5):
+        journal.add({}, write)
+    assert len(journal) == 5
+    first, second = Recorder(room=3), Recorder()
+    with pytest.raises(ServiceUnavailable):
+        journal.send(first)
+    assert len(journal) == 2
+    assert journal.send(second) == {"run": "made"}
+    assert (first.seen, second.seen) == ([0, 1, 2], [3, 4])
+    assert not journal and not waiting(SPOOL)
+    journal.add({"run": "made"}, {"do": "points", "number": 5})
+    assert len(journal) == 1
+    journal.close()
+
+
+def test_what_a_killed_stage_left_is_sent_by_the_next_without_its_torn_line(workplace: Path) -> None:
+    code = """
+import os
+from tasks.spool import SPOOL, Journal
+journal = Journal(SPOOL, "1-train")
+journal.add({}, {"do": "points", "number": 0})
+journal.add({}, {"do": "points", "number": 1})
+journal.file.write(b'{"do": "poi'); journal.file.flush()
+os.kill(os.getpid(), 9)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    server = Recorder()
+    assert send_left(SPOOL, server) == 1 and server.seen == [0, 1]
+    assert not waiting(SPOOL)
+
+
+def test_a_journal_in_use_is_left_to_its_writer_and_a_refused_write_does_not_stop_the_rest(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine, server = Journal(SPOOL, "1-train"), Recorder()
+    mine.add({}, {"do": "tags", "number": 0, "bad": True})
+    mine.add({}, {"do": "points", "number": 1})
+    assert send_left(SPOOL, server) == 0 and server.seen == []
+    mine.close()
+    assert send_left(SPOOL, server) == 1 and server.seen == [1]
+    assert "MLflow refused a kept write (tags): no such run" in capsys.readouterr().err
+    assert json.loads((SPOOL / REFUSED).read_text())["bad"]
+
+
+def test_an_artifact_is_sent_as_it_was_when_it_was_reported(workplace: Path) -> None:
+    Path("report.html").write_text("first")
+    journal = Journal(SPOOL, "1-evaluate")
+    kept = journal.keep(Path("report.html"))
+    Path("report.html").write_text("second")
+    assert (kept.name, kept.read_text()) == ("report.html", "first")
+
+
+def test_a_stage_that_needs_the_server_ends_in_one_line(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answered before, so the stage begins; the registry cannot wait for ever."""
+    address = "http://127.0.0.1:9"
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setattr(tracking, "WAIT_SECONDS", 0.2)
+    remember(address)
+    told = pytest.raises(ServiceUnavailable, match=r"did not answer for 0 s and stage merge cannot go on without it")
+    with told, tracked_run("merge", Params.load()) as run:
+        run.wait()
+    assert len(waiting(spool_of(address))) == 1
+
+
+@pytest.mark.servers
+def test_a_server_that_stops_mid_run_gets_everything_later_in_order(
+    stored: Path,
+    mlflow_server: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It stops while train runs, is down for the whole of arms, and comes back while evaluate runs."""
+    monkeypatch.setattr(tracking, "FLUSH_SECONDS", -1.0)
+    monkeypatch.setattr(tracking, "RETRY_SECONDS", 600.0)
+    params = Params.load()
+    Path("curve.svg").write_text("<svg/>")
+    Path("plots").mkdir()
+    Path("plots/a.txt").write_text("a")
+    mlflow_server.start()
+    with tracked_run("train", params) as run:
+        run.log(0, {"loss": 3.0})
+        mlflow_server.stop()
+        run.log(1, {"loss": 2.0})
+        run.tag(version="7")
+        run.artifact(Path("curve.svg"), "plots")
+        run.artifact(Path("plots"), "more")
+        Path("curve.svg").unlink()
+        run.log(2, {"loss": float("nan")})
+        run.record("train", {"steps": 3.0})
+    told = capsys.readouterr().err
+    assert "does not answer" in told and "follow with the next stage" in told and told.count("\n") == 2
+    with tracked_run("arms", params) as run:
+        run.log(0, {"loss": 1.0})
+    spool = spool_of(run.client.tracking_uri)
+    assert len(waiting(spool)) == 2 and json.loads(Path("metrics/train.json").read_text()) == {"steps": 3.0}
+    with tracked_run("evaluate", params) as run:
+        run.log(0, {"recall": 0.5})
+        mlflow_server.start()
+        run.log(1, {"recall": 0.6})
+        assert len(waiting(spool)) == 3, "asked again too soon"
+        monkeypatch.setattr(tracking, "RETRY_SECONDS", 0.0)
+        run.log(2, {"recall": 0.7})
+        assert not waiting(spool)
+    assert "MLflow answers again: 3 writes of stage evaluate were sent" in capsys.readouterr().err
+    assert [path.name for path in spool.iterdir()] == ["address"]
+    client = MlflowClient()
+    runs = {r.data.tags.get("harr.stage", "pipeline"): r for r in client.search_runs(["1"])}
+    assert set(runs) == {"pipeline", "train", "arms", "evaluate"} and len(client.search_runs(["1"])) == 4
+    assert {one.info.status for one in runs.values()} == {"FINISHED"}
+    losses = client.get_metric_history(runs["train"].info.run_id, "loss")
+    assert [(point.step, point.value) for point in losses][:2] == [(0, 3.0), (1, 2.0)] and len(losses) == 3
+    recalls = client.get_metric_history(runs["evaluate"].info.run_id, "recall")
+    assert [point.value for point in recalls] == [0.5, 0.6, 0.7]
+    assert runs["train"].data.tags["version"] == "7" and runs["train"].data.metrics["train.steps"] == 3.0
+    assert runs["arms"].data.params["train.steps"] == "3"
+    assert runs["arms"].info.start_time < runs["evaluate"].info.start_time
+    where = {"plots": "plots/curve.svg", "more": "more/a.txt"}
+    for folder, path in where.items():
+        assert [file.path for file in client.list_artifacts(runs["train"].info.run_id, folder)] == [path]
