@@ -45,13 +45,13 @@ def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) ->
     >>> rows = [{"reward_mean": reward} for reward in (0.8, 0.8, 0.1, 0.1)]
     >>> verdict(rows, 2, 0.5)
     'mean reward of the last 2 steps fell to 0.100, under 50 % of its best 0.800'
-    >>> verdict(rows[:3], 2, 0.5)
+    >>> verdict(rows[:3], 2, 0.5) or verdict([*rows, {"reward_mean": -1.0}], 2, 0.0)
     ''
     """
     if len(history) >= SKIPS and all(row.get("skipped_updates", 0.0) for row in history[-SKIPS:]):
         return f"the gradient was not finite in {SKIPS} steps in a row; lower train.learning_rate"
     means = smoothed([row["reward_mean"] for row in comparable(history)], window)[window - 1 :]
-    if means and max(means) > 0.0 and means[-1] < drop * max(means):
+    if drop and means and max(means) > 0.0 and means[-1] < drop * max(means):
         return (
             f"mean reward of the last {window} steps fell to {means[-1]:.3f}, "
             f"under {drop:.0%} of its best {max(means):.3f}".replace("%", " %")
