@@ -37,7 +37,7 @@ async def evaluate() -> None:
         summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
         write_evaluation(params, rows, episodes, summary)
         links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
-        plot_and_report(summary, run_facts(params), links)
+        plot_and_report(params, summary, run_facts(params), links)
         run.log(
             0, {f"{arm}.{name}": v["mean"] for arm, metrics in summary["arms"].items() for name, v in metrics.items()}
         )

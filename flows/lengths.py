@@ -52,6 +52,17 @@ def count(text: str) -> int:
     return int(found[1]) * {"": 1, "K": 1000, "M": 1_000_000}[found[2]]
 
 
+def seed(text: str) -> int:
+    """A number from 0 on.
+
+    Raises:
+        ArgumentTypeError: it is none.
+    """
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed; expected 0, 1, 2, ...")
+    return int(text)
+
+
 def command() -> None:
     """Options come first, then the section `lengths` of the parameter file, then the run's own sections."""
     parser = argparse.ArgumentParser(
@@ -63,15 +74,19 @@ def command() -> None:
     parser.add_argument(
         "--tokens", type=count, nargs="+", default=[], help="documents of about so many tokens each (1K, 1M, 10M)"
     )
-    parser.add_argument("--questions", type=int, default=0, help="so many stories (default: as the run's test split)")
-    parser.add_argument("--seed", type=int, help="of stories and places; logs are named by it")
+    parser.add_argument("--questions", type=count, default=0, help="so many stories (default: as the run's test split)")
+    parser.add_argument("--seed", type=seed, help="of stories and places; logs are named by it")
     parser.add_argument("--model", type=Path, help="adapter or merged model (default: models/adapter)")
     parser.add_argument("--params", type=Path, default=Path("params.yaml"), help="parameter file of the run")
     parser.add_argument(
         "--out", type=Path, default=LENGTHS, help="folder of the logs; a log that is there is continued"
     )
     parser.add_argument(
-        "--answers", type=Path, nargs="+", metavar="LOG", help="play nothing; let the generator answer from these logs"
+        "--answers",
+        type=Path,
+        nargs="+",
+        metavar="LOG",
+        help="play nothing; let the generator of --params answer from these logs (with pipeline.reader: true)",
     )
     options = parser.parse_args()
     if options.answers:

@@ -10,7 +10,7 @@ import torch
 from harr import processes
 from harr.corpus.store import Passages, read_questions
 from harr.errors import CorpusError, IndexMismatch, ModelError
-from harr.files import fingerprint, sha256
+from harr.files import fingerprint, read_json, sha256
 from harr.generation.cache import CachedGenerator
 from harr.generation.local import LocalGenerator
 from harr.generation.scripted import Scripted as ScriptedGenerator
@@ -258,6 +258,13 @@ def build_towers(params: Params, folder: Path) -> TowersPolicy:
     """
     if not (folder / "action").exists():
         raise ModelError(f"{folder} holds no tower of actions (folder action); train with train.method: pqn")
+    facts = read_json(folder / "harr.json") if (folder / "harr.json").exists() else {}
+    told = facts.get("positions", params.retriever.positions)
+    if told != params.retriever.positions:
+        raise ModelError(
+            f"{folder} was trained with positions {told}, params.yaml says {params.retriever.positions}; "
+            "set retriever.positions to what it was trained with"
+        )
     return _towers(params, _trained(params, folder), _trained(params, folder / "action"), None, sampling=False)
 
 

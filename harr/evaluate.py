@@ -118,28 +118,31 @@ def seed_means(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
     }
 
 
-def question_rows(episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]] = ()) -> list[Row]:
+def question_rows(
+    episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]] = (), *, picking: bool = False
+) -> list[Row]:
     """One flat row per question: id, question, answer, gold_answers and every metric that applies.
 
     A metric that does not apply to a question is absent from its row. Answers are scored where the
     question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
     gives none by design and none is scored. Otherwise a missing answer scores 0. ``terms``: what the
-    run's own reward says of each episode; a metric of the same name is kept as it is.
+    run's own reward says of each episode; a metric of the same name is kept as it is. ``picking``: passages
+    are picked one by one, so that fact_em and fact_f1 say how well.
     """
     answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
-    rows = [_row(episode, answering) for episode in episodes]
+    rows = [_row(episode, answering, picking) for episode in episodes]
     for row, own in zip(rows, terms, strict=bool(terms)):
         row.update({name: value for name, value in own.items() if name not in row})
     return rows
 
 
-def _row(episode: Episode, answering: bool) -> Row:
+def _row(episode: Episode, answering: bool, picking: bool) -> Row:
     question = episode.question
     metrics: dict[str, float | None] = {
         "answer_em": answer_em(episode) if answering else None,
         "answer_f1": answer_f1(episode) if answering else None,
-        "fact_em": None if answering else all_gold(episode),
-        "fact_f1": None if answering else gold_f1(episode),
+        "fact_em": all_gold(episode) if picking else None,
+        "fact_f1": gold_f1(episode) if picking else None,
         "recall": recall(episode),
         "all_gold": all_gold(episode),
         "recall_at_2": recall_at(episode, 2),

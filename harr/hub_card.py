@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harr import __version__
+from harr.cards import purpose
 from harr.evaluate import Summary, headline, label, percent, spread
 
 DATASET = """---
@@ -35,8 +36,7 @@ pipeline_tag: sentence-similarity
 ---
 # {name}
 
-A query encoder trained by harr {version}. It encodes *queries* for an index that was built with its base encoder,
-{base}; passages keep the vectors of the base.
+A query encoder trained by harr {version}. {what}
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -102,7 +102,7 @@ def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts:
         license=_license(license),
         base_model=f"base_model: {base}\n" if "/" in base else "",
         version=__version__,
-        base=base,
+        what=purpose(facts),
         title=label(lead)[0].upper() + label(lead)[1:],
         arms="\n".join(_arms(summary, lead)),
         contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",

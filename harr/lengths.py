@@ -48,6 +48,11 @@ def on_disk(noise: Sequence[str], actions: Encoder, params: Embed, folder: Path)
     return Sentences(noise, Vectors.open(out))
 
 
+def identity(towers: TowersPolicy) -> str:
+    """What plays: the weights of both towers, and how positions are told."""
+    return fingerprint([_weights(towers.states), _weights(towers.actions), towers.mode, towers.max_tokens])
+
+
 def _weights(encoder: Encoder) -> str:
     """Hash of the weights as they are now; an adapter leaves an encoder's ``identity`` as it was."""
     digest = hashlib.sha256()
@@ -119,7 +124,8 @@ def _play(batch: Sequence[Brought], towers: TowersPolicy, picks: int) -> list[di
 
 
 def _row(episode: Episode, place: Mapping[str, int]) -> dict[str, Any]:
-    question, found = episode.question, [step.retrieval for step in episode.steps]
+    question = episode.question
+    found = [step.retrieval for step in episode.steps if step.retrieval.passages]
     return {
         "id": question.id,
         "question": question.text,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
+from harr.cards import purpose
 from harr.errors import ModelError
 from harr.files import publish, read_json, write_json, write_text
 from harr.policies.adapter import load_adapter
@@ -35,7 +36,7 @@ tags: [sentence-transformers, harr, dense-retrieval]
 ---
 # A query encoder trained by harr
 
-It encodes *queries* for an index that was built with its base model, {base}; passages keep the vectors of the base.
+{what}
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -72,9 +73,9 @@ def merge(
     encoder.model.save_pretrained(str(draft), create_model_card=False)
     for path in [path for path in draft.rglob("*") if path.is_file() and path.suffix not in KINDS]:
         path.unlink()  # a chat template or a tokeniser's own format; the reloaded folder proves it is not needed
-    known = {"base": read_json(adapter / "harr.json")["base"], "base_model": encoder.name, **facts}
+    known = {**read_json(adapter / "harr.json"), **facts}
     table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
-    write_text(draft / "README.md", CARD.format(base=encoder.name, facts=table))
+    write_text(draft / "README.md", CARD.format(what=purpose(known), facts=table))
     write_json(draft / "harr.json", known)
     cosines_N = _reloaded_cosines(draft, wanted_ND)
     if cosines_N.min() < min_cosine:

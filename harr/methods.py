@@ -40,6 +40,7 @@ class Training(Section):
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     gradient_checkpointing: bool = False
     checkpoint_every: Positive = 5
+    """Steps; as often PQN encodes all sentences anew (those just learnt from at every step)."""
     guard_window: Positive = 10
     """Rewards are averaged over so many steps to find the best checkpoint and a collapse."""
     guard_drop: Fraction = 0.5
@@ -88,10 +89,17 @@ class PQN(Training):
     return_mix: Fraction = 0.65
     """Lambda: 1 gives Monte-Carlo returns, 0 one-step targets."""
     final_temperature: Fraction = 0.1
-    """retriever.temperature falls evenly to this share of itself."""
+    """retriever.temperature falls evenly over the steps, down to this share of itself and no lower."""
     target_rate: float = Field(0.1, gt=0, le=1)
     """Share of the way that the target copies go after every update."""
     random_steps: int = Field(0, ge=0)
-    """First steps in which the five best actions are equally likely."""
+    """First steps in which all passages are equally likely to be picked."""
     stop_at_gold: bool = True
     """In training an episode ends when all its gold is picked; in evaluation gold never ends one."""
+
+    @model_validator(mode="after")
+    def _reads_all_that_is_set(self) -> "PQN":
+        unread = sorted({"num_iterations", "clip_low", "clip_high", "credit"} & self.model_fields_set)
+        if unread:
+            raise ValueError(f"train.method pqn does not read {', '.join(unread)}; leave it out")
+        return self

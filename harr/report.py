@@ -15,7 +15,7 @@ from harr.files import write_text
 from harr.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
 
 TEMPLATE = "report.html.j2"
-SHOWN_METRICS = ("answer_f1", "answer_em", "all_gold", "recall", "recall_at_2", "recall_at_5")
+SHOWN_METRICS = ("answer_f1", "answer_em", "fact_em", "fact_f1", "all_gold", "recall", "recall_at_2", "recall_at_5")
 KINDS = {
     "gained": "right only after training",
     "lost": "right only before training",
@@ -34,6 +34,7 @@ def write_report(
     trajectories: Mapping[str, Any],
     facts: Mapping[str, str],
     links: Mapping[str, str],
+    candidates: Sequence[str] = ("corpus",),
 ) -> None:
     """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere.
 
@@ -46,6 +47,7 @@ def write_report(
         trajectories: as from ``evaluate.trajectories``.
         facts: names and values of what was run.
         links: names of further pages and their addresses relative to ``out``.
+        candidates: where was searched; metrics without prefix are of the first.
     """
     lead = headline(summary)
     rows = flat_rows(summary)
@@ -57,7 +59,7 @@ def write_report(
         lead=_lead(summary, lead),
         metric=label(lead),
         seed_means=[percent(mean) for mean in summary.get("seeds", {}).get("full", {}).get(lead, [])],
-        blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix))],
+        blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix, candidates[0]))],
         contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
         arms=_inline(draw_arms(rows)),
         hops=_inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
@@ -84,7 +86,7 @@ def _lead(summary: Summary, lead: str) -> dict[str, str]:
     return found | {"claim": claim, "before": before, "after": after} | _gain(gain)
 
 
-def _block(summary: Summary, prefix: str) -> dict[str, Any]:
+def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:
     """One table: a row per arm, a column per metric with this prefix; empty without such a metric."""
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     names = [prefix + name for name in SHOWN_METRICS if prefix + name in measured]
@@ -92,7 +94,7 @@ def _block(summary: Summary, prefix: str) -> dict[str, Any]:
         return {}
     sizes = {name: sorted({int(m[name]["n"]) for m in summary["arms"].values() if name in m}) for name in names}
     return {
-        "where": "only the passages given with the question" if prefix else "the whole corpus",
+        "where": "only the passages given with the question" if prefix or first == "question" else "the whole corpus",
         "columns": [(label(name).removesuffix(", given passages"), _range(sizes[name])) for name in names],
         "rows": [
             (arm, [_cell(metrics.get(name), summary["paired"].get(arm, {}).get(name)) for name in names])

@@ -56,7 +56,8 @@ def play_arms(
             for arm, seed, folder in runs:
                 retriever, desc = player(arm, folder), f"{arm}-{seed} ({candidates})"
                 episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
-                found = question_rows(episodes, reward.means(episodes))
+                picking = params.pipeline.name == "pick"
+                found = question_rows(episodes, reward.means(episodes), picking=picking)
                 if section.pass_at and isinstance(retriever, DensePolicy):
                     rates = pass_rates(
                         played, pipeline, generator, retriever, samples=section.samples, ks=section.pass_at, seed=seed
@@ -125,7 +126,9 @@ def write_evaluation(
 
 
 @task(**TASK)
-def plot_and_report(summary: dict[str, Any], facts: Mapping[str, str], links: Mapping[str, str]) -> None:
+def plot_and_report(
+    params: Params, summary: dict[str, Any], facts: Mapping[str, str], links: Mapping[str, str]
+) -> None:
     """Plots of the arms and of recall by hop, and reports/index.html."""
     from harr.evaluate import flat_rows
     from harr.plots import arms, hops
@@ -142,6 +145,7 @@ def plot_and_report(summary: dict[str, Any], facts: Mapping[str, str], links: Ma
         trajectories=read_json(EVALUATION / "trajectories.json"),
         facts=facts,
         links=links,
+        candidates=params.evaluate.candidates,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harr.datasets import BabiLong, Ruler
 from harr.errors import ParamsError
-from harr.files import read_jsonl, write_json, write_text
+from harr.files import read_json, write_json, write_text
 from harr.params import Embed, Params
 from tasks.train import ADAPTER
 
@@ -42,7 +42,7 @@ def play_lengths(
     from harr.build import build_towers
     from harr.corpus.haystack import check_lengths, sentences_for, tokens_per_sentence
     from harr.corpus.noise import noise_sentences
-    from harr.lengths import by_length
+    from harr.lengths import by_length, identity
     from harr.params import Pick
     from harr.plots import lengths_plot
 
@@ -57,7 +57,8 @@ def play_lengths(
     mean = tokens_per_sentence(noise_sentences(told.noise, seed=seed), towers.actions.token_counts)
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
     check_lengths(told, lengths)
-    rows_of = {
+    _claim(out, {"towers": identity(towers), "picks": params.pipeline.picks, "data": told.model_dump(mode="json")})
+    played = {
         sentences: _play_length(
             told,
             sentences,
@@ -68,6 +69,7 @@ def play_lengths(
         )
         for sentences in lengths
     }
+    rows_of = _all_logs(out, seed) | played
     table = [
         {"sentences": row["sentences"], "tokens": round(row["sentences"] * mean), **row}
         for row in by_length(rows_of, params.evaluate.resamples, params.seed)
@@ -77,15 +79,38 @@ def play_lengths(
     return table
 
 
+def _all_logs(out: Path, seed: int) -> dict[int, list[dict[str, Any]]]:
+    """The lines of every log of a seed, by length."""
+    from harr.lengths import whole_lines
+
+    logs = out.glob(f"eval_seed{seed}_ns*.jsonl")
+    return {int(log.stem.rpartition("ns")[2]): whole_lines(log) for log in logs}
+
+
+def _claim(out: Path, game: dict[str, Any]) -> None:
+    """Logs of one folder are all of one model and one game, which ``game.json`` there tells.
+
+    Raises:
+        ParamsError: the folder holds logs of another.
+    """
+    path = out / "game.json"
+    known = read_json(path) if path.exists() else game
+    if differing := [key for key, value in known.items() if value != game[key]]:
+        others = ", ".join(differing)
+        raise ParamsError(f"{out} holds logs of another run (other {others}); give another --out, or delete it")
+    write_json(path, game)
+
+
 def _play_length(
     told: BabiLong | Ruler, sentences: int, towers: "TowersPolicy", embed: Embed, log: Path, *, picks: int
 ) -> list[dict[str, Any]]:
     """The lines of one length. Noise that all its documents share is encoded first, in shards on disk."""
-    from harr.corpus.haystack import SHARED, longer, noise_for
+    from harr.corpus.haystack import SHARED, longer, noise_for, stories
     from harr.lengths import on_disk, play_documents, whole_lines
     from harr.policies.sentences import Sentences
 
-    if len(known := whole_lines(log)) >= told.test_questions:
+    stories_told = len(stories(told)["test"])
+    if len(known := whole_lines(log)) >= stories_told:
         return known
     noise, shards = noise_for(told, sentences), WORK / f"ns{sentences}"
     shared = sentences > SHARED
@@ -95,7 +120,7 @@ def _play_length(
         towers,
         log,
         picks=picks,
-        total=told.test_questions,
+        total=stories_told,
         desc=f"{sentences:,} sentences",
     )
     if shared:
@@ -112,7 +137,7 @@ def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
         ParamsError: a log is missing, or its name tells no length; or there is no generator.
     """
     from harr.build import build_generator
-    from harr.lengths import by_length, read_answers
+    from harr.lengths import by_length, read_answers, whole_lines
 
     generator = build_generator(params)
     if generator is None:
@@ -122,7 +147,7 @@ def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
         name = re.fullmatch(r"eval_seed\d+_ns(\d+)\.jsonl", log.name)
         if not name or not log.exists():
             raise ParamsError(f"{log}: expected a log eval_seed<seed>_ns<sentences>.jsonl of python -m flows.lengths")
-        answered = read_answers(read_jsonl(log), generator)
+        answered = read_answers(whole_lines(log), generator)
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answered)
         write_text(log.with_name(f"answers_{log.name}"), lines)
         rows_of.setdefault(int(name[1]), []).extend(answered)

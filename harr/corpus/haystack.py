@@ -50,7 +50,8 @@ def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random)
     if needed > len(noise):
         raise CorpusError(
             f"a document of {sentences} sentences needs {needed} of noise, found {len(noise)}; "
-            "name a longer text in download.noise (each split takes one half of it) or lower download.sentences"
+            "name a longer text in download.noise (each split takes one half of it), raise download.train_noise, "
+            "or lower download.sentences"
         )
     start = rng.randrange(len(noise) - needed + 1)
     places = sorted(rng.sample(range(sentences), len(story.facts)))

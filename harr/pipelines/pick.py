@@ -24,6 +24,8 @@ def pick(question: Question, *, picks: int, depth: int = 0, reader: bool = False
     for number in range(1, picks + 1):
         wanted = max(1, depth - len(taken)) if number == picks else 1
         retrieval = yield Search(question, question.text, hops, taken, k=wanted)
+        if not retrieval.passages:  # none of the candidates is left
+            break
         hops += tuple(Hop("", passage.content) for passage in retrieval.passages)
         taken |= {passage.id for passage in retrieval.passages}
         found += retrieval.passages

@@ -53,8 +53,7 @@ class TowersPolicy:
     Args:
         states, actions: the two towers; the same encoder twice where nothing was trained.
         passages: where candidate ids are looked up; None where ``documents`` holds all there are.
-        mode: how positions are told (``harr/policies/value.py``). With positions a state shows its picks in
-            document order, else as they were picked.
+        mode: how positions are told (``harr/policies/value.py``). A state shows its picks in document order.
         temperature: of the Boltzmann choice among the best five.
         max_tokens: length limit of a state.
         sampling: random numbers for acting; None takes the best.
@@ -79,10 +78,14 @@ class TowersPolicy:
 
     def encode_states(self, texts: Sequence[str]) -> Tensor:
         """Vectors of states, (U, D), without gradient; of several processes each encodes a share."""
-        return torch.from_numpy(processes.gathered(texts, partial(self.states.encode, max_tokens=self.max_tokens)))
+        encode = partial(self.states.encode, prompt=self.states.query_prompt, max_tokens=self.max_tokens)
+        return torch.from_numpy(processes.gathered(texts, encode))
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """One pick for every search, or its ``k`` best; distinct states and sentences are encoded once."""
+        """One pick for every search, or its ``k`` best, and none where all are taken.
+
+        Distinct states and sentences are encoded once.
+        """
         documents = self.prepared([search.question for search in searches])
         texts = self.state_texts(searches)
         distinct, state_of = unique(texts)
@@ -97,7 +100,7 @@ class TowersPolicy:
             else:
                 chosen = q_N.masked_fill(~open_N, -torch.inf).topk(count).indices.tolist()
             passages = tuple(document.passages[place] for place in chosen)
-            found.append(Retrieval(passages, state=text, value=float(q_N[chosen[0]])))
+            found.append(Retrieval(passages, state=text, value=float(q_N[chosen[0]]) if chosen else None))
         return found
 
     def prepared(self, questions: Sequence[Question]) -> list[Document]:
@@ -119,11 +122,10 @@ class TowersPolicy:
         return self.documents[question.id]
 
     def state_texts(self, searches: Sequence[Search]) -> list[str]:
-        """Question and picks, joined by [SEP]; the first picks are dropped where they are too many."""
-        if self.mode != "none":
-            searches = [self._in_order(search) for search in searches]
+        """Question and picks in document order, joined by [SEP]; the first are dropped where they are too many."""
+        ordered = [self._in_order(search) for search in searches]
         texts, _ = state_texts(
-            searches, style="sep", history=True, max_tokens=self.max_tokens, token_counts=self.states.token_counts
+            ordered, style="sep", history=True, max_tokens=self.max_tokens, token_counts=self.states.token_counts
         )
         return texts
 
@@ -155,7 +157,7 @@ class TowersPolicy:
 
     def encode_actions(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of sentences by the action tower, (n, D); of several processes each encodes a share."""
-        return processes.gathered(texts, self.actions.encode)
+        return processes.gathered(texts, partial(self.actions.encode, prompt=self.actions.passage_prompt))
 
     def bring(self, question: Question, passages: tuple[Passage, ...]) -> Document:
         """Give a question its document; :meth:`leave` takes all of them away."""

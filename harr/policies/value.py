@@ -128,10 +128,15 @@ def soft_value(critics_CBN: Tensor, open_BN: Tensor, temperature: float) -> Tens
 
 
 def act(q_BN: Tensor, open_BN: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """One action a row: Boltzmann over the ``TOP`` best open ones, or the best where there is no generator."""
+    """One action a row: Boltzmann over the ``TOP`` best open ones, or the best where there is no generator.
+
+    At an infinite temperature all open ones are equally likely.
+    """
     masked_BN = q_BN.masked_fill(~open_BN, -1e9)
     if generator is None:
         return masked_BN.argmax(-1)
+    if temperature == float("inf"):
+        return torch.multinomial(open_BN.float(), 1, generator=generator).squeeze(-1)
     best = masked_BN.topk(min(TOP, q_BN.shape[-1]), dim=-1)
     chances_BT = torch.softmax(best.values / temperature, dim=-1)
     return best.indices.gather(-1, torch.multinomial(chances_BT, 1, generator=generator)).squeeze(-1)

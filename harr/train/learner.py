@@ -18,7 +18,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr import processes
 from harr.errors import CorpusError, ParamsError, StaleState
-from harr.files import fingerprint, publish
+from harr.files import fingerprint, publish, read_json, write_json
 from harr.methods import Training
 from harr.policies import plackett_luce
 from harr.policies.adapter import begin, save_adapter
@@ -52,6 +52,8 @@ class Learner:
     checkpoints: Checkpoints
     history: list[dict[str, float]]
     stopped: str = ""
+    saves_when_stopped: bool = True
+    """Whether a run may go on at any step, or only at multiples of ``checkpoint_every``."""
     _rates: list[float] = field(default_factory=list)
 
     @classmethod
@@ -131,7 +133,8 @@ class Learner:
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
                 progress.update()
                 self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
-                last = self.stopped or stop_asked() or step + 1 == params.steps
+                halted = stop_asked() and self.saves_when_stopped
+                last = self.stopped or halted or step + 1 == params.steps
                 due = last or (step + 1) % params.checkpoint_every == 0
                 if due and main:
                     best = best_step(self.history, params.guard_window, params.checkpoint_every)
@@ -196,16 +199,20 @@ class Learner:
         return figures
 
     def export(
-        self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]] | None = None
+        self,
+        out: Path,
+        also: Mapping[str, tuple[torch.nn.Module, Encoder]] | None = None,
+        facts: Mapping[str, str] | None = None,
     ) -> list[dict[str, float]]:
         """Write the adapter to ``out``: the last one, or after a collapse the best. Returns the history.
 
-        ``also``: further adapters with their encoders, by the name of their folder in ``out``.
+        ``also``: further adapters with their encoders, by the name of their folder in ``out``. ``facts``: what
+        else harr.json says.
         """
-        processes.only_main(lambda: self._export(out, also or {}))
+        processes.only_main(lambda: self._export(out, also or {}, facts or {}))
         return self.history
 
-    def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]]) -> None:
+    def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]], facts: Mapping[str, str]) -> None:
         if self.stopped:
             best = best_step(self.history, self.params.guard_window, self.params.checkpoint_every)
             self.checkpoints.load_best(self.adapter, self.head, best)
@@ -216,4 +223,6 @@ class Learner:
         save_adapter(self.adapter, self.policy.encoder, draft)
         for name, (adapter, encoder) in also.items():
             save_adapter(adapter, encoder, draft / name)
+        for folder in (draft, *(draft / name for name in also)):
+            write_json(folder / "harr.json", {**read_json(folder / "harr.json"), **facts})
         publish(draft, out)

