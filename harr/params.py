@@ -56,6 +56,34 @@ class Embed(Section):
     shard_size: Positive = 4096
 
 
+class Here(Section):
+    """In the process of the stage, one after the other."""
+
+    kind: Literal["here"] = "here"
+
+
+class Threads(Section):
+    """In threads of the stage's process, each with an encoder of its own."""
+
+    kind: Literal["threads"]
+    workers: Positive = 4
+    """Shards at a time."""
+
+
+class Ray(Section):
+    """On a Ray cluster (`pip install 'harr[ray]'`); its nodes share the project folder."""
+
+    kind: Literal["ray"]
+    address: str = ""
+    """Empty: a cluster of this machine alone, for this stage; else ``auto``, ``host:6379`` or ``ray://host:10001``."""
+    workers: Positive = 8
+    """Shards at a time, over all nodes."""
+    cpus: float = Field(1.0, ge=0)
+    """CPU cores that Ray keeps for a shard."""
+    gpus: float = Field(0.0, ge=0)
+    """GPUs that Ray keeps for a shard."""
+
+
 class Index(Section):
     """Where the vectors are searched."""
 
@@ -279,6 +307,8 @@ class Params(Section):
     download: Annotated[World | Jsonl | Hub | BabiLong | Ruler, Field(discriminator="dataset")]
     encoder: Encoder = Encoder()
     embed: Embed = Embed()
+    runner: Annotated[Here | Threads | Ray, Field(discriminator="kind")] = Here()
+    """Where the shards of stage embed are made. No stage depends on it: the bytes are the same everywhere."""
     index: Index = Index()
     retriever: Retriever = Retriever()
     pipeline: Annotated[Multistep | React | SearchR1 | Pick, Field(discriminator="name")]
