@@ -94,6 +94,17 @@ class Index(Section):
     full_text: bool = True
     """Also build the BM25 index (the arm ``bm25`` needs it)."""
     batch_size: Positive = 1000
+    bulk: str = ""
+    """Where a server imports Parquet files from: ``s3://bucket/folder`` of its own storage (keys from AWS_*), or a
+    ``file:///folder`` that it sees, too. Empty: rows are sent to it."""
+
+    @model_validator(mode="after")
+    def _bulk_is_for_servers(self) -> "Index":
+        if self.bulk and not self.uri:
+            raise ValueError("bulk is for a Milvus server; set index.uri, or leave bulk out")
+        if self.bulk and not self.bulk.startswith(("s3://", "file:///")):
+            raise ValueError(f"bulk = {self.bulk} should begin with s3:// or file:///")
+        return self
 
 
 class Retriever(Section):
