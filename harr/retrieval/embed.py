@@ -74,7 +74,7 @@ def embed_corpus(
             )
         for entry in stoppable(entries):
             done[entry["file"]] = entry
-            manifest["shards"] = [done[name] for name in sorted(done)]
+            manifest["shards"] = [done[name] for name in sorted(done, key=lambda name: (len(name), name))]
             write_json(folder / "manifest.json", manifest)
             if spread:
                 progress.update(entry["rows"])

@@ -93,10 +93,11 @@ def server(tmp_path: Path) -> Iterator[str]:
     """Milvus 2.3 with its storage in a local folder; it has no BM25."""
     from milvus import MilvusServer
 
-    with MilvusServer() as running:
-        running.set_base_dir(str(tmp_path / "milvus"))
-        running.start()
-        yield f"http://127.0.0.1:{running.listen_port}"
+    running = MilvusServer()
+    running.set_base_dir(str(tmp_path / "milvus"))
+    running.start()
+    yield f"http://127.0.0.1:{running.listen_port}"
+    running.stop()
 
 
 @pytest.mark.skipif(find_spec("milvus") is None, reason="the package milvus, a real server, is not installed")
