@@ -101,9 +101,7 @@ def write_parquet(passages: Passages, vectors: Vectors, rows: NDArray[np.int64],
             writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-def _columns(
-    passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: Index
-) -> Iterator[list[pa.Array]]:
+def _columns(passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: Index) -> Iterator[list[pa.Array]]:
     for start in range(0, len(rows), params.batch_size):
         chunk = rows[start : start + params.batch_size]
         flat = pa.array(vectors.take(chunk).ravel())

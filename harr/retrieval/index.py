@@ -78,7 +78,7 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
             tqdm.write(f"resuming index at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
         with bar(total=len(rows), initial=first, desc="index", unit="passages") as progress:
             known = folder / "progress.json"
-            if params.bulk and first < len(rows) or known.exists() and "jobs" in read_json(known):
+            if (params.bulk and first < len(rows)) or (known.exists() and "jobs" in read_json(known)):
                 start_job, state = _jobs(client, name)
                 import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)
             else:

@@ -34,7 +34,9 @@ def embed(runner):
     flow(name="spread")(lambda: print(embed_passages(params)))()
 """
 THREADS = FLOW + "embed({'kind': 'threads', 'workers': 2})"
-TWO_NODES = FLOW + """
+TWO_NODES = (
+    FLOW
+    + """
 import threading, time
 from pathlib import Path
 import psutil
@@ -59,6 +61,7 @@ threading.Thread(target=kill_when_busy, daemon=True).start()
 embed({"kind": "ray", "address": cluster.address, "workers": 3, "cpus": 1})
 cluster.shutdown()
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -115,5 +118,5 @@ def test_ray_completes_every_row_once_when_a_node_is_killed(expected: dict[str, 
 def test_a_worker_with_another_model_or_corpus_is_refused(expected: dict[str, bytes], tmp_path: Path) -> None:
     manifest = read_json(Path("local/manifest.json"))
     write_json(tmp_path / "shards/manifest.json", manifest | {"encoder": "another"})
-    with pytest.raises(IndexMismatch, match="has encoder .* is of another and"):
+    with pytest.raises(IndexMismatch, match=r"has encoder .* is of another and"):
         embed_as_worker(Params.load(), CORPUS, tmp_path / "shards", 0)
