@@ -1,16 +1,19 @@
 """The one place where names in params.yaml become objects."""
 
+import platform
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from harr import processes
 from harr.corpus.store import Passages, read_questions
 from harr.errors import CorpusError, IndexMismatch, ModelError
-from harr.files import fingerprint, read_json, sha256
+from harr.files import fingerprint, read_json, read_manifest, sha256
 from harr.generation.cache import CachedGenerator
 from harr.generation.local import LocalGenerator
 from harr.generation.scripted import Scripted as ScriptedGenerator
@@ -24,6 +27,7 @@ from harr.pipelines.search_r1 import search_r1
 from harr.policies.adapter import load_adapter
 from harr.policies.dense import DensePolicy
 from harr.policies.towers import TowersPolicy
+from harr.retrieval.embed import computing, embed_shard
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.index import PassageIndex
 from harr.retrieval.served import ServedEncoder
@@ -37,6 +41,8 @@ NO_HISTORY = ("frozen", "rl_no_history")
 """Arms that see the current query only."""
 CORPUS, VECTORS, INDEX = Path("data/corpus"), Path("data/vectors"), Path("data/index")
 GENERATOR, COMPLETIONS = Path("models/generator"), Path("work/completions")
+_HELD = threading.local()
+"""What a worker embeds with; it is kept from one shard to the next, as loading it may take longer than a shard."""
 
 
 def build_encoder(params: Params, model: str = "") -> Encoder:
@@ -55,6 +61,27 @@ def build_served_encoder(params: Params, encoder: Encoder) -> ServedEncoder | No
     """The server that embeds passages in place of ``encoder``, where params.yaml names one."""
     section = params.encoder
     return ServedEncoder(encoder, section.base_url, section.key_variable) if section.base_url else None
+
+
+def embed_as_worker(params: Params, corpus: Path, folder: Path, number: int) -> dict[str, Any]:
+    """:func:`harr.retrieval.embed.embed_shard` in a thread or process that was given nothing but paths.
+
+    Raises:
+        DamagedFile: ``corpus`` or the manifest in ``folder`` cannot be read here.
+        IndexMismatch: corpus or encoder are not those of the manifest.
+    """
+    manifest = read_manifest(folder, "dvc repro embed", shards=False)
+    wanted = (manifest["identity"], folder)
+    if getattr(_HELD, "wanted", None) != wanted:
+        passages, encoder = Passages.open(corpus), build_encoder(params)
+        if (encoder.identity, passages.identity) != (manifest["encoder"], manifest["corpus"]):
+            raise IndexMismatch(
+                f"worker on {platform.node()} has encoder {encoder.identity} and corpus {passages.identity}, but "
+                f"{folder} is of {manifest['encoder']} and {manifest['corpus']}; give it the same model and folder"
+            )
+        used = computing(encoder, manifest["dtype"], build_served_encoder(params, encoder))
+        _HELD.tools, _HELD.wanted = (passages, encoder, used), wanted
+    return embed_shard(*_HELD.tools, params.embed, folder, number)
 
 
 def build_pipeline(params: Params) -> Pipeline:

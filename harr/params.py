@@ -56,6 +56,34 @@ class Embed(Section):
     shard_size: Positive = 4096
 
 
+class Here(Section):
+    """In the process of the stage, one after the other."""
+
+    kind: Literal["here"] = "here"
+
+
+class Threads(Section):
+    """In threads of the stage's process, each with an encoder of its own."""
+
+    kind: Literal["threads"]
+    workers: Positive = 4
+    """Shards at a time."""
+
+
+class Ray(Section):
+    """On a Ray cluster (`pip install 'harr[ray]'`); its nodes share the project folder."""
+
+    kind: Literal["ray"]
+    address: str = ""
+    """Empty: a cluster of this machine alone, for this stage; else ``auto``, ``host:6379`` or ``ray://host:10001``."""
+    workers: Positive = 8
+    """Shards at a time, over all nodes."""
+    cpus: float = Field(1.0, ge=0)
+    """CPU cores that Ray keeps for a shard."""
+    gpus: float = Field(0.0, ge=0)
+    """GPUs that Ray keeps for a shard."""
+
+
 class Index(Section):
     """Where the vectors are searched."""
 
@@ -66,6 +94,17 @@ class Index(Section):
     full_text: bool = True
     """Also build the BM25 index (the arm ``bm25`` needs it)."""
     batch_size: Positive = 1000
+    bulk: str = ""
+    """Where a server imports Parquet files from: ``s3://bucket/folder`` of its own storage (keys from AWS_*), or a
+    ``file:///folder`` that it sees, too. Empty: rows are sent to it."""
+
+    @model_validator(mode="after")
+    def _bulk_is_for_servers(self) -> "Index":
+        if self.bulk and not self.uri:
+            raise ValueError("bulk is for a Milvus server; set index.uri, or leave bulk out")
+        if self.bulk and not self.bulk.startswith(("s3://", "file:///")):
+            raise ValueError(f"bulk = {self.bulk} should begin with s3:// or file:///")
+        return self
 
 
 class Retriever(Section):
@@ -279,6 +318,8 @@ class Params(Section):
     download: Annotated[World | Jsonl | Hub | BabiLong | Ruler, Field(discriminator="dataset")]
     encoder: Encoder = Encoder()
     embed: Embed = Embed()
+    runner: Annotated[Here | Threads | Ray, Field(discriminator="kind")] = Here()
+    """Where the shards of stage embed are made. No stage depends on it: the bytes are the same everywhere."""
     index: Index = Index()
     retriever: Retriever = Retriever()
     pipeline: Annotated[Multistep | React | SearchR1 | Pick, Field(discriminator="name")]

@@ -1,12 +1,16 @@
 """Stage embed: passages to vectors."""
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from prefect import task
+from prefect.context import FlowRunContext
 
-from harr.params import Params
+from harr.params import Here, Params
 from tasks.common import GPU_TASK, TASK, even_sample
 from tasks.download import CORPUS
 
@@ -22,7 +26,28 @@ def embed_passages(params: Params) -> dict[str, float]:
 
     encoder = build_encoder(params)
     served = build_served_encoder(params, encoder)
-    return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK, served)
+    spread = None if isinstance(params.runner, Here) else partial(_spread, params)
+    return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK, served, spread)
+
+
+@task(**TASK, task_run_name="shard {number}")
+def embed_shard(params: Params, corpus: str, folder: str, number: int) -> dict[str, Any]:
+    """Make one shard, wherever the runner of params.yaml calls this."""
+    from harr.build import embed_as_worker
+
+    return embed_as_worker(params, Path(corpus), Path(folder), number)
+
+
+def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
+    """Have shards made by the runner; without a Prefect server, which it needs, they are made here."""
+    from tasks.spread import spread
+
+    # A worker stands in another folder.
+    fixed = {"params": params, "corpus": str(CORPUS.resolve()), "folder": str(folder.resolve())}
+    calls = ({**fixed, "number": number} for number in numbers)
+    if FlowRunContext.get() is None:
+        return (embed_shard.fn(**call) for call in calls)
+    return spread(params.runner, embed_shard, calls)
 
 
 @task(**TASK)

@@ -1,6 +1,11 @@
-"""Passages to vectors, shard by shard: resumable, bounded in memory by one shard."""
+"""Passages to vectors, shard by shard: resumable, bounded in memory by one shard.
+
+A shard is a pure function of corpus, encoder, dtype and number (:func:`embed_shard`), so that workers elsewhere can
+make it. The manifest is written by the caller of :func:`embed_corpus` alone.
+"""
 
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +24,26 @@ MIN_COSINE = 0.99
 PROBE_SECONDS = 1.0
 CHECKED = 8
 """So many passages are also encoded in this process before a server encodes the corpus."""
+Spread = Callable[[Path, Sequence[int]], Iterator[dict[str, Any]]]
+"""Has the shards of these numbers made elsewhere, in a folder with a manifest; yields each entry when it is there."""
 
 
 def embed_corpus(
-    passages: Passages, encoder: Encoder, params: Embed, out: Path, work: Path, served: ServedEncoder | None = None
+    passages: Passages,
+    encoder: Encoder,
+    params: Embed,
+    out: Path,
+    work: Path,
+    served: ServedEncoder | None = None,
+    spread: Spread | None = None,
 ) -> dict[str, float]:
     """Embed every passage and publish ``out``: vectors-00000.npy ... and manifest.json.
 
     A shard is a float32 array of unit vectors, rows in corpus order. Unfinished shards live in
     ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
-    and shard size; a shard there whose hash differs is made again, alone. A text that comes twice in a shard is
-    encoded once. ``served`` computes in place of
-    ``encoder``, after they agreed on the first passages.
+    and shard size; a shard there whose hash differs is made again, alone. ``served`` computes in place of
+    ``encoder``, after they agreed on the first passages. ``spread`` has the shards made elsewhere, in any order:
+    the bytes are the same.
 
     Returns:
         Figures for the metrics file; ``seconds`` and ``texts_per_second`` are of this call only.
@@ -47,27 +60,71 @@ def embed_corpus(
     folder = work / fingerprint(plan)
     manifest = _resume(folder, params.shard_size) or _begin(passages, encoder, dtype, params.batch_size)
     write_json(folder / "manifest.json", manifest)
-    used = served or (encoder.bfloat16() if manifest["dtype"] == "bfloat16" else encoder)
     done = {shard["file"]: shard for shard in manifest["shards"]}
+    missing = [number for number in range(-(-len(passages) // params.shard_size)) if _file(number) not in done]
     finished_rows = sum(shard["rows"] for shard in manifest["shards"])
     started = time.monotonic()
     with bar(total=len(passages), initial=finished_rows, desc="embed", unit="passages") as progress:
-        for number, start in stoppable(enumerate(range(0, len(passages), params.shard_size))):
-            file = f"vectors-{number:05d}.npy"
-            if file in done:
-                continue
-            texts = passages.contents(start, min(start + params.shard_size, len(passages)))
-            distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-            vectors_UD = used.encode(
-                list(distinct), prompt=encoder.passage_prompt, batch_size=params.batch_size, on_batch=progress.update
+        if spread:
+            entries = spread(folder, missing)
+        else:
+            used = computing(encoder, manifest["dtype"], served)
+            entries = (
+                embed_shard(passages, encoder, used, params, folder, number, progress.update) for number in missing
             )
-            vectors = vectors_UD[[distinct[text] for text in texts]]
-            progress.update(len(texts) - len(distinct))
-            done[file] = _write_shard(folder / file, vectors, truncated=_count_truncated(encoder, texts))
-            manifest["shards"] = [done[name] for name in sorted(done)]
+        for entry in stoppable(entries):
+            done[entry["file"]] = entry
+            manifest["shards"] = [done[name] for name in sorted(done, key=lambda name: (len(name), name))]
             write_json(folder / "manifest.json", manifest)
+            if spread:
+                progress.update(entry["rows"])
     publish(folder, out)
     return _figures(manifest, embedded=len(passages) - finished_rows, seconds=time.monotonic() - started)
+
+
+def computing(encoder: Encoder, dtype: str, served: ServedEncoder | None) -> Encoder | ServedEncoder:
+    """What computes vectors of ``dtype`` (as the manifest names it): the encoder, its bfloat16 copy, or the server."""
+    return served or (encoder.bfloat16() if dtype == "bfloat16" else encoder)
+
+
+def embed_shard(
+    passages: Passages,
+    encoder: Encoder,
+    used: Encoder | ServedEncoder,
+    params: Embed,
+    folder: Path,
+    number: int,
+    on_batch: Callable[[int], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Embed shard ``number`` into ``folder``; the same bytes wherever it runs.
+
+    A text that comes twice in the shard is encoded once.
+
+    Args:
+        passages: the corpus; row ``number * shard_size`` is the shard's first.
+        encoder: its prompt and limit are used.
+        used: computes the vectors; see :func:`computing`.
+        params: shard and batch size.
+        folder: where the file appears, whole.
+        number: of the shard, from 0.
+        on_batch: told how many passages were just done.
+
+    Returns:
+        The shard's entry in the manifest: file, rows, sha256, truncated.
+    """
+    start = number * params.shard_size
+    texts = passages.contents(start, min(start + params.shard_size, len(passages)))
+    distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    vectors_UD = used.encode(
+        list(distinct), prompt=encoder.passage_prompt, batch_size=params.batch_size, on_batch=on_batch
+    )
+    on_batch(len(texts) - len(distinct))
+    vectors = vectors_UD[[distinct[text] for text in texts]]
+    return _write_shard(folder / _file(number), vectors, truncated=_count_truncated(encoder, texts))
+
+
+def _file(number: int) -> str:
+    return f"vectors-{number:05d}.npy"
 
 
 def _begin(passages: Passages, encoder: Encoder, dtype: str, batch_size: int) -> dict[str, Any]:

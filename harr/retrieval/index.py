@@ -27,6 +27,7 @@ from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
 from harr.files import fingerprint, publish, read_json, read_manifest, write_json
 from harr.params import Index
 from harr.progress import bar, stoppable
+from harr.retrieval.bulk import MAX_TEXT_BYTES, Start, State, import_passages, searched_text
 from harr.retrieval.vectors import Vectors
 
 REBUILD = "dvc repro -f -s index"
@@ -36,7 +37,6 @@ BUILD_SECONDS = 1800.0
 QUERIES_PER_CALL = 1024
 TIES = 8
 """So many hits more than asked for are fetched, so that equal scores at the cut are settled by row."""
-MAX_TEXT_BYTES = 65_535
 BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
 """As in Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
 STOP_WORDS = (
@@ -76,14 +76,19 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
         first = _first_missing(client, name, content, vectors.width, folder / "progress.json")
         if 0 < first < len(rows):
             tqdm.write(f"resuming index at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
-        # A killed client's last batch may still arrive at a server: upsert makes it harmless.
-        write = client.upsert if first else client.insert
         with bar(total=len(rows), initial=first, desc="index", unit="passages") as progress:
-            for start in stoppable(range(first, len(rows), params.batch_size)):
-                batch = rows[start : start + params.batch_size]
-                write(name, _records(passages, vectors, batch, params), timeout=BUILD_SECONDS)
-                write_json(folder / "progress.json", {"rows": start + len(batch)})
-                progress.update(len(batch))
+            known = folder / "progress.json"
+            if (params.bulk and first < len(rows)) or (known.exists() and "jobs" in read_json(known)):
+                start_job, state = _jobs(client, name)
+                import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)
+            else:
+                # A killed client's last batch may still arrive at a server: upsert makes it harmless.
+                write = client.upsert if first else client.insert
+                for start in stoppable(range(first, len(rows), params.batch_size)):
+                    batch = rows[start : start + params.batch_size]
+                    write(name, _records(passages, vectors, batch, params), timeout=BUILD_SECONDS)
+                    write_json(known, {"rows": start + len(batch)})
+                    progress.update(len(batch))
         _finish(client, name, content)
     write_json(folder / "out" / "manifest.json", {"collection": name, **content, "width": vectors.width})
     publish(folder / "out", out)
@@ -207,8 +212,19 @@ def _records(passages: Passages, vectors: Vectors, rows: NDArray[np.int64], para
     ]
     if params.full_text:
         for record, passage in zip(records, passages.take(rows.tolist()), strict=True):
-            record["text"] = passage.content.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
+            record["text"] = searched_text(passage.content)
     return records
+
+
+def _jobs(client: MilvusClient, name: str) -> tuple[Start, State]:
+    """How to start an import, and to ask after it. MilvusClient has no method for it, its connection has."""
+    connection = client._get_connection()
+
+    def state(job: int) -> tuple[str, str]:
+        found = connection.get_bulk_insert_state(job, timeout=SEARCH_SECONDS)
+        return found.state_name, found.failed_reason
+
+    return lambda file: connection.do_bulk_insert(name, "", [file], timeout=SEARCH_SECONDS), state
 
 
 def _first_missing(client: MilvusClient, name: str, content: dict[str, Any], width: int, progress: Path) -> int:

@@ -1,0 +1,155 @@
+"""A fictional corpus of any size through download, embed, index and search: `python -m benchmarks.million 1000000`.
+
+The encoder hashes words, so that files and database are what is measured. Every stage runs in a process of its own;
+its largest resident set, its rate, and the recall of the index against exact search are printed. Options: the number
+of passages, the width of a vector, and a folder for the files (default: a temporary one, removed afterwards).
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+QUERIES, K = 200, 10
+BLOCK = 50_000
+
+
+class HashEncoder:
+    """Duck-typed as ``harr.retrieval.encoder.Encoder``: the sum of one fixed random vector a word, at length 1."""
+
+    identity, name, max_tokens, passage_prompt = "hash", "hash", 1_000_000, ""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._words = np.random.default_rng(0).normal(size=(65_536, width)).astype(np.float32)
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str = "",
+        batch_size: int = 0,
+        on_batch: Callable[[int], object] = lambda _: None,
+    ) -> NDArray[np.float32]:
+        """Unit vectors of ``texts``."""
+        vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
+        for row, text in enumerate(texts):
+            vectors_ND[row] = self._words[[zlib.crc32(word.encode()) & 65_535 for word in text.split()]].sum(0)
+        vectors_ND /= np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
+        on_batch(len(texts))
+        return vectors_ND
+
+    def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Words."""
+        return np.array([len(text.split()) for text in texts])
+
+
+def download(passages: int, width: int) -> dict[str, float]:
+    """A world of so many passages."""
+    from harr.corpus.download import download as fetch
+    from harr.datasets import World
+
+    world = World(dataset="world", passages=passages, train_questions=QUERIES, test_questions=QUERIES)
+    return fetch(world, Path("corpus"), Path("questions"))
+
+
+def embed(passages: int, width: int) -> dict[str, float]:
+    """Stage embed with the hash encoder."""
+    from harr.corpus.store import Passages
+    from harr.params import Embed
+    from harr.retrieval.embed import embed_corpus
+
+    params = Embed(dtype="float32")
+    return embed_corpus(Passages.open(Path("corpus")), HashEncoder(width), params, Path("vectors"), Path("work"))  # type: ignore[arg-type]
+
+
+def index(passages: int, width: int) -> dict[str, float]:
+    """Stage index, vectors only, in Milvus Lite."""
+    from harr.corpus.store import Passages
+    from harr.params import Index
+    from harr.retrieval.index import build_index
+    from harr.retrieval.vectors import Vectors
+
+    opened = Passages.open(Path("corpus")), Vectors.open(Path("vectors"))
+    figures = build_index(*opened, Index(full_text=False), Path("index"), Path("work-index"))
+    files = [path.stat().st_size for path in Path("index").rglob("*") if path.is_file()]
+    return figures | {"index_mb": sum(files) / 1e6}
+
+
+def search(passages: int, width: int) -> dict[str, float]:
+    """Search the index for questions; recall@10 against a scan of all vectors."""
+    from harr.corpus.store import read_questions
+    from harr.params import Index
+    from harr.retrieval.index import PassageIndex
+    from harr.retrieval.vectors import Vectors
+
+    texts = [question.text for question in read_questions(Path("questions/test.jsonl"))]
+    queries_QD, vectors = HashEncoder(width).encode(texts), Vectors.open(Path("vectors"))
+    with PassageIndex.open(Path("index"), Index(full_text=False), identity=vectors.identity) as opened:
+        began = time.monotonic()
+        found_QK, _ = opened.search(queries_QD, K)
+        seconds = time.monotonic() - began
+    best = np.full((len(texts), 0), 0.0, dtype=np.float32)
+    for _, block_ND in vectors.blocks(BLOCK):
+        scores_QN = queries_QD @ block_ND.T
+        best = -np.sort(-np.concatenate([best, scores_QN], axis=1), axis=1)[:, :K]
+    scores_QK = (vectors.take(found_QK) * queries_QD[:, None]).sum(-1)
+    # By score: passages with the same words have the same vector, and any of them is right.
+    recall = float((scores_QK >= best[:, -1:] - 1e-5).mean())
+    return {"queries_per_second": len(texts) / seconds, "recall_at_10": recall}
+
+
+STAGES = {stage.__name__: stage for stage in (download, embed, index, search)}
+
+
+@contextlib.contextmanager
+def place(folder: str) -> Iterator[str]:
+    """The folder, or a temporary one."""
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        yield folder
+    else:
+        with tempfile.TemporaryDirectory() as temporary:
+            yield temporary
+
+
+def main() -> None:
+    """Run all stages, or one (in the current folder, as a child of the former)."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.million", description=__doc__)
+    parser.add_argument("passages", type=int, nargs="?", default=1_000_000)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--folder", default="")
+    parser.add_argument("--stage", choices=STAGES, default="", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.stage:
+        began = time.monotonic()
+        figures = STAGES[asked.stage](asked.passages, asked.width)
+        spent = {"wall_seconds": time.monotonic() - began, "cpu_seconds": time.process_time()}
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({**figures, **spent, "peak_rss_mb": peak}))
+        return
+    options = [str(asked.passages), "--width", str(asked.width)]
+    root = str(Path(__file__).parents[1])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+    with place(asked.folder) as folder:
+        for stage in STAGES:
+            command = [sys.executable, "-m", "benchmarks.million", *options, "--stage", stage]
+            done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, env=environment, check=True)
+            figures = json.loads(done.stdout.splitlines()[-1])
+            told = ", ".join(f"{name} {value:,.1f}" for name, value in figures.items() if value)
+            print(f"{stage}: {told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
