@@ -1,6 +1,6 @@
 """What a person sees of a finished run, in a browser without a network: Prefect, MLflow, gate, report, Data Docs.
 
-The run is the one in the folder HARR_FINISHED_RUN, where nothing may be running and `python -m flows.pipeline` was the
+The run is the one of recipes/smoke.yaml in the folder HARR_FINISHED_RUN, where nothing may be running and `python -m flows.pipeline` was the
 last; or one that is made here from the smoke recipe, which takes minutes. The screenshots are kept in work/screenshots.
 """
 
@@ -115,7 +115,7 @@ def prefect_pages(site: str) -> Pages:
     keys = {"artifacts": {"key": {"any_": ["results"]}, "flow_run_id": {"any_": [run["id"]]}}}
     (results,) = ask(f"{site}/api/artifacts/filter", keys)
     return {
-        "prefect-run": (f"{site}/runs/flow-run/{run['id']}", (run["name"], "pipeline", "Completed", "dvc:evaluate")),
+        "prefect-run": (f"{site}/runs/flow-run/{run['id']}", (run["name"], "pipeline", "Completed")),
         "prefect-results": (f"{site}/artifacts/artifact/{results['id']}", (*ARMS, "answer F1", "Where to look")),
     }
 
@@ -126,7 +126,7 @@ def mlflow_pages(site: str) -> Pages:
 
     client = MlflowClient(site)
     experiment = client.get_experiment_by_name("harr").experiment_id
-    (run, *_) = client.search_runs([experiment], "tags.mlflow.runName = 'evaluate'", max_results=1)
+    (run, *_) = client.search_runs([experiment], "attributes.run_name = 'evaluate'", max_results=1)
     model = client.get_registered_model("harr-smoke").name
     version = max(client.search_model_versions(f"name = '{model}'"), key=lambda found: int(found.version))
     trace = client.search_traces(locations=[experiment], filter_string="tags.arm = 'full'", max_results=1)[0]
