@@ -1,10 +1,19 @@
-"""A place of its own for every test of tasks and flows: an empty folder with the packages and a small recipe."""
+"""A place of its own for every test of tasks and flows: an empty folder with the packages and a small recipe.
+
+And PostgreSQL, for MLflow and Prefect.
+"""
 
 import os
+import pwd
 import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from servers import free_port, wait_for
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 ROOT = Path(__file__).parents[1]
@@ -40,3 +49,29 @@ def stored(workplace: Path, empty_store: Path) -> Path:
     """``workplace`` with an MLflow database of its own."""
     shutil.copy(empty_store, workplace / "mlflow.db")
     return workplace
+
+
+@pytest.fixture
+def postgresql(tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database in a cluster of its own on loopback."""
+    found = shutil.which("initdb") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), "")
+    if not found:
+        pytest.skip("no PostgreSQL here: initdb was not found (Debian: apt install postgresql)")
+    pytest.importorskip("psycopg2", reason="psycopg2 is missing: pip install '.[postgresql]'")
+    # PostgreSQL does not run as root, and pytest's folders are for their owner alone
+    user = {"user": "postgres"} if os.getuid() == 0 else {}
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        cluster, port, log = Path(name) / "cluster", free_port(), tmp_path / "postgresql.log"
+        if user:
+            os.chown(name, pwd.getpwnam("postgres").pw_uid, -1)
+        make = [found, "--pgdata", str(cluster), "--auth", "trust", "--username", "harr", "--no-sync"]
+        subprocess.run(make, check=True, capture_output=True, cwd="/", **user)
+        command = [str(Path(found).with_name("postgres")), "-D", str(cluster), "-h", "127.0.0.1", "-p", str(port)]
+        with log.open("wb") as out:
+            process = subprocess.Popen([*command, "-k", name, "-F"], stdout=out, stderr=out, cwd="/", **user)
+        try:
+            wait_for(port, process, log)
+            yield f"postgresql+psycopg2://harr@127.0.0.1:{port}/postgres"
+        finally:
+            process.send_signal(signal.SIGINT)  # PostgreSQL's quick and orderly end
+            process.wait(timeout=60)

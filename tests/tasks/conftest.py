@@ -1,38 +1,16 @@
-"""Real servers that a test starts: MLflow, PostgreSQL behind it, and a stand-in for S3."""
+"""Real servers that a test starts: MLflow, and a stand-in for S3."""
 
 import os
-import pwd
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-
-
-def free_port() -> int:
-    """A port of loopback that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 200) -> None:
-    """Until the process listens."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None:
-        with socket.socket() as asked:
-            if asked.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise AssertionError(log.read_text())
+from servers import free_port, wait_for
 
 
 @dataclass
@@ -76,32 +54,6 @@ def mlflow_server(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setenv("HARR_EXECUTION", "one")
     yield server
     server.stop()
-
-
-@pytest.fixture
-def postgresql(tmp_path: Path) -> Iterator[str]:
-    """The address of an empty database in a cluster of its own on loopback."""
-    found = shutil.which("initdb") or next(map(str, sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))), "")
-    if not found:
-        pytest.skip("no PostgreSQL here: initdb was not found (Debian: apt install postgresql)")
-    pytest.importorskip("psycopg2", reason="psycopg2 is missing: pip install '.[postgresql]'")
-    # PostgreSQL does not run as root, and pytest's folders are for their owner alone
-    user = {"user": "postgres"} if os.getuid() == 0 else {}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        cluster, port, log = Path(name) / "cluster", free_port(), tmp_path / "postgresql.log"
-        if user:
-            os.chown(name, pwd.getpwnam("postgres").pw_uid, -1)
-        make = [found, "--pgdata", str(cluster), "--auth", "trust", "--username", "harr", "--no-sync"]
-        subprocess.run(make, check=True, capture_output=True, cwd="/", **user)
-        command = [str(Path(found).with_name("postgres")), "-D", str(cluster), "-h", "127.0.0.1", "-p", str(port)]
-        with log.open("wb") as out:
-            process = subprocess.Popen([*command, "-k", name, "-F"], stdout=out, stderr=out, cwd="/", **user)
-        try:
-            wait_for(port, process, log)
-            yield f"postgresql+psycopg2://harr@127.0.0.1:{port}/postgres"
-        finally:
-            process.send_signal(signal.SIGINT)  # PostgreSQL's quick and orderly end
-            process.wait(timeout=60)
 
 
 @pytest.fixture

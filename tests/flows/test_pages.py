@@ -1,0 +1,187 @@
+"""What a person sees of a finished run, in a browser without a network: Prefect, MLflow, gate, report, Data Docs.
+
+The run is the one of recipes/smoke.yaml in the folder HARR_FINISHED_RUN, where nothing may be running and `python -m flows.pipeline` was the
+last; or one that is made here from the smoke recipe, which takes minutes. The screenshots are kept in work/screenshots.
+"""
+
+import html
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from servers import free_port, wait_for
+
+from flows.server import healthy, mlflow_command, prefect_command
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(1800)]
+ROOT = Path(__file__).parents[2]
+SHOTS = ROOT / "work/screenshots"
+ARMS = ("bm25", "frozen", "full")
+WIDTH, HEIGHT = 1400, 1000
+BROWSER = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # an open network would hide what is missing
+    *(f"--window-size={WIDTH},{HEIGHT}", "--timeout=90000", "--virtual-time-budget=20000", "--dump-dom"),
+)
+Pages = dict[str, tuple[str, tuple[str, ...]]]
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    """Chromium, by the names of Debian, Ubuntu and Google."""
+    found = [path for path in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if path]
+    if not found:
+        pytest.skip("no browser here: chromium was not found (Debian: apt install chromium)")
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def finished(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run."""
+    if named := os.environ.get("HARR_FINISHED_RUN"):
+        return Path(named).resolve()
+    folder = tmp_path_factory.mktemp("finished")
+    for name in ("harr", "tasks", "flows", "recipes"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "dvc.yaml", folder)
+    shutil.copy(ROOT / "recipes/smoke.yaml", folder / "params.yaml")
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], cwd=folder, check=True)
+    gone = ("PREFECT", "HARR", "MLFLOW_TRACKING", "PYTHONPATH")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+    with (folder / "pipeline.log").open("w") as out:
+        command = [sys.executable, "-m", "flows.pipeline", "--promote"]
+        done = subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=out, timeout=1700, check=False)
+    assert done.returncode == 0, (folder / "pipeline.log").read_text()[-4000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sites(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Prefect and MLflow over the run's history, as `make ui` starts them."""
+    deadline = time.monotonic() + 30
+    while (finished / ".harr/prefect.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)  # the run's own server is about to end
+    logs, ports, processes = tmp_path_factory.mktemp("sites"), {}, []
+    try:
+        for name, make in (("prefect", prefect_command), ("mlflow", mlflow_command)):
+            port = ports[name] = free_port()
+            command, environment = make(port)
+            environment = environment | {"PREFECT_HOME": str(finished / ".harr/prefect")}
+            with (logs / name).open("wb") as out:
+                processes.append(
+                    subprocess.Popen(
+                        command, cwd=finished, env=environment, stdout=out, stderr=out, start_new_session=True
+                    )
+                )
+        for process, (name, port) in zip(processes, ports.items(), strict=True):
+            wait_for(port, process, logs / name)
+        found = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
+        while not healthy(f"{found['prefect']}/api") and time.monotonic() < deadline + 120:
+            time.sleep(0.2)
+        yield found
+    finally:
+        for process in processes:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def ask(url: str, body: Any) -> Any:
+    """Prefect's answer."""
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def prefect_pages(site: str) -> Pages:
+    """The last run of the pipeline, and what it left to read."""
+    named = {"flows": {"name": {"any_": ["pipeline"]}}, "sort": "START_TIME_DESC", "limit": 1}
+    (run,) = ask(f"{site}/api/flow_runs/filter", named)
+    keys = {"artifacts": {"key": {"any_": ["results"]}, "flow_run_id": {"any_": [run["id"]]}}}
+    (results,) = ask(f"{site}/api/artifacts/filter", keys)
+    return {
+        "prefect-run": (f"{site}/runs/flow-run/{run['id']}", (run["name"], "pipeline", "Completed")),
+        "prefect-results": (f"{site}/artifacts/artifact/{results['id']}", (*ARMS, "answer F1", "Where to look")),
+    }
+
+
+def mlflow_pages(site: str) -> Pages:
+    """The evaluation with its figures, a question as it was played, and why the model was promoted or not."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(site)
+    experiment = client.get_experiment_by_name("harr").experiment_id
+    (run, *_) = client.search_runs([experiment], "attributes.run_name = 'evaluate'", max_results=1)
+    model = client.get_registered_model("harr-smoke").name
+    version = max(client.search_model_versions(f"name = '{model}'"), key=lambda found: int(found.version))
+    trace = client.search_traces(locations=[experiment], filter_string="tags.arm = 'full'", max_results=1)[0]
+    hops = tuple(span.name.split(":")[0] for span in trace.data.spans if span.name.startswith("hop"))
+    gate = client.download_artifacts(version.run_id, "promotion.html")
+    runs = f"{site}/#/experiments/{experiment}/runs"
+    return {
+        "mlflow-run": (f"{runs}/{run.info.run_id}", ("evaluate", "full.answer_f1", "frozen.answer_f1")),
+        "mlflow-trace": (
+            f"{site}/#/experiments/{experiment}/traces?selectedEvaluationId={trace.info.trace_id}",
+            (*hops, "question", "answer", "gold", trace.info.request_preview[:40]),
+        ),
+        "mlflow-promotion": (f"{runs}/{version.run_id}/artifacts/promotion.html", ("promotion.html", "merge")),
+        "promotion": (Path(gate).resolve().as_uri(), (model, "conditions", "verdict", "frozen", "expectations")),
+    }
+
+
+@pytest.fixture(scope="module")
+def pages(finished: Path, sites: dict[str, str]) -> Pages:
+    """Name of a page -> its address, and words that must stand on it."""
+    docs = finished / "gx/uncommitted/data_docs/local_site"
+    checks = max((docs / "validations/evaluation").rglob("*.html"), key=lambda path: path.stat().st_mtime)
+    own = {
+        "report": ((finished / "reports/index.html").as_uri(), (*ARMS, "Arms", "Trajectories", "Checks of evaluation")),
+        "data-docs": (checks.as_uri(), ("evaluation", "Status: Succeeded", "answer_f1", "recall")),
+    }
+    return prefect_pages(sites["prefect"]) | mlflow_pages(sites["mlflow"]) | own
+
+
+def visit(browser: str, address: str, image: Path, profile: Path) -> str:
+    """Open a page, keep what it looks like, and return the words on it."""
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    image.unlink(missing_ok=True)
+    command = [browser, *BROWSER, f"--user-data-dir={profile}", f"--screenshot={image}", address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert image.exists(), done.stderr[-2000:]
+    dom = re.sub(r"<(script|style)\b.*?</\1>", " ", done.stdout, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", dom)).split())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("prefect-run", "prefect-results", "mlflow-run", "mlflow-trace"),
+        *("mlflow-promotion", "promotion", "report", "data-docs"),
+    ],
+)
+def test_a_page_shows_the_run(name: str, browser: str, pages: Pages, tmp_path: Path) -> None:
+    address, words = pages[name]
+    shot = SHOTS / f"{name}.png"
+    text = visit(browser, address, shot, tmp_path)
+    missing = [word for word in words if word not in text]
+    assert not missing, f"{missing} not on {address}, where stands: {text[:3000]}"
+    with Image.open(shot) as image:
+        assert image.size == (WIDTH, HEIGHT)
+        colours = image.convert("RGB").getcolors(WIDTH * HEIGHT)
+    assert len(colours) > 30, "the page is blank"
+    assert max(count for count, _ in colours) < 0.985 * WIDTH * HEIGHT, "the page is nearly blank"
