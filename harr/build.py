@@ -81,7 +81,8 @@ def embed_as_worker(params: Params, corpus: Path, folder: Path, number: int) -> 
             )
         used = computing(encoder, manifest["dtype"], build_served_encoder(params, encoder))
         _HELD.tools, _HELD.wanted = (passages, encoder, used), wanted
-    return embed_shard(*_HELD.tools, params.embed, folder, number)
+    passages, encoder, used = _HELD.tools
+    return embed_shard(passages, encoder, used, params.embed, folder, number)
 
 
 def build_pipeline(params: Params) -> Pipeline:

@@ -43,11 +43,11 @@ def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[di
     from tasks.spread import spread
 
     # A worker stands in another folder.
-    fixed = {"params": params, "corpus": str(CORPUS.resolve()), "folder": str(folder.resolve())}
-    calls = ({**fixed, "number": number} for number in numbers)
-    if FlowRunContext.get() is None:
-        return (embed_shard.fn(**call) for call in calls)
-    return spread(params.runner, embed_shard, calls)
+    corpus, place = str(CORPUS.resolve()), str(folder.resolve())
+    if isinstance(params.runner, Here) or FlowRunContext.get() is None:
+        return (embed_shard.fn(params, corpus, place, number) for number in numbers)
+    fixed = {"params": params, "corpus": corpus, "folder": place}
+    return spread(params.runner, embed_shard, ({**fixed, "number": number} for number in numbers))
 
 
 @task(**TASK)

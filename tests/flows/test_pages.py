@@ -1,7 +1,8 @@
 """What a person sees of a finished run, in a browser without a network: Prefect, MLflow, gate, report, Data Docs.
 
-The run is the one of recipes/smoke.yaml in the folder HARR_FINISHED_RUN, where nothing may be running and `python -m flows.pipeline` was the
-last; or one that is made here from the smoke recipe, which takes minutes. The screenshots are kept in work/screenshots.
+The run is the one of recipes/smoke.yaml in the folder HARR_FINISHED_RUN, where nothing may be running and
+`python -m flows.pipeline` was the last; or one that is made here from the smoke recipe, which takes minutes. The
+screenshots are kept in work/screenshots.
 """
 
 import html
