@@ -74,7 +74,7 @@ from harr.retrieval.index import PassageIndex
 from harr.retrieval.vectors import Vectors
 
 vectors = Vectors.open(Path(sys.argv[1]) / "vectors")
-queries_QD = vectors.take(np.arange(len(vectors)))
+queries_QD = vectors.take(np.arange(vectors.rows))
 with PassageIndex.open(Path(sys.argv[2]), Index.model_validate_json(sys.argv[3]), identity=vectors.identity) as index:
     print("open", flush=True)
     sys.stdin.readline()
