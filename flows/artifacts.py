@@ -11,7 +11,7 @@ from prefect.runtime import flow_run
 from harr.files import read_json
 from harr.params import Params
 
-PAGES = {"Report": "reports/index.html", "Data Docs": "gx/uncommitted/data_docs/local_site/index.html"}
+REPORT, CHECKS = Path("reports/index.html"), Path("gx/uncommitted/data_docs/local_site/validations")
 
 
 def with_progress(stages: Sequence[str]) -> Iterator[str]:
@@ -48,7 +48,10 @@ def _arms() -> str:
 
 def _links(params: Params, server: str) -> str:
     """Pages on this machine (a browser opens them by their path, not from another page), and the run in MLflow."""
-    lines = [f"- {name}: `{Path(page).resolve()}`" for name, page in PAGES.items() if Path(page).exists()]
+    pages = {"Report": REPORT} if REPORT.exists() else {}
+    for suite in sorted(CHECKS.glob("*")):  # the index of the Data Docs is blank without a network
+        pages[f"Checks of {suite.name}"] = max(suite.glob("**/*.html"), default=suite)
+    lines = [f"- {name}: `{page.resolve()}`" for name, page in pages.items()]
     with contextlib.suppress(OSError, LookupError):
         lines.insert(0, f"- MLflow: <{_mlflow_page(params, params.tracking.uri or server)}>")
     return "\n".join(["## Where to look", *lines])
