@@ -57,22 +57,14 @@ def play_lengths(
     mean = tokens_per_sentence(noise_sentences(told.noise, seed=seed), towers.actions.token_counts)
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
     check_lengths(told, lengths)
-    _claim(out, {"towers": identity(towers), "picks": params.pipeline.picks, "data": told.model_dump(mode="json")})
-    played = {
-        sentences: _play_length(
-            told,
-            sentences,
-            towers,
-            params.embed,
-            out / f"eval_seed{seed}_ns{sentences}.jsonl",
-            picks=params.pipeline.picks,
-        )
-        for sentences in lengths
-    }
-    rows_of = _all_logs(out, seed) | played
+    data = told.model_dump(mode="json", exclude={"seed", "test_questions"})  # a log's name and length tell them
+    _claim(out, {"towers": identity(towers), "picks": params.pipeline.picks, "data": data})
+    for sentences in lengths:
+        log = out / f"eval_seed{seed}_ns{sentences}.jsonl"
+        _play_length(told, sentences, towers, params.embed, log, picks=params.pipeline.picks)
     table = [
         {"sentences": row["sentences"], "tokens": round(row["sentences"] * mean), **row}
-        for row in by_length(rows_of, params.evaluate.resamples, params.seed)
+        for row in by_length(_all_logs(out, seed), params.evaluate.resamples, params.seed)
     ]
     write_json(out / "lengths.json", table)
     lengths_plot(table, out / "lengths.svg")
@@ -103,19 +95,19 @@ def _claim(out: Path, game: dict[str, Any]) -> None:
 
 def _play_length(
     told: BabiLong | Ruler, sentences: int, towers: "TowersPolicy", embed: Embed, log: Path, *, picks: int
-) -> list[dict[str, Any]]:
-    """The lines of one length. Noise that all its documents share is encoded first, in shards on disk."""
+) -> None:
+    """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
     from harr.corpus.haystack import SHARED, longer, noise_for, stories
     from harr.lengths import on_disk, play_documents, whole_lines
     from harr.policies.sentences import Sentences
 
     stories_told = len(stories(told)["test"])
-    if len(known := whole_lines(log)) >= stories_told:
-        return known
+    if len(whole_lines(log)) >= stories_told:
+        return
     noise, shards = noise_for(told, sentences), WORK / f"ns{sentences}"
     shared = sentences > SHARED
     towers.sentences = on_disk(noise, towers.actions, embed, shards) if shared else Sentences()
-    rows = play_documents(
+    play_documents(
         longer(told, sentences, noise),
         towers,
         log,
@@ -125,7 +117,6 @@ def _play_length(
     )
     if shared:
         shutil.rmtree(shards)  # all stories of this length have been played
-    return rows
 
 
 def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
