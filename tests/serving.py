@@ -22,6 +22,21 @@ class Served:
 
 
 @contextmanager
+def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """A server on a free loopback port for the length of the block; gives its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextmanager
 def serving(reply: Reply) -> Iterator[Served]:
     """Serve ``reply(body, number) -> (status, JSON or text)`` on a free loopback port."""
     served = Served()
@@ -54,17 +69,9 @@ def serving(reply: Reply) -> Iterator[Served]:
 
         def log_message(self, *_: object) -> None: ...
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    served.base_url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with running(Handler) as address:
+        served.base_url = f"{address}/v1"
         yield served
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def chat(content: str | None) -> dict[str, Any]:
