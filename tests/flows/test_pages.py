@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from servers import free_port, wait_for
+from servers import wait_for
 
-from flows.server import healthy, mlflow_command, prefect_command
+from flows.server import free_port, healthy, mlflow_command, prefect_command
 
 pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import free_port, wait_for
+from servers import wait_for
 
-from flows.server import healthy, prefect_command
+from flows.server import free_port, healthy, prefect_command
 
 pytestmark = pytest.mark.servers
 TINY = """

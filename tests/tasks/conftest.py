@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from servers import free_port, wait_for
+from servers import wait_for
+
+from flows.server import free_port
 
 
 @dataclass

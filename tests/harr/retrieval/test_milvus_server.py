@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 from pymilvus import DataType, MilvusClient
 from pymilvus.exceptions import MilvusException
-from servers import free_port, wait_for
+from servers import wait_for
 
+from flows.server import free_port
 from harr.corpus.store import Passages, write_passages
 from harr.errors import IndexMismatch, ServiceUnavailable
 from harr.files import read_json, sha256, write_json
