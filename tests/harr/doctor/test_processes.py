@@ -169,12 +169,23 @@ def test_a_server_open_to_the_network(host: str, told: int) -> None:
         assert [one.level for one in check_ports(listeners(), {}, [])] == ["ok"]
 
 
-def test_a_port_that_another_program_has() -> None:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        port = server.getsockname()[1]
+SERVING = """import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_port_that_another_program_has(tmp_path: Path) -> None:
+    script = tmp_path / ("a_folder_of_a_long_name_" * 4) / "mlflow"  # no name is lost where a long command is cut
+    script.parent.mkdir()
+    script.write_text(SERVING)
+    command = [sys.executable, str(script), "server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
         (found,) = check_ports(listeners(), {port: "prefect"}, [])
-        assert found.level == "warn" and f"kill {os.getpid()}" in found.fix
-        assert check_ports(listeners(), {port: "pytest"}, [])[0].level == "ok"
+        assert found.level == "warn" and f"kill {server.pid}" in found.fix
+        assert check_ports(listeners(), {port: "mlflow"}, [])[0].level == "ok"
+        server.communicate()
     assert check_ports(listeners(), {port: "prefect"}, [])[0].level == "ok"
