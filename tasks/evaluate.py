@@ -56,6 +56,8 @@ def play_arms(
             for arm, seed, folder in runs:
                 retriever, desc = player(arm, folder), f"{arm}-{seed} ({candidates})"
                 episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
+                if dropped := getattr(retriever, "dropped_hops", 0):
+                    print(f"{desc}: {dropped} hops left out of states longer than retriever.max_tokens")
                 picking = params.pipeline.name == "pick"
                 found = question_rows(episodes, reward.means(episodes), picking=picking)
                 if section.pass_at and isinstance(retriever, DensePolicy):

@@ -34,6 +34,7 @@ class DensePolicy:
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
         style, history, max_tokens: how a state is written (``harr/policies/history.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
+        dropped_hops: how many hops were left out of states that were too long.
     """
 
     encoder: Encoder
@@ -49,6 +50,11 @@ class DensePolicy:
     max_tokens: int
     sampling: torch.Generator | None = None
     dropped_hops: int = 0
+
+    @property
+    def encoders(self) -> tuple[Encoder, ...]:
+        """Whose layers may learn."""
+        return (self.encoder,)
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Answer all searches: every distinct state is encoded once, one index call, one gather.

@@ -58,6 +58,7 @@ class TowersPolicy:
         max_tokens: length limit of a state.
         sampling: random numbers for acting; None takes the best.
         sentences, documents: sentences that were encoded, and documents that were looked up.
+        dropped_hops: how many picks were left out of states that were too long.
     """
 
     states: Encoder
@@ -70,11 +71,17 @@ class TowersPolicy:
     candidates: str = "question"
     sentences: Sentences = field(default_factory=Sentences)
     documents: dict[str, Document] = field(default_factory=dict)
+    dropped_hops: int = 0
 
     @property
     def encoder(self) -> Encoder:
         """The tower that reads the state."""
         return self.states
+
+    @property
+    def encoders(self) -> tuple[Encoder, ...]:
+        """Both towers."""
+        return self.states, self.actions
 
     def encode_states(self, texts: Sequence[str]) -> Tensor:
         """Vectors of states, (U, D), without gradient; of several processes each encodes a share."""
@@ -124,9 +131,10 @@ class TowersPolicy:
     def state_texts(self, searches: Sequence[Search]) -> list[str]:
         """Question and picks in document order, joined by [SEP]; the first are dropped where they are too many."""
         ordered = [self._in_order(search) for search in searches]
-        texts, _ = state_texts(
+        texts, dropped = state_texts(
             ordered, style="sep", history=True, max_tokens=self.max_tokens, token_counts=self.states.token_counts
         )
+        self.dropped_hops += dropped
         return texts
 
     def _in_order(self, search: Search) -> Search:

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.errors import HarrError, ModelError
 from harr.files import fingerprint, read_json, sha256
@@ -137,6 +138,7 @@ class Encoder:
         self.query_prompt = query_prompt
         self.passage_prompt = passage_prompt
         self.width = int(self.model.get_embedding_dimension() or 0)
+        self._recomputed: list[torch.nn.Module] = []
         self._reads: int = getattr(self.model.config, "max_position_embeddings", max_tokens)
         self.model.max_seq_length = self._fitting(max_tokens)
         modules: list[Any] = list(self.model)
@@ -192,10 +194,18 @@ class Encoder:
             return torch.empty((0, self.width), device=self.model.device)
         if self.model.training:  # asked first: eval() walks through all modules
             self.model.eval()
+        for layer in self._recomputed:
+            layer.training = True  # only the layer itself: its dropout stays off
         length = self._fitting(max_tokens or self.max_tokens)
         features = self.model.preprocess(list(texts), prompt=prompt, max_length=length)
         vectors_BD: Tensor = self.model(batch_to_device(features, self.model.device))["sentence_embedding"]
         return torch.nn.functional.normalize(vectors_BD.float(), dim=-1)
+
+    def recompute(self) -> None:
+        """Gradient checkpointing (arXiv 1604.06174): :meth:`forward` keeps a layer's inputs only."""
+        transformer: Any = self.model[0]
+        transformer.auto_model.activation_checkpointing_enable({"use_reentrant": False})
+        self._recomputed = [layer for layer in self.model.modules() if isinstance(layer, GradientCheckpointingLayer)]
 
     def _fitting(self, max_tokens: int) -> int:
         if max_tokens > self._reads:

@@ -14,7 +14,6 @@ from accelerate import Accelerator
 from accelerate.utils import patch_environment
 from peft import PeftModel
 from torch import Tensor
-from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr import processes
 from harr.errors import CorpusError, ParamsError, StaleState
@@ -88,8 +87,8 @@ class Learner:
             accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
         adapter = adapter or begin(policy.encoder, params.lora, seed)
         if params.gradient_checkpointing:
-            options, transformer = {"use_reentrant": False}, cast(Any, policy.encoder.model[0])
-            transformer.auto_model.activation_checkpointing_enable(options)
+            for encoder in policy.encoders:
+                encoder.recompute()
         groups = [{"params": [w for w in adapter.parameters() if w.requires_grad], "lr": params.learning_rate}]
         if head is not None:
             groups.append({"params": list(head.to(policy.encoder.model.device).parameters()), "lr": head_rate})
@@ -121,13 +120,17 @@ class Learner:
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
         with bar(total=params.steps, desc="train", unit="step", initial=start, shown=main) as progress:
             for step in stoppable(range(start, 0 if self.stopped else params.steps)):
-                began = time.perf_counter()
+                began, dropped = time.perf_counter(), self.policy.dropped_hops
                 warm = min(1.0, (step + 1) / (params.warmup_steps + 1))
                 warm *= 1.0 - (1.0 - params.final_rate) * step / params.steps
                 for group, rate in zip(self.optimizer.param_groups, self._rates, strict=False):
                     group["lr"] = rate * warm
                 yield step
-                row = self.history[-1] = {"step": step, **self.history[-1], "seconds": time.perf_counter() - began}
+                measured = {
+                    "dropped_hops": float(self.policy.dropped_hops - dropped),
+                    "seconds": time.perf_counter() - began,
+                }
+                row = self.history[-1] = {"step": step, **self.history[-1], **measured}
                 if main:
                     log(step, row)
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
@@ -150,10 +153,6 @@ class Learner:
         if not states:
             return self.vectors([""])[:0]
         encoder = self.policy.encoder
-        if self.params.gradient_checkpointing:
-            for layer in encoder.model.modules():
-                if isinstance(layer, GradientCheckpointingLayer):
-                    layer.training = True  # only the layer itself: its dropout stays off
         return encoder.forward(states, prompt=encoder.query_prompt, max_tokens=self.policy.max_tokens)
 
     @property

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from serving import chat, serving
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.corpus.store import Passages
 from harr.generation.server import ServerGenerator
@@ -98,6 +99,27 @@ def test_the_towers_learn_and_the_export_plays_as_well(corpus, tmp_path: Path, p
     assert before < 0.7 < 0.9 <= solved(game_with(corpus, tmp_path / "out"))
     assert [row["step"] for row in history] == list(range(12))
     assert history[-1]["temperature"] < history[0]["temperature"] == 0.1
+
+
+def test_gradient_checkpointing_of_both_towers_changes_no_gradient(corpus, tmp_path: Path) -> None:
+    one = FULL.model_copy(update={"steps": 1})
+    plain = pqn.train(one, game(corpus), tmp_path / "a", tmp_path / "work", nothing, 0)
+    spared = one.model_copy(update={"gradient_checkpointing": True})
+    setup = game(corpus)
+    saved = pqn.train(spared, setup, tmp_path / "b", tmp_path / "work", nothing, 0)
+    assert saved[0]["grad_norm"] == pytest.approx(plain[0]["grad_norm"], rel=1e-4)
+    for tower in (setup.retriever.states, setup.retriever.actions):
+        layers = [part for part in tower.model.modules() if isinstance(part, GradientCheckpointingLayer)]
+        assert layers and all(layer.gradient_checkpointing and layer.training for layer in layers)
+
+
+def test_picks_left_out_of_a_long_state_are_counted(corpus, tmp_path: Path) -> None:
+    short, one = game(corpus, picks=2), QUICK.model_copy(update={"steps": 1, "stop_at_gold": False})
+    short.retriever.max_tokens = 16
+    (row,) = pqn.train(one, short, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert row["dropped_hops"] == 20, "the second state of every episode has no room for the first pick"
+    (row,) = pqn.train(one, game(corpus, picks=2), tmp_path / "other", tmp_path / "other-work", nothing, 0)
+    assert row["dropped_hops"] == 0
 
 
 def game_with(corpus, adapters: Path) -> Setup:
