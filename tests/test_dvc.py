@@ -98,8 +98,14 @@ def test_a_learning_rate_reruns_train_and_what_follows() -> None:
 @pytest.mark.parametrize(
     "path", [ROOT / "params.yaml", *sorted((ROOT / "recipes").glob("*.yaml"))], ids=lambda p: p.stem
 )
-def test_every_recipe_is_valid(path: Path) -> None:
+def test_every_recipe_is_valid_and_holds_all_that_the_stages_read(path: Path) -> None:
     Params.load(path)
+    values = yaml.safe_load(path.read_text())
+    for name in {name for spec in STAGES.values() for name in spec["params"]}:
+        found = values
+        for part in name.split("."):
+            assert part in found, f"{path.name} lacks {name}; DVC would stop at the stage that reads it"
+            found = found[part]
 
 
 def test_the_texts_count_the_stages() -> None:
