@@ -24,7 +24,7 @@ from tasks.facts import run_facts
 from tasks.traces import trajectories
 from tasks.tracking import tracked_run
 
-ARMS = ("bm25", "frozen", "history", "rl_no_history", "infonce", "no_positions", "full")
+ARMS = ("bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "no_positions", "full")
 
 
 @flow(name="evaluate")

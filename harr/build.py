@@ -4,6 +4,7 @@ import platform
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from harr.policies.dense import DensePolicy
 from harr.policies.towers import TowersPolicy
 from harr.retrieval.embed import computing, embed_shard
 from harr.retrieval.encoder import Encoder
+from harr.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.retrieval.index import PassageIndex
 from harr.retrieval.served import ServedEncoder
 from harr.retrieval.sparse import BM25Retriever
@@ -39,6 +41,8 @@ from harr.types import Generator, Pipeline, Question, Retriever
 
 NO_HISTORY = ("frozen", "rl_no_history")
 """Arms that see the current query only."""
+FIXED = {"bm25": "sparse", "hybrid": "hybrid"}
+"""Arms that rank as the named search does; nothing of them is ever trained."""
 CORPUS, VECTORS, INDEX = Path("data/corpus"), Path("data/vectors"), Path("data/index")
 GENERATOR, COMPLETIONS = Path("models/generator"), Path("work/completions")
 _HELD = threading.local()
@@ -203,9 +207,9 @@ def open_players(
 ) -> Iterator[Callable[[str, Path | None], Retriever]]:
     """The players that evaluation compares: ``player(arm, trained)``; all take their best K, or sample.
 
-    ``bm25``: full text. ``frozen``: the base encoder, current query only. ``history``: the base
-    encoder with the history. The others are ``trained``: the folder of an adapter or of a merged model;
-    all but ``rl_no_history`` see the history.
+    ``bm25``: full text. ``frozen``: the base encoder, current query only. ``hybrid``: both rankings of the corpus,
+    fused. ``history``: the base encoder with the history. The others are ``trained``: the folder of an adapter or
+    of a merged model; all but ``rl_no_history`` see the history.
 
     Raises:
         CorpusError: a question's gold or given passage is not in the corpus.
@@ -217,8 +221,8 @@ def open_players(
         _check_encoder(base, vectors)
 
         def player(arm: str, trained: Path | None) -> Retriever:
-            if arm == "bm25":
-                return BM25Retriever(index, passages, params.retriever.k, candidates)
+            if arm in FIXED:
+                return _fixed(params, FIXED[arm], base, index, vectors, passages, candidates)
             if trained and (trained / "action").exists():
                 actions = _trained(params, trained / "action")
                 return _towers(of_arm(params, arm), _trained(params, trained), actions, passages, sampling=sampling)
@@ -235,6 +239,40 @@ def open_players(
             )
 
         yield player
+
+
+@contextmanager
+def open_search(params: Params) -> Iterator[Retriever]:
+    """The retriever of a run in which another player learns: ``retriever.search`` of the current query, as it ranks.
+
+    Raises:
+        IndexMismatch: data/vectors or data/index belong to another encoder or corpus.
+    """
+    with _open_index(params) as (passages, vectors, index):
+        encoder = build_encoder(params)
+        _check_encoder(encoder, vectors)
+        section = params.retriever
+        yield _fixed(params, section.search, encoder, index, vectors, passages, section.candidates)
+
+
+def _fixed(
+    params: Params,
+    search: str,
+    encoder: Encoder,
+    index: PassageIndex,
+    vectors: Vectors,
+    passages: Passages,
+    candidates: str,
+) -> Retriever:
+    """A retriever that does not learn and sees the current query alone: ``dense``, ``sparse`` or ``hybrid``."""
+    section = params.retriever
+    sparse = BM25Retriever(index, passages, section.k, candidates)
+    policy = _dense(params, encoder, index, vectors, passages, history=False, sampling=False, candidates=candidates)
+    dense = replace(policy, fusion=DENSE)
+    if search == "hybrid":
+        fusion = fusion_of("hybrid", section.fusion, section.weights)
+        return HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
+    return dense if search == "dense" else sparse
 
 
 @contextmanager
@@ -275,6 +313,7 @@ def _dense(
         history=history,
         max_tokens=section.max_tokens,
         sampling=torch.Generator().manual_seed(params.seed) if sampling else None,
+        fusion=fusion_of(section.search, section.fusion, section.weights),
     )
 
 

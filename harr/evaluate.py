@@ -1,7 +1,6 @@
 """Evaluation: play every arm greedily on the same questions, score each question, put intervals on the means."""
 
 import math
-import random
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from harr.policies.dense import DensePolicy
 from harr.progress import bar
 from harr.rollout import play
 from harr.scoring.intervals import mean_interval, paired_gain
-from harr.scoring.ranking import all_gold, gold_f1, hop_recall, recall, recall_at, reciprocal_rank
+from harr.scoring.ranking import all_gold, gold_f1, hop_recall, ndcg_at, recall, recall_at, reciprocal_rank
 from harr.scoring.rewards import answer_em, answer_f1
 from harr.types import Episode, Generator, Pipeline, Question, Retriever
 
@@ -32,7 +31,9 @@ LABELS = {
     "all_gold": "all gold found",
     "recall_at_2": "recall at 2",
     "recall_at_5": "recall at 5",
-    "reciprocal_rank": "reciprocal rank",
+    "recall_at_10": "recall at 10",
+    "ndcg_at_10": "nDCG at 10",
+    "reciprocal_rank": "MRR",
     "searches": "searches",
     "malformed": "malformed replies",
 }
@@ -147,8 +148,10 @@ def _row(episode: Episode, answering: bool, picking: bool) -> Row:
         "all_gold": all_gold(episode),
         "recall_at_2": recall_at(episode, 2),
         "recall_at_5": recall_at(episode, 5),
+        "recall_at_10": recall_at(episode, 10),
+        "ndcg_at_10": ndcg_at(episode, 10),
         "reciprocal_rank": reciprocal_rank(episode),
-        **{f"hop_recall_{hop}": hop_recall(episode, hop) for hop in range(1, len(question.gold_ids) + 1)},
+        **{f"hop_recall_{hop}": hop_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
         "searches": float(len(episode.steps)),
         "malformed": float(episode.outcome.malformed),
     }
@@ -287,7 +290,8 @@ def table(summary: Summary) -> str:
         "given_all_gold": "given gold",
         "given_recall": "given recall",
     }
-    wanted = with_answers if lead == "answer_f1" else without
+    ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10"}
+    wanted = with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in measured else without
     extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
     baseline = next((arm for arm in summary["arms"] if arm not in summary["paired"]), "")
     gain_titles = [f"gain over {baseline} [95 %]", "p"] if summary["paired"] else []
@@ -325,71 +329,3 @@ def spread(values: Mapping[str, float], centre: str, form: str = ".1f") -> str:
     """
     middle, low, high = (percent(values[key], form) for key in (centre, "low", "high"))
     return f"{middle} [{low}, {high}]"
-
-
-def trajectories(episodes_by_arm: Mapping[str, Sequence[Episode]], count: int = 3, *, seed: int = 0) -> Row:
-    """Choose questions to show side by side: ``frozen`` (or the first arm) against ``full`` (or the last).
-
-    Chosen at random within a kind: questions the last arm gained (right where the first was wrong),
-    the last place for one it lost, and then questions with both wrong or both right. *Right* means
-    an exactly matching answer or, where the pipeline gives no answers, all gold passages found.
-
-    Returns:
-        ``{arms: [first, last], right, counts: {kind: questions}, examples: [{kind, id, question,
-        gold_answers, arms: {arm: {answer, right, hops: [{sub_query, answer, status, passages:
-        [{id, title, text, is_gold}]}]}}}]}``, ready for JSON.
-    """
-    names = list(episodes_by_arm)
-    first = "frozen" if "frozen" in names else names[0]
-    last = "full" if "full" in names else names[-1]
-    arms = {arm: {episode.question.id: episode for episode in episodes_by_arm[arm]} for arm in (first, last)}
-    by_answer = any(episode.answer is not None for side in arms.values() for episode in side.values())
-    right = answer_em if by_answer else all_gold
-    kinds: dict[str, list[str]] = {"gained": [], "lost": [], "both_wrong": [], "both_right": []}
-    names_of = {(0.0, 1.0): "gained", (1.0, 0.0): "lost", (0.0, 0.0): "both_wrong", (1.0, 1.0): "both_right"}
-    for key, episode in arms[first].items():
-        if key in arms[last] and (before := right(episode)) is not None:
-            after = right(arms[last][key]) or 0.0
-            kinds[names_of[before, after]].append(key)
-    chance = random.Random(seed)
-    for keys in kinds.values():
-        chance.shuffle(keys)
-    chosen = [(kind, key) for kind in ("gained", "both_wrong", "both_right") for key in kinds[kind]]
-    place = min(max(1, count - 1), len(kinds["gained"]))  # one loss is shown whenever there is one
-    chosen[place:place] = [("lost", key) for key in kinds["lost"][:1]]
-    return {
-        "arms": list(arms),
-        "right": "the answer matches exactly" if by_answer else "all gold passages were found",
-        "counts": {kind: len(keys) for kind, keys in kinds.items()},
-        "examples": [
-            {
-                "kind": kind,
-                "id": key,
-                "question": arms[first][key].question.text,
-                "gold_answers": list(arms[first][key].question.answers),
-                "arms": {arm: _side(side[key], right(side[key]) == 1.0) for arm, side in arms.items()},
-            }
-            for kind, key in chosen[:count]
-        ],
-    }
-
-
-def _side(episode: Episode, right: bool) -> Row:
-    """One arm's play of a question. A hop's answer belongs to the step that asked the same sub-query."""
-    gold = set(episode.question.gold_ids)
-    told = list(episode.outcome.hops)
-    hops: list[Row] = []
-    for step in episode.steps:
-        hop = told.pop(0) if told and told[0].query == step.search.query else None
-        passages = [
-            {"id": p.id, "title": p.title, "text": p.text, "is_gold": p.id in gold} for p in step.retrieval.passages
-        ]
-        hops.append(
-            {
-                "sub_query": step.search.query,
-                "answer": hop.answer if hop else "",
-                "status": hop.status if hop else "",
-                "passages": passages,
-            }
-        )
-    return {"answer": episode.answer, "right": right, "hops": hops}

@@ -2,7 +2,8 @@
 
 Only flows, tasks and ``harr.build`` see :class:`Params`; the rest of the library takes the section
 it needs or plain values. Section ``download`` is in ``harr/datasets.py``, section ``train``
-in ``harr/methods.py``; nothing else imports pydantic.
+in ``harr/methods.py``, section ``retriever`` in
+``harr/retriever.py``; nothing else imports pydantic.
 """
 
 from pathlib import Path
@@ -16,6 +17,7 @@ from harr.datasets import BabiLong, Fraction, Hub, Jsonl, Positive, Ruler, Secti
 from harr.errors import ParamsError
 from harr.explain import explain
 from harr.methods import GRPO, PPO, PQN
+from harr.retriever import Retriever
 
 
 def _address(value: str) -> str:
@@ -92,7 +94,7 @@ class Index(Section):
     token_variable: str = "MILVUS_TOKEN"
     """Name of the environment variable with the server's token."""
     full_text: bool = True
-    """Also build the BM25 index (the arm ``bm25`` needs it)."""
+    """Also build the BM25 index (the arms ``bm25`` and ``hybrid`` need it, and sparse or hybrid search)."""
     batch_size: Positive = 1000
     bulk: str = ""
     """Where a server imports Parquet files from: ``s3://bucket/folder`` of its own storage (keys from AWS_*), or a
@@ -104,31 +106,6 @@ class Index(Section):
             raise ValueError("bulk is for a Milvus server; set index.uri, or leave bulk out")
         if self.bulk and not self.bulk.startswith(("s3://", "file:///")):
             raise ValueError(f"bulk = {self.bulk} should begin with s3:// or file:///")
-        return self
-
-
-class Retriever(Section):
-    """The player that learns: a state in, K of N passages out."""
-
-    k: Positive = 3
-    pool: Positive = 30
-    """N: how many nearest passages compete."""
-    temperature: float = Field(0.05, gt=0)
-    candidates: Literal["corpus", "question"] = "corpus"
-    """Search the whole corpus, or only the passages given with the question."""
-    positions: Literal["none", "absolute", "random", "relative"] = "none"
-    """How a tower of actions is told where a sentence stands (train.method pqn; ``harr/policies/value.py``)."""
-    state: Literal["json", "sep"] = "json"
-    """History as HARR writes it (labelled lines, JSON hops) or as Q-RAG does (joined by [SEP])."""
-    max_tokens: int = Field(256, ge=16)
-    """Length limit of the state text; the oldest hops are dropped first."""
-
-    @model_validator(mode="after")
-    def _k_fits_pool(self) -> "Retriever":
-        if self.k > self.pool:
-            raise ValueError(
-                f"k = {self.k} passages cannot be chosen from a pool of {self.pool}; lower k or raise pool"
-            )
         return self
 
 
@@ -254,7 +231,7 @@ class Filter(Section):
     """all: keep every question unplayed; values (pqn) learn from those that are always or never solved, too."""
 
 
-Arm = Literal["bm25", "frozen", "history", "rl_no_history", "infonce", "no_positions", "full"]
+Arm = Literal["bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "no_positions", "full"]
 
 
 class Evaluate(Section):
@@ -345,6 +322,15 @@ class Params(Section):
             raise ValueError("the scripted generator plays multistep and search_r1 only; use a server or a local model")
         if pipeline != "search_r1" and writer == "small_lm":
             raise ValueError(f"the small language model plays search_r1 only, not {pipeline}; set pipeline.name")
+        by_words = {"bm25", "hybrid"} & set(self.evaluate.arms)
+        if (by_words or self.retriever.search != "dense") and not self.index.full_text:
+            what = f"the arm {min(by_words)}" if by_words else f"retriever.search {self.retriever.search}"
+            raise ValueError(f"{what} needs the BM25 index; set index.full_text: true")
+        if self.retriever.search != "dense" and self.retriever.candidates == "question":
+            raise ValueError(
+                f"retriever.search {self.retriever.search} is for candidates: corpus; given passages are not searched, "
+                "they all compete; set retriever.search: dense"
+            )
         if self.train.method != "pqn":
             if self.retriever.positions != "none" or "no_positions" in self.evaluate.arms:
                 raise ValueError("retriever.positions and the arm no_positions are for train.method pqn")

@@ -25,12 +25,14 @@ Rows = Sequence[Mapping[str, Any]]
 INK, MUTED, GRID = "#1c2530", "#5d6875", "#dfe3e8"
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d98200", "#00875f", "#8a929b"
 PURPLE, SKY = "#b5578f", "#3f9bd1"
-EXTRA = ("#c2541b", "#6b4fa0", "#7a6a00")
+OLIVE = "#7a6a00"
+EXTRA = ("#c2541b", "#6b4fa0", "#0f6f6f")
 COLOURS = {"ink": INK, "muted": MUTED, "grid": GRID, "blue": BLUE, "orange": ORANGE, "green": GREEN, "grey": GREY}
 """Darkened Okabe-Ito colours by name: told apart with any colour vision; arms also differ in their marker."""
 ARM_STYLE = {
     "bm25": (GREY, "s"),
     "frozen": (BLUE, "o"),
+    "hybrid": (OLIVE, "h"),
     "history": (ORANGE, "^"),
     "rl_no_history": (PURPLE, "v"),
     "infonce": (SKY, "P"),

@@ -15,7 +15,8 @@ from harr.files import write_text
 from harr.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
 
 TEMPLATE = "report.html.j2"
-SHOWN_METRICS = ("answer_f1", "answer_em", "fact_em", "fact_f1", "all_gold", "recall", "recall_at_2", "recall_at_5")
+RANKED = ("recall_at_2", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
+SHOWN_METRICS = ("answer_f1", "answer_em", "fact_em", "fact_f1", "all_gold", "recall", *RANKED)
 KINDS = {
     "gained": "right only after training",
     "lost": "right only before training",

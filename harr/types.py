@@ -27,10 +27,27 @@ class Passage:
         """Title and text as one string: what is embedded, indexed and shown to a reader."""
         return f"{self.title}: {self.text}" if self.title else self.text
 
+    @property
+    def document(self) -> str:
+        """The document that the passage is of."""
+        return document_of(self.id)
+
+
+def document_of(passage_id: str) -> str:
+    """The document of a passage: chunk ids are ``<document>_chunk_<number>``, any other passage is its own document.
+
+    >>> document_of("lung_chunk_12"), document_of("p7")
+    ('lung', 'p7')
+    """
+    document, _, number = passage_id.rpartition("_chunk_")
+    return document if document and number.isdecimal() else passage_id
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question with its gold. ``gold_ids`` are in hop order where the source knows the order.
+
+    The gold of a document that was cut into chunks is all its chunks; measures count it as one.
 
     ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
     that the whole corpus is searched.
@@ -42,6 +59,15 @@ class Question:
     gold_ids: tuple[str, ...] = ()
     candidate_ids: tuple[str, ...] = ()
     kind: str = ""
+
+    @property
+    def gold_documents(self) -> tuple[str, ...]:
+        """The documents of the gold passages, each once; where nothing was cut into chunks, ``gold_ids``.
+
+        >>> Question("q", "Who?", gold_ids=("d_chunk_0", "d_chunk_1", "p")).gold_documents
+        ('d', 'p')
+        """
+        return tuple(dict.fromkeys(map(document_of, self.gold_ids)))
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -158,6 +184,11 @@ class Episode:
     def retrieved(self) -> tuple[Passage, ...]:
         """All passages of the episode in the order in which they came, without repeats."""
         return tuple({p.id: p for step in self.steps for p in step.retrieval.passages}.values())
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """The documents of all passages of the episode, each where its first passage came."""
+        return tuple(dict.fromkeys(p.document for step in self.steps for p in step.retrieval.passages))
 
 
 Request = Search | Generate

@@ -16,7 +16,7 @@ from tasks.train import ADAPTER
 ARMS = Path("models/arms")
 DRAFT, RUNS = Path("work/arms"), Path("work/arm-runs")
 LAST = ".reward_last_10"
-UNTRAINED = ("bm25", "frozen", "history")
+UNTRAINED = ("bm25", "frozen", "hybrid", "history")
 
 
 def trained_runs(params: Params) -> dict[str, list[Path]]:

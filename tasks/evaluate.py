@@ -17,7 +17,7 @@ from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.filter import statistics_rows
 
 EVALUATION = Path("data/evaluation")
-RIVALS = ("history", "rl_no_history", "infonce", "no_positions")
+RIVALS = ("hybrid", "history", "rl_no_history", "infonce", "no_positions")
 """Arms that `full` is also compared with directly, beside `frozen`."""
 Row = dict[str, Any]
 Rows = list[Row]
@@ -108,7 +108,8 @@ def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
     """Question rows, trajectories, metrics/evaluate.json and metrics/contrasts.json."""
-    from harr.evaluate import average_seeds, contrast, trajectories
+    from harr.evaluate import average_seeds, contrast
+    from harr.trajectories import trajectories
 
     draft = Path("work/evaluate/evaluation")
     for arm, by_seed in rows.items():

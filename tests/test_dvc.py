@@ -20,7 +20,7 @@ ENTRY = {
     "filter": ["harr/filter.py", "harr/build.py"],
     "train": ["harr/train/__init__.py", "harr/build.py"],
     "arms": ["harr/train/__init__.py", "harr/build.py"],
-    "evaluate": ["harr/evaluate.py", "harr/plots.py", "harr/report.py", "harr/build.py"],
+    "evaluate": ["harr/evaluate.py", "harr/trajectories.py", "harr/plots.py", "harr/report.py", "harr/build.py"],
     "merge": ["harr/merge.py", "harr/retrieval/encoder.py"],
 }
 PLUMBING = {
@@ -33,6 +33,7 @@ PLUMBING = {
     "harr/files.py",
     "harr/params.py",  # its values are watched as parameters
     "harr/progress.py",
+    "harr/retriever.py",
     "harr/service.py",  # asks until it is answered; what is asked is its callers'
     "harr/types.py",
 }

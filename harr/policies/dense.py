@@ -18,6 +18,7 @@ from harr.corpus.store import Passages
 from harr.policies import plackett_luce
 from harr.policies.history import state_texts
 from harr.retrieval.encoder import Encoder
+from harr.retrieval.hybrid import DENSE, Fusion
 from harr.retrieval.index import PassageIndex
 from harr.retrieval.vectors import Vectors
 from harr.types import Passage, Retrieval, Search
@@ -31,6 +32,8 @@ class DensePolicy:
         encoder: embeds states; passages were embedded by its base model and stay as they are.
         index: answers nearest-neighbour searches, in the main process. vectors: the same vectors by row number.
         k, pool, temperature: K passages are chosen from the N = ``pool`` nearest.
+        fusion: which search says what is nearest: by the state's vector, by the words of the query, or by both. What is
+            found is always scored, chosen and learnt by vectors.
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
         style, history, max_tokens: how a state is written (``harr/policies/history.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
@@ -49,6 +52,7 @@ class DensePolicy:
     history: bool
     max_tokens: int
     sampling: torch.Generator | None = None
+    fusion: Fusion = DENSE
     dropped_hops: int = 0
 
     @property
@@ -101,8 +105,12 @@ class DensePolicy:
             limit = max((len(candidates) for candidates in found), default=0)
         else:
             limit = max(self.pool, *(search.k for search in searches))
-            found_UN, _ = self.index.search(states_UD, limit + max(map(len, excluded)))
-            found = [found_UN[u][found_UN[u] >= 0] for u in state_of]
+            # A state that was cut may stand for several queries, which differ as words.
+            pairs = list(zip(state_of.tolist(), (search.query for search in searches), strict=True))
+            place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+            vectors_PD, words = states_UD[[state for state, _ in place]], [query for _, query in place]
+            found_PN = self.fusion.find(self.index, vectors_PD, words, limit + max(map(len, excluded)))
+            found = [row[row >= 0] for row in (found_PN[place[pair]] for pair in pairs)]
         return [
             (rows_N[~np.isin(rows_N, skip)] if skip else rows_N)[:limit]
             for rows_N, skip in zip(found, excluded, strict=True)

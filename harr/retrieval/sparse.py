@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harr import processes
 from harr.corpus.store import Passages
 from harr.retrieval.index import PassageIndex
 from harr.types import Retrieval, Search
@@ -25,6 +26,9 @@ class BM25Retriever:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the best ``k`` passages per search; fewer where fewer share a word with the query."""
+        return processes.only_main(lambda: self._found(searches))
+
+    def _found(self, searches: Sequence[Search]) -> list[Retrieval]:
         longest = max(len(search.exclude_ids) + (search.k or self.k) for search in searches)
         queries = list(dict.fromkeys(search.query for search in searches))
         found_QN, _ = self.index.search_text(queries, self.fetch if self.candidates == "question" else longest)

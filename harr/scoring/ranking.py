@@ -1,10 +1,16 @@
-"""How much of the gold an episode retrieved. Every measure is None where it does not apply."""
+"""How much of the gold an episode retrieved. Every measure is None where it does not apply.
+
+What is counted are documents: of several chunks of one document the first found counts, for its rank, too. Where a
+corpus is not cut into chunks, every passage is a document.
+"""
+
+import math
 
 from harr.types import Episode
 
 
 def recall(episode: Episode) -> float | None:
-    """Share of the gold passages retrieved at any step; None for a question without gold.
+    """Share of the gold documents retrieved at any step; None for a question without gold.
 
     >>> from harr.types import Episode, Passage, Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("a", "b"))
@@ -17,13 +23,13 @@ def recall(episode: Episode) -> float | None:
 
 
 def all_gold(episode: Episode) -> float | None:
-    """1.0 if every gold passage was retrieved, else 0.0; None for a question without gold."""
+    """1.0 if every gold document was retrieved, else 0.0; None for a question without gold."""
     share = recall(episode)
     return None if share is None else float(share == 1.0)
 
 
 def gold_f1(episode: Episode) -> float | None:
-    """F1 of the retrieved passages against the gold: picks too many cost precision (fact F1 of Q-RAG).
+    """F1 of the retrieved documents against the gold: picks too many cost precision (fact F1 of Q-RAG).
 
     >>> from harr.types import Passage, Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("a", "b"))
@@ -31,35 +37,84 @@ def gold_f1(episode: Episode) -> float | None:
     >>> gold_f1(Episode(question, (step,)))
     0.8
     """
-    gold, found = set(episode.question.gold_ids), {passage.id for passage in episode.retrieved}
+    gold, found = set(episode.question.gold_documents), set(episode.documents)
     return 2.0 * len(gold & found) / (len(gold) + len(found)) if gold else None
 
 
 def recall_at(episode: Episode, k: int | None) -> float | None:
-    """Share of the gold among the first ``k`` retrieved; None if fewer than ``k`` were retrieved.
+    """Share of the gold among the first ``k`` retrieved; None if fewer than ``k`` passages were asked for.
 
-    The order is that of :attr:`Episode.retrieved`. Gold beyond ``k`` lowers the ceiling: with four
+    The order is that of :attr:`Episode.documents`. Gold beyond ``k`` lowers the ceiling: with four
     gold passages recall at 2 is at most .5, as in the papers that report R@2 and R@5.
     """
-    gold = set(episode.question.gold_ids)
-    found = [passage.id for passage in episode.retrieved]
-    if not gold or (k is not None and len(found) < k):
+    gold = set(episode.question.gold_documents)
+    if not gold or (k is not None and _asked(episode) < k):
         return None
-    return len(gold.intersection(found[:k])) / len(gold)
+    return len(gold.intersection(episode.documents[:k])) / len(gold)
 
 
 def reciprocal_rank(episode: Episode) -> float | None:
-    """1 over the rank of the first gold passage, 0.0 if none came; None for a question without gold."""
-    gold = set(episode.question.gold_ids)
+    """1 over the rank of the first gold document, 0.0 if none came; None for a question without gold.
+
+    Its mean over questions is the mean reciprocal rank (MRR).
+    """
+    gold = set(episode.question.gold_documents)
+    return _reciprocal(gold, episode.documents) if gold else None
+
+
+def best_reciprocal_rank(episode: Episode) -> float | None:
+    """1 over the rank of the first gold document within its search, of the best search; 0.0 without one.
+
+    As a reward it does not care which search of an episode finds the gold; None for a question without gold.
+
+    >>> from harr.types import Passage, Question, Retrieval, Search, Step
+    >>> question = Question("q", "Who?", gold_ids=("d_chunk_0", "d_chunk_1"))
+    >>> searches = ("a_chunk_1 a_chunk_2 b d_chunk_1", "c d_chunk_0")
+    >>> found = [Retrieval(tuple(Passage(pid, "") for pid in ids.split())) for ids in searches]
+    >>> episode = Episode(question, tuple(Step(Search(question, "Who?"), part) for part in found))
+    >>> best_reciprocal_rank(episode)
+    0.5
+    """
+    gold = set(episode.question.gold_documents)
     if not gold:
         return None
-    ranks = (rank for rank, passage in enumerate(episode.retrieved, 1) if passage.id in gold)
-    return 1.0 / next(ranks, float("inf"))
+    searches = [list(dict.fromkeys(p.document for p in step.retrieval.passages)) for step in episode.steps]
+    return max((_reciprocal(gold, documents) for documents in searches), default=0.0)
+
+
+def ndcg_at(episode: Episode, k: int) -> float | None:
+    """Normalised discounted cumulative gain of the first ``k`` documents, gold or not (Jarvelin and Kekalainen, 2002).
+
+    None for a question without gold, or if fewer than ``k`` passages were asked for. A ranking that ends early has
+    nothing in its missing places.
+
+    >>> from harr.types import Passage, Question, Retrieval, Search, Step
+    >>> question = Question("q", "Who?", gold_ids=("a", "b"))
+    >>> step = Step(Search(question, "Who?", k=3), Retrieval((Passage("a", ""), Passage("x", ""), Passage("b", ""))))
+    >>> round(ndcg_at(Episode(question, (step,)), 3), 4)  # (1 + 1/2) / (1 + 1/log2(3))
+    0.9197
+    """
+    gold = set(episode.question.gold_documents)
+    if not gold or _asked(episode) < k:
+        return None
+    gain = sum(1 / math.log2(rank + 1) for rank, name in enumerate(episode.documents[:k], 1) if name in gold)
+    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(len(gold), k) + 1))
 
 
 def hop_recall(episode: Episode, hop: int) -> float | None:
-    """1.0 if the gold passage of ``hop`` (from 1) was retrieved at any step; None without such a hop."""
-    gold = episode.question.gold_ids
+    """1.0 if the gold document of ``hop`` (from 1) was retrieved at any step; None without such a hop."""
+    gold = episode.question.gold_documents
     if hop > len(gold):
         return None
-    return float(any(passage.id == gold[hop - 1] for passage in episode.retrieved))
+    return float(gold[hop - 1] in episode.documents)
+
+
+def _asked(episode: Episode) -> int:
+    """How many distinct passages came, or would have, had there been enough that match."""
+    short = sum(max(0, step.search.k - len(step.retrieval.passages)) for step in episode.steps)
+    return len(episode.retrieved) + short
+
+
+def _reciprocal(gold: set[str], documents: "list[str] | tuple[str, ...]") -> float:
+    ranks = (rank for rank, name in enumerate(documents, 1) if name in gold)
+    return 1.0 / next(ranks, float("inf"))

@@ -61,16 +61,16 @@ def novelty(episode: Episode) -> list[float]:
 
 
 def misses(episode: Episode) -> list[float] | None:
-    """Per step, 1.0 where it found no gold that was not found before; a negative weight charges extra steps.
+    """Per step, 1.0 where it found no gold document that was not found before; a negative weight charges extra steps.
 
     None for a question without gold.
     """
-    missing = set(episode.question.gold_ids)
+    missing = set(episode.question.gold_documents)
     if not missing:
         return None
     charged = []
     for step in episode.steps:
-        found = missing & {passage.id for passage in step.retrieval.passages}
+        found = missing & {passage.document for passage in step.retrieval.passages}
         charged.append(float(not found))
         missing -= found
     return charged

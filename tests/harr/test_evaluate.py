@@ -15,10 +15,10 @@ from harr.evaluate import (
     run_arm,
     summarise,
     table,
-    trajectories,
 )
 from harr.pipelines.pick import pick
 from harr.setup import Setup
+from harr.trajectories import trajectories
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 

@@ -38,8 +38,8 @@ def test_the_shipped_parameters_are_typed(tmp_path: Path) -> None:
         (
             "evaluate",
             {"arms": ["bm26"]},
-            "evaluate.arms.0: should be 'bm25', 'frozen', 'history', 'rl_no_history', 'infonce', 'no_positions' "
-            "or 'full'",
+            "evaluate.arms.0: should be 'bm25', 'frozen', 'hybrid', 'history', 'rl_no_history', 'infonce', "
+            "'no_positions' or 'full'",
         ),
     ],
 )
@@ -103,6 +103,18 @@ def test_no_file(tmp_path: Path) -> None:
         ({"pipeline": {"name": "react"}, "generator": {"kind": "small_lm"}}, "plays search_r1 only, not react"),
         ({"train": {"method": "pqn"}}, "pqn plays pipeline pick; set retriever.candidates: question"),
         ({"retriever": {"positions": "relative"}}, "no_positions are for train.method pqn"),
+        (
+            {"retriever": {"search": "hybrid"}, "index": {"full_text": False}, "evaluate": {"arms": ["full"]}},
+            "retriever.search hybrid needs the BM25 index; set index.full_text: true",
+        ),
+        (
+            {"index": {"full_text": False}, "evaluate": {"arms": ["hybrid", "full"]}},
+            "the arm hybrid needs the BM25 index",
+        ),
+        (
+            {"retriever": {"search": "sparse", "candidates": "question"}},
+            "retriever.search sparse is for candidates: corpus",
+        ),
     ],
 )
 def test_sections_that_do_not_fit_each_other(changes: dict[str, Any], line: str, tmp_path: Path) -> None:

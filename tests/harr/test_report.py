@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from harr.evaluate import contrast, question_rows, summarise, trajectories
+from harr.evaluate import contrast, question_rows, summarise
 from harr.report import write_report
+from harr.trajectories import trajectories
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 CURVE = [{"step": s, "reward_mean": 0.1 * s, "zero_std_share": 0.5} for s in range(1, 5)]
