@@ -4,8 +4,9 @@ from prefect import flow
 
 from flows.common import main
 from harr.params import Params
+from tasks.checks import expect
 from tasks.embed import VECTORS
-from tasks.index import index_passages
+from tasks.index import index_frame, index_passages
 from tasks.tracking import tracked_run
 
 
@@ -14,9 +15,10 @@ async def index() -> None:
     """Put vectors and texts into Milvus; the row count is checked."""
     params = Params.load()
     with tracked_run("index", params) as run:
-        run.record("index", index_passages(params))
+        figures = index_passages(params)
+        run.record("index", figures | expect("index", index_frame(figures)))
         run.dataset("vectors", VECTORS, "index")
 
 
 if __name__ == "__main__":
-    main(index)
+    main(index, checks=True)

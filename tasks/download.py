@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 from prefect import task
 
+from harr.datasets import MedQuAD
 from harr.params import Params
 from tasks.common import TASK, even_sample
 
@@ -16,6 +17,10 @@ def download_corpus(params: Params) -> dict[str, float]:
     """Fetch or make the passages and questions named in params.yaml."""
     from harr.corpus.download import download
 
+    if isinstance(params.download, MedQuAD):
+        from harr.retrieval.tokens import token_spans
+
+        return download(params.download, CORPUS, QUESTIONS, token_spans(params.download.tokenizer))
     return download(params.download, CORPUS, QUESTIONS)
 
 

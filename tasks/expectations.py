@@ -22,6 +22,7 @@ ROW_KEYS = {
     "corpus": ["row", "id"],
     "questions": ["split", "id"],
     "vectors": ["row"],
+    "index": ["collection"],
     "filtered": ["id"],
     "all_kept": ["id"],
     "evaluation": ["arm", "id"],
@@ -48,6 +49,11 @@ SUITES: dict[str, list[Any]] = {
         gxe.ExpectColumnValuesToNotBeNull(column="norm"),
         gxe.ExpectColumnValuesToBeBetween(column="norm", min_value=0.999, max_value=1.001),
         gxe.ExpectColumnStdevToBeBetween(column="first", min_value=1e-6),
+    ],
+    "index": [
+        gxe.ExpectColumnValuesToBeBetween(column="indexed", min_value=1),
+        gxe.ExpectColumnPairValuesToBeEqual(column_A="indexed", column_B="searchable"),
+        gxe.ExpectColumnPairValuesToBeEqual(column_A="vectors", column_B="passages"),
     ],
     "filtered": [
         gxe.ExpectTableRowCountToBeBetween(min_value=1),

@@ -1,9 +1,12 @@
 """Stage index: vectors and texts into Milvus."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
+import pandas as pd
 from prefect import task
 
+from harr.files import read_json, read_manifest
 from harr.params import Params
 from tasks.common import TASK
 from tasks.download import CORPUS
@@ -20,3 +23,21 @@ def index_passages(params: Params) -> dict[str, float]:
     from harr.retrieval.vectors import Vectors
 
     return build_index(Passages.open(CORPUS), Vectors.open(VECTORS), params.index, INDEX, WORK)
+
+
+@task(**TASK)
+def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
+    """What the collection counts beside corpus and vectors, for the suite ``index``: every passage must be found."""
+    from harr.corpus.store import Passages
+    from harr.retrieval.vectors import REBUILD
+
+    passages = Passages.open(CORPUS)
+    return pd.DataFrame(
+        {
+            "collection": [str(read_json(INDEX / "manifest.json")["collection"])],
+            "indexed": [int(figures["indexed"])],
+            "searchable": [len(passages.searchable_rows())],
+            "vectors": [int(read_manifest(VECTORS, REBUILD, shards=False)["rows"])],
+            "passages": [len(passages)],
+        }
+    )

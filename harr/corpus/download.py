@@ -4,9 +4,10 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from harr.corpus.chunks import Spans
 from harr.corpus.questions import DATASETS
 from harr.corpus.store import Passages, write_passages, write_questions
-from harr.datasets import BabiLong, Hub, Jsonl, Ruler, World
+from harr.datasets import BabiLong, Hub, Jsonl, MedQuAD, Ruler, World
 from harr.errors import CorpusError
 from harr.files import publish
 from harr.progress import bar
@@ -15,19 +16,22 @@ from harr.types import Passage, Question
 WORK = Path("work/download")
 
 
-def download(params: World | Jsonl | Hub | BabiLong | Ruler, corpus: Path, questions: Path) -> dict[str, float]:
+def download(
+    params: World | Jsonl | Hub | BabiLong | Ruler | MedQuAD, corpus: Path, questions: Path, spans: Spans | None = None
+) -> dict[str, float]:
     """Fetch or make a data set, check all of it, then publish ``corpus`` and ``questions``.
 
     Training questions that are also test questions (same text; of a story, same story) are left out and counted.
+    ``spans`` tells the tokens of a text, for a data set that is cut into chunks.
 
     Returns:
-        Counts of passages and questions, and the mean length of a passage in words.
+        Counts of passages and questions, and the mean length of a passage in words; and what the data set counts.
 
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong; nothing is published.
     """
     shutil.rmtree(WORK, ignore_errors=True)
-    source = DATASETS[params.dataset](params)
+    source = DATASETS[params.dataset](params, spans) if spans else DATASETS[params.dataset](params)
     words: list[int] = []
     with bar(source.passages, desc="passages", unit="passage") as stream:
         checked = unique_passages(stream, words)
@@ -43,6 +47,7 @@ def download(params: World | Jsonl | Hub | BabiLong | Ruler, corpus: Path, quest
     write_questions(test, WORK / "questions" / "test.jsonl")
     publish(WORK / "corpus", corpus)
     publish(WORK / "questions", questions)
+    shutil.rmtree(WORK, ignore_errors=True)
     return {
         "passages": float(len(words)),
         "searchable": float(len(stored.searchable_rows())),
@@ -50,6 +55,7 @@ def download(params: World | Jsonl | Hub | BabiLong | Ruler, corpus: Path, quest
         "train_questions": float(len(kept)),
         "test_questions": float(len(test)),
         "train_questions_dropped_because_in_test": float(len(train) - len(kept)),
+        **source.figures,
     }
 
 

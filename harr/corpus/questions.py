@@ -6,6 +6,7 @@ from pathlib import Path
 from harr.corpus.haystack import babilong, ruler
 from harr.corpus.hub import hotpotqa, musique, nq, two_wiki
 from harr.corpus.jsonl import passage_of, read_questions_where, read_rows
+from harr.corpus.medquad import medquad
 from harr.corpus.source import Source
 from harr.corpus.world import make_world
 from harr.datasets import Jsonl, World
@@ -50,6 +51,7 @@ DATASETS: dict[str, Callable[..., Source]] = {
     "2wikimultihopqa": two_wiki,
     "musique": musique,
     "nq": nq,
+    "medquad": medquad,
     "babilong": babilong,
     "ruler": ruler,
 }

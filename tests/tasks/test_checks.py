@@ -19,6 +19,7 @@ QUESTIONS = {
     "in_other_split": [False, False],
 }
 VECTORS = {"row": [0, 1, 2], "norm": [1.0, 1.0, 1.0], "first": [0.1, 0.2, 0.3]}
+INDEX = {"collection": ["harr_1"], "indexed": [9], "searchable": [9], "vectors": [10], "passages": [10]}
 FILTERED = {"id": ["q1", "q2"], "reward_std": [0.5, 0.1], "reason": ["rollouts disagree"] * 2}
 EVALUATION = {
     "arm": ["frozen", "full"],
@@ -31,6 +32,7 @@ TABLES = {
     "corpus": CORPUS,
     "questions": QUESTIONS,
     "vectors": VECTORS,
+    "index": INDEX,
     "filtered": FILTERED,
     "evaluation": EVALUATION,
 }
@@ -65,6 +67,8 @@ def test_a_sound_table_passes(suite: str) -> None:
         ("vectors", "norm", [1.0, 0.0, 1.0], "norm", "row 1"),
         ("vectors", "norm", [1.0, float("nan"), 1.0], "not_be_null", "row 1"),
         ("vectors", "first", [0.1, 0.1, 0.1], "stdev", "min_value 1e-06): found"),
+        ("index", "indexed", [8], "pair_values_to_be_equal", "collection harr_1"),
+        ("index", "vectors", [9], "pair_values_to_be_equal", "collection harr_1"),
         ("filtered", "reward_std", [0.0, 0.1], "reward_std", "id q1"),
         ("filtered", "reason", ["rollouts disagree", "all right"], "reason", "id q2"),
         ("evaluation", "recall", [0.5, 1.5], "recall", "arm full"),

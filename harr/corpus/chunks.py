@@ -1,0 +1,64 @@
+"""Long texts to passages: cut by tokens, at the ends of sentences."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+Spans = Callable[[str], Sequence[tuple[int, int]]]
+"""Where every token of a text begins and ends, in characters; special tokens are not told."""
+CHUNK = "{document}_chunk_{number}"
+"""The id of a chunk; ``harr.types.document_of`` reads it."""
+
+
+def chunks(text: str, spans: Spans, limit: int, *, header: str = "") -> Iterator[str]:
+    """Cut ``text`` into parts of at most ``limit`` tokens each, counted with the ``header`` that will stand before it.
+
+    A part ends at the last full stop that fits; a sentence that is too long is cut between words, a word that is too
+    long between tokens. The parts, in order, are the whole text but for white space around them.
+
+    >>> words = lambda text: [(m.start(), m.end()) for m in __import__("re").finditer(r"[a-z]+|[.]", text, 2)]
+    >>> list(chunks("Ada is old. Bob is young. He runs. And so on and on and on", words, 8))
+    ['Ada is old. Bob is young.', 'He runs.', 'And so on and on and on']
+    """
+    tokens = spans(text)
+    start = 0
+    while start < len(tokens):
+        room = max(1, limit - len(spans(header)))
+        while True:
+            end = _end(text, tokens, start, room)
+            part = text[tokens[start][0] : tokens[end - 1][1]].strip()
+            # Beside a header, or cut within a word, a text may have other tokens than within the whole.
+            over = len(spans(header + part)) - limit
+            if over <= 0 or end - start == 1:
+                break
+            room = max(1, min(room, end - start) - over)
+        yield part
+        start = end
+
+
+def _end(text: str, tokens: Sequence[tuple[int, int]], start: int, room: int) -> int:
+    """The token after the last one of the part that begins at ``start``."""
+    full = min(start + room, len(tokens))
+    if full == len(tokens):
+        return full
+    words = 0
+    for end in range(full, start, -1):
+        here = tokens[end - 1][1]
+        if tokens[end][0] == here:  # within a word
+            continue
+        if text[here - 1] == ".":
+            return end
+        words = words or end
+    return words or full
+
+
+def prefix(fields: Sequence[str], synonyms: Sequence[str], spans: Spans, limit: int) -> str:
+    """What is known of a document, as the first line of its chunks: fields and up to three synonyms.
+
+    Empty ones are left out, and the last ones where the line would have more than ``limit`` tokens.
+
+    >>> prefix(["Disease", "", "Disorders"], ["AML", "ANLL", "c", "d"], lambda text: text.split(), 99)
+    'Disease | Disorders | AML | ANLL | c'
+    """
+    known = [part for part in (*fields, *synonyms[:3]) if part]
+    while known and len(spans(" | ".join(known))) > limit:
+        known.pop()
+    return " | ".join(known)
