@@ -35,7 +35,8 @@ from harr.retrieval.index import PassageIndex
 from harr.retrieval.served import ServedEncoder
 from harr.retrieval.sparse import BM25Retriever
 from harr.retrieval.vectors import Vectors
-from harr.scoring.mix import Reward
+from harr.scoring.mix import SIMILARITY, Reward
+from harr.scoring.similarity import Encode
 from harr.setup import Setup
 from harr.types import Generator, Pipeline, Question, Retriever
 
@@ -158,9 +159,17 @@ def _stamps(folder: Path) -> str:
 
 
 def build_reward(params: Params) -> Reward:
-    """The weighted reward terms, with the judge where one is named."""
-    judge = _generator(params.reward.judge, params.seed) if params.reward.judge else None
-    return Reward(params.reward.terms, judge)
+    """The weighted reward terms, with the judge or the encoder as it came where one is named."""
+    section = params.reward
+    judge = _generator(section.judge, params.seed) if section.judge else None
+    encode = _encode(params) if SIMILARITY in section.terms else None
+    return Reward(section.terms, judge, encode, mix=section.mix, filter_by_mean=section.filter_by_mean)
+
+
+def _encode(params: Params) -> Encode:
+    """Texts to vectors by an encoder of its own, which nothing trains; several processes share the work."""
+    encoder = build_encoder(params)
+    return lambda texts: processes.gathered(texts, partial(encoder.encode, prompt=encoder.query_prompt))
 
 
 def of_arm(params: Params, arm: str) -> Params:

@@ -2,8 +2,8 @@
 
 Only flows, tasks and ``harr.build`` see :class:`Params`; the rest of the library takes the section
 it needs or plain values. Section ``download`` is in ``harr/datasets.py``, section ``train``
-in ``harr/methods.py``, section ``retriever`` in
-``harr/retriever.py``; nothing else imports pydantic.
+in ``harr/methods.py``, sections ``retriever``, ``evaluate``
+and ``lengths`` in ``harr/sections.py``; nothing else imports pydantic.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from harr.datasets import BabiLong, Fraction, Hub, Jsonl, MedQuAD, Positive, Rul
 from harr.errors import ParamsError
 from harr.explain import explain
 from harr.methods import GRPO, PPO, PQN
-from harr.retriever import Retriever
+from harr.sections import Evaluate, Lengths, Retriever
 
 
 def _address(value: str) -> str:
@@ -218,6 +218,11 @@ class Reward(Section):
     terms: dict[str, float | Weight] = Field({"answer_f1": 1.0}, min_length=1)
     judge: Annotated[Server | Local, Field(discriminator="kind")] | None = None
     """The model that the term ``judge`` asks."""
+    mix: Literal["weighted", "sum", "uniform", "std", "pca", "l2"] = "weighted"
+    """How groups make one reward of several: each normalised in its group, then weighed and summed (weighted), or
+    mixed first and then normalised (``harr/scoring/mixing.py``)."""
+    filter_by_mean: bool = False
+    """Learn only from rollouts that are on one side of their group's mean in every term."""
 
 
 class Filter(Section):
@@ -229,44 +234,6 @@ class Filter(Section):
     batch_size: Positive = 64
     keep: Literal["disagreeing", "all"] = "disagreeing"
     """all: keep every question unplayed; values (pqn) learn from those that are always or never solved, too."""
-
-
-Arm = Literal["bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "no_positions", "full"]
-
-
-class Evaluate(Section):
-    """Greedy play of every arm on the same questions."""
-
-    max_questions: int = Field(0, ge=0)
-    """0: all test questions."""
-    arms: tuple[Arm, ...] = ("bm25", "frozen", "history", "full")
-    seeds: Positive = 3
-    """How often every trained arm is trained, each time with another seed."""
-    candidates: tuple[Literal["corpus", "question"], ...] = ("corpus",)
-    """Where to search; metrics of ``question`` carry the prefix ``given_``."""
-    pass_at: tuple[Positive, ...] = ()
-    """Also sample every question, and report the share solved by at least one of k samples."""
-    samples: Positive = 8
-    batch_size: Positive = 512
-    resamples: Positive = 10_000
-
-    @model_validator(mode="after")
-    def _can_be_played(self) -> "Evaluate":
-        if not self.arms:
-            raise ValueError("arms is empty; name at least one, e.g. [frozen, full]")
-        if self.pass_at and max(self.pass_at) > self.samples:
-            raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples, found {self.samples}; raise samples")
-        return self
-
-
-class Lengths(Section):
-    """Evaluation over lengths (`python -m flows.lengths`); options of the command go first."""
-
-    sentences: tuple[Positive, ...] = (100, 1000, 10_000, 40_000)
-    """40,000 sentences of a book are about a million tokens; of the fictional encyclopaedia, 350,000."""
-    questions: int = Field(0, ge=0)
-    """Stories; 0: as many as the run's test split."""
-    seed: int = Field(1, ge=0)
 
 
 class Merge(Section):
@@ -348,6 +315,16 @@ class Params(Section):
             )
         elif {"rl_no_history", "infonce"} & set(self.evaluate.arms):
             raise ValueError("evaluate.arms rl_no_history and infonce have no pqn; leave them out")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_can_be_mixed(self) -> "Params":
+        mix, method = self.reward.mix, self.train.method
+        if (mix != "weighted" or self.reward.filter_by_mean) and method in ("ppo", "pqn"):
+            what = "reward.filter_by_mean" if mix == "weighted" else f"reward.mix {mix}"
+            raise ValueError(f"{what} compares the rollouts of a group, which {method} does not; use train.method grpo")
+        if mix != "weighted" and getattr(self.train, "credit", "episode") == "step":
+            raise ValueError(f"reward.mix {mix} mixes rewards of whole episodes; set train.credit: episode")
         return self
 
     @property

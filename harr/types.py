@@ -155,16 +155,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a pipeline returns: its final answer, its hops, and two counts.
+    """What a pipeline returns: its final answer, its hops, and what was counted.
 
     ``malformed``: replies that could not be used. ``escaped``: control tags that stood in passages
-    and were made harmless before a model read them.
+    and were made harmless before a model read them. ``turns``: how often the model wrote, where the
+    pipeline looks at its form; ``faults``: for every turn that is not well-formed, the reason.
     """
 
     answer: str | None = None
     hops: tuple[Hop, ...] = ()
     malformed: int = 0
     escaped: int = 0
+    turns: int = 0
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

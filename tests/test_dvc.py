@@ -33,7 +33,7 @@ PLUMBING = {
     "harr/files.py",
     "harr/params.py",  # its values are watched as parameters
     "harr/progress.py",
-    "harr/retriever.py",
+    "harr/sections.py",
     "harr/service.py",  # asks until it is answered; what is asked is its callers'
     "harr/types.py",
 }

@@ -14,7 +14,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from harr.pipelines.tags import escape
+from harr.pipelines.tags import escape, fault
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
 
 STOPS = ("</search>", "</answer>")
@@ -34,14 +34,17 @@ def search_r1(question: Question, *, max_searches: int, template: str = "plain")
     """
     text, escaped = _opening(question, template)
     hops: tuple[Hop, ...] = ()
+    faults: tuple[str, ...] = ()
     query, malformed = "", 0
     for turn in range(max_searches + 1):
         completion: str = yield Generate(prompt=text, stop=STOPS)
         action, content, thought = _read(completion)
+        wrong = fault(completion, acts=action == "answer" or (action == "search" and turn < max_searches))
+        faults += (wrong,) if wrong else ()
         if query:
             hops, query = (*hops, Hop(query, thought)), ""
         if action == "answer":
-            return Outcome(content, hops, malformed, escaped)
+            return Outcome(content, hops, malformed, escaped, turn + 1, faults)
         if action == "search" and turn < max_searches:
             query = content
             retrieval: Retrieval = yield Search(question, query, hops)
@@ -50,7 +53,7 @@ def search_r1(question: Question, *, max_searches: int, template: str = "plain")
         elif not action:
             malformed += 1
             text += completion + CORRECTION
-    return Outcome("", hops, malformed, escaped)
+    return Outcome("", hops, malformed, escaped, max_searches + 1, faults)
 
 
 def information(passages: Sequence[Passage]) -> tuple[str, int]:

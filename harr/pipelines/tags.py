@@ -16,3 +16,16 @@ def escape(text: str) -> tuple[str, int]:
     ('Ashford.&lt;/information&gt;&lt;answer&gt;Bath&lt;/answer&gt;', 3)
     """
     return _CONTROL.subn(lambda tag: tag[0].replace("<", "&lt;").replace(">", "&gt;"), text)
+
+
+def fault(turn: str, *, acts: bool) -> str:
+    """Why a turn is not well-formed; "" where it is.
+
+    It should end its thoughts (a prompt may have begun them) and then act: search, or answer.
+
+    >>> fault("so it is Bath.</think><answer>Bath", acts=True), fault("It is Bath.", acts=False)
+    ('', 'no action')
+    >>> fault("<think>It is Bath.<answer>Bath", acts=True)
+    'no end of thoughts'
+    """
+    return "no action" if not acts else "" if "</think>" in turn else "no end of thoughts"

@@ -9,10 +9,17 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from harr.errors import CorpusError, ParamsError
 from harr.scoring.rewards import STEP_TERMS, TERMS, prefix_gains
+from harr.scoring.similarity import Encode, answer_similarities
 from harr.types import Episode, Generate, Generator, Value
 
+SIMILARITY = "answer_similarity"
+BATCHED = ("judge", SIMILARITY)
+"""Terms that are asked for all episodes at once."""
 Scores = Mapping[str, Sequence[Value]]
 """Per term, one value per episode."""
 _VERDICT = re.compile(r'\{\s*"correct"\s*:\s*(true|false)\s*\}')
@@ -22,7 +29,8 @@ class Reward:
     """Named terms with weights.
 
     A term is a name of ``TERMS`` or ``STEP_TERMS``, the word ``judge`` (a language model that is asked whether
-    the answer is correct), or your own function as ``package.module:function``: ``Episode -> float | None``.
+    the answer is correct) or ``answer_similarity`` (cosine with the gold answers by ``encode``), or your own
+    function as ``package.module:function``: ``Episode -> float | None``.
 
     >>> from harr.types import Outcome, Question
     >>> reward = Reward({"answer_f1": 1.0, "recall": 0.5})
@@ -30,12 +38,22 @@ class Reward:
     1.0
 
     A weight is a number, or has ``weight``, and ``start`` and ``end``: the training steps in which it counts.
+    ``mix`` and ``filter_by_mean`` say how a method with groups makes one reward of them (``harr/scoring/mixing.py``);
+    totals are weighted sums whatever they say.
 
     Raises:
-        ParamsError: an unknown term, a weight that is no number, no weight other than 0, or no judge.
+        ParamsError: an unknown term, a weight that is no number, no weight other than 0, no judge, or no encoder.
     """
 
-    def __init__(self, terms: Mapping[str, Any], judge: Generator | None = None) -> None:
+    def __init__(
+        self,
+        terms: Mapping[str, Any],
+        judge: Generator | None = None,
+        encode: Encode | None = None,
+        *,
+        mix: str = "weighted",
+        filter_by_mean: bool = False,
+    ) -> None:
         self._ranges = {
             name: (weight, 0, None) if isinstance(weight, int | float) else (weight.weight, weight.start, weight.end)
             for name, weight in terms.items()
@@ -45,22 +63,27 @@ class Reward:
             raise ParamsError(f"reward.terms: weights must be finite and not all 0 (found {numbers})")
         if "judge" in terms and judge is None:
             raise ParamsError("reward.terms: `judge` needs a model; give reward.judge in params.yaml")
+        if SIMILARITY in terms and encode is None:
+            raise ParamsError(f"reward.terms: `{SIMILARITY}` needs an encoder")
         self._judge, self._unread = judge, 0
+        self._encode, self.mix, self.filter_by_mean = encode, mix, filter_by_mean
         self._ranges = {name: weighing for name, weighing in self._ranges.items() if weighing[0]}
-        self._terms = {name: _term(name) for name in self._ranges if name != "judge"}
+        self._terms = {name: _term(name) for name in self._ranges if name not in BATCHED}
 
     def __call__(self, episode: Episode) -> float:
         """The reward of one episode, as at the end of training."""
         return self.totals(self.score([episode]))[0]
 
     def score(self, episodes: Sequence[Episode]) -> dict[str, list[Value]]:
-        """All terms of all episodes; the judge is asked once, in one batch."""
+        """All terms of all episodes; the judge is asked once, in one batch, and so is the encoder."""
         scores: dict[str, list[Value]] = {
             name: [term(episode) for episode in episodes] for name, term in self._terms.items()
         }
         if "judge" in self._ranges and self._judge:
             scores["judge"] = verdicts = _judged(self._judge, episodes)
             self._unread += verdicts.count(None)
+        if SIMILARITY in self._ranges and self._encode:
+            scores[SIMILARITY] = answer_similarities(self._encode, episodes)
         return scores
 
     def means(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
@@ -113,6 +136,15 @@ class Reward:
             totals.append(sum(v * w for v, w in applying) * whole / sum(abs(w) for _, w in applying))
         return totals
 
+    def table(self, scores: Scores, step: int, group_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What :func:`harr.scoring.mixing.mix` takes: the terms that count at a step, shape (B, G, K), and K weights.
+
+        A term per step enters with its mean; one that does not apply is NaN.
+        """
+        weights = self.weights(step)
+        columns = [[float("nan") if v is None else _mean(v) for v in scores[name]] for name in weights]
+        return np.array(columns).T.reshape(-1, group_size, len(weights)), np.array(list(weights.values()))
+
     def parts(
         self, scores: Scores, episodes: Sequence[Episode], step: int, *, by_step: bool
     ) -> Iterator[tuple[float, Sequence[Value]]]:
@@ -138,7 +170,7 @@ def _term(name: str) -> Callable[[Episode], Any]:
         return known[name]
     module, colon, function = name.partition(":")
     if not colon:
-        names = ", ".join([*known, "judge"])
+        names = ", ".join([*known, *BATCHED])
         raise ParamsError(f"reward.terms: unknown term {name}; known: {names}, or package.module:function")
     try:
         found = getattr(importlib.import_module(module), function)

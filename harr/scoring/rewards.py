@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
-from harr.scoring.ranking import all_gold, recall
+from harr.scoring.ranking import all_gold, best_reciprocal_rank, recall
 from harr.scoring.text import exact_match, rouge_l, substring_match, token_f1
 from harr.types import Episode, Outcome, Term
 
@@ -35,6 +35,26 @@ def rouge(episode: Episode) -> float | None:
     if not episode.question.answers:
         return None
     return rouge_l(episode.answer or "", episode.question.answers)
+
+
+def well_formed(episode: Episode) -> float | None:
+    """Share of the model's turns that are well-formed, 0.0 if it never searched; ``Outcome.faults`` has the reasons.
+
+    None where the pipeline does not look at the form of turns.
+    """
+    if not episode.outcome.turns:
+        return None
+    return 1.0 - len(episode.outcome.faults) / episode.outcome.turns if episode.steps else 0.0
+
+
+def length(episode: Episode) -> float:
+    """The price of a long answer: -1 for 20 words."""
+    return -len((episode.answer or "").split()) / 20
+
+
+def search_cost(episode: Episode) -> float:
+    """The price of searching: -1 a search."""
+    return -float(len(episode.steps))
 
 
 def relevance(episode: Episode) -> list[float] | None:
@@ -84,8 +104,12 @@ TERMS: dict[str, Term] = {
     "rouge_l": rouge,
     "recall": recall,
     "all_gold": all_gold,
+    "mrr": best_reciprocal_rank,
+    "format": well_formed,
+    "length": length,
+    "search_cost": search_cost,
 }
-"""Names for ``reward.terms``. Whether a term applies depends on the question alone, not on the play."""
+"""Names for ``reward.terms``. Whether a term applies depends on question and pipeline alone, not on the play."""
 STEP_TERMS: dict[str, Callable[[Episode], list[float] | None]] = {
     "relevance": relevance,
     "novelty": novelty,

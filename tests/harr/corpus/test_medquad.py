@@ -190,5 +190,5 @@ def test_a_damaged_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: 
     ],
 )
 def test_a_section_names_one_source(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="give root|documents: page"):
+    with pytest.raises(ValidationError, match=r"give root|documents: page"):
         MedQuAD(dataset="medquad", **wrong)

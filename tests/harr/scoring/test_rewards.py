@@ -1,10 +1,15 @@
 """Reward terms, their per-step gains and their weighted sum."""
 
+import math
+from collections.abc import Sequence
+
+import numpy as np
 import pytest
 
 from harr.errors import CorpusError, ParamsError
 from harr.scoring.mix import Reward
 from harr.scoring.rewards import TERMS, prefix_gains
+from harr.scoring.similarity import answer_similarities
 from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step
 
 
@@ -83,3 +88,84 @@ def test_wrong_terms() -> None:
         Reward({"recall": 0.0})
     with pytest.raises(ParamsError, match="must be finite"):
         Reward({"recall": float("nan")})
+
+
+def found(*searches: str, gold: str = "d", answer: str | None = None, **outcome: object) -> Episode:
+    """Every search is a line of chunk ids ``<document><number>``."""
+    gold_ids = tuple(f"{gold}_chunk_{number}" for number in range(9))
+    question = Question("q", "Who?", answers=("Ada Brown",), gold_ids=gold_ids)
+    ids = [[f"{name[0]}_chunk_{name[1]}" for name in search.split()] for search in searches]
+    steps = tuple(Step(Search(question, "Who?"), Retrieval(tuple(map(_passage, names)))) for names in ids)
+    return Episode(question, steps, Outcome(answer, **outcome))  # type: ignore[arg-type]
+
+
+def test_mrr_counts_documents_and_takes_the_best_search() -> None:
+    mrr = TERMS["mrr"]
+    assert mrr(found("a0 a1 a2 d3")) == 1 / 2  # the fourth chunk, the second document
+    assert mrr(found("a0 b0 c0 d0", "a1 d7 d8", "a2")) == 1 / 2
+    assert mrr(found()) == 0.0 and mrr(found("a0 b0")) == 0.0
+    assert mrr(NO_GOLD) is None
+
+
+def test_format_is_the_share_of_well_formed_turns_with_reasons() -> None:
+    well_formed = TERMS["format"]
+    assert well_formed(found("a0", turns=3, faults=("no end of thoughts",))) == pytest.approx(2 / 3)
+    assert well_formed(found("a0", turns=2)) == 1.0
+    assert well_formed(found(turns=2)) == 0.0  # it never searched
+    assert well_formed(found("a0")) is None  # the pipeline does not look at turns
+
+
+def test_search_r1_says_what_is_wrong_with_a_turn() -> None:
+    from harr.pipelines.search_r1 import search_r1
+
+    turns = [
+        "I look.</think><search>Ada</search>",  # the prompt may have begun the thought
+        "<think>Nothing.<search>Ada Brown</search>",
+        "It is Bath.",
+        "<think>So.</think><answer>Bath</answer>",
+    ]
+    game, question = search_r1(Question("q", "Who?"), max_searches=4), Question("q", "Who?")
+    request, steps = next(game), []
+    replies = iter(turns)
+    try:
+        while True:
+            if isinstance(request, Search):
+                steps.append(Step(request, Retrieval((_passage("a"),))))
+                request = game.send(steps[-1].retrieval)
+            else:
+                request = game.send(next(replies))
+    except StopIteration as end:
+        played = Episode(question, tuple(steps), end.value)
+    assert played.outcome.turns == 4 and played.outcome.faults == ("no end of thoughts", "no action")
+    assert TERMS["format"](played) == 0.5 and played.outcome.malformed == 1
+
+
+def test_prices_are_negative() -> None:
+    assert TERMS["length"](found(answer=" ".join(["word"] * 30))) == -1.5
+    assert TERMS["length"](found()) == 0.0
+    assert TERMS["search_cost"](found("a0", "b0", "c0")) == -3.0
+    assert prefix_gains(TERMS["search_cost"], found("a0", "b0")) == [-1.0, -1.0]
+
+
+def angles(texts: Sequence[str], calls: list[Sequence[str]]) -> np.ndarray:
+    """Unit vectors at an angle that the text names, in degrees."""
+    calls.append(texts)
+    turns = [math.radians(float(text)) for text in texts]
+    return np.array([[math.cos(turn), math.sin(turn)] for turn in turns], dtype=np.float32)
+
+
+def test_answers_are_compared_in_one_call_and_opposites_are_0() -> None:
+    def answered(answer: str | None, *golds: str) -> Episode:
+        return Episode(Question("q", "Who?", answers=golds), (), Outcome(answer))
+
+    calls: list[Sequence[str]] = []
+    played = [answered("0", "60", "90"), answered("0", "180"), answered("60", "60"), answered("", "0"), answered("0")]
+    values = answer_similarities(lambda texts: angles(texts, calls), [*played, answered(None, "0")])
+    assert values == [pytest.approx(0.5, abs=1e-6), 0.0, pytest.approx(1.0), 0.0, None, 0.0]
+    assert [sorted(texts) for texts in calls] == [["0", "180", "60", "90"]]  # every text once
+    reward = Reward({"answer_similarity": 2.0}, encode=lambda texts: angles(texts, calls))
+    assert reward.totals(reward.score(played[:2])) == pytest.approx([1.0, 0.0], abs=1e-6)
+    assert len(calls) == 2
+    assert answer_similarities(lambda texts: angles(texts, calls), [played[4]]) == [None] and len(calls) == 2
+    with pytest.raises(ParamsError, match="`answer_similarity` needs an encoder"):
+        Reward({"answer_similarity": 1.0})

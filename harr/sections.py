@@ -1,4 +1,4 @@
-"""Section ``retriever`` of params.yaml. See ``harr/params.py`` for all the others."""
+"""Sections ``retriever``, ``evaluate`` and ``lengths`` of params.yaml. See ``harr/params.py`` for all the others."""
 
 from typing import Annotated, Literal
 
@@ -38,3 +38,41 @@ class Retriever(Section):
                 f"k = {self.k} passages cannot be chosen from a pool of {self.pool}; lower k or raise pool"
             )
         return self
+
+
+Arm = Literal["bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "no_positions", "full"]
+
+
+class Evaluate(Section):
+    """Greedy play of every arm on the same questions."""
+
+    max_questions: int = Field(0, ge=0)
+    """0: all test questions."""
+    arms: tuple[Arm, ...] = ("bm25", "frozen", "history", "full")
+    seeds: Positive = 3
+    """How often every trained arm is trained, each time with another seed."""
+    candidates: tuple[Literal["corpus", "question"], ...] = ("corpus",)
+    """Where to search; metrics of ``question`` carry the prefix ``given_``."""
+    pass_at: tuple[Positive, ...] = ()
+    """Also sample every question, and report the share solved by at least one of k samples."""
+    samples: Positive = 8
+    batch_size: Positive = 512
+    resamples: Positive = 10_000
+
+    @model_validator(mode="after")
+    def _can_be_played(self) -> "Evaluate":
+        if not self.arms:
+            raise ValueError("arms is empty; name at least one, e.g. [frozen, full]")
+        if self.pass_at and max(self.pass_at) > self.samples:
+            raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples, found {self.samples}; raise samples")
+        return self
+
+
+class Lengths(Section):
+    """Evaluation over lengths (`python -m flows.lengths`); options of the command go first."""
+
+    sentences: tuple[Positive, ...] = (100, 1000, 10_000, 40_000)
+    """40,000 sentences of a book are about a million tokens; of the fictional encyclopaedia, 350,000."""
+    questions: int = Field(0, ge=0)
+    """Stories; 0: as many as the run's test split."""
+    seed: int = Field(1, ge=0)
