@@ -34,6 +34,9 @@ LABELS = {
     "recall_at_10": "recall at 10",
     "ndcg_at_10": "nDCG at 10",
     "reciprocal_rank": "MRR",
+    "mrr": "MRR of the best search",
+    "format": "well-formed turns",
+    "answer_similarity": "answer similarity",
     "searches": "searches",
     "malformed": "malformed replies",
 }
