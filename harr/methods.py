@@ -103,3 +103,35 @@ class PQN(Training):
         if unread:
             raise ValueError(f"train.method pqn does not read {', '.join(unread)}; leave it out")
         return self
+
+
+class Agent(Training):
+    """GRPO of the language model that searches and answers, by TRL (arXiv 2402.03300, 2503.09516)."""
+
+    method: Literal["agent"]
+    loss: Literal["dapo", "grpo", "bnpo", "dr_grpo"] = "dapo"
+    """How tokens are averaged: over the batch, within an episode first, over a pass, or by a constant."""
+    scale: Literal["group", "batch", "none"] = "group"
+    """By what deviation a reward's distance from its group's mean is divided."""
+    kl_weight: float = Field(0.0, ge=0)
+    temperature: float = Field(1.0, gt=0)
+    max_tokens: Positive = 64
+    """Of a completion; an episode has several."""
+    mask_cut: bool = False
+    """Learn nothing from an episode whose last completion was cut at ``max_tokens``."""
+    episodes_per_pass: Positive = 16
+    """Episodes per forward pass; gradients accumulate over a batch."""
+    sampled_at_once: Positive = 128
+    """Completions that are sampled together."""
+
+    @model_validator(mode="after")
+    def _reads_all_that_is_set(self) -> "Agent":
+        unread = sorted({"credit", "states_per_pass"} & self.model_fields_set)
+        if unread:
+            raise ValueError(f"train.method agent does not read {', '.join(unread)}; leave it out")
+        if self.questions_per_step * self.group_size % self.episodes_per_pass:
+            raise ValueError(
+                f"{self.questions_per_step} questions x {self.group_size} rollouts do not make whole passes of "
+                f"{self.episodes_per_pass} episodes; set train.episodes_per_pass to a divisor"
+            )
+        return self

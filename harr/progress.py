@@ -1,7 +1,7 @@
 """Progress bars with rate and ETA, quiet enough for a log file; and loops that can be stopped between two units."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -39,7 +39,7 @@ def bar(
     )
 
 
-def stoppable(units: Iterable[Unit]) -> Iterator[Unit]:
+def stoppable(units: Iterable[Unit]) -> Generator[Unit]:
     """Yield units of work, each on disk before the next is asked for; leave between two where a stop was asked for.
 
     >>> list(stoppable("ab"))

@@ -1,7 +1,7 @@
 """Play pipelines: many generators advance together, and all pending requests of a kind are one batch."""
 
 from collections.abc import Generator as PyGenerator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harr.progress import bar
@@ -17,6 +17,7 @@ from harr.types import (
     Retriever,
     Search,
     Step,
+    Turn,
 )
 
 
@@ -28,12 +29,15 @@ class _Game:
     moves: PyGenerator[Request, Retrieval | str, Outcome]
     request: Request | None = None
     steps: list[Step] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
 
     def advance(self, answer: Any) -> None:
         """Send an answer (None starts the pipeline) and keep the next request; None when it ended."""
         if isinstance(self.request, Search):
             self.steps.append(Step(self.request, answer))
+        elif self.request is not None:
+            self.turns.append(Turn(self.request, answer))
         try:
             self.request = self.moves.send(answer)
         except StopIteration as end:
@@ -67,7 +71,7 @@ def play(
             progress.update(len(waiting) - len(still))
             waiting = still
             _answer(waiting, retriever, generator)
-    return [Episode(game.question, tuple(game.steps), game.outcome) for game in games]
+    return [Episode(game.question, tuple(game.steps), game.outcome, tuple(game.turns)) for game in games]
 
 
 def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator | None) -> None:
@@ -84,7 +88,7 @@ def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator |
     elif writing:
         if generator is None:
             raise RuntimeError("this pipeline needs a generator; set generator.kind in params.yaml")
-        answers = generator.complete([request for _, request in writing])
+        answers = generator.complete([replace(request, past=tuple(game.turns)) for game, request in writing])
     for game, answer in zip([game for game, _ in waiting or writing], answers, strict=True):
         game.advance(answer)
 

@@ -23,3 +23,5 @@ class Setup:
     generator: Generator | None
     reward: Reward
     identity: str
+    writer: str = ""
+    """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then."""

@@ -114,11 +114,13 @@ class Generate:
     """A pipeline asks the generator for one completion: of chat ``messages``, or of raw text ``prompt``.
 
     Exactly one of the two is given. The completion ends before the first of the ``stop`` strings.
+    ``past`` is what the same episode has asked and was given before; :func:`harr.rollout.play` adds it.
     """
 
     messages: tuple[Mapping[str, str], ...] = ()
     prompt: str = ""
     stop: tuple[str, ...] = ()
+    past: "tuple[Turn, ...]" = ()
 
     def cut(self, text: str) -> str:
         """A completion up to the first of the stop strings.
@@ -127,6 +129,14 @@ class Generate:
         'Bath '
         """
         return text[: min((text.find(word) for word in self.stop if word in text), default=len(text))]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One completion of an episode together with what was asked."""
+
+    request: Generate
+    completion: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +182,15 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One question played to its end. ``answer`` is None where the pipeline gave none."""
+    """One question played to its end: its searches, its turns of writing, and its outcome.
+
+    ``answer`` is None where the pipeline gave none.
+    """
 
     question: Question
     steps: tuple[Step, ...] = ()
     outcome: Outcome = field(default_factory=Outcome)
+    turns: tuple[Turn, ...] = ()
 
     @property
     def answer(self) -> str | None:

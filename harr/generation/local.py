@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +35,10 @@ class LocalGenerator:
     """
 
     def __init__(self, model: str, *, temperature: float, max_tokens: int, batch_size: int, seed: int) -> None:
-        self._name, self._temperature, self._seed = model, temperature, seed
+        self._temperature, self._seed = temperature, seed
         self._max_tokens, self._batch_size = max_tokens, batch_size
-        self._model, self._tokenizer = _load(model)
-        ends = self._model.generation_config.eos_token_id
-        ends = self._tokenizer.eos_token_id if ends is None else ends
-        self._ends = set(ends if isinstance(ends, list) else [ends]) - {None}
-        self._pad = next(n for n in (self._tokenizer.pad_token_id, *sorted(self._ends), 0) if n is not None)
-        self._model.generation_config = GenerationConfig(
-            eos_token_id=sorted(self._ends) or None, pad_token_id=self._pad, max_new_tokens=max_tokens
-        )
+        model_, tokenizer = load_model(model)
+        self._writer = Writer(model_, tokenizer, name=model)
         self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
@@ -54,13 +49,23 @@ class LocalGenerator:
         """
         keys = [_key(request) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
-        coded = {key: self._encode(request) for key, request in distinct.items()}
+        room = self._writer.room - self._max_tokens
+        coded = {key: self._writer.encode(request)[-max(1, room) :] for key, request in distinct.items()}
         order = sorted(distinct, key=lambda key: len(coded[key]), reverse=True)  # what needs most memory comes first
         done: dict[str, str] = {}
         for start in range(0, len(order), self._batch_size):
             batch = order[start : start + self._batch_size]
-            asked = [distinct[key] for key in batch]
-            done.update(zip(batch, self._generate(batch, [coded[key] for key in batch], asked), strict=True))
+            written = self._writer.write(
+                [coded[key] for key in batch],
+                [distinct[key].stop for key in batch],
+                temperature=self._temperature,
+                keys=[f"{self._seed}\n{key}" for key in batch],
+                max_tokens=self._max_tokens,
+            )
+            for key, ids in zip(batch, written, strict=True):
+                done[key] = distinct[key].cut(self._writer.decode(ids))
+                self._usage["prompt_tokens"] += len(coded[key])
+                self._usage["completion_tokens"] += len(ids)
         self._usage["requests"] += len(distinct)
         return [done[key] for key in keys]
 
@@ -68,45 +73,87 @@ class LocalGenerator:
         """Requests answered (equal ones of a call once), and their tokens, so far."""
         return dict(self._usage)
 
-    def _encode(self, request: Generate) -> list[int]:
-        room = getattr(self._model.config, "max_position_embeddings", None)
-        text = request.prompt
-        if request.messages:
-            if not self._tokenizer.chat_template:
-                raise ModelError(
-                    f"generator {self._name} has no chat template and takes raw text only; "
-                    "use pipeline search_r1, or a model tuned for chat"
-                )
-            text = self._tokenizer.apply_chat_template(
-                [dict(message) for message in request.messages], tokenize=False, add_generation_prompt=True
-            )
-        ids: list[int] = self._tokenizer(text, add_special_tokens=not request.messages)["input_ids"]
-        return ids[-max(1, room - self._max_tokens) :] if room else ids
 
-    def _generate(
-        self, keys: Sequence[str], prompts: Sequence[list[int]], requests: Sequence[Generate]
-    ) -> Iterator[str]:
-        """Complete one left-padded batch."""
-        width = max(len(ids) for ids in prompts)
-        ids = torch.tensor([[self._pad] * (width - len(row)) + row for row in prompts])
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts])
-        noise = LogitsProcessorList([_Sample(self._temperature, self._seed, keys)] if self._temperature else [])
-        with torch.inference_mode():
-            output = self._model.generate(
-                input_ids=ids.to(self._model.device),
-                attention_mask=mask.to(self._model.device),
-                do_sample=False,
-                logits_processor=noise,
-                stopping_criteria=StoppingCriteriaList(
-                    [_Stop(self._tokenizer, width, [request.stop for request in requests])]
-                ),
+class Writer:
+    """A causal language model with its tokenizer: texts to token ids, and ids to what the model writes next.
+
+    Attributes:
+        ends: ids of the tokens that end a text.
+        room: how many tokens the model reads and writes in all.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, name: str) -> None:
+        self.model, self.tokenizer, self._name = model, tokenizer, name
+        ends = model.generation_config.eos_token_id
+        ends = tokenizer.eos_token_id if ends is None else ends
+        self.ends: set[int] = set(ends if isinstance(ends, list) else [ends]) - {None}
+        self.pad = next(n for n in (tokenizer.pad_token_id, *sorted(self.ends), 0) if n is not None)
+        self.room: int = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
+        model.generation_config = GenerationConfig(eos_token_id=sorted(self.ends) or None, pad_token_id=self.pad)
+
+    def render(self, request: Generate) -> str:
+        """The text that the model goes on from.
+
+        Raises:
+            ModelError: chat messages for a model without a chat template.
+        """
+        if not request.messages:
+            return request.prompt
+        if not self.tokenizer.chat_template:
+            raise ModelError(
+                f"generator {self._name} has no chat template and takes raw text only; "
+                "use pipeline search_r1, or a model tuned for chat"
             )
-        for prompt, row, request in zip(prompts, output[:, width:].tolist(), requests, strict=True):
-            end = next((place for place, token in enumerate(row) if token in self._ends), len(row))
-            text = self._tokenizer.decode(row[:end], skip_special_tokens=True, clean_up_tokenization_spaces=False)
-            self._usage["prompt_tokens"] += len(prompt)
-            self._usage["completion_tokens"] += sum(token != self._pad for token in row[: end + 1])
-            yield request.cut(text)
+        text: str = self.tokenizer.apply_chat_template(
+            [dict(message) for message in request.messages], tokenize=False, add_generation_prompt=True
+        )
+        return text
+
+    def encode(self, request: Generate) -> list[int]:
+        """Token ids of a request."""
+        ids: list[int] = self.tokenizer(self.render(request), add_special_tokens=not request.messages)["input_ids"]
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of what was written, without the token that ended it."""
+        own = ids[:-1] if ids and ids[-1] in self.ends else ids
+        text: str = self.tokenizer.decode(own, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    def write(
+        self,
+        contexts: Sequence[Sequence[int]],
+        stops: Sequence[tuple[str, ...]],
+        *,
+        temperature: float,
+        keys: Sequence[str],
+        max_tokens: int,
+    ) -> list[list[int]]:
+        """Go on from every context, as one left-padded batch, and return what was written.
+
+        A row ends with an end token, with the token that completes one of its ``stops``, or after ``max_tokens``.
+        Above temperature 0 its random numbers follow from its key.
+        """
+        width = max(len(ids) for ids in contexts)
+        ids_BT = torch.tensor([[self.pad] * (width - len(ids)) + list(ids) for ids in contexts])
+        mask_BT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in contexts])
+        noise = LogitsProcessorList([_Sample(temperature, keys)] if temperature else [])
+        with torch.inference_mode():
+            output_BT = self.model.generate(
+                input_ids=ids_BT.to(self.model.device),
+                attention_mask=mask_BT.to(self.model.device),
+                do_sample=False,
+                max_new_tokens=max_tokens,
+                logits_processor=noise,
+                stopping_criteria=StoppingCriteriaList([_Stop(self.tokenizer, width, stops)]),
+            )
+        return [self._own(row, stop) for row, stop in zip(output_BT[:, width:].tolist(), stops, strict=True)]
+
+    def _own(self, row: list[int], stop: tuple[str, ...]) -> list[int]:
+        """A row without padding, which may be the end token itself."""
+        end = next((place for place, token in enumerate(row) if token in self.ends or token == self.pad), len(row))
+        stopped = any(word in self.decode(row[:end]) for word in stop)
+        return row[:end] if stopped else row[: end + 1]
 
 
 class _Stop(StoppingCriteria):
@@ -134,9 +181,9 @@ class _Stop(StoppingCriteria):
 class _Sample(LogitsProcessor):
     """Gumbel noise on logits / temperature: the largest is a sample; each row has its own random numbers."""
 
-    def __init__(self, temperature: float, seed: int, keys: Sequence[str]) -> None:
+    def __init__(self, temperature: float, keys: Sequence[str]) -> None:
         self._temperature = temperature
-        digests = [hashlib.sha256(f"{seed}\n{key}".encode()).digest() for key in keys]
+        digests = [hashlib.sha256(key.encode()).digest() for key in keys]
         self._random = [torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1) for digest in digests]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -150,8 +197,12 @@ def _key(request: Generate) -> str:
     return json.dumps([request.prompt, [dict(message) for message in request.messages], request.stop], sort_keys=True)
 
 
-def _load(name: str) -> tuple[Any, Any]:
-    """Model and tokenizer, from local files only."""
+def load_model(name: str) -> tuple[Any, Any]:
+    """Model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
+
+    Raises:
+        ModelError: the model is missing, holds no safetensors, or needs code of its own.
+    """
     folder = Path(name).expanduser()
     if folder.is_dir():
         if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):

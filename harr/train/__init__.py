@@ -5,7 +5,15 @@ from typing import Any
 
 from harr.train import grpo, infonce, ppo, pqn
 
+
+def _agent(*args: Any) -> list[dict[str, Any]]:
+    from harr.train.agent import train  # TRL takes seconds to import, and only this method needs it
+
+    return train(*args)
+
+
 METHODS: dict[str, Callable[..., list[dict[str, Any]]]] = {
+    "agent": _agent,
     "grpo": grpo.train,
     "ppo": ppo.train,
     "pqn": pqn.train,

@@ -1,0 +1,127 @@
+"""The language model that learns, as a generator that remembers tokens.
+
+What is trained must be what was sampled. A completion therefore carries the ids that the model read and wrote, and
+the next turn of its episode goes on from those ids: text is never encoded a second time. What the environment put
+between two turns (passages, corrections) is encoded once, and is told apart from what the model wrote.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from harr.errors import ModelError
+from harr.generation.local import Writer
+from harr.types import Episode, Generate
+
+Write = Callable[[Sequence[Sequence[int]], Sequence[tuple[str, ...]]], list[list[int]]]
+"""``write(contexts, stops)``: the ids that follow every context, ended as :meth:`Writer.write` ends them."""
+
+
+class Written(str):
+    """A completion with its tokens: ``context``, the ids that the model read, and ``ids``, those that it wrote.
+
+    ``ids`` may hold more than the text: ``ending``, a stop string or the token that ended it. It is "" where a limit
+    cut the completion off.
+    """
+
+    context: list[int]
+    ids: list[int]
+    ending: str
+
+    @classmethod
+    def of(cls, text: str, context: list[int], ids: list[int], ending: str) -> "Written":
+        """A completion with what belongs to it."""
+        written = cls(text)
+        written.context, written.ids, written.ending = context, ids, ending
+        return written
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The tokens of an episode: those of its ``prompt``, and all that followed, ``ids``.
+
+    ``own`` is 1 where the model wrote, 0 where the environment did. ``whole``: the model ended its last turn itself.
+    """
+
+    prompt: list[int]
+    ids: list[int]
+    own: list[int]
+    whole: bool
+
+    @classmethod
+    def of(cls, episode: Episode) -> "Trace":
+        """The tokens of an episode that a :class:`Sampler` wrote."""
+        turns = [turn.completion for turn in episode.turns if isinstance(turn.completion, Written)]
+        trace = cls(turns[0].context, [], [], whole=bool(turns[-1].ending))
+        for written in turns:
+            told = written.context[len(trace.prompt) + len(trace.ids) :]
+            trace.ids.extend([*told, *written.ids])
+            trace.own.extend([0] * len(told) + [1] * len(written.ids))
+        return trace
+
+
+class Sampler:
+    """Completions of a model that learns; ``write`` is asked once for all requests.
+
+    Args:
+        writer: encodes and decodes. write: samples. max_tokens: of a completion.
+
+    An episode that has no room for another completion is given an empty one, which is counted.
+    """
+
+    def __init__(self, writer: Writer, write: Write, *, max_tokens: int) -> None:
+        self._writer, self._write, self._max_tokens = writer, write, max_tokens
+        self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "without_room": 0}
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """One completion per request, in order, each a :class:`Written`.
+
+        Raises:
+            ModelError: the pipeline changed what the model had said; its tokens are no longer those of the text.
+        """
+        contexts = [self.context(request) for request in requests]
+        fits = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._writer.room]
+        written = self._write([contexts[row] for row in fits], [requests[row].stop for row in fits]) if fits else []
+        own: dict[int, list[int]] = dict(zip(fits, written, strict=True))
+        self._usage["requests"] += len(fits)
+        self._usage["without_room"] += len(requests) - len(fits)
+        self._usage["prompt_tokens"] += sum(len(contexts[row]) for row in fits)
+        self._usage["completion_tokens"] += sum(map(len, written))
+        return [
+            self._completion(request, context, own.get(row, []))
+            for row, (request, context) in enumerate(zip(requests, contexts, strict=True))
+        ]
+
+    def usage(self) -> Mapping[str, float]:
+        """Requests, their tokens, and how many found no room, so far."""
+        return dict(self._usage)
+
+    def _completion(self, request: Generate, context: list[int], ids: list[int]) -> Written:
+        text = request.cut(self._writer.decode(ids))
+        ended = text != self._writer.decode(ids) or (ids and ids[-1] in self._writer.ends)
+        said = self._writer.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        return Written.of(text, context, ids, ending=said[len(text) :] if ended else "")
+
+    def context(self, request: Generate) -> list[int]:
+        """The ids that a request goes on from: those of the last turn, and what was told since."""
+        if not request.past:
+            return self._writer.encode(request)
+        last = request.past[-1]
+        written, text = last.completion, self._writer.render(request)
+        said = self._writer.render(last.request) + written
+        if not isinstance(written, Written) or not text.startswith(said):
+            raise ModelError(
+                "the pipeline (or the model's chat template) changed what the model had said, so its tokens cannot be "
+                "trained on; use pipeline search_r1, or a template that keeps earlier turns as they are"
+            )
+        told = text[len(said) :]
+        markers = (*last.request.stop, *map(self._writer.tokenizer.decode, self._writer.ends))
+        if any(written.ending.startswith(marker) and told.startswith(marker) for marker in markers):
+            told = told[_shared(told, written.ending) :]  # the model wrote that itself
+        ids: list[int] = self._writer.tokenizer(told, add_special_tokens=False)["input_ids"] if told else []
+        return [*written.context, *written.ids, *ids]
+
+
+def _shared(first: str, second: str) -> int:
+    """How many characters two texts begin with in common."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

@@ -1,0 +1,298 @@
+"""GRPO for the language model that searches and answers, by TRL (arXiv 2402.03300; Search-R1, arXiv 2503.09516).
+
+TRL has the loss and the optimiser; the game is ours: its ``rollout_func`` plays the pipeline with the retriever as
+it is. Tokens that the environment put in are attended to and have no loss (``env_mask``).
+"""
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import patch_environment
+from datasets import Dataset
+from peft import LoraConfig, get_peft_model
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import PrinterCallback, TrainerCallback
+from trl.trainer.grpo_config import GRPOConfig
+from trl.trainer.grpo_trainer import GRPOTrainer
+
+from harr.errors import CorpusError
+from harr.files import fingerprint, publish, write_json
+from harr.generation.local import Writer, load_model
+from harr.generation.sampler import Sampler, Trace
+from harr.methods import Agent, Lora
+from harr.policies.adapter import trained_weights
+from harr.progress import bar, stop_asked, stoppable
+from harr.rollout import play
+from harr.setup import Setup
+from harr.train.batch import open_questions, question_batch, reward_figures
+from harr.train.checkpoint import Checkpoints
+from harr.train.guard import best_step, verdict
+from harr.types import Episode, Log, Question
+
+FIGURES = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "entropy": "entropy",
+    "kl": "kl",
+    "clip_ratio/region_mean": "clip_share",
+}
+"""What TRL logs, and how we call it."""
+
+
+@dataclass
+class Game:
+    """What TRL asks for episodes: plays the questions of a step and hands out tokens, rewards and masks."""
+
+    params: Agent
+    setup: Setup
+    writer: Writer
+    seed: int
+    step: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
+    _calls: int = 0
+
+    def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
+        """Episodes of the questions with these ids, groups side by side; lists with an entry an episode."""
+        known = {question.id: question for question in self.setup.questions}
+        self._calls, training = 0, trainer.model.training
+        trainer.model.eval()
+        sampler = Sampler(self.writer, self.write, max_tokens=self.params.max_tokens)
+        episodes = play([known[name] for name in prompts], self.setup.pipeline, self.setup.retriever, sampler)
+        trainer.model.train(training)
+        return self.rows(episodes, sampler)
+
+    def write(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+        """Sample, in batches; the random numbers of a completion follow from seed, step, call and row."""
+        self._calls += 1
+        order = sorted(range(len(contexts)), key=lambda row: len(contexts[row]), reverse=True)
+        written: dict[int, list[int]] = {}
+        for start in range(0, len(order), self.params.sampled_at_once):
+            rows = order[start : start + self.params.sampled_at_once]
+            found = self.writer.write(
+                [contexts[row] for row in rows],
+                [stops[row] for row in rows],
+                temperature=self.params.temperature,
+                keys=[f"{self.seed}/{self.step}/{self._calls}/{row}" for row in rows],
+                max_tokens=self.params.max_tokens,
+            )
+            written.update(zip(rows, found, strict=True))
+        return [written[row] for row in range(len(contexts))]
+
+    def rows(self, episodes: Sequence[Episode], sampler: Sampler) -> dict[str, Any]:
+        """Tokens, masks and rewards of played episodes, as TRL takes them."""
+        traces = [Trace.of(episode) for episode in episodes]
+        end = sorted(self.writer.ends)[:1]
+        for trace in traces:
+            if trace.whole and trace.ids[-1] not in self.writer.ends:  # TRL takes a text without an end for a cut one
+                trace.ids.extend(end)
+                trace.own.extend([0] * len(end))
+        scores = self.setup.reward.score(episodes)
+        rewards = self.setup.reward.totals(scores, self.step)
+        self.figures = reward_figures(self.params, self.setup, rewards, episodes, self.step)
+        self.figures |= trace_figures(episodes, traces) | {"without_room": sampler.usage()["without_room"]}
+        return {
+            "prompt_ids": [trace.prompt for trace in traces],
+            "completion_ids": [trace.ids for trace in traces],
+            "env_mask": [trace.own for trace in traces],
+            "logprobs": None,
+            "reward": list(rewards),
+        }
+
+
+def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[str, float]:
+    """What tells a healthy run from a collapsing one, beside the reward: lengths, searches, what was found."""
+    count = len(episodes)
+    gold = [
+        len(set(episode.question.gold_ids) & {passage.id for passage in episode.retrieved})
+        / max(1, len(episode.question.gold_ids))
+        for episode in episodes
+    ]
+    return {
+        "cut_share": sum(not trace.whole for trace in traces) / count,
+        "own_tokens": sum(sum(trace.own) for trace in traces) / count,
+        "told_tokens": sum(len(trace.own) - sum(trace.own) for trace in traces) / count,
+        "searches_mean": sum(len(episode.steps) for episode in episodes) / count,
+        "gold_found": sum(gold) / count,
+        "answer_words": sum(len((episode.answer or "").split()) for episode in episodes) / count,
+    }
+
+
+def reward(prompts: list[str], reward: list[float | None], **_: Any) -> list[float | None]:
+    """The reward that the game gave; TRL normalises it within the group."""
+    return reward
+
+
+class Keeper(TrainerCallback):
+    """Between two steps of TRL's loop: figures, checkpoints, the guard, and a clean stop."""
+
+    def __init__(
+        self, params: Agent, game: Game, kept: tuple[Any, Any, Checkpoints], history: list[dict[str, float]], log: Log
+    ) -> None:
+        self.params, self.game, self.history, self.log = params, game, history, log
+        self.model, self.optimizer, self.checkpoints = kept
+        self.stopped, self.began = "", time.perf_counter()
+        self.steps = stoppable(range(len(history), params.steps))
+        self.progress = bar(total=params.steps, desc="train", unit="step", initial=len(history))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Leave here if a stop was asked for; else tell the game which step it is."""
+        if state.global_step % self.params.num_iterations == 0:
+            self.game.step = next(self.steps)
+            torch.manual_seed(self.game.seed * 1_000_003 + self.game.step)  # TRL shuffles the episodes of a step
+            self.began = time.perf_counter()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **_: Any) -> None:
+        """After an update: keep its figures; after the last one of a batch save, and stop a run that has collapsed."""
+        if not logs or "loss" not in logs or state.global_step % self.params.num_iterations:
+            return
+        params, step = self.params, self.game.step
+        told = {name: float(logs[key]) for key, name in FIGURES.items() if key in logs}
+        seconds = time.perf_counter() - self.began
+        self.history.append({"step": step, **self.game.figures, **told, "seconds": seconds})
+        self.log(step, self.history[-1])
+        self.progress.set_postfix(reward=f"{self.history[-1]['reward_mean']:.3f}", refresh=False)
+        self.progress.update()
+        self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
+        last = self.stopped or stop_asked() or step + 1 == params.steps
+        if last or (step + 1) % params.checkpoint_every == 0:
+            best = best_step(self.history, params.guard_window, params.checkpoint_every)
+            self.checkpoints.save(step + 1, self.model, None, self.optimizer, self.history, best=best)
+        control.should_training_stop = bool(self.stopped)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Close the loop and its bar."""
+        self.steps.close()
+        self.progress.close()
+
+
+def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+    """Train the language model of ``setup`` and write what was trained to ``out``; the retriever stays as it is.
+
+    A run that was killed goes on after its last checkpoint and ends with the same weights: the questions of a step
+    and the random numbers of a completion follow from seed and step.
+
+    Returns:
+        One row per step: reward, its spread, lengths, searches, loss, entropy, seconds.
+
+    Raises:
+        CorpusError: there is no question. ModelError: the model cannot be loaded or trained.
+    """
+    if not setup.questions:
+        raise CorpusError("data/filtered/questions.jsonl holds no question; widen filter.target or check the filter")
+    loaded, tokenizer = load_model(setup.writer)
+    model = begin(loaded, params.lora, seed)
+    optimizer = torch.optim.AdamW(
+        trained_weights(model).values(), params.learning_rate, weight_decay=params.weight_decay
+    )
+    run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
+    checkpoints = Checkpoints(work / fingerprint(run))
+    history = checkpoints.load(model, None, optimizer)
+    if history:
+        print(f"resuming train at step {len(history)}/{params.steps} ({len(history) / params.steps:.1%})")
+    game = Game(params, setup, Writer(model, tokenizer, name=setup.writer), seed)
+    keeper = Keeper(params, game, (model, optimizer, checkpoints), history, log)
+    keeper.stopped = verdict(history, params.guard_window, params.guard_drop)
+    if len(history) < params.steps and not keeper.stopped:
+        with patch_environment(
+            TRL_EXPERIMENTAL_SILENCE="1"
+        ):  # rollout_func is all that we use of the experimental part
+            trainer = GRPOTrainer(
+                model=model,
+                processing_class=tokenizer,
+                args=trl_config(params, checkpoints.folder / "trl", params.steps - len(history), seed),
+                reward_funcs=[reward],
+                train_dataset=Dataset.from_dict({"prompt": asked(params, setup.questions, len(history), seed)}),
+                rollout_func=game,
+                optimizers=(
+                    optimizer,
+                    LambdaLR(optimizer, partial(rate, params, len(history) * params.num_iterations)),
+                ),
+                callbacks=[keeper],
+            )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    if keeper.stopped:
+        best = best_step(history, params.guard_window, params.checkpoint_every)
+        checkpoints.load_best(model, None, best)
+        print(f"train stopped after step {len(history)}: {keeper.stopped}; keeping the checkpoint of step {best}")
+    export(model, setup.writer, checkpoints.folder / "adapter", out)
+    return history
+
+
+def asked(params: Agent, questions: Sequence[Question], start: int, seed: int) -> list[str]:
+    """Ids of the questions of all steps from ``start`` on, in order."""
+    ids = []
+    for step in range(start, params.steps):
+        known = open_questions(questions, params.curriculum_stages, step, params.steps)
+        ids += [question.id for question in question_batch(known, params.questions_per_step, seed, step)]
+    return ids
+
+
+def rate(params: Agent, done: int, update: int) -> float:
+    """Share of the learning rate at an update of this process; ``done`` were made before it.
+
+    >>> rate(Agent(method="agent", steps=10, warmup_steps=1, final_rate=0.0), 0, 0)
+    0.5
+    """
+    step = (done + update) / params.num_iterations
+    return min(1.0, (step + 1) / (params.warmup_steps + 1)) * (1.0 - (1.0 - params.final_rate) * step / params.steps)
+
+
+def trl_config(params: Agent, folder: Path, steps: int, seed: int) -> GRPOConfig:
+    """Our parameters as TRL's; nothing is written by TRL itself."""
+    episodes = params.questions_per_step * params.group_size
+    return GRPOConfig(
+        output_dir=str(folder),
+        max_steps=steps * params.num_iterations,
+        per_device_train_batch_size=params.episodes_per_pass,
+        gradient_accumulation_steps=episodes // params.episodes_per_pass,
+        num_generations=params.group_size,
+        num_iterations=params.num_iterations,
+        learning_rate=params.learning_rate,
+        max_grad_norm=params.max_grad_norm,
+        loss_type=params.loss,
+        scale_rewards=params.scale,
+        epsilon=params.clip_low,
+        epsilon_high=params.clip_high,
+        beta=params.kl_weight,
+        temperature=params.temperature,
+        max_completion_length=params.max_tokens,
+        mask_truncated_completions=params.mask_cut,
+        activation_checkpointing=params.gradient_checkpointing,
+        bf16=params.precision == "bfloat16",
+        fp16=params.precision == "float16",
+        use_cpu=not torch.cuda.is_available(),
+        shuffle_dataset=False,
+        disable_tqdm=True,
+        logging_steps=1,
+        logging_strategy="steps",
+        save_strategy="no",
+        report_to="none",
+        seed=seed,
+    )
+
+
+def export(model: Any, base: str, draft: Path, out: Path) -> None:
+    """Publish an adapter as PEFT saves it, or a whole model as transformers does, with harr.json."""
+    shutil.rmtree(draft, ignore_errors=True)
+    model.save_pretrained(draft)
+    (draft / "README.md").unlink(missing_ok=True)
+    write_json(draft / "harr.json", {"base_model": base, "kind": "llm"})
+    publish(draft, out)
+
+
+def begin(model: Any, lora: Lora | None, seed: int) -> Any:
+    """What will be trained: a fresh LoRA on all linear layers but the output's, or without ``lora`` every weight."""
+    if lora is None:
+        return model
+    torch.manual_seed(seed)
+    config = LoraConfig(
+        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+    return get_peft_model(model, config)

@@ -1,0 +1,64 @@
+"""A language model of single letters, and a game for it that is small enough to learn in seconds."""
+
+from collections.abc import Generator as PyGenerator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from harr.types import Episode, Generate, Outcome, Passage, Question, Request, Retrieval, Search
+
+TEMPLATE = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}a"
+TOLD = "xyz"
+"""What the environment puts into the text after a search."""
+
+
+def save_letters(folder: Path, *, spread: float, room: int = 64) -> Path:
+    """Write a random model whose tokens are single letters; ``spread``: of its weights."""
+    words = {letter: number for number, letter in enumerate(["<eos>", "<pad>", *"abcdefghijklmnopqrstuvwxyz"])}
+    letters = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
+    letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    letters.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters, eos_token="<eos>", pad_token="<pad>")
+    tokenizer.chat_template = TEMPLATE
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(words),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=room,
+        initializer_range=spread,
+        eos_token_id=0,
+        pad_token_id=1,
+        bos_token_id=None,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def spell(question: Question) -> PyGenerator[Request, Any, Outcome]:
+    """Letters up to an s, a search, then letters up to a t: the answer."""
+    first: str = yield Generate(prompt=question.text, stop=("s",))
+    yield Search(question, first)
+    answer: str = yield Generate(prompt=f"{question.text}{first}s{TOLD}", stop=("t",))
+    return Outcome(answer)
+
+
+def share_of_a(episode: Episode) -> float:
+    """How much of the answer is the letter a."""
+    return (episode.answer or "").count("a") / max(4, len(episode.answer or ""))
+
+
+class OnePassage:
+    """A corpus of one passage."""
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """The same for all."""
+        return [Retrieval((Passage("p", TOLD),)) for _ in searches]
