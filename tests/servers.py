@@ -1,9 +1,28 @@
-"""What tests need that start a real server: to wait until it listens."""
+"""What tests need that start a real server: to wait until it listens, to stop it for a while, and Milvus."""
 
+import os
+import signal
 import socket
 import subprocess
+import sys
 import time
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
+
+from flows.server import free_port
+
+BIN = Path(sys.executable).parent
+ETCD = """
+name: default
+listen-client-urls: http://127.0.0.1:{client}
+advertise-client-urls: http://127.0.0.1:{client}
+listen-peer-urls: http://127.0.0.1:{peer}
+initial-advertise-peer-urls: http://127.0.0.1:{peer}
+initial-cluster: default=http://127.0.0.1:{peer}
+"""
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 200) -> None:
@@ -15,3 +34,54 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: 
                 return
         time.sleep(0.2)
     raise AssertionError(log.read_text())
+
+
+@dataclass
+class Server:
+    """A program that listens on one port of loopback, in a process group of its own; its log is ``folder``/server.log.
+
+    It can be killed and started again on the same port, and hung (SIGSTOP) and let go on.
+    """
+
+    folder: Path
+    command: list[str]
+    port: int
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    process: "subprocess.Popen[bytes] | None" = None
+
+    def start(self) -> None:
+        """Start it and wait until it listens."""
+        log = self.folder / "server.log"
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self.command, stdout=out, stderr=out, env=self.environment, start_new_session=True, cwd=self.folder
+            )
+        wait_for(self.port, self.process, log)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and all that it has started."""
+        assert self.process
+        os.killpg(self.process.pid, number)
+
+    def stop(self) -> None:
+        """Kill it with all that it has started."""
+        if self.process:
+            self.signal(signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+def milvus(folder: Path, *, lite: bool) -> Server:
+    """An empty Milvus, not yet started: 2.3.5, which asks for a token, or Milvus Lite's server, which knows none."""
+    port, data = free_port(), str(folder / "data")
+    if lite:
+        command = [f"{BIN}/milvus-lite", "server", "--data-dir", data, "--host", "127.0.0.1", "--port", str(port)]
+        return Server(folder, command, port)
+    if not find_spec("milvus"):
+        pytest.skip("package milvus is missing: pip install '.[dev]' (only for Linux on x86-64)")
+    # It listens on every address, whatever it is told.
+    command = [f"{BIN}/milvus-server", "--data", data, "--proxy-port", str(port), "--authorization-enabled", "true"]
+    # The etcd within takes two fixed ports, so that a second Milvus on the machine would not start.
+    etcd = folder / "etcd.yaml"
+    etcd.write_text(ETCD.format(client=free_port(), peer=free_port()))
+    return Server(folder, command, port, os.environ | {"ETCD_CONFIG_PATH": str(etcd)})

@@ -1,4 +1,4 @@
-"""The passage index in Milvus: nearest passages by vector and by BM25. The only pymilvus import.
+"""The passage index in Milvus: nearest passages by vector and by BM25.
 
 There is one collection per index identity, alike in Milvus Lite (``milvus.db`` in the stage's output,
 one process at a time) and on a Milvus server. Its property ``harr`` says what it was built from, so
@@ -6,8 +6,6 @@ that the live collection can be compared with the manifest on every open (Lite k
 """
 
 import json
-import logging
-import os
 import re
 import shutil
 import time
@@ -18,20 +16,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pymilvus import DataType, Function, FunctionType, MilvusClient
-from pymilvus.exceptions import MilvusException
+from pymilvus import DataType, Function, FunctionType
 from tqdm import tqdm
 
 from harr.corpus.store import Passages
-from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
+from harr.errors import DamagedFile, IndexMismatch
 from harr.files import fingerprint, publish, read_json, read_manifest, write_json
+from harr.milvus import REBUILD, Connection, check_full_text, connect, explained
 from harr.params import Index
 from harr.progress import bar, stoppable
 from harr.retrieval.bulk import MAX_TEXT_BYTES, Start, State, import_passages, searched_text
 from harr.retrieval.vectors import Vectors
 
-REBUILD = "dvc repro -f -s index"
-CONNECT_SECONDS = 30.0
 SEARCH_SECONDS = 60.0
 BUILD_SECONDS = 1800.0
 QUERIES_PER_CALL = 1024
@@ -63,16 +59,19 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
 
     Raises:
         ServiceUnavailable: Milvus cannot be reached, or refuses the passages.
+        ParamsError: full text is asked of a server that has none.
         IndexMismatch: rows are missing at the end; the collection has been dropped.
     """
     rows = passages.searchable_rows()
     content = {"identity": vectors.identity, "rows": len(rows), "full_text": params.full_text}
     folder = work / fingerprint({**content, "uri": params.uri})
-    (folder / "out").mkdir(parents=True, exist_ok=True)
     _drop_half_written_indexes(folder)
     name = f"harr_{vectors.identity}" + ("" if params.full_text else "_dense")
     started = time.monotonic()
     with _opened(params, folder / "out") as client:
+        if params.full_text:
+            check_full_text(client)
+        (folder / "out").mkdir(parents=True, exist_ok=True)
         first = _first_missing(client, name, content, vectors.width, folder / "progress.json")
         if 0 < first < len(rows):
             tqdm.write(f"resuming index at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
@@ -108,7 +107,7 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
 class PassageIndex:
     """An open index; close it (or use ``with``), since Milvus Lite is locked by the one who has it open."""
 
-    def __init__(self, client: MilvusClient, where: str, manifest: dict[str, Any]) -> None:
+    def __init__(self, client: Connection, where: str, manifest: dict[str, Any]) -> None:
         """Take a checked collection; use :meth:`open`."""
         self._client = client
         self._where = where
@@ -135,12 +134,12 @@ class PassageIndex:
         if not params.uri and not (out / "milvus.db").is_dir():
             raise DamagedFile(f"{out / 'milvus.db'} is missing; run `{REBUILD}`")
         where = _where(params, out)
-        client = _connect(params, where)
+        client = connect(params, where)
         try:
-            with _explained(where):
+            with explained(where):
                 _check(client, manifest, where)
         except BaseException:
-            _disconnect(client, where)
+            client.close()
             raise
         return cls(client, where, manifest)
 
@@ -173,7 +172,7 @@ class PassageIndex:
     def _search(self, field: str, queries: list[Any], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         rows_QN, scores_QN = _empty(len(queries), n)
         for start in range(0, len(queries), QUERIES_PER_CALL):
-            with _explained(self._where):
+            with explained(self._where):
                 found = self._client.search(
                     self._collection,
                     data=queries[start : start + QUERIES_PER_CALL],
@@ -194,7 +193,7 @@ class PassageIndex:
 
     def close(self) -> None:
         """Disconnect, and free the lock of Milvus Lite."""
-        _disconnect(self._client, self._where)
+        self._client.close()
 
     def __enter__(self) -> "PassageIndex":
         return self
@@ -217,18 +216,18 @@ def _records(passages: Passages, vectors: Vectors, rows: NDArray[np.int64], para
     return records
 
 
-def _jobs(client: MilvusClient, name: str) -> tuple[Start, State]:
+def _jobs(client: Connection, name: str) -> tuple[Start, State]:
     """How to start an import, and to ask after it. MilvusClient has no method for it, its connection has."""
-    connection = client._get_connection()
+    connection = client.client._get_connection()
 
     def state(job: int) -> tuple[str, str]:
-        found = connection.get_bulk_insert_state(job, timeout=SEARCH_SECONDS)
+        found = client.wait(lambda: connection.get_bulk_insert_state(job, timeout=SEARCH_SECONDS))
         return found.state_name, found.failed_reason
 
     return lambda file: connection.do_bulk_insert(name, "", [file], timeout=SEARCH_SECONDS), state
 
 
-def _first_missing(client: MilvusClient, name: str, content: dict[str, Any], width: int, progress: Path) -> int:
+def _first_missing(client: Connection, name: str, content: dict[str, Any], width: int, progress: Path) -> int:
     """How many of the rows are in the collection already; one of other content is made anew."""
     if client.has_collection(name):
         if _content(client, name) == content:
@@ -254,7 +253,7 @@ def _first_missing(client: MilvusClient, name: str, content: dict[str, Any], wid
     return 0
 
 
-def _finish(client: MilvusClient, name: str, content: dict[str, Any]) -> int:
+def _finish(client: Connection, name: str, content: dict[str, Any]) -> int:
     """Flush, index, load and count, in the order that is safe in Milvus Lite; returns the count."""
     client.flush(name, timeout=BUILD_SECONDS)
     if not client.list_indexes(name):
@@ -272,20 +271,20 @@ def _finish(client: MilvusClient, name: str, content: dict[str, Any]) -> int:
     return count
 
 
-def _content(client: MilvusClient, name: str) -> dict[str, Any]:
+def _content(client: Connection, name: str) -> dict[str, Any]:
     """What the collection was built from; empty where harr did not make it."""
     content: dict[str, Any] = json.loads(client.describe_collection(name)["properties"].get("harr", "{}"))
     return content
 
 
-def _count(client: MilvusClient, name: str) -> int:
+def _count(client: Connection, name: str) -> int:
     if not client.list_indexes(name):
         return 0
     client.load_collection(name, timeout=BUILD_SECONDS)
     return int(client.query(name, output_fields=["count(*)"], consistency_level="Strong")[0]["count(*)"])
 
 
-def _check(client: MilvusClient, manifest: dict[str, Any], where: str) -> None:
+def _check(client: Connection, manifest: dict[str, Any], where: str) -> None:
     """Compare the live collection with the manifest of the stage's output."""
     name = manifest["collection"]
     if not client.has_collection(name):
@@ -305,89 +304,21 @@ def _check(client: MilvusClient, manifest: dict[str, Any], where: str) -> None:
 
 
 @contextmanager
-def _opened(params: Index, folder: Path) -> Iterator[MilvusClient]:
+def _opened(params: Index, folder: Path) -> Iterator[Connection]:
+    """A connection for a build; a folder that Milvus Lite needs is made."""
     where = _where(params, folder)
-    client = _connect(params, where)
+    if not params.uri:
+        folder.mkdir(parents=True, exist_ok=True)
+    connection = connect(params, where)
     try:
-        with _explained(where):
-            yield client
+        with explained(where):
+            yield connection
     finally:
-        _disconnect(client, where)
-
-
-@contextmanager
-def _explained(where: str) -> Iterator[None]:
-    """Turn what pymilvus raises into one line."""
-    try:
-        yield
-    except MilvusException as error:
-        if where.endswith(".db"):
-            raise DamagedFile(f"{where} failed ({_reason(error)}); run `{REBUILD}`") from None
-        raise ServiceUnavailable(f"Milvus at {where}: {_reason(error)}") from None
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(getattr(error, "message", error)).split())[:300]
+        connection.close()
 
 
 def _where(params: Index, folder: Path) -> str:
     return params.uri or str((folder / "milvus.db").resolve())
-
-
-def _connect(params: Index, where: str) -> MilvusClient:
-    """A client for a server, tried again until the deadline, or for the Milvus Lite folder ``where``."""
-    # pymilvus logs a traceback for every failure that it also raises.
-    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-    if not params.uri:
-        return _connect_lite(where)
-    deadline = time.monotonic() + CONNECT_SECONDS
-    pause = 0.5
-    while True:
-        try:
-            return MilvusClient(where, token=os.environ.get(params.token_variable, ""), timeout=5, dedicated=True)
-        except MilvusException as error:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise ServiceUnavailable(
-                    f"no Milvus at {where} within {CONNECT_SECONDS:.0f} s ({_reason(error)}); start it, "
-                    f"or correct index.uri or the token in ${params.token_variable}"
-                ) from None
-        time.sleep(min(pause, left))
-        pause *= 2
-
-
-def _connect_lite(where: str) -> MilvusClient:
-    # Lite scores BM25 within each of its segments. Large ones keep some 400,000 passages in one,
-    # hence the scores exact. milvus_lite reads the limits when it is imported.
-    os.environ.setdefault("MILVUS_LITE_MEMTABLE_MEMORY_LIMIT_BYTES", str(1 << 30))
-    os.environ.setdefault("MILVUS_LITE_WAL_SIZE_LIMIT_BYTES", str(1 << 31))
-    from milvus_lite.db import MilvusLite
-    from milvus_lite.exceptions import DataDirLockedError
-
-    for noisy in ("milvus_lite", "grpc._server"):
-        logging.getLogger(noisy).setLevel(logging.CRITICAL)
-    try:
-        return MilvusClient(where)
-    except MilvusException as error:
-        failure = _reason(error)
-    # pymilvus hides the cause; opening the folder directly names it.
-    try:
-        MilvusLite(where).close()
-    except DataDirLockedError:
-        failure = "another process has it open; wait for that process or stop it, or set index.uri to a Milvus server"
-        raise ServiceUnavailable(f"{where} is locked: {failure}") from None
-    except Exception as error:
-        failure = _reason(error)
-    raise DamagedFile(f"{where} cannot be opened ({failure}); run `{REBUILD}`")
-
-
-def _disconnect(client: MilvusClient, where: str) -> None:
-    client.close()
-    if where.endswith(".db"):
-        from milvus_lite import server_manager_instance
-
-        # Closing the client leaves the embedded server running, and with it the lock.
-        server_manager_instance.release_server(where)
 
 
 def _drop_half_written_indexes(folder: Path) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from harr import milvus
 from harr.corpus.store import Passages, write_passages
 from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
 from harr.files import sha256, write_json
 from harr.params import Index
-from harr.retrieval import index as index_module
 from harr.retrieval.index import PassageIndex, build_index
 from harr.retrieval.vectors import Vectors
 from harr.types import Passage
@@ -201,7 +201,7 @@ def test_damaged_database_gives_one_line(built: Path, tmp_path: Path) -> None:
 
 
 def test_server_that_is_not_there(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(milvus, "CONNECT_SECONDS", 1.0)
     with pytest.raises(ServiceUnavailable, match=r"no Milvus at http://127\.0\.0\.1:9 within 1 s") as caught:
         opened(built, params=Index(uri="http://127.0.0.1:9"))
     assert "\n" not in str(caught.value)

@@ -10,21 +10,21 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 from pymilvus import DataType, MilvusClient
 from pymilvus.exceptions import MilvusException
-from servers import wait_for
+from servers import Server, milvus as milvus_server
 
-from flows.server import free_port
+from harr import milvus
 from harr.corpus.store import Passages, write_passages
-from harr.errors import IndexMismatch, ServiceUnavailable
+from harr.errors import IndexMismatch, ParamsError, ServiceUnavailable
 from harr.files import read_json, sha256, write_json
 from harr.params import Index
 from harr.retrieval import index as index_module
@@ -33,16 +33,7 @@ from harr.retrieval.vectors import Vectors
 from harr.types import Passage
 
 pytestmark = pytest.mark.servers
-BIN = Path(sys.executable).parent
 TOKEN = "HARR_TEST_MILVUS_TOKEN"
-ETCD = """
-name: default
-listen-client-urls: http://127.0.0.1:{client}
-advertise-client-urls: http://127.0.0.1:{client}
-listen-peer-urls: http://127.0.0.1:{peer}
-initial-advertise-peer-urls: http://127.0.0.1:{peer}
-initial-cluster: default=http://127.0.0.1:{peer}
-"""
 WORDS = "river bridge market snow fruit lane warm cold".split()
 TEXTS = ["Which river?", "snow bridge", "a market of fruit and a lane", "of the"]
 KILLED_STAGE = """
@@ -71,6 +62,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from harr.params import Index
+from harr.retrieval import index as index_module
 from harr.retrieval.index import PassageIndex
 from harr.retrieval.vectors import Vectors
 
@@ -101,36 +93,25 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=["milvus", "milvus-lite"])
-def params(request: pytest.FixtureRequest) -> Iterator[Index]:
-    """Parameters of an index on an empty server. Milvus 2.3.5 asks for a token, Milvus Lite knows none."""
-    lite = request.param == "milvus-lite"
-    if not lite and not find_spec("milvus"):
-        pytest.skip("package milvus is missing: pip install '.[dev]' (only for Linux on x86-64)")
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """An empty server that runs."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:  # Milvus unpacks half a gigabyte
-        port, log, data, etcd = free_port(), *(Path(name) / part for part in ("server.log", "data", "etcd.yaml"))
-        command = [BIN / "milvus-lite", "server", "--data-dir", data, "--host", "127.0.0.1", "--port", str(port)]
-        if not lite:
-            command = [BIN / "milvus-server", "--data", data, "--proxy-port", str(port)]
-            command += ["--authorization-enabled", "true"]  # it listens on every address, whatever it is told
-            # The etcd within takes two fixed ports, so that a second Milvus on the machine would not start.
-            etcd.write_text(ETCD.format(client=free_port(), peer=free_port()))
-        with log.open("wb") as out, pytest.MonkeyPatch.context() as patch:
-            process = subprocess.Popen(
-                command,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-                cwd=name,
-                env=os.environ | {"ETCD_CONFIG_PATH": str(etcd)},
-            )
-            try:
-                wait_for(port, process, log)
-                made = Index(uri=f"http://127.0.0.1:{port}", token_variable=TOKEN, full_text=lite, batch_size=10)
-                patch.setenv(TOKEN, "" if lite else password_of(made.uri))
-                yield made
-            finally:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        made = milvus_server(Path(name), lite=request.param == "milvus-lite")
+        try:
+            made.start()
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture(scope="module")
+def params(server: Server) -> Iterator[Index]:
+    """Parameters of an index on it."""
+    lite = "milvus-lite" in server.command[0]
+    with pytest.MonkeyPatch.context() as patch:
+        made = Index(uri=f"http://127.0.0.1:{server.port}", token_variable=TOKEN, full_text=lite, batch_size=10)
+        patch.setenv(TOKEN, "" if lite else password_of(made.uri))
+        yield made
 
 
 def password_of(uri: str) -> str:
@@ -190,8 +171,11 @@ def test_a_build_that_was_killed_is_whole_and_finds_what_milvus_lite_finds(
 
 def test_full_text(built: Path, params: Index, corpus: Path, tmp_path: Path) -> None:
     if not params.full_text:
-        with pytest.raises(ServiceUnavailable, match=r"^Milvus at http://127[^\n]*$"):
+        before = client(params).list_collections()
+        told = r"^index\.full_text: true needs BM25, but the server at \S+ is Milvus v2\.3\.5\S*, and 2\.5 is [^\n]*$"
+        with pytest.raises(ParamsError, match=told):
             build(corpus, params.model_copy(update={"full_text": True}), tmp_path)
+        assert not list(tmp_path.iterdir()) and client(params).list_collections() == before
         pytest.skip(f"BM25: Milvus {client(params).get_server_version()} has none, 2.5 is the first that has")
     with opened(built, params) as index, opened(corpus, Index()) as lite:
         found, expected = index.search_text(TEXTS, 5), lite.search_text(TEXTS, 5)
@@ -260,7 +244,55 @@ def test_an_alias_opens_and_is_refused_once_it_names_another_index(
 def test_a_wrong_token_is_one_line(built: Path, params: Index, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if params.full_text:
         pytest.skip("token: the server of Milvus Lite asks for none")
-    monkeypatch.setattr(index_module, "CONNECT_SECONDS", 1.0)
     monkeypatch.setenv(TOKEN, "root:wrong")
+    began = time.monotonic()
     with pytest.raises(ServiceUnavailable, match=rf"^[^\n]*the token in \${TOKEN}$"):
         opened(built, params)
+    assert time.monotonic() - began < milvus.CONNECT_SECONDS / 2  # it does not wait for another answer
+
+
+def test_a_server_that_hangs_for_a_while_is_waited_for(
+    built: Path, params: Index, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(index_module, "SEARCH_SECONDS", 1.0)
+    queries_QD = np.eye(8, dtype=np.float32)
+    with opened(built, params) as index:
+        before = index.search(queries_QD, 10)
+        server.signal(signal.SIGSTOP)
+        threading.Timer(3, server.signal, (signal.SIGCONT,)).start()
+        after = index.search(queries_QD, 10)
+    np.testing.assert_array_equal(after[0], before[0])
+    told = capsys.readouterr().err
+    assert f"Milvus at {params.uri} does not answer (Deadline Exceeded); waiting" in told
+    assert "answers again, after" in told and told.count("\n") == 2
+
+
+def test_a_server_that_is_killed_is_waited_for_and_loads_the_collection_again(
+    built: Path, params: Index, server: Server, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a search, and in the middle of a build: every passage is there once."""
+
+    def restart_when(begun: Callable[[], object]) -> None:
+        while not begun():
+            time.sleep(0.001)
+        server.stop()
+        time.sleep(2)
+        server.start()
+
+    queries_QD = np.eye(8, dtype=np.float32)
+    with opened(built, params) as index:
+        before = index.search(queries_QD, 10)
+        server.stop()
+        back = threading.Thread(target=restart_when, args=(lambda: True,))
+        back.start()
+        np.testing.assert_array_equal(index.search(queries_QD, 10)[0], before[0])
+        back.join()
+        assert capsys.readouterr().err.count("answers again, after") == 1
+    client(params).drop_collection(read_json(built / "index/manifest.json")["collection"])
+    back = threading.Thread(target=restart_when, args=(lambda: list(tmp_path.glob("work/*/progress.json")),))
+    back.start()
+    assert build(corpus, params.model_copy(update={"batch_size": 1}), tmp_path)["inserted"] == 40
+    back.join()
+    assert "does not answer" in (told := capsys.readouterr().err) and "answers again, after" in told
+    with opened(tmp_path, params) as index:
+        np.testing.assert_array_equal(index.search(queries_QD, 10)[0], before[0])

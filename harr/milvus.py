@@ -1,0 +1,222 @@
+"""The way to Milvus, a server or a folder of Milvus Lite: connect, wait while a server is away, errors in one line."""
+
+import functools
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+from pymilvus import MilvusClient
+from pymilvus.exceptions import MilvusException
+from tqdm import tqdm
+
+from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
+from harr.params import Index
+
+REBUILD = "dvc repro -f -s index"
+CONNECT_SECONDS = 120.0
+WAIT_SECONDS = 600.0
+"""So long a server that went away is waited for."""
+SETTLING_SECONDS = 120.0
+"""So long after it was away a server that listens may still lack some of its parts, and then refuses much."""
+LONGEST_PAUSE = 5.0
+REFUSALS = (
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.UNIMPLEMENTED,
+)
+"""Answers of gRPC that do not get better by waiting; all others may."""
+RESTARTING = {2, 101, 103, 106, 201, 202, 400, 401, 503, 901, 902}
+"""Milvus's codes for a server, a replica or a channel that is not there, and for a collection that is not loaded."""
+NEEDS_LOADED = ("search", "query")
+FULL_TEXT_FROM = (2, 5)
+
+
+class Connection:
+    """A ``MilvusClient`` whose calls outlast a server that stops, hangs or restarts.
+
+    A method is called again, after growing pauses, until it is answered or WAIT_SECONDS are over since the
+    first failure; two lines on stderr say that it waits, and for how long it did. A repeated ``insert`` is an
+    ``upsert``, since the first may have arrived. A folder of Milvus Lite has nothing to wait for.
+    """
+
+    def __init__(self, client: MilvusClient, where: str) -> None:
+        self.client, self.where = client, where
+        self._away = -SETTLING_SECONDS
+        """When it was last away."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return functools.partial(self._call, name)
+
+    def _call(self, name: str, *values: Any, **named: Any) -> Any:
+        method = getattr(self.client, name)
+        if is_folder(self.where):
+            return method(*values, **named)
+
+        def again() -> Any:
+            if name in NEEDS_LOADED:  # a restarted server may have let go of the collection
+                self.client.load_collection(values[0], timeout=LONGEST_PAUSE)
+            return (self.client.upsert if name == "insert" else method)(*values, **named)
+
+        return self.wait(lambda: method(*values, **named), again)
+
+    def wait(self, call: Callable[[], Any], again: Callable[[], Any] | None = None) -> Any:
+        """What ``call`` returns; where the server was away, what ``again`` (default: the same) returns later.
+
+        Raises:
+            ServiceUnavailable: the server did not come back.
+            MilvusException: it is there and refuses.
+        """
+        try:
+            return call()
+        except (MilvusException, grpc.RpcError) as error:
+            if not _is_away(error) and time.monotonic() - self._away > SETTLING_SECONDS:
+                raise
+            failure = error
+        began, pause = time.monotonic(), 0.5
+        _say(f"Milvus at {self.where} does not answer ({reason(failure)}); waiting, at most {WAIT_SECONDS:.0f} s")
+        while (left := began + WAIT_SECONDS - time.monotonic()) > 0:
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, LONGEST_PAUSE)
+            try:
+                found = (again or call)()
+            except (MilvusException, grpc.RpcError) as error:  # while it starts, a server says many things
+                failure = error
+                continue
+            self._away = time.monotonic()
+            _say(f"Milvus at {self.where} answers again, after {time.monotonic() - began:.0f} s")
+            return found
+        raise ServiceUnavailable(
+            f"Milvus at {self.where} did not answer for {WAIT_SECONDS:.0f} s ({reason(failure)}); "
+            "start it and run the same command again"
+        )
+
+    def close(self) -> None:
+        """Disconnect, and free the lock of Milvus Lite."""
+        self.client.close()
+        if is_folder(self.where):
+            from milvus_lite import server_manager_instance
+
+            # Closing the client leaves the embedded server running, and with it the lock.
+            server_manager_instance.release_server(self.where)
+
+
+def connect(params: Index, where: str) -> Connection:
+    """Open the server ``where``, tried again until the deadline, or the Milvus Lite folder ``where``.
+
+    Raises:
+        ServiceUnavailable: no answer within CONNECT_SECONDS, the token is refused, or the folder is open elsewhere.
+        DamagedFile: the folder cannot be read.
+    """
+    # pymilvus logs a traceback for every failure that it also raises.
+    logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
+    return Connection(_connect_server(params, where) if params.uri else _connect_lite(where), where)
+
+
+def _connect_server(params: Index, where: str) -> MilvusClient:
+    began, pause = time.monotonic(), 0.5
+    while True:
+        try:
+            return MilvusClient(where, token=os.environ.get(params.token_variable, ""), timeout=5, dedicated=True)
+        except (MilvusException, grpc.RpcError) as error:
+            left = began + CONNECT_SECONDS - time.monotonic()
+            if left <= 0 or _refuses(error):
+                waited = "" if _refuses(error) else f" within {CONNECT_SECONDS:.0f} s"
+                raise ServiceUnavailable(
+                    f"no Milvus at {where}{waited} ({reason(error)}); start it, "
+                    f"or correct index.uri or the token in ${params.token_variable}"
+                ) from None
+            if pause == 0.5:
+                _say(f"no Milvus at {where} yet ({reason(error)}); waiting, at most {CONNECT_SECONDS:.0f} s")
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def _connect_lite(where: str) -> MilvusClient:
+    # Lite scores BM25 within each of its segments. Large ones keep some 400,000 passages in one,
+    # hence the scores exact. milvus_lite reads the limits when it is imported.
+    os.environ.setdefault("MILVUS_LITE_MEMTABLE_MEMORY_LIMIT_BYTES", str(1 << 30))
+    os.environ.setdefault("MILVUS_LITE_WAL_SIZE_LIMIT_BYTES", str(1 << 31))
+    from milvus_lite.db import MilvusLite
+    from milvus_lite.exceptions import DataDirLockedError
+
+    for noisy in ("milvus_lite", "grpc._server"):
+        logging.getLogger(noisy).setLevel(logging.CRITICAL)
+    try:
+        return MilvusClient(where)
+    except MilvusException as error:
+        failure = reason(error)
+    # pymilvus hides the cause; opening the folder directly names it.
+    try:
+        MilvusLite(where).close()
+    except DataDirLockedError:
+        failure = "another process has it open; wait for that process or stop it, or set index.uri to a Milvus server"
+        raise ServiceUnavailable(f"{where} is locked: {failure}") from None
+    except Exception as error:
+        failure = reason(error)
+    raise DamagedFile(f"{where} cannot be opened ({failure}); run `{REBUILD}`")
+
+
+def check_full_text(connection: Connection) -> None:
+    """A server before Milvus 2.5 has no BM25.
+
+    Raises:
+        ParamsError: it is older.
+    """
+    version = str(connection.get_server_version())
+    numbers = re.match(r"v?(\d+)\.(\d+)", version)  # the server of Milvus Lite has a name before its numbers
+    if numbers and tuple(map(int, numbers.groups())) < FULL_TEXT_FROM:
+        raise ParamsError(
+            f"index.full_text: true needs BM25, but the server at {connection.where} is Milvus {version}, "
+            "and 2.5 is the first that has it; set index.full_text: false, or index.uri to a newer server"
+        )
+
+
+@contextmanager
+def explained(where: str) -> Iterator[None]:
+    """Turn what pymilvus raises into one line."""
+    try:
+        yield
+    except (MilvusException, grpc.RpcError) as error:
+        if is_folder(where):
+            raise DamagedFile(f"{where} failed ({reason(error)}); run `{REBUILD}`") from None
+        raise ServiceUnavailable(f"Milvus at {where}: {reason(error)}") from None
+
+
+def is_folder(where: str) -> bool:
+    """Whether this is a folder of Milvus Lite, not the address of a server.
+
+    >>> is_folder("data/index/milvus.db"), is_folder("http://127.0.0.1:19530")
+    (True, False)
+    """
+    return where.endswith(".db")
+
+
+def reason(error: Exception) -> str:
+    """What an error of Milvus or gRPC says, in one short line."""
+    said = error.details() if isinstance(error, grpc.RpcError) else getattr(error, "message", error)
+    return " ".join(str(said).split())[:300]
+
+
+def _is_away(error: Exception) -> bool:
+    """Whether the server may answer later what it does not answer now."""
+    if isinstance(error, grpc.RpcError):
+        return error.code() not in REFUSALS
+    code = getattr(error, "code", None)  # pymilvus hands on what gRPC says, or Milvus's own number
+    return code in RESTARTING or bool(getattr(error, "retriable", False)) or code == grpc.StatusCode.UNAVAILABLE
+
+
+def _refuses(error: Exception) -> bool:
+    """Whether a server is there, and does not take the token."""
+    cause = error if isinstance(error, grpc.RpcError) else error.__cause__  # pymilvus tells any failure alike
+    return isinstance(cause, grpc.RpcError) and cause.code() in REFUSALS
+
+
+def _say(line: str) -> None:
+    tqdm.write(line, file=sys.stderr)
