@@ -20,7 +20,7 @@ from harr.files import write_json
 from harr.params import Params
 from tasks.execution import execution_id
 from tasks.fingerprints import digest_of, revisions
-from tasks.spool import SPOOL, Journal, Place, Refused, Write, remember, remembered, send_left, spool_of
+from tasks.spool import SPOOL, Journal, Place, Refused, Write, remember, remembered, send_left, spool_of, waiting
 from tasks.traces import send_traces
 
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
@@ -288,14 +288,35 @@ def service() -> Iterator[None]:
         ) from None
 
 
+def send_kept() -> list[str]:
+    """Send what stages have kept for servers that were away; a line for each server.
+
+    Raises:
+        ServiceUnavailable: a server does not answer; what it has not taken stays kept.
+    """
+    told = []
+    for path in sorted(SPOOL.glob("*/address")):
+        address, count = path.read_text(encoding="utf-8").strip(), len(waiting(path.parent))
+        if count:
+            sent = send_left(path.parent, partial(replay, client_of(address)))
+            left = f"; {count - sent} are still written to by a stage" if sent < count else ""
+            told.append(f"sent to MLflow at {address.rpartition('@')[2]} what {sent} stages had kept{left}")
+    return told
+
+
 def open_client(params: Params) -> Any:
     """A client of the tracking server, or of sqlite:///mlflow.db."""
+    return client_of(params.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
+
+
+def client_of(address: str) -> Any:
+    """A client of the store at this address."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the spool waits, not the stage
     from mlflow import MlflowClient
 
     for noisy in ("alembic", "mlflow.store.db.utils", "mlflow.tracking", "mlflow.store.model_registry"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    return MlflowClient(params.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
+    return MlflowClient(address)
 
 
 def found(look_up: Callable[..., Any], *names: str) -> Any | None:

@@ -86,6 +86,7 @@ def _local(root: Path, params: Params | None, environment: Mapping[str, str]) ->
         ("stages", lambda: stages.check_stages(root)),
         ("processes", lambda: processes.check_orphans(table, root)),
         ("index lock", lambda: processes.check_milvus_lock(root, table)),
+        ("reports", lambda: folders.check_reports(root, busy=bool(table.ours))),
         ("temporary files", lambda: folders.check_leftovers(root, busy=bool(table.ours))),
     ]
     if params is None:

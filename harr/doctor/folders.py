@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from harr.files import read_json
 from harr.params import Params
 
 REBUILD = "dvc repro -f -s index"
+SPOOL, SEND = "work/spool", "python -m flows.send"
 WALK_SECONDS = 0.15
 PLACES = ("data", "models", "metrics", "plots", "reports", "work", ".harr")
 
@@ -136,10 +138,46 @@ def files(folder: Path, seconds: float = WALK_SECONDS) -> Iterator[Path]:
             return
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What an MLflow server has not received: its address, the stages that wrote it, and the number of writes."""
+
+    address: str
+    stages: tuple[str, ...]
+    writes: int
+
+    def __str__(self) -> str:
+        return f"{self.writes} writes of stage {', '.join(self.stages)} for {bare(self.address)}, which did not answer"
+
+
+def kept_reports(root: Path) -> list[Kept]:
+    """What waits in work/spool (tasks/spool.py): a folder per server, in it a journal per run of a stage."""
+    found = []
+    for told in sorted((root / SPOOL).glob("*/address")):
+        stages, writes = [], 0
+        for journal in sorted(told.parent.glob("*.jsonl")):
+            if journal.name != "refused.jsonl":
+                note = journal.with_suffix(".done")
+                done = read_json(note)["done"] if note.exists() else 0
+                stages.append(journal.stem.partition("-")[2])
+                writes += journal.read_bytes().count(b"\n") - done
+        if stages:
+            found.append(Kept(told.read_text(encoding="utf-8").strip(), tuple(dict.fromkeys(stages)), writes))
+    return found
+
+
+def check_reports(root: Path, *, busy: bool) -> list[Finding]:
+    """Figures and artifacts that a server which was away has not received; while a stage runs it may send them."""
+    kept = kept_reports(root)
+    if not kept or busy:
+        return [ok("reports", "all sent" if not kept else f"{kept[0]}; the stage that runs tries again")]
+    return [warn("reports", f"{one} ({SPOOL})", f"start the server, then `{SEND}`") for one in kept]
+
+
 def unfinished(root: Path) -> list[tuple[str, int, str]]:
     """(folder, number of entries, size) of what work/ keeps: unfinished or earlier work, remembered completions."""
     found = []
-    for folder in sorted((root / "work").glob("*")):
+    for folder in sorted(set((root / "work").glob("*")) - {root / SPOOL}):
         count, total = 0, 0
         with contextlib.suppress(OSError):
             count = len(list(folder.iterdir())) if folder.is_dir() else 1

@@ -20,6 +20,7 @@ MODULES = (
     "merge",
     "promote",
     "push",
+    "send",
     "pipeline",
     "server",
     "up",

@@ -1,6 +1,7 @@
 """A server that goes away loses nothing: journals on disk, order, kills, and a real MLflow server that stops."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,11 +11,16 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from harr.doctor.folders import check_reports, kept_reports
+from harr.doctor.status import status
 from harr.errors import ServiceUnavailable
+from harr.files import write_text
 from harr.params import Params
 from tasks import tracking
 from tasks.spool import REFUSED, SPOOL, Journal, Refused, remember, send_left, spool_of, waiting
 from tasks.tracking import tracked_run
+
+ROOT = Path(__file__).parents[2]
 
 
 def writes(count: int) -> list[dict[str, Any]]:
@@ -102,6 +108,33 @@ def test_a_stage_that_needs_the_server_ends_in_one_line(workplace: Path, monkeyp
     with told, tracked_run("merge", Params.load()) as run:
         run.wait()
     assert len(waiting(spool_of(address))) == 1
+
+
+def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_name(
+    workplace: Path, empty_store: Path
+) -> None:
+    """The server is a database that is not there at first."""
+    address, journal = f"sqlite:///{workplace}/later/mlflow.db", Journal(spool_of("later"), "1-train")
+    write_text(spool_of("later") / "address", address + "\n")
+    assert kept_reports(workplace) == [] and check_reports(workplace, busy=False)[0].level == "ok"
+    opening = {"stage": "train", "experiment": "harr", "execution": "one", "started": 1000, "name": "1-train"}
+    journal.add({}, {"do": "open", **opening, "tags": {}, "params": []})
+    journal.add({}, {"do": "points", "points": [["loss", 3.0, 1000, 0]]})
+    journal.close()
+    (found,) = check_reports(workplace, busy=False)
+    assert found.level == "warn" and "2 writes of stage train for sqlite:///" in found.found
+    assert check_reports(workplace, busy=True)[0].level == "ok"
+    shutil.copy(ROOT / "dvc.yaml", workplace)
+    assert any("2 writes of stage train" in line for line in status(workplace, {}).leftovers)
+    Path("later").mkdir()
+    shutil.copy(empty_store, "later/mlflow.db")
+    command = found.fix.split("`")[1].split()
+    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=True)
+    assert "what 1 stages had kept" in done.stdout and check_reports(workplace, busy=False)[0].level == "ok"
+    (run,) = [one for one in MlflowClient(address).search_runs(["1"]) if one.data.tags.get("harr.stage")]
+    assert run.data.metrics == {"loss": 3.0}
+    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=True)
+    assert done.stdout == "nothing waits to be sent\n"
 
 
 @pytest.mark.servers
