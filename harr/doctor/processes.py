@@ -208,7 +208,7 @@ def check_ports(listening: Iterable[Listener], serves: Mapping[int, str], known:
         if one.host in ("0.0.0.0", "::"):
             what = f"{one.port} is open to the network ({one.host}), held by {_told(pid)}"
             findings.append(warn("port", what, "restart it with --host 127.0.0.1"))
-        if one.port in serves and serves[one.port] not in _command(pid):
+        if one.port in serves and not any(serves[one.port] in Path(word).name for word in _command(pid)):
             what = f"{one.port} is taken by {_told(pid)}; `make ui` wants it for {serves[one.port]}"
             findings.append(warn("port", what, f"stop it{f' (kill {pid})' if pid else ''} before `make ui`"))
     return findings or [ok("ports", f"{', '.join(map(str, sorted({*serves, *known})))}: free, or ours on loopback")]
@@ -224,11 +224,11 @@ def with_open(target: str) -> list[int]:
     return found
 
 
-def _command(pid: int) -> str:
+def _command(pid: int) -> list[str]:
     with contextlib.suppress(psutil.Error):
-        return " ".join(psutil.Process(pid).cmdline()) if pid else ""
-    return ""
+        return psutil.Process(pid).cmdline() if pid else []
+    return []
 
 
 def _told(pid: int) -> str:
-    return f"{_command(pid)[:60] or 'a kernel thread'} (pid {pid})" if pid else "another user's process"
+    return f"{' '.join(_command(pid))[:60] or 'a kernel thread'} (pid {pid})" if pid else "another user's process"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from harr.files import read_json
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0  # most take a tenth of it; a busy machine is no failure
-DVC = "stages: {nap: {cmd: python nap.py, outs: [nap.txt]}}\n"
+DVC = f"stages: {{nap: {{cmd: {shlex.quote(sys.executable)} nap.py, outs: [nap.txt]}}}}\n"
 NAP = """
 import time
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -47,7 +48,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "flows").mkdir()
     (tmp_path / "flows/__init__.py").touch()
     (tmp_path / "flows/train.py").write_text(STAGE)
-    (tmp_path / "dvc.yaml").write_text("stages: {train: {cmd: python -m flows.train}}")
+    (tmp_path / "dvc.yaml").write_text(f"stages: {{train: {{cmd: {shlex.quote(sys.executable)} -m flows.train}}}}")
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], cwd=tmp_path, check=True)
     yield tmp_path
     for one in scan(tmp_path).ours:
@@ -55,8 +56,7 @@ def place(tmp_path: Path) -> Iterator[Path]:
 
 
 def start(place: Path, *words: str) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    return subprocess.Popen([sys.executable, *words], cwd=place, env=environment, start_new_session=True)
+    return subprocess.Popen([sys.executable, *words], cwd=place, start_new_session=True)
 
 
 def stage_of(place: Path) -> list[int]:
@@ -177,8 +177,9 @@ sys.stdin.read()
 
 
 def test_a_port_that_another_program_has(tmp_path: Path) -> None:
-    script = tmp_path / ("a_folder_of_a_long_name_" * 4) / "mlflow"  # no name is lost where a long command is cut
-    script.parent.mkdir()
+    # No name is lost where a long command is cut; the name of a folder is no program's.
+    script = tmp_path / "prefect" / ("a_folder_of_a_long_name_" * 4) / "mlflow"
+    script.parent.mkdir(parents=True)
     script.write_text(SERVING)
     command = [sys.executable, str(script), "server"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
