@@ -104,6 +104,9 @@ def run_stage(stage: Any, *, checks: bool = False, **parameters: Any) -> Any:
         return _run_plainly(stage, parameters)
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
+    from flows.patience import be_patient
+
+    be_patient()
     os.environ["PREFECT_API_URL"] = url
     stage = guarded(stage)
     with temporary_settings({PREFECT_API_URL: url}):

@@ -20,6 +20,7 @@ from prefect.runtime import flow_run, task_run
 from flows import runs
 from flows.artifacts import show_results, with_progress
 from flows.common import PARENT, run_command, run_stage, say
+from flows.patience import be_patient
 from flows.server import TEMPORARY, addresses
 from flows.workplace import AS_IT_STANDS, alone_in, recipe_names, store_variables, workplace
 from harr.errors import HarrError, PromotionRefused
@@ -92,6 +93,7 @@ def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
         recipe: a file of recipes/, which runs in a folder of its own (.harr/runs); or this folder's params.yaml.
         promote: at the end make the candidate the champion, if the interval allows it.
     """
+    be_patient()  # also in a worker's process, which does not come by way of flows.common
     place = workplace(recipe)
     with alone_in(place):
         for stage in with_progress(stages()):
@@ -108,6 +110,7 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
         stage: its name in dvc.yaml.
         recipe: as in the flow pipeline.
     """
+    be_patient()
     place = workplace(recipe)
     with alone_in(place):
         reproduce(stage, place)
