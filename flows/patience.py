@@ -58,8 +58,8 @@ def be_patient() -> None:
             await asyncio.sleep(PAUSE_SECONDS)
 
     EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=EVENT_TRIES)
-    PrefectHttpxSyncClient._send_with_retry = send  # type: ignore[method-assign]
-    PrefectHttpxAsyncClient._send_with_retry = send_async  # type: ignore[method-assign]
+    PrefectHttpxSyncClient._send_with_retry = send  # type: ignore[assignment,method-assign]
+    PrefectHttpxAsyncClient._send_with_retry = send_async  # type: ignore[assignment,method-assign]
 
 
 def _missed(error: httpx.TransportError) -> None:

@@ -23,6 +23,20 @@ listen-peer-urls: http://127.0.0.1:{peer}
 initial-advertise-peer-urls: http://127.0.0.1:{peer}
 initial-cluster: default=http://127.0.0.1:{peer}
 """
+MILVUS = """
+import socket
+import milvus
+
+def bound(config, port):
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError:
+        return None
+
+milvus.MilvusServerConfig.try_bind_port = bound
+milvus.main()
+"""
+"""Started again, the package would take another port for as long as connections to the old one linger."""
 
 
 def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 200) -> None:
@@ -80,7 +94,8 @@ def milvus(folder: Path, *, lite: bool) -> Server:
     if not find_spec("milvus"):
         pytest.skip("package milvus is missing: pip install '.[dev]' (only for Linux on x86-64)")
     # It listens on every address, whatever it is told.
-    command = [f"{BIN}/milvus-server", "--data", data, "--proxy-port", str(port), "--authorization-enabled", "true"]
+    command = [sys.executable, "-c", MILVUS, "--data", data, "--proxy-port", str(port)]
+    command += ["--authorization-enabled", "true"]
     # The etcd within takes two fixed ports, so that a second Milvus on the machine would not start.
     etcd = folder / "etcd.yaml"
     etcd.write_text(ETCD.format(client=free_port(), peer=free_port()))
