@@ -201,7 +201,10 @@ def is_folder(where: str) -> bool:
 def reason(error: Exception) -> str:
     """What an error of Milvus or gRPC says, in one short line."""
     said = error.details() if isinstance(error, grpc.RpcError) else getattr(error, "message", error)
-    return " ".join(str(said).split())[:300]
+    words = str(said).split()
+    if "stack trace:" in str(said):  # a server that is starting puts the places of its code before the cause
+        words = [word for word in words if "/" not in word and word != "trace:" and word != "stack"]
+    return " ".join(words)[:300]
 
 
 def _is_away(error: Exception) -> bool:

@@ -61,9 +61,9 @@ def without(server: Server, process: "subprocess.Popen[str]", begun: Callable[[]
     time.sleep(SECONDS)
     assert until(lambda: any("not answer" in line or "waiting, at most" in line for line in told)), "".join(told)
     server.start()
-    code = process.wait(timeout=1000)
-    reader.join()
-    assert code == 0, "".join(told)
+    reader.join(timeout=1000)
+    process.communicate(timeout=60)  # closes what it printed to
+    assert process.returncode == 0, "".join(told)
     sys.stdout.write("".join(told))
     return "".join(told)
 
