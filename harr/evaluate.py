@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Summary = dict[str, dict[str, dict[str, Any]]]
 
 NOT_METRICS = ("id", "question", "answer", "gold_answers")
-HEADLINES = ("answer_f1", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
+HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
 """The metric that leads a table or sentence: the first of these that was measured."""
 LABELS = {
     "answer_f1": "answer F1",
@@ -293,7 +293,7 @@ def table(summary: Summary) -> str:
         "given_all_gold": "given gold",
         "given_recall": "given recall",
     }
-    ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10"}
+    ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10", "recall": "recall"}
     wanted = with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in measured else without
     extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
     baseline = next((arm for arm in summary["arms"] if arm not in summary["paired"]), "")

@@ -145,6 +145,13 @@ def test_the_table_shows_arms_intervals_and_gains() -> None:
     assert "recall % [95 %]" in picked and "gain" not in picked and "answer" not in picked
 
 
+def test_a_deep_ranking_is_led_by_ndcg() -> None:
+    values = {"mean": 0.5, "low": 0.25, "high": 1.0, "n": 12345}
+    names = ("all_gold", "recall", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
+    text = table({"arms": {"frozen": dict.fromkeys(names, values)}, "paired": {}})
+    assert text.split("\n")[0].split() == "arm nDCG at 10 % [95 %] MRR R@10 recall n".split()
+
+
 def test_nothing_to_score_is_one_clear_line() -> None:
     with pytest.raises(CorpusError, match="no question has a gold answer or a gold passage"):
         headline({"arms": {"frozen": {"searches": {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 3}}}, "paired": {}})
