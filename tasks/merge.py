@@ -70,6 +70,7 @@ def held_expectations(params: Params) -> dict[str, float]:
         "corpus": "download",
         "questions": "download",
         "vectors": "embed",
+        "index": "index",
         "all_kept" if params.filter.keep == "all" else "filtered": "filter",
         "evaluation": "evaluate",
     }

@@ -17,7 +17,7 @@ from tasks.registry import CHAMPION, PREVIOUS, promote, register, rollback
 from tasks.tracking import open_client, taken, tracked_run
 
 QUESTIONS = 40
-HELD = {"corpus": 5, "questions": 6, "vectors": 3, "filtered": 4, "evaluation": 4}
+HELD = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "evaluation": 4}
 
 
 @pytest.fixture
