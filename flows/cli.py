@@ -88,7 +88,10 @@ def status_lines(state: Status) -> list[str]:
         for one in state.versions
     ]
     now = time.time()
-    processes = [(f"pid {one.pid}", one.name, f"for {duration(now - one.started)}") for one in state.processes]
+    processes = [
+        (f"pid {one.pid}", one.name, f"for {duration(now - one.started)}", one.recipe and f"recipe {one.recipe}")
+        for one in state.processes
+    ]
     return [
         *section("stages", stages, "dvc.yaml names none"),
         *([colour("fail") + f"  {state.trouble}", ""] if state.trouble else []),

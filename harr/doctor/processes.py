@@ -15,18 +15,24 @@ import psutil
 from harr.doctor.finding import Finding, fail, ok, warn
 from harr.files import read_json
 
-PROGRAMS = ("dvc", "prefect", "mlflow", "milvus-lite")
+PROGRAMS = ("dvc", "prefect", "mlflow", "milvus-lite", "prefect.engine")
+RUNNERS = {"flows.pipeline", "prefect.engine"}
+"""What has DVC run a stage: a pipeline started by hand, and the process in which a worker runs a flow."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process of this project: ``name`` is its module or program with the sub-command."""
+    """A process of this project: ``name`` is its module or program with the sub-command.
+
+    ``recipe`` names the recipe in whose folder it runs; empty in the project's own.
+    """
 
     pid: int
     parent: int
     started: float
     name: str
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    recipe: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,8 @@ class Table:
 
 
 def scan(root: Path) -> Table:
-    """Look at every process once; those that run in ``root`` and belong to the pipeline are ours."""
-    parents, started, ours = {}, {}, []
+    """Look at every process once; those of the pipeline in ``root``, or in a recipe's folder there, are ours."""
+    here, parents, started, ours = root.resolve(), {}, {}, []
     for process in psutil.process_iter(["ppid", "create_time", "cmdline", "status"]):
         seen = process.info
         if seen["status"] == psutil.STATUS_ZOMBIE:
@@ -60,10 +66,14 @@ def scan(root: Path) -> Table:
         parents[process.pid], started[process.pid] = seen["ppid"], seen["create_time"]
         name = called(seen["cmdline"] or ())
         with contextlib.suppress(psutil.Error, OSError):
-            if name and process.pid != os.getpid() and Path(process.cwd()) == root.resolve():
+            if not name or process.pid == os.getpid():
+                continue
+            place = Path(process.cwd())
+            if place == here or place.parent == here / ".harr/runs":
+                recipe = "" if place == here else place.name
                 wanted = {"DVC_STAGE", "HARR_EXECUTION", "HARR_PARENT_TASK_RUN"}
                 known = {key: value for key, value in process.environ().items() if key in wanted}
-                ours.append(Process(process.pid, seen["ppid"], seen["create_time"], name, known))
+                ours.append(Process(process.pid, seen["ppid"], seen["create_time"], name, known, recipe))
     return Table(parents, started, tuple(sorted(ours, key=lambda one: one.started)))
 
 
@@ -115,7 +125,7 @@ def orphans(table: Table, root: Path) -> list[tuple[Process, str]]:
                 found.append((one, "no run owns its Prefect server"))
         elif one.name.startswith("flows.") and "DVC_STAGE" in one.environment and "dvc" not in above:
             found.append((one, f"its dvc repro of stage {one.environment['DVC_STAGE']} is gone"))
-        elif one.name.startswith("dvc") and "HARR_PARENT_TASK_RUN" in one.environment and "flows.pipeline" not in above:
+        elif one.name.startswith("dvc") and "HARR_PARENT_TASK_RUN" in one.environment and RUNNERS.isdisjoint(above):
             found.append((one, "its flows.pipeline is gone"))
     return found
 

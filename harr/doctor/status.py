@@ -94,7 +94,7 @@ def _read(root: Path, address: str, params: Params, read: list[Store]) -> list[F
 
 def _stage(stage: stages.Stage, store: Store, root: Path, table: processes.Table) -> StageStatus:
     """The stage with its last finished run, or the time of its metrics file where no run is known."""
-    running = any(one.name == f"flows.{stage.name}" for one in table.ours)
+    running = any(one.name == f"flows.{stage.name}" and not one.recipe for one in table.ours)
     done = [run for run in store.runs if run.stage == stage.name and run.status == "FINISHED"]
     ended, seconds = (done[0].ended, done[0].ended - done[0].started) if done else (0.0, 0.0)
     metrics = root / "metrics" / f"{stage.name}.json"

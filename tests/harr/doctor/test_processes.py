@@ -95,6 +95,37 @@ def test_a_dvc_whose_pipeline_is_gone_is_an_orphan_its_stage_is_not(
         os.killpg(dvc.pid, signal.SIGKILL)
 
 
+ENGINE = """import subprocess, sys
+subprocess.run([sys.executable, "-m", "dvc", "repro", "-q"], cwd=sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("folder", ["", ".harr/runs/tiny"])
+def test_what_a_worker_runs_is_no_orphan_and_not_lost_also_in_a_recipe_s_folder(
+    place: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "prefect").mkdir()
+    (place / "prefect/__init__.py").touch()
+    (place / "prefect/engine.py").write_text(ENGINE)
+    works = place / folder
+    if folder:
+        works.mkdir(parents=True)
+        for name in ("flows", "dvc.yaml", ".dvc"):
+            (works / name).symlink_to(place / name)
+    monkeypatch.setenv("HARR_PARENT_TASK_RUN", "a")
+    monkeypatch.setenv("HARR_EXECUTION", "its flow run")
+    engine = start(place, "-m", "prefect.engine", str(works))
+    try:
+        soon(lambda: stage_of(place))
+        table = scan(place)
+        assert [one.level for one in check_orphans(table, place)] == ["ok"]
+        assert live_executions(table, place) == {"its flow run"}
+        assert {one.recipe for one in table.ours if one.name == "flows.train"} == {Path(folder).name}
+    finally:
+        os.killpg(engine.pid, signal.SIGKILL)
+        engine.wait()
+
+
 def test_a_supervisor_without_a_run(tmp_path: Path) -> None:
     here = psutil.Process()
     server = Process(7, 1, time.time() - 60, "flows.server --supervise", {"DVC_STAGE": "train"})
