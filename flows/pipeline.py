@@ -22,7 +22,7 @@ from flows.artifacts import show_results, with_progress
 from flows.common import PARENT, run_command, run_stage, say
 from flows.patience import be_patient
 from flows.server import TEMPORARY, addresses
-from flows.workplace import AS_IT_STANDS, alone_in, recipe_names, store_variables, workplace
+from flows.workplace import AS_IT_STANDS, recipe_names, sound, store_variables, workplace
 from harr.errors import HarrError, PromotionRefused
 from harr.params import Params
 
@@ -94,8 +94,7 @@ def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
         promote: at the end make the candidate the champion, if the interval allows it.
     """
     be_patient()  # also in a worker's process, which does not come by way of flows.common
-    place = workplace(recipe)
-    with alone_in(place):
+    with workplace(recipe) as place:
         for stage in with_progress(stages()):
             reproduce(stage, place)
         verdict = _promoted(place) if promote else ""
@@ -111,8 +110,7 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
         recipe: as in the flow pipeline.
     """
     be_patient()
-    place = workplace(recipe)
-    with alone_in(place):
+    with workplace(recipe) as place:
         reproduce(stage, place)
         _show(place)
 
@@ -127,9 +125,10 @@ def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> None:
     """
     from tasks.registry import promote, rollback
 
-    place = workplace(recipe)
+    place, params = sound(recipe)
+    place.mkdir(parents=True, exist_ok=True)
     with _inside(place):
-        say((rollback if back else promote)(Params.load()))
+        say((rollback if back else promote)(params))
 
 
 def _promoted(place: Path) -> str:
@@ -161,7 +160,7 @@ def _inside(place: Path) -> Iterator[None]:
 
 def run_recipe(recipe: str, promote: bool) -> None:
     """Check the recipe before Prefect starts, then run all stages."""
-    workplace(recipe)
+    sound(recipe)
     run_stage(pipeline, recipe=recipe, promote=promote)
 
 

@@ -30,21 +30,46 @@ def recipe_names() -> tuple[str, ...]:
     return (AS_IT_STANDS, *sorted(path.stem for path in RECIPES.glob("*.yaml")))
 
 
-def workplace(recipe: str) -> Path:
-    """The folder in which a recipe runs, made or brought up to date.
+def sound(recipe: str) -> tuple[Path, Params]:
+    """The folder of a recipe, which may not be there yet, and its parameters.
 
     Raises:
         ParamsError: there is no such recipe, or it is wrong.
     """
     if recipe in ("", AS_IT_STANDS):
-        Params.load()
-        return Path()
+        return Path(), Params.load()
     source = RECIPES / f"{recipe}.yaml"
     if not source.exists():
         raise ParamsError(f"no recipe {recipe!r}; there are: {', '.join(recipe_names()[1:])}")
-    Params.load(source)
-    place = RUNS / recipe
+    return RUNS / recipe, Params.load(source)
+
+
+@contextlib.contextmanager
+def workplace(recipe: str) -> Iterator[Path]:
+    """The folder in which a recipe runs, for this run alone: a second one waits. The lock goes with the process.
+
+    It is made, or brought up to date, when the run before has ended: that one goes on with what it began with.
+
+    Raises:
+        ParamsError: there is no such recipe, or it is wrong.
+    """
+    place, _ = sound(recipe)
     place.mkdir(parents=True, exist_ok=True)
+    folder = os.open(place, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another run works in {place.resolve()}; this one waits for its end")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        if place != Path():
+            _bring_up_to_date(place, RECIPES / f"{recipe}.yaml")
+        yield place
+    finally:
+        os.close(folder)
+
+
+def _bring_up_to_date(place: Path, source: Path) -> None:
     for name in CODE:
         _mirror(Path(name), place / name)
     _mirror(source, place / AS_IT_STANDS)
@@ -53,22 +78,6 @@ def workplace(recipe: str) -> Path:
         if not (private or link.exists() or link.is_symlink()):
             link.symlink_to(entry.resolve())
     _share_cache(place)
-    return place
-
-
-@contextlib.contextmanager
-def alone_in(place: Path) -> Iterator[None]:
-    """One pipeline at a time works in a folder; a second waits. The lock goes with the process."""
-    folder = os.open(place, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"another run works in {place.resolve()}; this one waits for its end")
-            fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
 
 
 def store_variables() -> dict[str, str]:

@@ -26,10 +26,12 @@ def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(workplace: Path) ->
     shutil.copy(ROOT / "dvc.yaml", workplace)
     before = Path("params.yaml").read_text()
     Path("corpus").mkdir()
-    with pytest.raises(ParamsError, match=r"no recipe 'smok'; there are: .*smoke"):
-        prepare("smok")
-    assert prepare("params.yaml") == Path()
-    place = prepare("harr_ppo")
+    with pytest.raises(ParamsError, match=r"no recipe 'smok'; there are: .*smoke"), prepare("smok"):
+        pass
+    with prepare("params.yaml") as place:
+        assert place == Path()
+    with prepare("harr_ppo") as place:
+        pass
     assert (place / "params.yaml").read_text() == (ROOT / "recipes/harr_ppo.yaml").read_text()
     assert (place / "corpus").resolve() == workplace / "corpus"
     assert not (place / "flows").is_symlink() and not (place / "mlflow.db").exists()
@@ -37,8 +39,8 @@ def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(workplace: Path) ->
     Path("recipes").unlink()
     Path("recipes").mkdir()
     Path("recipes/broken.yaml").write_text("seed: 0\n")
-    with pytest.raises(ParamsError, match="download is missing"):
-        prepare("broken")
+    with pytest.raises(ParamsError, match="download is missing"), prepare("broken"):
+        pass
 
 
 def test_a_recipe_s_folder_follows_the_code_and_shares_the_cache(workplace: Path) -> None:
@@ -48,16 +50,35 @@ def test_a_recipe_s_folder_follows_the_code_and_shares_the_cache(workplace: Path
         Path(name, "a.py").write_text("1")
     Path("dvc.yaml").write_text("stages: {one: {cmd: echo 1 > one, deps: [harr/a.py], outs: [one]}}\n")
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], check=True)
-    place = prepare("smoke")
+    with prepare("smoke") as place:
+        pass
     made = (place / "flows/a.py").stat().st_mtime_ns
     Path("harr/a.py").write_text("2")
     Path("tasks/a.py").unlink()
-    assert prepare("smoke") == place
+    with prepare("smoke") as again:
+        assert again == place
     assert (place / "harr/a.py").read_text() == "2" and not (place / "tasks/a.py").exists()
     assert (place / "flows/a.py").stat().st_mtime_ns == made
     reproduce.fn("one", place)
     assert (place / "one").read_text() == "1\n" and not Path("one").exists()
     assert list(Path(".dvc/cache").rglob("*"))
+
+
+def test_a_run_keeps_its_recipe_to_its_end_whatever_another_one_asks_for(workplace: Path) -> None:
+    """The second waits for the first, and does not change its folder meanwhile."""
+    Path("recipes").unlink()
+    shutil.copytree(ROOT / "recipes", "recipes")
+    shutil.copy(ROOT / "dvc.yaml", workplace)
+    told = "(place / 'params.yaml').read_text().splitlines()[-1]"
+    code = f"from flows.workplace import workplace\nwith workplace('smoke') as place: print({told})"
+    with prepare("smoke") as place:
+        before = (place / "params.yaml").read_text()
+        with Path("recipes/smoke.yaml").open("a") as recipe:
+            recipe.write("# edited\n")
+        second = subprocess.Popen([sys.executable, "-u", "-c", code], stdout=subprocess.PIPE, text=True)
+        assert second.stdout and "this one waits for its end" in second.stdout.readline()
+        assert (place / "params.yaml").read_text() == before
+    assert second.communicate(timeout=60)[0] == "# edited\n"
 
 
 def test_a_failed_stage_stops_the_pipeline(workplace: Path) -> None:
