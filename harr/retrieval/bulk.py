@@ -4,6 +4,7 @@ The server imports a file as whole segments. It must see the files: in the bucke
 (``s3://bucket/folder``), or, where its storage is a local folder, under the same path as we do.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,7 +48,8 @@ def import_passages(
 ) -> None:
     """Write ``rows`` to ``params.bulk`` file by file, and have each imported; a file is removed when it is.
 
-    ``progress`` (a json file) says what is under way: after a kill the last jobs are waited for, and it goes on.
+    ``progress`` (a json file) says what is under way: after a kill the last jobs are waited for, and it goes on. It is
+    taken away where a job failed, since such a job stays failed: the next call begins anew.
 
     Raises:
         ParamsError: the folder or bucket cannot be written.
@@ -60,7 +62,7 @@ def import_passages(
         files, folder = FileSystem.from_uri(params.bulk)
         files.create_dir(folder, recursive=True)
         for first in stoppable(range(began["rows"], len(rows), size)):
-            _settle(jobs, JOBS - 1, state, files)
+            _settle(jobs, JOBS - 1, state, files, progress)
             chunk = rows[first : first + size]
             name = f"{folder}/{vectors.identity}-{first:012d}.parquet"
             with files.open_output_stream(name) as sink:
@@ -69,20 +71,21 @@ def import_passages(
             jobs[name] = start_job(name.partition("/")[2] if params.bulk.startswith("s3:") else name)
             write_json(progress, {"rows": first + len(chunk), "jobs": jobs})
             on_rows(len(chunk))
-        _settle(jobs, 0, state, files)
+        _settle(jobs, 0, state, files, progress)
     except ServiceUnavailable:
         raise
     except (OSError, ValueError) as error:
         raise ParamsError(f"index.bulk: {params.bulk} cannot be written ({_reason(error)}); correct it") from None
 
 
-def _settle(jobs: dict[str, int], at_most: int, state: State, files: FileSystem) -> None:
+def _settle(jobs: dict[str, int], at_most: int, state: State, files: FileSystem, progress: Path) -> None:
     """Wait until no more than ``at_most`` jobs are left."""
     since = time.monotonic()
     while len(jobs) > at_most:
-        done = [name for name, job in jobs.items() if _is_done(name, job, state)]
+        done = [name for name, job in jobs.items() if _is_done(name, job, state, progress)]
         for name in done:
-            files.delete_file(name)
+            with contextlib.suppress(FileNotFoundError):  # a call that was killed had removed it
+                files.delete_file(name)
             del jobs[name]
             since = time.monotonic()
         if time.monotonic() - since > STALLED_SECONDS:
@@ -117,9 +120,10 @@ def searched_text(content: str) -> str:
     return content.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
 
 
-def _is_done(name: str, job: int, state: State) -> bool:
+def _is_done(name: str, job: int, state: State, progress: Path) -> bool:
     word, reason = state(job)
     if word.startswith("Failed"):
+        progress.unlink(missing_ok=True)
         raise ServiceUnavailable(
             f"Milvus did not import {name} ({reason or word}); index.bulk must be a place that the server reads: "
             "the bucket of its storage, or the same local folder"

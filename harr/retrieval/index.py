@@ -64,7 +64,8 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
     """
     rows = passages.searchable_rows()
     content = {"identity": vectors.identity, "rows": len(rows), "full_text": params.full_text}
-    folder = work / fingerprint({**content, "uri": params.uri})
+    # Another place for the files is another import: what waits in the old one is not looked for.
+    folder = work / fingerprint({**content, "uri": params.uri} | ({"bulk": params.bulk} if params.bulk else {}))
     _drop_half_written_indexes(folder)
     name = f"harr_{vectors.identity}" + ("" if params.full_text else "_dense")
     started = time.monotonic()

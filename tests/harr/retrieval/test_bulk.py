@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from harr.errors import ParamsError, ServiceUnavailable
 from harr.files import read_json
 from harr.params import Index
 from harr.retrieval import bulk
-from harr.retrieval.bulk import import_passages, write_parquet
+from harr.retrieval.bulk import State, import_passages, write_parquet
 from harr.retrieval.index import PassageIndex, build_index
 from harr.retrieval.vectors import Vectors
 from harr.types import Passage
@@ -75,11 +76,37 @@ def test_a_killed_import_waits_for_its_jobs_and_goes_on(passages: Passages, vect
     assert not list(folder.iterdir())
 
 
+def test_a_kill_between_two_jobs_that_end_is_taken_up(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
+    """The file of the first is gone, and nothing on disk says so."""
+    params = Index(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False, batch_size=50)
+    progress, started = tmp_path / "progress.json", list[str]()
+
+    def start_job(name: str) -> int:
+        started.append(name)
+        return len(started) - 1
+
+    def killed(job: int) -> tuple[str, str]:
+        if not Path(started[0]).exists():
+            raise KeyboardInterrupt
+        return ("Started" if job else "Completed"), ""
+
+    def run(state: State) -> None:
+        import_passages(passages, vectors, np.arange(ROWS), params, progress, start_job, state, lambda _: None)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(killed)
+    assert len(started) == 3 and not Path(started[0]).exists()
+    run(lambda _: ("Completed", ""))
+    assert len(started) == 3 and not list((tmp_path / "bulk").iterdir())
+
+
 def test_what_goes_wrong_is_told(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
     params = Index(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False)
-    calls = (lambda _: 1, lambda _: ("Failed", "no such file"), lambda _: None)
+    numbers = count()
+    calls = (lambda _: next(numbers), lambda job: ("Completed" if job else "Failed", "no such file"), lambda _: None)
     with pytest.raises(ServiceUnavailable, match=r"did not import .*\(no such file\); index.bulk must be a place"):
         import_passages(passages, vectors, np.arange(ROWS), params, tmp_path / "p.json", *calls)
+    import_passages(passages, vectors, np.arange(ROWS), params, tmp_path / "p.json", *calls)  # not the failed job again
     (tmp_path / "file").touch()
     params = params.model_copy(update={"bulk": (tmp_path / "file" / "bulk").as_uri()})
     with pytest.raises(ParamsError, match=r"index\.bulk: .* cannot be written"):
