@@ -25,6 +25,8 @@ from tasks.traces import send_traces
 
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
 """Points are written so often; a server that is down is asked again so often; a stage that needs it waits so long."""
+RARELY = 20.0
+"""A try that took a second is repeated after so many at the earliest: the work does not wait for the server."""
 BATCH = 900
 
 
@@ -43,6 +45,8 @@ class Run:
     _points: list[Any] = field(default_factory=list)
     _flushed: float = field(default_factory=time.monotonic)
     _tried: float = 0.0
+    _took: float = 0.0
+    """When a server that does not answer was last asked, and how long that took."""
 
     @property
     def run_id(self) -> str:
@@ -52,12 +56,13 @@ class Run:
     def write(self, **write: Any) -> None:
         """Do one write (see ``perform``), or keep it where the server does not answer; the order is kept."""
         if self.caught_up():
+            began = time.monotonic()
             try:
                 with service():
                     self.place = perform(self.client, self.place, write)
                 return
             except ServiceUnavailable as error:
-                self._tried = time.monotonic()
+                self.missed(began)
                 print(f"warning: {error}; what stage {self.stage} reports is kept in {SPOOL}", file=sys.stderr)
         if write["do"] == "artifact":
             write["path"] = str(self.journal.keep(Path(write["path"])))
@@ -66,21 +71,27 @@ class Run:
     def caught_up(self, *, now: bool = False) -> bool:
         """Whether nothing of this run waits; tries to send what does, earlier stages first.
 
-        It tries every RETRY_SECONDS, or ``now``.
+        It tries every RETRY_SECONDS, less often where a try takes long, or ``now``.
         """
         if not self.journal:
             return True
-        if not now and time.monotonic() - self._tried < RETRY_SECONDS:
+        began = time.monotonic()
+        if not now and began - self._tried < max(RETRY_SECONDS, RARELY * self._took):
             return False
-        self._tried = time.monotonic()
         kept = len(self.journal)
         try:
             send_left(self.journal.path.parent, partial(replay, self.client))
             self.place = self.journal.send(partial(replay, self.client))
         except ServiceUnavailable:
+            self.missed(began)
             return False
         print(f"MLflow answers again: {kept} writes of stage {self.stage} were sent", file=sys.stderr)
         return True
+
+    def missed(self, began: float) -> None:
+        """Note that the server was asked from ``began`` until now, and did not answer."""
+        self._tried = time.monotonic()
+        self._took = self._tried - began
 
     def wait(self) -> None:
         """Wait until the server has everything, at most WAIT_SECONDS.
@@ -172,6 +183,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
         "tags": revisions(),
         "params": [[key, str(value)[:500]] for key, value in flatten(params.model_dump(mode="json"))],
     }
+    began = time.monotonic()
     try:
         if sent := send_left(spool_of(address), partial(replay, client)):
             print(f"sent to MLflow what {sent} earlier stages had kept", file=sys.stderr)
@@ -183,7 +195,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
         if not remembered(address):
             raise
         run.journal.add({}, opening)
-        run._tried = time.monotonic()
+        run.missed(began)
         print(f"warning: the MLflow server is down; what stage {stage} reports is kept in {SPOOL}", file=sys.stderr)
     status = "KILLED"
     try:

@@ -5,12 +5,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 
+from flows.server import free_port
 from harr.doctor.folders import check_reports, kept_reports
 from harr.doctor.status import status
 from harr.errors import ServiceUnavailable
@@ -135,6 +137,25 @@ def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_n
     assert run.data.metrics == {"loss": 3.0}
     done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=True)
     assert done.stdout == "nothing waits to be sent\n"
+
+
+def test_a_server_that_is_down_takes_little_of_the_work_s_time(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try takes seconds, since the client tries several times; the pause after it grows with it."""
+    address = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # pauses of 4 seconds at least
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setattr(tracking, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(tracking, "FLUSH_SECONDS", -1.0)
+    remember(address)
+    with tracked_run("train", Params.load()) as run:
+        time.sleep(0.2)
+        began = time.monotonic()
+        run.log(0, {"loss": 3.0})
+        assert time.monotonic() - began < 2, "the step waited for a server that is down"
+        assert len(run.journal) == 2
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the end asks once more
 
 
 @pytest.mark.servers
