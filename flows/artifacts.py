@@ -58,12 +58,21 @@ def _links(params: Params, server: str) -> str:
 
 
 def _mlflow_page(params: Params, server: str) -> str:
-    """Address of this execution's parent run; ``LookupError`` where no MLflow server or no run is known."""
-    from tasks.tracking import open_client
+    """Address of this execution's parent run.
+
+    Raises:
+        LookupError: no MLflow server or no run is known.
+        ServiceUnavailable: the server does not answer.
+    """
+    from tasks.tracking import open_client, service
 
     if not server:
         raise LookupError("no MLflow server")
-    client = open_client(params)
-    experiment = client.get_experiment_by_name(params.tracking.experiment)
-    found = client.search_runs([experiment.experiment_id], f"tags.`harr.execution` = '{flow_run.id}'", max_results=1)
+    with service():  # one that is away costs the run its link, and nothing else
+        client = open_client(params)
+        experiment = client.get_experiment_by_name(params.tracking.experiment)
+        if not experiment:
+            raise LookupError("nothing was reported to it yet")
+        named = f"tags.`harr.execution` = '{flow_run.id}'"
+        found = client.search_runs([experiment.experiment_id], named, max_results=1)
     return f"{server.rstrip('/')}/#/experiments/{experiment.experiment_id}/runs/{found[0].info.run_id}"

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from flows.artifacts import _links
 from flows.pipeline import StageFailed, reproduce, stages
 from flows.workplace import workplace as prepare
 from harr.errors import ParamsError
+from harr.params import Params
 
 ROOT = Path(__file__).parents[2]
 
@@ -102,3 +104,13 @@ def test_stopping_the_pipeline_stops_the_stage(workplace: Path) -> None:
     assert pipeline.wait(timeout=30) == 143
     with pytest.raises(ProcessLookupError):
         os.killpg(os.getpgid(dvc), 0)
+
+
+def test_an_mlflow_server_that_is_away_or_knows_nothing_costs_the_run_no_more_than_its_link(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run whose stages are all done would fail in its last line."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    params = Params.load()
+    away = params.model_copy(update={"tracking": params.tracking.model_copy(update={"uri": "http://127.0.0.1:9"})})
+    assert _links(away, "") == _links(params, "http://127.0.0.1:5000") == "## Where to look"
