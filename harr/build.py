@@ -28,8 +28,6 @@ from harr.scoring.similarity import Encode
 from harr.types import Generator, Pipeline
 
 GENERATOR, COMPLETIONS = Path("models/generator"), Path("work/completions")
-BASE = "base"
-"""Folder in ``GENERATOR`` of the untrained model that a small language model began from."""
 _HELD = threading.local()
 """What a worker embeds with; it is kept from one shard to the next, as loading it may take longer than a shard."""
 
@@ -111,7 +109,7 @@ def build_writer(params: Params, arm: str, trained: Path | None) -> Generator:
     are ``trained``: the folder of an adapter or of a model.
     """
     section = params.generator
-    begun = writer_folder(section) / (BASE if arm == "base" and section.kind == "small_lm" else "")
+    begun = writer_folder(section) / ("base" if arm == "base" and section.kind == "small_lm" else "")
     limits = {"max_tokens": getattr(params.train, "max_tokens", 0), "batch_size": getattr(section, "batch_size", 0)}
     model = Local(kind="local", model=str(trained or begun), temperature=0.0, **limits)
     return _writer(model, params.seed)

@@ -21,7 +21,7 @@ ENTRY = {
     "train": ["harr/train/__init__.py", "harr/players.py"],
     "arms": ["harr/train/__init__.py", "harr/players.py"],
     "evaluate": ["harr/evaluate.py", "harr/trajectories.py", "harr/plots.py", "harr/report.py", "harr/players.py"],
-    "merge": ["harr/merge.py", "harr/retrieval/encoder.py"],
+    "merge": ["harr/merge.py", "harr/merge_llm.py", "harr/retrieval/encoder.py"],
 }
 PLUMBING = {
     "harr/__init__.py",

@@ -68,7 +68,7 @@ def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_
     assert "a language model that learns from the answer" in text
     assert "points against its warm start." in text and "frozen" not in text.split("Trajectories")[0]
     assert re.search(r"full 1\.800 \[\d\.\d+, \d\.\d+\] \+1\.600 \[", text)
-    assert re.search(r"base is the language model before any training \.", text)
+    assert re.search(r"base is the language model before any training\.", text)
 
 
 @pytest.mark.parametrize(
