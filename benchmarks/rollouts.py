@@ -8,11 +8,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harr.build import build_generator, build_pipeline, open_players
+from harr.build import build_generator, build_pipeline
 from harr.corpus.store import read_questions
 from harr.errors import ParamsError
 from harr.generation.cache import CachedGenerator
 from harr.params import Params
+from harr.players import open_players
 from harr.rollout import play
 from harr.types import Generate, Generator
 

@@ -2,11 +2,13 @@
 
 import argparse
 from pathlib import Path
+from typing import get_args
 
 from prefect import flow
 
 from flows.common import main, run_command
 from harr.params import Params
+from harr.sections import Arm
 from tasks.checks import data_docs, expect
 from tasks.download import QUESTIONS
 from tasks.evaluate import (
@@ -24,7 +26,7 @@ from tasks.facts import run_facts
 from tasks.traces import trajectories
 from tasks.tracking import tracked_run
 
-ARMS = ("bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "no_positions", "full")
+ARMS = get_args(Arm)
 
 
 @flow(name="evaluate")
@@ -41,7 +43,7 @@ async def evaluate() -> None:
         run.log(
             0, {f"{arm}.{name}": v["mean"] for arm, metrics in summary["arms"].items() for name, v in metrics.items()}
         )
-        run.traces(trajectories(episodes, rows, params.tracking.traces))
+        run.traces(trajectories(episodes, rows, params.tracking.traces, params.baseline))
         run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
         for path in (EVALUATION / "trajectories.json", Path("reports/index.html"), Path("plots/arms.svg")):
             run.artifact(path)

@@ -4,19 +4,19 @@ from prefect import flow
 
 from flows.common import main
 from harr.params import Params
-from tasks.merge import merge_adapter, register_retriever
+from tasks.merge import merge_adapter, register_model
 from tasks.tracking import tracked_run
 from tasks.train import ADAPTER
 
 
 @flow(name="merge")
 async def merge() -> None:
-    """Fold the adapter into the encoder and register it as the candidate."""
+    """Fold the adapter into the model that was trained and register it as the candidate."""
     params = Params.load()
     with tracked_run("merge", params) as run:
         figures = merge_adapter(params)
         run.wait()  # a version cannot be registered later
-        version = register_retriever(run, params)
+        version = register_model(run, params)
         run.record("merge", figures)
         run.dataset("adapter", ADAPTER, "merge")
         run.tag(version=version)

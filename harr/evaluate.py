@@ -39,9 +39,10 @@ LABELS = {
     "answer_similarity": "answer similarity",
     "searches": "searches",
     "malformed": "malformed replies",
+    "reward": "reward",
 }
-SHARES = frozenset(LABELS) - {"searches", "malformed"}
-"""Metrics between 0 and 1, shown in percent; the others are counts per question."""
+SHARES = frozenset(LABELS) - {"searches", "malformed", "reward"}
+"""Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 
 
 def run_arm(
@@ -282,6 +283,15 @@ def headline(summary: Summary) -> str:
     raise CorpusError("no question has a gold answer or a gold passage, so no arm can be scored; add them")
 
 
+def baseline_of(summary: Summary) -> str:
+    """The arm that the others are compared with; "" where there is none.
+
+    >>> baseline_of({"arms": {"frozen": {}, "full": {}}, "paired": {"full": {}}})
+    'frozen'
+    """
+    return next((arm for arm in summary["arms"] if arm not in summary["paired"]), "") if summary["paired"] else ""
+
+
 def table(summary: Summary) -> str:
     """The arms as plain text, under 100 columns wide; shares in percent, gains in points of the lead metric."""
     lead = headline(summary)
@@ -296,7 +306,7 @@ def table(summary: Summary) -> str:
     ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10", "recall": "recall"}
     wanted = with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in measured else without
     extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
-    baseline = next((arm for arm in summary["arms"] if arm not in summary["paired"]), "")
+    baseline = baseline_of(summary)
     gain_titles = [f"gain over {baseline} [95 %]", "p"] if summary["paired"] else []
     grid = [["arm", f"{label(lead)} % [95 %]", *extra.values(), "n", *gain_titles]]
     for arm, metrics in summary["arms"].items():

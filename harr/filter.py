@@ -58,7 +58,7 @@ def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: L
 
 def _try_batch(params: Filter, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
     """Statistics of one batch of questions from G rollouts each."""
-    playable = [q for q in batch if q.candidate_ids or setup.retriever.candidates == "corpus"]
+    playable = [q for q in batch if q.candidate_ids or getattr(setup.retriever, "candidates", "corpus") == "corpus"]
     if params.keep == "all":
         return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]
     setup.retriever.sampling = torch.Generator().manual_seed(seed)

@@ -1,6 +1,6 @@
 """params.yaml as types: one class per section, closed, so that a typo is an error and not a default.
 
-Only flows, tasks and ``harr.build`` see :class:`Params`; the rest of the library takes the section
+Only flows, tasks, ``harr.build`` and ``harr.players`` see :class:`Params`; the rest of the library takes the section
 it needs or plain values. Section ``download`` is in ``harr/datasets.py``, section ``train``
 in ``harr/methods.py``, sections ``retriever``, ``evaluate``
 and ``lengths`` in ``harr/sections.py``; nothing else imports pydantic.
@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from harr.datasets import BabiLong, Fraction, Hub, Jsonl, MedQuAD, Positive, Ruler, Section, World
 from harr.errors import ParamsError
 from harr.explain import explain
-from harr.methods import GRPO, PPO, PQN
+from harr.methods import GRPO, PPO, PQN, Agent
 from harr.sections import Evaluate, Lengths, Retriever
 
 
@@ -252,7 +252,7 @@ class Tracking(Section):
     min_questions: Positive = 100
     """A promotion needs a comparison on so many questions."""
     traces: int = Field(50, ge=0)
-    """So many questions of `full` and of `frozen` are kept as MLflow traces, a span a hop."""
+    """So many questions of `full` and of its baseline are kept as MLflow traces, a span a hop."""
 
 
 class Params(Section):
@@ -270,7 +270,7 @@ class Params(Section):
     generator: Annotated[Scripted | Server | Local | SmallLM | NoGenerator, Field(discriminator="kind")]
     reward: Reward = Reward()
     filter: Filter = Filter()
-    train: Annotated[GRPO | PPO | PQN, Field(discriminator="method")]
+    train: Annotated[GRPO | PPO | PQN | Agent, Field(discriminator="method")]
     evaluate: Evaluate = Evaluate()
     lengths: Lengths = Lengths()
     merge: Merge = Merge()
@@ -318,6 +318,35 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _who_learns_is_compared(self) -> "Params":
+        writer, arms = self.generator.kind, set(self.evaluate.arms)
+        if self.train.method != "agent":
+            if began := sorted({"base", "warmstart"} & arms):
+                raise ValueError(f"evaluate.arms {began[0]} is for train.method agent, where the language model learns")
+            return self
+        if writer not in ("small_lm", "local"):
+            raise ValueError(
+                f"train.method agent trains the language model; generator.kind is {writer}: use small_lm or local"
+            )
+        if self.pipeline.name not in ("search_r1", "react"):
+            raise ValueError(
+                f"train.method agent plays search_r1 or react, not {self.pipeline.name}; set pipeline.name"
+            )
+        if self.filter.keep != "all":
+            raise ValueError(
+                "train.method agent needs filter.keep: all; the filter cannot sample the model that learns"
+            )
+        known = ("base", "warmstart", "full") if writer == "small_lm" else ("base", "full")
+        if unknown := sorted(arms - set(known)):
+            raise ValueError(
+                f"evaluate.arms {unknown[0]} does not go with train.method agent and generator.kind {writer}; "
+                f"choose from {', '.join(known)}"
+            )
+        if self.evaluate.pass_at:
+            raise ValueError("evaluate.pass_at samples a retriever that learns; leave it out for train.method agent")
+        return self
+
+    @model_validator(mode="after")
     def _groups_can_be_mixed(self) -> "Params":
         mix, method = self.reward.mix, self.train.method
         if (mix != "weighted" or self.reward.filter_by_mean) and method in ("ppo", "pqn"):
@@ -326,6 +355,13 @@ class Params(Section):
         if mix != "weighted" and getattr(self.train, "credit", "episode") == "step":
             raise ValueError(f"reward.mix {mix} mixes rewards of whole episodes; set train.credit: episode")
         return self
+
+    @property
+    def baseline(self) -> str:
+        """The arm that `full` is compared with: what it was before training."""
+        if self.train.method != "agent":
+            return "frozen"
+        return "warmstart" if self.generator.kind == "small_lm" else "base"
 
     @property
     def headline(self) -> str:

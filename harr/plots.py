@@ -37,6 +37,8 @@ ARM_STYLE = {
     "rl_no_history": (PURPLE, "v"),
     "infonce": (SKY, "P"),
     "no_positions": (PURPLE, "v"),
+    "base": (GREY, "s"),
+    "warmstart": (BLUE, "o"),
     "full": (GREEN, "D"),
 }
 

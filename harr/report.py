@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from harr.evaluate import Summary, flat_rows, headline, label, percent, spread
+from harr.evaluate import Summary, baseline_of, flat_rows, headline, label, percent, spread
 from harr.files import write_text
 from harr.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
 
@@ -23,6 +23,23 @@ KINDS = {
     "both_right": "right with both",
     "both_wrong": "wrong with both",
 }
+
+
+ARMS = {
+    "bm25": "is full-text search",
+    "frozen": "is the untrained encoder and sees the current query only",
+    "hybrid": "fuses the rankings of both",
+    "history": "is the same encoder reading the finished hops as well",
+    "base": "is the language model before any training",
+    "warmstart": "is the language model taught by examples, with which training by reward begins",
+    "full": "was trained by reward",
+    "rl_no_history": "was trained the same way, but blind to the finished hops",
+    "infonce": "was trained by the gold passages instead of rewards, with as many questions and updates",
+    "no_positions": "was trained without being told where a passage stands",
+}
+"""Every arm in words."""
+BEFORE = {"frozen": "the frozen retriever", "warmstart": "its warm start", "base": "the untrained language model"}
+"""What a trained arm is compared with, in words."""
 
 
 def write_report(
@@ -50,7 +67,7 @@ def write_report(
         links: names of further pages and their addresses relative to ``out``.
         candidates: where was searched; metrics without prefix are of the first.
     """
-    lead = headline(summary)
+    lead, baseline = headline(summary), baseline_of(summary)
     rows = flat_rows(summary)
     reasons = Counter(row["reason"] for row in filter_rows)
     page = Environment(
@@ -58,6 +75,11 @@ def write_report(
     ).get_template(TEMPLATE)
     text = page.render(
         lead=_lead(summary, lead),
+        what="a language model" if baseline in ("base", "warmstart") else "a retriever",
+        baseline=baseline,
+        before=BEFORE.get(baseline, baseline),
+        told={arm: ARMS[arm] for arm in ARMS if arm in summary["arms"]},
+        reward=_reward(summary),
         metric=label(lead),
         seed_means=[percent(mean) for mean in summary.get("seeds", {}).get("full", {}).get(lead, [])],
         blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix, candidates[0]))],
@@ -76,15 +98,35 @@ def write_report(
 
 
 def _lead(summary: Summary, lead: str) -> dict[str, str]:
-    """What the first sentence says: the trained arm against the frozen one, or no claim at all."""
+    """What the first sentence says: the trained arm against its baseline, or no claim at all."""
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
     found = {"n": _range(sizes), "claim": ""}
     gain = summary["paired"].get("full", {}).get(lead)
     if gain is None:
         return found
-    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in ("frozen", "full"))
+    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline_of(summary), "full"))
     claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
     return found | {"claim": claim, "before": before, "after": after} | _gain(gain)
+
+
+def _reward(summary: Summary) -> list[tuple[str, str, str]]:
+    """Per arm the mean reward and its gain, both as plain numbers: a total of terms need not be a share."""
+    return [
+        (arm, _plain(metrics["reward"], "mean", ".3f"), _plain(gain, "gain", "+.3f") if gain else "")
+        for arm, metrics in summary["arms"].items()
+        if "reward" in metrics
+        for gain in [summary["paired"].get(arm, {}).get("reward")]
+    ]
+
+
+def _plain(values: Mapping[str, float], centre: str, form: str) -> str:
+    """A mean or gain with its interval.
+
+    >>> _plain({"gain": 0.5, "low": -0.25, "high": 1.0}, "gain", "+.2f")
+    '+0.50 [-0.25, +1.00]'
+    """
+    middle, low, high = (format(values[key], form) for key in (centre, "low", "high"))
+    return f"{middle} [{low}, {high}]"
 
 
 def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:

@@ -40,7 +40,9 @@ class Retriever(Section):
         return self
 
 
-Arm = Literal["bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "no_positions", "full"]
+Arm = Literal[
+    "bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "no_positions", "base", "warmstart", "full"
+]
 
 
 class Evaluate(Section):

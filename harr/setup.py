@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from harr.policies.dense import DensePolicy
-from harr.policies.towers import TowersPolicy
 from harr.scoring.mix import Reward
 from harr.types import Generator, Pipeline, Question
 
@@ -19,7 +18,8 @@ class Setup:
 
     questions: Sequence[Question]
     pipeline: Pipeline
-    retriever: DensePolicy | TowersPolicy
+    retriever: Any
+    """A DensePolicy, or TowersPolicy, where it is what learns; else any Retriever."""
     generator: Generator | None
     reward: Reward
     identity: str

@@ -11,8 +11,10 @@ from harr.types import Episode
 Row = dict[str, Any]
 
 
-def trajectories(episodes_by_arm: Mapping[str, Sequence[Episode]], count: int = 3, *, seed: int = 0) -> Row:
-    """Choose questions to show side by side: ``frozen`` (or the first arm) against ``full`` (or the last).
+def trajectories(
+    episodes_by_arm: Mapping[str, Sequence[Episode]], count: int = 3, *, baseline: str = "frozen", seed: int = 0
+) -> Row:
+    """Choose questions to show side by side: the ``baseline`` (or the first arm) against ``full`` (or the last).
 
     Chosen at random within a kind: questions the last arm gained (right where the first was wrong),
     the last place for one it lost, and then questions with both wrong or both right. *Right* means
@@ -24,7 +26,7 @@ def trajectories(episodes_by_arm: Mapping[str, Sequence[Episode]], count: int = 
         [{id, title, text, is_gold}]}]}}}]}``, ready for JSON.
     """
     names = list(episodes_by_arm)
-    first = "frozen" if "frozen" in names else names[0]
+    first = baseline if baseline in names else names[0]
     last = "full" if "full" in names else names[-1]
     arms = {arm: {episode.question.id: episode for episode in episodes_by_arm[arm]} for arm in (first, last)}
     by_answer = any(episode.answer is not None for side in arms.values() for episode in side.values())

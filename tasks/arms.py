@@ -16,7 +16,7 @@ from tasks.train import ADAPTER
 ARMS = Path("models/arms")
 DRAFT, RUNS = Path("work/arms"), Path("work/arm-runs")
 LAST = ".reward_last_10"
-UNTRAINED = ("bm25", "frozen", "hybrid", "history")
+UNTRAINED = ("bm25", "frozen", "hybrid", "history", "base", "warmstart")
 
 
 def trained_runs(params: Params) -> dict[str, list[Path]]:
@@ -51,7 +51,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
 
 def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
     """The plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
-    from harr.build import of_arm, open_setup
+    from harr.players import of_arm, open_setup
     from harr.train import METHODS
 
     figures: dict[str, float] = {}

@@ -17,8 +17,8 @@ from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.filter import statistics_rows
 
 EVALUATION = Path("data/evaluation")
-RIVALS = ("hybrid", "history", "rl_no_history", "infonce", "no_positions")
-"""Arms that `full` is also compared with directly, beside `frozen`."""
+RIVALS = ("hybrid", "history", "rl_no_history", "infonce", "no_positions", "base")
+"""Arms that `full` is also compared with directly, beside its baseline."""
 Row = dict[str, Any]
 Rows = list[Row]
 
@@ -40,12 +40,14 @@ def play_arms(
     Returns:
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
-    from harr.build import build_generator, build_pipeline, build_reward, open_players
+    from harr.build import build_generator, build_pipeline, build_reward, build_writer
     from harr.evaluate import join_candidates, pass_rates, question_rows, run_arm
+    from harr.players import open_players
     from harr.policies.dense import DensePolicy
 
-    pipeline, generator, section = build_pipeline(params), build_generator(params), params.evaluate
-    reward = build_reward(params)
+    pipeline, reward, section = build_pipeline(params), build_reward(params), params.evaluate
+    writes = params.train.method == "agent"
+    generator = None if writes else build_generator(params)
     folders = trained_runs(params) | ({"full": [model]} if model else {})
     runs = [(arm, seed, folder) for arm in section.arms for seed, folder in enumerate(folders.get(arm, [None]))]
     rows: dict[tuple[str, int], dict[str, Rows]] = {(arm, seed): {} for arm, seed, _ in runs}
@@ -55,7 +57,11 @@ def play_arms(
         with open_players(params, played, candidates=candidates) as player:
             for arm, seed, folder in runs:
                 retriever, desc = player(arm, folder), f"{arm}-{seed} ({candidates})"
+                if writes:  # the arms differ in who writes; whoever did leaves the memory before the next one comes
+                    generator = None
+                    generator = build_writer(params, arm, folder)
                 episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
+                report_usage(log, **({f"{arm}-{seed}": generator} if writes else {}))
                 if dropped := getattr(retriever, "dropped_hops", 0):
                     print(f"{desc}: {dropped} hops left out of states longer than retriever.max_tokens")
                 picking = params.pipeline.name == "pick"
@@ -67,7 +73,7 @@ def play_arms(
                     found = [row | rates[row["id"]] for row in found]
                 rows[arm, seed][candidates] = found
                 shown.setdefault(arm, episodes)
-    report_usage(log, generator=generator, judge=reward)
+    report_usage(log, generator=None if writes else generator, judge=reward)
     by_arm: dict[str, list[Rows]] = {}
     for (name, _), by_candidates in rows.items():
         by_arm.setdefault(name, []).append(join_candidates(by_candidates))
@@ -76,11 +82,13 @@ def play_arms(
 
 @task(**TASK)
 def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, Any]:
-    """Means and paired gains over ``frozen``, seeds averaged per question; and the mean of every seed."""
+    """Means and paired gains over the baseline, seeds averaged per question; and the mean of every seed."""
     from harr.evaluate import average_seeds, seed_means, summarise
 
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
-    summary: dict[str, Any] = summarise(averaged, resamples=params.evaluate.resamples, seed=params.seed)
+    summary: dict[str, Any] = summarise(
+        averaged, baseline=params.baseline, resamples=params.evaluate.resamples, seed=params.seed
+    )
     return summary | {"seeds": {arm: seed_means(by_seed) for arm, by_seed in rows.items() if len(by_seed) > 1}}
 
 
@@ -116,11 +124,11 @@ def write_evaluation(
         for seed, arm_rows in enumerate(by_seed, start=params.seed):
             lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
             write_text(draft / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
-    write_json(draft / "trajectories.json", trajectories(episodes, seed=params.seed))
+    write_json(draft / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
     publish(draft, EVALUATION)
     write_json(Path("metrics/evaluate.json"), rounded(summary))
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
-    rivals = [arm for arm in RIVALS if {arm, "full"} <= set(averaged)]
+    rivals = [arm for arm in RIVALS if {arm, "full"} <= set(averaged) and arm != params.baseline]
     contrasts = {
         f"full-{arm}": contrast(averaged["full"], averaged[arm], resamples=params.evaluate.resamples, seed=params.seed)
         for arm in rivals

@@ -17,8 +17,8 @@ FILTERED, WORK = Path("data/filtered"), Path("work/filter")
 @task(**GPU_TASK)
 def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     """Roll out training questions until enough are kept."""
-    from harr.build import open_setup
     from harr.filter import filter_questions
+    from harr.players import open_setup
 
     with open_setup(params, QUESTIONS / "train.jsonl") as setup:
         figures = filter_questions(params.filter, setup, FILTERED, WORK, log, params.seed)

@@ -64,7 +64,7 @@ class Verdict:
 
 
 def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> Verdict:
-    """Compare the candidate with the champion; where there is none yet, with its own arm ``frozen``.
+    """Compare the candidate with the champion; where there is none yet, with the arm that it began as (``baseline``).
 
     Args:
         client: of MLflow.
@@ -74,10 +74,10 @@ def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> 
     """
     from harr.evaluate import contrast
 
-    rival, arm = (champion, "full") if champion else (candidate, "frozen")
+    rival, arm = (champion, "full") if champion else (candidate, params.baseline)
     ours, theirs = _rows(client, candidate, "full"), _rows(client, rival, arm)
     gains = contrast(ours, theirs, resamples=params.evaluate.resamples, seed=params.seed) if ours and theirs else {}
-    against = f"champion {champion.version}" if champion else "its own arm frozen (no champion yet)"
+    against = f"champion {champion.version}" if champion else f"its own arm {params.baseline} (no champion yet)"
     lacking = [
         f"version {one.version} has no rows of arm {played}; add {played} to evaluate.arms and run `dvc repro`"
         for one, played, rows in ((candidate, "full", ours), (rival, arm, theirs))

@@ -39,11 +39,11 @@ def play_lengths(
         ParamsError: the data set has no stories that could be told in longer documents.
         CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
     """
-    from harr.build import build_towers
     from harr.corpus.haystack import check_lengths, sentences_for, tokens_per_sentence
     from harr.corpus.noise import noise_sentences
     from harr.lengths import by_length, identity
     from harr.params import Pick
+    from harr.players import build_towers
     from harr.plots import lengths_plot
 
     told = params.download

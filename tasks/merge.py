@@ -1,11 +1,14 @@
-"""Stage merge: the adapter into the encoder, and a new version in the registry."""
+"""Stage merge: the adapter into the model that was trained, and a new version in the registry."""
 
 import json
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from prefect import task
 
-from harr.files import fingerprint, read_json
+from harr.files import fingerprint, publish, read_json, write_json
 from harr.params import Params
 from tasks.common import TASK
 from tasks.download import CORPUS, QUESTIONS
@@ -16,22 +19,33 @@ from tasks.registry import register
 from tasks.tracking import Run
 from tasks.train import ADAPTER
 
-RETRIEVER, WORK = Path("models/retriever"), Path("work/merge")
+RETRIEVER, LLM, WORK = Path("models/retriever"), Path("models/llm"), Path("work/merge")
 
 
 @task(**TASK)
 def merge_adapter(params: Params) -> dict[str, float]:
-    """Write models/retriever, a stock sentence-transformers folder; checked against the adapter.
+    """Write what was trained as a stock folder, models/retriever or models/llm, checked against the adapter.
 
-    Two towers become two folders: that of the actions is models/retriever/action.
+    The other folder says in ``untrained.json`` who played there. Two towers become two folders: that of the actions
+    is models/retriever/action.
     """
+    facts = {"index_identity": read_json(VECTORS / "manifest.json")["identity"]}
+    if params.train.method == "agent":
+        from harr.merge_llm import merge_llm
+
+        _note(RETRIEVER, params.model_dump(include={"encoder", "retriever"}, mode="json"))
+        return merge_llm(ADAPTER, LLM, WORK, facts=facts)
+    _note(LLM, params.model_dump(include={"generator"}, mode="json"))
+    return _merge_retriever(params, facts)
+
+
+def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, float]:
     from harr.build import build_encoder
     from harr.merge import merge
 
     encoder = build_encoder(params)
     # The export encodes states, whose limit may differ from that of passages.
     encoder.max_tokens = encoder.model.max_seq_length = params.retriever.max_tokens
-    facts = {"index_identity": read_json(VECTORS / "manifest.json")["identity"]}
     least = params.merge.min_cosine
     figures = merge(encoder, ADAPTER, RETRIEVER, WORK, min_cosine=least, facts=facts)
     if (ADAPTER / "action").exists():
@@ -41,27 +55,38 @@ def merge_adapter(params: Params) -> dict[str, float]:
     return figures
 
 
+def _note(folder: Path, sections: Mapping[str, Any]) -> None:
+    """A folder that says only that nothing was trained here."""
+    draft = WORK / "note"
+    shutil.rmtree(draft, ignore_errors=True)
+    write_json(draft / "untrained.json", sections)
+    publish(draft, folder)
+
+
 @task(**TASK)
-def register_retriever(run: Run, params: Params) -> str:
+def register_model(run: Run, params: Params) -> str:
     """Register the merged model with its evaluation and its fingerprints; returns the version.
 
     The expectations that held are figures of the stages before, so DVC ties them to the data.
     """
+    writes = params.train.method == "agent"
     index = read_json(VECTORS / "manifest.json")["identity"]
     corpus = read_json(CORPUS / "manifest.json")["identity"]
-    game = params.model_dump(include={"retriever", "pipeline", "generator"}, mode="json")
+    played = {"retriever", "pipeline"} if writes else {"retriever", "pipeline", "generator"}
+    game = params.model_dump(include=played, mode="json")
     game |= params.evaluate.model_dump(include={"max_questions", "candidates"}, mode="json")
     questions = digest_of(QUESTIONS / "test.jsonl")
+    folder = LLM if writes else RETRIEVER
     tags = {
         "corpus": corpus,
         "index": index,
-        "model": digest_of(RETRIEVER),
+        "model": digest_of(folder),
         "evaluation": fingerprint({"game": game, "index": index, "questions": questions}),
         "expectations": json.dumps(held_expectations(params)),
         "params": fingerprint(params.model_dump(mode="json")),
         **revisions(),
     }
-    return register(run, params, "retriever", RETRIEVER, EVALUATION, tags)
+    return register(run, params, "llm" if writes else "retriever", folder, EVALUATION, tags)
 
 
 def held_expectations(params: Params) -> dict[str, float]:

@@ -41,12 +41,12 @@ def register(
         params: the section tracking names the registered model.
         kind: what was trained; the files are kept under this name.
         folder: safetensors and json of the model.
-        evaluation: folder with the rows of the arms; ``full.jsonl`` and ``frozen.jsonl`` are kept.
+        evaluation: folder with the rows of the arms; ``full`` and of what it began as are kept.
         tags: fingerprints of data, index, code and evaluation; that of the environment is added.
     """
     name = params.tracking.registered_model
     run.artifact(folder, kind)
-    for path in (evaluation / "full.jsonl", evaluation / "frozen.jsonl"):
+    for path in (evaluation / "full.jsonl", evaluation / f"{params.baseline}.jsonl"):
         if path.exists():
             run.artifact(path, "evaluation")
     installed = requirements()

@@ -13,7 +13,6 @@ from typing import Any
 from harr.types import Episode, Step
 
 Trajectory = dict[str, Any]
-ARMS = ("frozen", "full")
 TEXT = 600
 """So many characters of a passage are shown."""
 SPANS = 200
@@ -21,9 +20,12 @@ SPANS = 200
 
 
 def trajectories(
-    episodes: Mapping[str, Sequence[Episode]], rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]], count: int
+    episodes: Mapping[str, Sequence[Episode]],
+    rows: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]],
+    count: int,
+    baseline: str = "frozen",
 ) -> list[Trajectory]:
-    """The episodes that are kept as traces: ``count`` per arm of ``full`` and ``frozen``, spread evenly.
+    """The episodes that are kept as traces: ``count`` per arm of ``full`` and its ``baseline``, spread evenly.
 
     Both arms show the same questions, so that a person can read one beside the other.
 
@@ -31,9 +33,10 @@ def trajectories(
         episodes: those of the first seed per arm, in the order of the questions.
         rows: per arm one list of question rows per seed; those of the first seed give the metrics.
         count: 0 for none.
+        baseline: the arm that ``full`` is shown beside.
     """
     found = []
-    for arm in [arm for arm in ARMS if arm in episodes and count]:
+    for arm in [arm for arm in (baseline, "full") if arm in episodes and count]:
         metrics = {row["id"]: row for row in rows[arm][0]}
         played = episodes[arm]
         chosen = sorted({place * len(played) // count for place in range(count)}) if played else []

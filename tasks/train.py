@@ -17,7 +17,7 @@ ADAPTER, WORK = Path("models/adapter"), Path("work/train")
 def train_policy(params: Params, log: Log) -> list[dict[str, float]]:
     """Train by the method named in params.yaml; returns one row per step."""
     from harr import processes
-    from harr.build import open_setup
+    from harr.players import open_setup
     from harr.train import METHODS
 
     with open_setup(params, FILTERED / "questions.jsonl") as setup:

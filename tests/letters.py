@@ -56,6 +56,11 @@ def share_of_a(episode: Episode) -> float:
     return (episode.answer or "").count("a") / max(4, len(episode.answer or ""))
 
 
+def variety(episode: Episode) -> float:
+    """How many different letters the model wrote, as a share of the alphabet."""
+    return len(set("".join(turn.completion for turn in episode.turns))) / 26
+
+
 class OnePassage:
     """A corpus of one passage."""
 

@@ -17,11 +17,11 @@ ENTRY = {
     "embed": ["harr/retrieval/embed.py", "harr/retrieval/encoder.py"],
     "index": ["harr/retrieval/index.py"],
     "generator": ["harr/generation/small_lm.py"],
-    "filter": ["harr/filter.py", "harr/build.py"],
-    "train": ["harr/train/__init__.py", "harr/build.py"],
-    "arms": ["harr/train/__init__.py", "harr/build.py"],
-    "evaluate": ["harr/evaluate.py", "harr/trajectories.py", "harr/plots.py", "harr/report.py", "harr/build.py"],
-    "merge": ["harr/merge.py", "harr/retrieval/encoder.py"],
+    "filter": ["harr/filter.py", "harr/players.py"],
+    "train": ["harr/train/__init__.py", "harr/players.py"],
+    "arms": ["harr/train/__init__.py", "harr/players.py"],
+    "evaluate": ["harr/evaluate.py", "harr/trajectories.py", "harr/plots.py", "harr/report.py", "harr/players.py"],
+    "merge": ["harr/merge.py", "harr/merge_llm.py", "harr/retrieval/encoder.py"],
 }
 PLUMBING = {
     "harr/__init__.py",
@@ -29,6 +29,7 @@ PLUMBING = {
     "harr/methods.py",
     "harr/milvus.py",  # how Milvus is reached; what is asked of it is the index's
     "harr/build.py",  # chooses by parameters, which DVC watches
+    "harr/players.py",  # likewise
     "harr/errors.py",
     "harr/explain.py",
     "harr/files.py",

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 from harr.errors import ModelError
+from harr.files import read_json
 from harr.types import Generate
 
 
@@ -200,10 +201,14 @@ def _key(request: Generate) -> str:
 def load_model(name: str) -> tuple[Any, Any]:
     """Model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
 
+    The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter.
+
     Raises:
         ModelError: the model is missing, holds no safetensors, or needs code of its own.
     """
     folder = Path(name).expanduser()
+    if (folder / "adapter_config.json").exists():
+        return _adapted(folder)
     if folder.is_dir():
         if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):
             raise ModelError(
@@ -227,3 +232,20 @@ def load_model(name: str) -> tuple[Any, Any]:
             "and safetensors, or download it first"
         ) from None
     return model.to("cuda" if cuda else "cpu").eval(), tokenizer
+
+
+def _adapted(folder: Path) -> tuple[Any, Any]:
+    from peft import PeftModel  # takes a second to import, and most models have no adapter
+
+    try:
+        base = str(read_json(folder / "harr.json")["base_model"])
+    except (OSError, ValueError, KeyError):
+        raise ModelError(
+            f"adapter {folder} lacks harr.json, which names its base_model; run `dvc repro train`"
+        ) from None
+    model, tokenizer = load_model(base)
+    try:
+        return PeftModel.from_pretrained(model, str(folder), is_trainable=False).eval(), tokenizer
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"adapter {folder} does not fit {base}: {reason}; run `dvc repro -f -s train`") from None

@@ -48,12 +48,16 @@ PASSAGES = 3
 TESTED = 300
 """Questions of worlds never read that the finished model answers, given the right passages."""
 SAVE_EVERY = 50
+BASE = "base"
+"""Folder of the untrained model, in that of the trained one."""
 Row = tuple[list[int], list[bool]]
 """Token ids, and which of them the model learns to write."""
 
 
 def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
     """Train the model and write it to ``out`` as a folder for transformers; a killed run resumes in ``work``.
+
+    ``out/base`` is the model that it began from, before any training.
 
     Returns:
         Tokens, seconds and parameters; the mean loss of the last steps; and the exact match on
@@ -64,6 +68,7 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
     torch.manual_seed(seed)
     tokenizer = _tokenizer(params.vocabulary)
     model = _model(len(tokenizer), params.width, params.layers)
+    _save_model(model, tokenizer, run / BASE)  # the same again where a killed run goes on
     optimizers = _optimizers(model)
     figures = _restore(run, model, optimizers)
     start = int(figures["step"])
@@ -83,13 +88,19 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
             if (step + 1) % SAVE_EVERY == 0 or stop_asked():
                 _save(run, model, optimizers, figures)
     draft = run / "model"
-    shutil.rmtree(draft, ignore_errors=True)
-    model.save_pretrained(draft)
-    tokenizer.save_pretrained(draft)
+    _save_model(model, tokenizer, draft)
+    shutil.move(run / BASE, draft / BASE)
     figures |= {"parameters": float(model.num_parameters()), "em_with_gold_passages": _test(draft, params)}
     publish(draft, out)
     shutil.rmtree(run)
     return figures
+
+
+def _save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """A folder that transformers loads, in place of what was there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def _tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:

@@ -87,12 +87,12 @@ class Reward:
         return scores
 
     def means(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        """Every term that applies, by name, for each episode; a term per step by its mean."""
-        scores = self.score(episodes)
-        return [
-            {name: _mean(value) for name, values in scores.items() if (value := values[row]) is not None}
-            for row in range(len(episodes))
-        ]
+        """Every term that applies, by name, and ``reward``, their total as at the end of training, for each episode.
+
+        A term per step enters with its mean. Where no term applies there is no ``reward`` either.
+        """
+        rows, weights = _rows(self.score(episodes)), self.weights()
+        return [row if (total := _total(row, weights)) is None else row | {"reward": total} for row in rows]
 
     def usage(self) -> dict[str, float]:
         """What was asked of the judge, and how many of its verdicts could not be read; empty without one."""
@@ -122,19 +122,13 @@ class Reward:
             CorpusError: no term applies to an episode.
         """
         weights = self.weights(step)
-        whole = sum(map(abs, weights.values()))
-        totals = []
-        for values in zip(*(scores[name] for name in weights), strict=True):
-            applying = [(_mean(v), w) for v, w in zip(values, weights.values(), strict=True) if v is not None]
-            if not applying and "judge" in weights:  # it gave no verdict that can be read, which was counted
-                applying = [(0.0, 1.0)]
-            if not applying:
-                raise CorpusError(
-                    f"no reward term applies to a question ({', '.join(weights)}): it lacks gold answers or gold "
-                    "passages; drop it or add a term to reward.terms"
-                )
-            totals.append(sum(v * w for v, w in applying) * whole / sum(abs(w) for _, w in applying))
-        return totals
+        totals = [_total(row, weights) for row in _rows({name: scores[name] for name in weights})]
+        if None in totals:
+            raise CorpusError(
+                f"no reward term applies to a question ({', '.join(weights)}): it lacks gold answers or gold "
+                "passages; drop it or add a term to reward.terms"
+            )
+        return [total for total in totals if total is not None]
 
     def table(self, scores: Scores, step: int, group_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """What :func:`harr.scoring.mixing.mix` takes: the terms that count at a step, shape (B, G, K), and K weights.
@@ -157,6 +151,23 @@ class Reward:
             if by_step and term and name not in STEP_TERMS:
                 values = [prefix_gains(term, episode) for episode in episodes]
             yield weight, values
+
+
+def _rows(scores: Scores) -> list[dict[str, float]]:
+    """The terms that apply, for each episode."""
+    return [
+        {name: _mean(value) for name, value in zip(scores, values, strict=True) if value is not None}
+        for values in zip(*scores.values(), strict=True)
+    ]
+
+
+def _total(row: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
+    """Weighted sum of the terms in a row; the weights grow where one is missing. None: none of them is there."""
+    applying = {name: weight for name, weight in weights.items() if name in row}
+    if not applying:
+        return 0.0 if "judge" in weights else None  # it gave no verdict that can be read, which was counted
+    whole = sum(map(abs, weights.values())) / sum(map(abs, applying.values()))
+    return whole * sum(row[name] * weight for name, weight in applying.items())
 
 
 def _mean(value: float | list[float]) -> float:

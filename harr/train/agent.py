@@ -221,7 +221,7 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
         best = best_step(history, params.guard_window, params.checkpoint_every)
         checkpoints.load_best(model, None, best)
         print(f"train stopped after step {len(history)}: {keeper.stopped}; keeping the checkpoint of step {best}")
-    export(model, setup.writer, checkpoints.folder / "adapter", out)
+    export(model, tokenizer, setup.writer, checkpoints.folder / "adapter", out)
     return history
 
 
@@ -278,10 +278,11 @@ def trl_config(params: Agent, folder: Path, steps: int, seed: int) -> GRPOConfig
     )
 
 
-def export(model: Any, base: str, draft: Path, out: Path) -> None:
-    """Publish an adapter as PEFT saves it, or a whole model as transformers does, with harr.json."""
+def export(model: Any, tokenizer: Any, base: str, draft: Path, out: Path) -> None:
+    """Publish an adapter as PEFT saves it, or a whole model as transformers does, with its tokenizer and harr.json."""
     shutil.rmtree(draft, ignore_errors=True)
     model.save_pretrained(draft)
+    tokenizer.save_pretrained(draft)
     (draft / "README.md").unlink(missing_ok=True)
     write_json(draft / "harr.json", {"base_model": base, "kind": "llm"})
     publish(draft, out)

@@ -39,7 +39,7 @@ def test_the_shipped_parameters_are_typed(tmp_path: Path) -> None:
             "evaluate",
             {"arms": ["bm26"]},
             "evaluate.arms.0: should be 'bm25', 'frozen', 'hybrid', 'history', 'rl_no_history', 'infonce', "
-            "'no_positions' or 'full'",
+            "'no_positions', 'base', 'warmstart' or 'full'",
         ),
     ],
 )
@@ -134,6 +134,45 @@ def test_sections_that_do_not_fit_each_other(changes: dict[str, Any], line: str,
     with pytest.raises(ParamsError, match=line) as error:
         load({**GOOD, "pipeline": {"name": "multistep"}, "generator": {"kind": "scripted"}, **changes}, tmp_path)
     assert "\n" not in str(error.value) and ": :" not in str(error.value)
+
+
+AGENT: dict[str, Any] = {
+    "train": {"method": "agent"},
+    "pipeline": {"name": "search_r1"},
+    "generator": {"kind": "small_lm"},
+    "filter": {"keep": "all"},
+    "evaluate": {"arms": ["base", "warmstart", "full"]},
+}
+
+
+def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
+    assert load({**GOOD, **AGENT}, tmp_path).baseline == "warmstart"
+    local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "full"]}}
+    assert load({**GOOD, **AGENT, **local}, tmp_path).baseline == "base"
+    assert load(GOOD, tmp_path).baseline == "frozen"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"train": {"method": "grpo"}}, "evaluate.arms base is for train.method agent"),
+        ({"generator": {"kind": "scripted"}}, "generator.kind is scripted: use small_lm or local"),
+        ({"generator": SERVER}, "generator.kind is server: use small_lm or local"),
+        (
+            {"pipeline": {"name": "multistep"}, "generator": {"kind": "local", "model": "m"}},
+            "agent plays search_r1 or react, not multistep",
+        ),
+        ({"filter": {}}, "train.method agent needs filter.keep: all"),
+        ({"evaluate": {"arms": ["frozen", "full"]}}, "evaluate.arms frozen does not go with train.method agent"),
+        ({"generator": {"kind": "local", "model": "m"}}, "arms warmstart .* choose from base, full"),
+        ({"evaluate": {"arms": ["full"], "pass_at": [1]}}, "evaluate.pass_at samples a retriever that learns"),
+        ({"train": {"method": "agent", "credit": "step"}}, "agent does not read credit"),
+    ],
+)
+def test_an_agent_that_cannot_be_trained_or_compared(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=line) as error:
+        load({**GOOD, **AGENT, **changes}, tmp_path)
+    assert "\n" not in str(error.value)
 
 
 def test_a_weight_that_ends_before_it_starts(tmp_path: Path) -> None:

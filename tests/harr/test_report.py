@@ -57,6 +57,20 @@ def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(tmp_path: Pa
     assert "full against history: +80.0 [" in text
 
 
+def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_there(tmp_path: Path) -> None:
+    played = {arm: episodes(n, "Bob") for arm, n in {"base": 0, "warmstart": 3, "full": 27}.items()}
+    rows = {
+        arm: question_rows(side, [{"reward": 2.0 * (episode.answer == "Ada")} for episode in side])
+        for arm, side in played.items()
+    }
+    summary = summarise(rows, baseline="warmstart", resamples=200, seed=0)
+    text = words(report(tmp_path / "index.html", summary=summary))
+    assert "a language model that learns from the answer" in text
+    assert "points against its warm start." in text and "frozen" not in text.split("Trajectories")[0]
+    assert re.search(r"full 1\.800 \[\d\.\d+, \d\.\d+\] \+1\.600 \[", text)
+    assert re.search(r"base is the language model before any training\.", text)
+
+
 @pytest.mark.parametrize(
     ("frozen", "full", "claim"),
     [

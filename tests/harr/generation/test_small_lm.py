@@ -85,3 +85,6 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: py
     weights, others = (load_file(tmp_path / name / "model.safetensors") for name in "ab")
     assert all(torch.equal(weights[name], others[name]) for name in weights)
     assert whole["tokens"] == resumed["tokens"] > 0
+    began, again = (load_file(tmp_path / name / "base/model.safetensors") for name in "ab")
+    assert all(torch.equal(began[name], again[name]) for name in began), "the model it began from is the same, too"
+    assert not torch.equal(began["model.embed_tokens.weight"], weights["model.embed_tokens.weight"])

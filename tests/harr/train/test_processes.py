@@ -12,11 +12,11 @@ import yaml
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
-from harr.build import open_setup
 from harr.corpus.store import write_questions
 from harr.files import read_json, write_json
 from harr.methods import GRPO, PPO, Lora, Training
 from harr.params import Params
+from harr.players import open_setup
 from harr.train import METHODS
 
 ROOT = Path(__file__).parents[3]

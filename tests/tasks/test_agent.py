@@ -1,0 +1,110 @@
+"""The language model learns: all stages after one another, tiny, and what they leave behind."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from peft import PeftModel
+
+from harr.corpus.store import read_questions
+from harr.errors import PromotionRefused
+from harr.files import read_json, write_json
+from harr.generation import small_lm
+from harr.generation.local import load_model
+from harr.params import Params
+from tasks.arms import train_arms
+from tasks.download import QUESTIONS, download_corpus
+from tasks.embed import embed_passages
+from tasks.evaluate import play_arms, plot_and_report, summarise_arms, write_evaluation
+from tasks.filter import filter_training_questions
+from tasks.generator import make_generator
+from tasks.index import index_passages
+from tasks.merge import merge_adapter, register_model
+from tasks.registry import promote
+from tasks.tracking import open_client, tracked_run
+from tasks.train import plot_training, train_policy
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "download": {
+        "dataset": "world",
+        "passages": 200,
+        "train_questions": 8,
+        "test_questions": 6,
+        "hops": [1],
+        "seed": 0,
+    },
+    "retriever": {"k": 1, "pool": 4, "search": "hybrid"},
+    "pipeline": {"name": "search_r1", "max_searches": 1, "template": "bare"},
+    "generator": {"kind": "small_lm", "steps": 2, "vocabulary": 600, "width": 32, "layers": 2, "max_tokens": 8},
+    "reward": {"terms": {"answer_f1": 1.0, "letters:variety": 0.5}},  # noise differs in that, at least
+    "filter": {"keep": "all", "target": 8},
+    "train": {
+        "method": "agent",
+        "steps": 1,
+        "questions_per_step": 2,
+        "group_size": 2,
+        "episodes_per_pass": 4,
+        "max_tokens": 8,
+        "learning_rate": 1e-2,
+        "lora": {"rank": 4, "alpha": 8},
+    },
+    "evaluate": {"arms": ["base", "warmstart", "full"], "seeds": 2, "resamples": 100},
+}
+
+
+def nothing(step: int, values: object) -> None:
+    """Log nowhere."""
+
+
+@pytest.fixture
+def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """An agent of a few thousand weights in a world of two hundred passages."""
+    for name, value in {"TOKENS_PER_STEP": 256, "TESTED": 1, "HEADS": 2}.items():
+        monkeypatch.setattr(small_lm, name, value)
+    monkeypatch.setenv("HARR_EXECUTION", "one")
+    Path("params.yaml").write_text(yaml.safe_dump(yaml.safe_load(Path("params.yaml").read_text()) | CHANGES))
+    return Params.load()
+
+
+def test_an_agent_goes_through_all_stages(params: Params) -> None:
+    for task in (download_corpus, embed_passages, index_passages):
+        task.fn(params)
+    make_generator.fn(params, nothing)
+    write_json(Path("metrics/filter.json"), filter_training_questions.fn(params, nothing))
+    plot_training.fn(train_policy.fn(params, nothing))
+    assert train_arms.fn(params, nothing)["runs"] == 1.0
+    rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
+    assert {arm: len(by_seed) for arm, by_seed in rows.items()} == {"base": 1, "warmstart": 1, "full": 2}
+    summary = summarise_arms.fn(params, rows)
+    write_evaluation.fn(params, rows, episodes, summary)
+    plot_and_report.fn(params, summary, {}, {})
+    found = read_json(Path("metrics/evaluate.json"))
+    for metrics in found["arms"].values():
+        assert {"reward", "answer_f1", "letters:variety", "searches", "malformed", "recall"} <= set(metrics)
+        assert metrics["reward"]["mean"] == pytest.approx(
+            metrics["answer_f1"]["mean"] + 0.5 * metrics["letters:variety"]["mean"], abs=1e-5
+        )
+        assert metrics["reward"]["n"] == 6 and metrics["reward"]["low"] <= metrics["reward"]["mean"]
+    assert set(found["paired"]) == {"base", "full"} and len(found["seeds"]["full"]["reward"]) == 2
+    assert set(read_json(Path("metrics/contrasts.json"))) == {"full-base"}
+    assert "its warm start" in Path("reports/index.html").read_text()
+
+    figures = merge_adapter.fn(params)
+    assert figures["logit_difference_max"] < 1e-3
+    assert read_json(Path("models/retriever/untrained.json"))["encoder"]["model"] == params.encoder.model
+    trained, merged = load_model("models/adapter")[0], load_model("models/llm")[0]
+    assert isinstance(trained, PeftModel) and not isinstance(merged, PeftModel)
+    begun, base = (load_model(f"models/generator{part}")[0] for part in ("", "/base"))
+    ids = torch.arange(1, 20)[None]
+    logits = [model(ids).logits for model in (base, begun, merged)]
+    assert not torch.equal(logits[0], logits[1]) and not torch.equal(logits[1], logits[2])
+
+    with tracked_run("merge", params) as run:
+        version = open_client(params).get_model_version(
+            params.tracking.registered_model, register_model.fn(run, params)
+        )
+    assert version.tags["kind"] == "llm" and version.source.endswith("/llm")
+    with pytest.raises(PromotionRefused, match=r"against its own arm warmstart .*: gain: found answer_f1"):
+        promote.fn(params)
