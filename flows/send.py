@@ -1,15 +1,25 @@
 """Send to MLflow what stages kept while its server was away: `python -m flows.send`. The next stage does so, too."""
 
 import argparse
+import contextlib
+from pathlib import Path
 
 from flows.common import run_command
+from flows.workplace import RUNS
 
 
 def send() -> None:
-    """Send it, and print a line for each server."""
+    """Send what waits here and in the folders of recipes, and print a line for each server."""
     from tasks.tracking import send_kept
 
-    print("\n".join(send_kept()) or "nothing waits to be sent")
+    some = False
+    for place in [Path(), *sorted(RUNS.glob("*/"))]:
+        with contextlib.chdir(place):  # a journal names its files from the folder of its run
+            for line in send_kept():
+                print(line if place == Path() else f"{place}: {line}")
+                some = True
+    if not some:
+        print("nothing waits to be sent")
 
 
 def command() -> None:

@@ -140,8 +140,12 @@ def files(folder: Path, seconds: float = WALK_SECONDS) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Kept:
-    """What an MLflow server has not received: its address, the stages that wrote it, and the number of writes."""
+    """What an MLflow server has not received: its address, the stages that wrote it, and the number of writes.
 
+    ``place`` is the folder where it waits.
+    """
+
+    place: str
     address: str
     stages: tuple[str, ...]
     writes: int
@@ -151,9 +155,12 @@ class Kept:
 
 
 def kept_reports(root: Path) -> list[Kept]:
-    """What waits in work/spool (tasks/spool.py): a folder per server, in it a journal per run of a stage."""
+    """What waits in work/spool (tasks/spool.py): a folder per server, in it a journal per run of a stage.
+
+    The runs of recipes have a work/spool each, in the recipe's folder.
+    """
     found = []
-    for told in sorted((root / SPOOL).glob("*/address")):
+    for told in sorted([*root.glob(f"{SPOOL}/*/address"), *root.glob(f".harr/runs/*/{SPOOL}/*/address")]):
         stages, writes = [], 0
         for journal in sorted(told.parent.glob("*.jsonl")):
             if journal.name != "refused.jsonl":
@@ -162,7 +169,8 @@ def kept_reports(root: Path) -> list[Kept]:
                 stages.append(journal.stem.partition("-")[2])
                 writes += journal.read_bytes().count(b"\n") - done
         if stages:
-            found.append(Kept(told.read_text(encoding="utf-8").strip(), tuple(dict.fromkeys(stages)), writes))
+            address, place = told.read_text(encoding="utf-8").strip(), told.parents[1].relative_to(root)
+            found.append(Kept(str(place), address, tuple(dict.fromkeys(stages)), writes))
     return found
 
 
@@ -171,7 +179,7 @@ def check_reports(root: Path, *, busy: bool) -> list[Finding]:
     kept = kept_reports(root)
     if not kept or busy:
         return [ok("reports", "all sent" if not kept else f"{kept[0]}; the stage that runs tries again")]
-    return [warn("reports", f"{one} ({SPOOL})", f"start the server, then `{SEND}`") for one in kept]
+    return [warn("reports", f"{one} ({one.place})", f"start the server, then `{SEND}`") for one in kept]
 
 
 def unfinished(root: Path) -> list[tuple[str, int, str]]:

@@ -117,7 +117,7 @@ def _runs(store: Store, alive: set[str] | None) -> tuple[RunStatus, ...]:
 
 def _leftovers(root: Path, table: processes.Table) -> tuple[str, ...]:
     found = [f"{name}: {count} entries, {told}" for name, count, told in folders.unfinished(root)]
-    found += [f"{folders.SPOOL}: {one}; `{folders.SEND}`" for one in folders.kept_reports(root)]
+    found += [f"{one.place}: {one}; `{folders.SEND}`" for one in folders.kept_reports(root)]
     if not table.ours:
         found += [f"{path.relative_to(root)}: a temporary file" for path in folders.temporary_files(root)]
         dead = len(processes.owners(root))

@@ -1,5 +1,6 @@
 """A server that goes away loses nothing: journals on disk, order, kills, and a real MLflow server that stops."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -137,6 +138,35 @@ def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_n
     assert run.data.metrics == {"loss": 3.0}
     done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=True)
     assert done.stdout == "nothing waits to be sent\n"
+
+
+def test_what_the_run_of_a_recipe_keeps_is_found_and_sent_from_the_root(
+    workplace: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its journal names the copy of a file from the recipe's folder."""
+    address, place = f"sqlite:///{workplace}/later.db", workplace / ".harr/runs/smoke"
+    place.mkdir(parents=True)
+    with contextlib.chdir(place):
+        write_text(spool_of("later") / "address", address + "\n")
+        journal = Journal(spool_of("later"), "1-train")
+        opening = {"stage": "train", "experiment": "harr", "execution": "one", "started": 1000, "name": "1-train"}
+        journal.add({}, {"do": "open", **opening, "tags": {}, "params": []})
+        write_text(Path("curve.svg"), "<svg/>")
+        journal.add({}, {"do": "artifact", "path": str(journal.keep(Path("curve.svg"))), "folder": "plots"})
+        journal.close()
+    (found,) = check_reports(workplace, busy=False)
+    assert found.level == "warn" and "2 writes of stage train" in found.found
+    assert "(.harr/runs/smoke/work/spool)" in found.found
+    shutil.copy(ROOT / "dvc.yaml", workplace)
+    assert any(line.startswith(".harr/runs/smoke/work/spool: 2 writes") for line in status(workplace, {}).leftovers)
+    shutil.copy(empty_store, "later.db")
+    monkeypatch.setenv("_MLFLOW_SERVER_ARTIFACT_ROOT", str(workplace / "kept"))
+    done = subprocess.run([sys.executable, "-m", "flows.send"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(".harr/runs/smoke: sent to MLflow at ") and done.stdout.count("\n") == 1
+    assert check_reports(workplace, busy=False)[0].level == "ok"
+    client = MlflowClient(address)
+    (run,) = [one for one in client.search_runs(["1"]) if one.data.tags.get("harr.stage")]
+    assert [file.path for file in client.list_artifacts(run.info.run_id, "plots")] == ["plots/curve.svg"]
 
 
 def test_a_server_that_is_down_takes_little_of_the_work_s_time(
