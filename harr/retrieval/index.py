@@ -31,6 +31,9 @@ from harr.retrieval.vectors import Vectors
 SEARCH_SECONDS = 60.0
 BUILD_SECONDS = 1800.0
 QUERIES_PER_CALL = 1024
+FLUSH_ROWS = 50_000
+"""Milvus Lite puts so many rows on disk at a time; left alone it takes 7 GB for a million. A server decides itself, and
+with full text all rows must stay together, since Lite counts the words of BM25 in every segment on its own."""
 TIES = 8
 """So many hits more than asked for are fetched, so that equal scores at the cut are settled by row."""
 BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
@@ -82,13 +85,11 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
                 start_job, state = _jobs(client, name)
                 import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)
             else:
-                # A killed client's last batch may still arrive at a server: upsert makes it harmless.
-                write = client.upsert if first else client.insert
-                for start in stoppable(range(first, len(rows), params.batch_size)):
-                    batch = rows[start : start + params.batch_size]
-                    write(name, _records(passages, vectors, batch, params), timeout=BUILD_SECONDS)
-                    write_json(known, {"rows": start + len(batch)})
-                    progress.update(len(batch))
+                done = first
+                for end in _inserted(client, name, passages, vectors, rows, first, params):
+                    write_json(known, {"rows": end})
+                    progress.update(end - done)
+                    done = end
         indexed = _finish(client, name, content)
     write_json(folder / "out" / "manifest.json", {"collection": name, **content, "width": vectors.width})
     publish(folder / "out", out)
@@ -252,6 +253,28 @@ def _first_missing(client: Connection, name: str, content: dict[str, Any], width
     properties = {"harr": json.dumps(content)}
     client.create_collection(name, schema=schema, properties=properties, consistency_level="Strong")
     return 0
+
+
+def _inserted(
+    client: Connection,
+    name: str,
+    passages: Passages,
+    vectors: Vectors,
+    rows: NDArray[np.int64],
+    first: int,
+    params: Index,
+) -> Iterator[int]:
+    """Send the rows from ``first`` on, and yield where each batch ends once it has arrived."""
+    # A killed client's last batch may still arrive at a server: upsert makes it harmless.
+    write, unflushed = client.upsert if first else client.insert, 0
+    for start in stoppable(range(first, len(rows), params.batch_size)):
+        batch = rows[start : start + params.batch_size]
+        write(name, _records(passages, vectors, batch, params), timeout=BUILD_SECONDS)
+        yield start + len(batch)
+        unflushed += len(batch)
+        if not params.uri and not params.full_text and unflushed >= FLUSH_ROWS:
+            client.flush(name, timeout=BUILD_SECONDS)
+            unflushed = 0
 
 
 def _finish(client: Connection, name: str, content: dict[str, Any]) -> int:

@@ -12,6 +12,7 @@ from flows.runs import end_group, mend_lock, note_group, noted, records, working
 
 STUBBORN = """
 import pathlib, signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # a job in the background of a shell is born deaf to it
 child = subprocess.Popen(["sleep", "600"])
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 pathlib.Path("ready").write_text(str(child.pid))

@@ -224,6 +224,24 @@ def test_reading_changes_no_file_even_when_killed(built: Path) -> None:
     assert hashes(built / "index") == before
 
 
+@pytest.mark.parametrize("full_text", [False, True])
+def test_rows_put_on_disk_in_parts_are_found_as_ever(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_text: bool
+) -> None:
+    """With full text there are no parts: Milvus Lite counts words by segment, and scores would differ."""
+    monkeypatch.setattr("harr.retrieval.index.FLUSH_ROWS", 60)
+    params, vectors = Index(batch_size=25, full_text=full_text), Vectors.open(built / "vectors")
+    build_index(Passages.open(built / "corpus"), vectors, params, tmp_path / "index", tmp_path / "work")
+    with opened(built) as whole, opened(tmp_path, params=params) as parts:
+        for wanted, found in zip(whole.search(unit_vectors(3), 5), parts.search(unit_vectors(3), 5), strict=True):
+            np.testing.assert_array_equal(wanted, found)
+        if full_text:
+            wanted, found = whole.search_text(["river bridge"], 5)[1], parts.search_text(["river bridge"], 5)[1]
+            np.testing.assert_array_equal(wanted, found)
+    segments = [len(list((folder / "index").rglob("*.parquet"))) for folder in (built, tmp_path)]
+    assert segments[1] == segments[0] if full_text else segments[1] > segments[0]
+
+
 def test_killed_build_is_taken_up(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("corpus", "vectors"):
         (tmp_path / name).symlink_to(built / name)
