@@ -24,6 +24,8 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
     """
     questions = [FILTERED / "questions.jsonl", FILTERED / "statistics.jsonl"] if dataset else []
     known = [RETRIEVER / "harr.json", EVALUATE, CONTRASTS] if model else []
+    if model and (RETRIEVER / "untrained.json").exists():
+        raise CorpusError(f"{RETRIEVER} was not trained; train.method agent trains models/llm, which is not pushed yet")
     for path in (*questions, *known):
         if not path.exists():
             raise CorpusError(f"{path} is missing, so there is nothing to push; run `dvc repro` first")

@@ -239,6 +239,13 @@ def test_a_refusal_is_one_line(finished: Path, status: int, line: str) -> None:
     assert line in done.stderr
 
 
+def test_a_retriever_that_was_not_trained_is_not_pushed(finished: Path) -> None:
+    (finished / "models/retriever/untrained.json").write_text("{}")
+    done = push("--model", "ada/retriever", "--dry-run")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "models/retriever was not trained; train.method agent trains models/llm" in done.stderr
+
+
 def test_an_unreachable_hub_is_one_line(finished: Path) -> None:
     done = push("--model", "ada/retriever")
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
