@@ -15,11 +15,13 @@ from prefect import task
 
 from harr.errors import PromotionRefused
 from harr.params import Params
+from tasks.answers import found, service, taken, uploading
 from tasks.common import TASK
 from tasks.execution import me
 from tasks.fingerprints import requirements
 from tasks.gate import judge
-from tasks.tracking import Run, found, open_client, service, taken
+from tasks.spool import Refused
+from tasks.tracking import Run, open_client
 
 CANDIDATE, CHAMPION, PREVIOUS = "candidate", "champion", "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
@@ -43,6 +45,10 @@ def register(
         folder: safetensors and json of the model.
         evaluation: folder with the rows of the arms; ``full.jsonl`` and ``frozen.jsonl`` are kept.
         tags: fingerprints of data, index, code and evaluation; that of the environment is added.
+
+    Raises:
+        Refused: the artifact store did not take the model.
+        ServiceUnavailable: a server did not answer.
     """
     name = params.tracking.registered_model
     run.artifact(folder, kind)
@@ -50,7 +56,12 @@ def register(
         if path.exists():
             run.artifact(path, "evaluation")
     installed = requirements()
-    run.client.log_text(run.run_id, installed, "requirements.txt")
+    run.wait()
+    with service(), uploading("requirements.txt"):
+        run.client.log_text(run.run_id, installed, "requirements.txt")
+        kept = {Path(file.path).name for file in run.client.list_artifacts(run.run_id, kind)}
+    if lost := {path.name for path in folder.iterdir()} - kept:
+        raise Refused(f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above")
     if found(run.client.get_registered_model, name) is None:
         taken(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
     told = {"kind": kind, "environment": hashlib.sha256(installed.encode()).hexdigest(), **tags}
@@ -77,7 +88,8 @@ def promote(params: Params) -> str:
             if candidate is None:
                 raise PromotionRefused(f"registered model {name} has no candidate; run `dvc repro` first")
             verdict = judge(client, params, candidate, champion)
-            client.log_text(candidate.run_id, verdict.page, "promotion.html")
+            with uploading("promotion.html"):
+                client.log_text(candidate.run_id, verdict.page, "promotion.html")
             print(f"{verdict.table}\nkept as promotion.html with run {candidate.run_id}")
             if verdict.refusal:
                 raise PromotionRefused(f"{verdict.refusal}; the alias stays where it is")

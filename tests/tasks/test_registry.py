@@ -14,7 +14,8 @@ from harr.errors import PromotionRefused
 from harr.params import Params
 from tasks import registry
 from tasks.registry import CHAMPION, PREVIOUS, promote, register, rollback
-from tasks.tracking import open_client, taken, tracked_run
+from tasks.answers import taken
+from tasks.tracking import open_client, tracked_run
 
 QUESTIONS = 40
 HELD = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "evaluation": 4}
