@@ -105,6 +105,8 @@ def promote(params: Params) -> str:
 def rollback(params: Params) -> str:
     """Give ``champion`` back to the version before; returns what was done.
 
+    The one that leaves is no ``candidate`` any more, so that the next run does not promote it again.
+
     Raises:
         PromotionRefused: there is no previous champion.
     """
@@ -115,6 +117,9 @@ def rollback(params: Params) -> str:
             champion = found(client.get_model_version_by_alias, name, CHAMPION)
             if previous is None or (champion and champion.version == previous.version):
                 raise PromotionRefused(f"registered model {name} has no previous champion to go back to")
+            candidate = found(client.get_model_version_by_alias, name, CANDIDATE)
+            if candidate and champion and candidate.version == champion.version:
+                client.delete_registered_model_alias(name, CANDIDATE)
             client.set_registered_model_alias(name, CHAMPION, previous.version)
             client.delete_registered_model_alias(name, PREVIOUS)
     left = f" (was version {champion.version})" if champion else ""

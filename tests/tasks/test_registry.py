@@ -13,8 +13,8 @@ import pytest
 from harr.errors import PromotionRefused
 from harr.params import Params
 from tasks import registry
-from tasks.registry import CHAMPION, PREVIOUS, promote, register, rollback
 from tasks.answers import taken
+from tasks.registry import CANDIDATE, CHAMPION, PREVIOUS, promote, register, rollback
 from tasks.tracking import open_client, tracked_run
 
 QUESTIONS = 40
@@ -87,6 +87,19 @@ def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params
     assert champion(params) == first
     with pytest.raises(PromotionRefused, match="no previous champion"):
         rollback.fn(params)
+    with pytest.raises(PromotionRefused, match="no candidate"):
+        promote.fn(params)
+    assert champion(params) == first
+
+
+def test_a_rollback_leaves_a_candidate_that_came_after_alone(params: Params) -> None:
+    first = add(params, right=12)
+    promote.fn(params)
+    add(params, right=36)
+    promote.fn(params)
+    third = add(params, right=24)
+    rollback.fn(params)
+    assert (champion(params), champion(params, CANDIDATE)) == (first, third)
 
 
 def test_versions_that_were_asked_other_questions_are_not_compared(params: Params) -> None:
