@@ -6,6 +6,7 @@ condition of the gate holds (tasks/gate.py).
 
 import hashlib
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ from tasks.tracking import Run, open_client
 
 CANDIDATE, CHAMPION, PREVIOUS = "candidate", "champion", "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
+HOLDER = uuid.uuid4().hex[:8]
+"""With host and number it names this process, also where containers share host names and numbers."""
 DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "llm": "Language models trained by harr"}
 
 
@@ -61,7 +64,9 @@ def register(
         run.client.log_text(run.run_id, installed, "requirements.txt")
         kept = {Path(file.path).name for file in run.client.list_artifacts(run.run_id, kind)}
     if lost := {path.name for path in folder.iterdir()} - kept:
-        raise Refused(f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above")
+        raise Refused(
+            f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
+        )
     if found(run.client.get_registered_model, name) is None:
         taken(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
     told = {"kind": kind, "environment": hashlib.sha256(installed.encode()).hexdigest(), **tags}
@@ -141,12 +146,15 @@ def alone(client: Any, name: str) -> Iterator[None]:
         PromotionRefused: another was at work for WAIT_SECONDS.
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
-    while not taken(client.create_registered_model, lock, description=f"A promotion under way, by {me()}"):
+    mark = f"A promotion under way, by {me()} ({HOLDER})"
+    while not taken(client.create_registered_model, lock, description=mark):
         held = found(client.get_registered_model, lock)
         if held is None:
             continue
         if time.time() - held.creation_timestamp / 1000 > LEASE_SECONDS:
             _bury(client, lock, held.creation_timestamp)
+        elif held.description == mark:  # the server went away before this process could take it off
+            break
         elif time.monotonic() > deadline:
             raise PromotionRefused(f"{held.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
         else:
@@ -154,7 +162,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        client.delete_registered_model(lock)
+        taken(client.delete_registered_model, lock)
 
 
 def _bury(client: Any, lock: str, created: int) -> None:

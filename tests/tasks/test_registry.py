@@ -211,6 +211,19 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_and_a_live_one_is_waited_for(
     assert "harr-smoke.promotion" not in names and len(names) == 2
 
 
+def test_a_promotion_that_lost_its_server_on_the_way_is_not_refused_by_its_own_mark(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "WAIT_SECONDS", 0.5)
+    client = open_client(params)
+    broken = registry.alone(client, "harr-smoke")
+    broken.__enter__()  # and never left: its mark stays
+    add(params, right=24)
+    assert promote.fn(params).startswith("promoted")
+    assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
+    broken.__exit__(None, None, None)
+
+
 def promoted(params: Params, server: Any) -> str:
     """Register and promote on a real server, and read what a person would; returns the address of the files."""
     server.start()
