@@ -64,7 +64,8 @@ def _mlflow_page(params: Params, server: str) -> str:
         LookupError: no MLflow server or no run is known.
         ServiceUnavailable: the server does not answer.
     """
-    from tasks.tracking import open_client, service
+    from tasks.answers import service
+    from tasks.tracking import open_client
 
     if not server:
         raise LookupError("no MLflow server")

@@ -94,7 +94,7 @@ def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
         promote: at the end make the candidate the champion, if the interval allows it.
     """
     be_patient()  # also in a worker's process, which does not come by way of flows.common
-    with workplace(recipe) as place:
+    with runs.noted(flow_run.id), workplace(recipe) as place:
         for stage in with_progress(stages()):
             reproduce(stage, place)
         verdict = _promoted(place) if promote else ""
@@ -110,7 +110,7 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
         recipe: as in the flow pipeline.
     """
     be_patient()
-    with workplace(recipe) as place:
+    with runs.noted(flow_run.id), workplace(recipe) as place:
         reproduce(stage, place)
         _show(place)
 
@@ -127,7 +127,7 @@ def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> None:
 
     place, params = sound(recipe)
     place.mkdir(parents=True, exist_ok=True)
-    with _inside(place):
+    with runs.noted(flow_run.id), _inside(place):
         say((rollback if back else promote)(params))
 
 

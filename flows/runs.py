@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,12 +88,24 @@ def mark_crashed(flow_runs: list[str]) -> None:
     state: Any = Crashed(message="The process of this run is gone (killed, or the machine went down).")
     with get_client(sync_client=True) as client:
         chosen = FlowRunFilter(id=FlowRunFilterId(any_=flow_runs))
-        for task_run in client.read_task_runs(flow_run_filter=chosen):
+        for task_run in all_pages(client.read_task_runs, flow_run_filter=chosen):
             if task_run.state and not task_run.state.is_final():
                 client.set_task_run_state(task_run.id, state, force=True)
-        for flow_run in client.read_flow_runs(flow_run_filter=chosen):
+        for flow_run in all_pages(client.read_flow_runs, flow_run_filter=chosen):
             if flow_run.state and not flow_run.state.is_final():
                 client.set_flow_run_state(flow_run.id, state, force=True)
+
+
+def all_pages(read: Callable[..., list[Any]], **chosen: Any) -> list[Any]:
+    """Everything that a question to Prefect finds; one answer holds 200 at most.
+
+    >>> all_pages(lambda offset: list(range(450))[offset : offset + 200]) == list(range(450))
+    True
+    """
+    found: list[Any] = []
+    while page := read(**chosen, offset=len(found)):
+        found += page
+    return found
 
 
 def end_group(group: int, started: float, seconds: float = STOP_SECONDS) -> None:
@@ -104,13 +116,18 @@ def end_group(group: int, started: float, seconds: float = STOP_SECONDS) -> None
     members = _members(group, started)
     if not members:
         return
-    os.killpg(group, signal.SIGINT)
+    _signal(group, signal.SIGINT)
     deadline = time.monotonic() + seconds
     while _members(group, started) and time.monotonic() < deadline:
         time.sleep(0.2)
     if _members(group, started):
-        os.killpg(group, signal.SIGKILL)
+        _signal(group, signal.SIGKILL)
         psutil.wait_procs(members, timeout=5)
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+        os.killpg(group, number)
 
 
 def _members(group: int, started: float) -> list[psutil.Process]:

@@ -6,6 +6,7 @@ condition of the gate holds (tasks/gate.py).
 
 import hashlib
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,14 +16,18 @@ from prefect import task
 
 from harr.errors import PromotionRefused
 from harr.params import Params
+from tasks.answers import found, service, taken, uploading
 from tasks.common import TASK
 from tasks.execution import me
 from tasks.fingerprints import requirements
 from tasks.gate import judge
-from tasks.tracking import Run, found, open_client, service, taken
+from tasks.spool import Refused
+from tasks.tracking import Run, open_client
 
 CANDIDATE, CHAMPION, PREVIOUS = "candidate", "champion", "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
+HOLDER = uuid.uuid4().hex[:8]
+"""With host and number it names this process, also where containers share host names and numbers."""
 DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "llm": "Language models trained by harr"}
 
 
@@ -43,6 +48,10 @@ def register(
         folder: safetensors and json of the model.
         evaluation: folder with the rows of the arms; ``full`` and of what it began as are kept.
         tags: fingerprints of data, index, code and evaluation; that of the environment is added.
+
+    Raises:
+        Refused: the artifact store did not take the model.
+        ServiceUnavailable: a server did not answer.
     """
     name = params.tracking.registered_model
     run.artifact(folder, kind)
@@ -50,7 +59,14 @@ def register(
         if path.exists():
             run.artifact(path, "evaluation")
     installed = requirements()
-    run.client.log_text(run.run_id, installed, "requirements.txt")
+    run.wait()
+    with service(), uploading("requirements.txt"):
+        run.client.log_text(run.run_id, installed, "requirements.txt")
+        kept = {Path(file.path).name for file in run.client.list_artifacts(run.run_id, kind)}
+    if lost := {path.name for path in folder.iterdir()} - kept:
+        raise Refused(
+            f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
+        )
     if found(run.client.get_registered_model, name) is None:
         taken(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
     told = {"kind": kind, "environment": hashlib.sha256(installed.encode()).hexdigest(), **tags}
@@ -77,7 +93,8 @@ def promote(params: Params) -> str:
             if candidate is None:
                 raise PromotionRefused(f"registered model {name} has no candidate; run `dvc repro` first")
             verdict = judge(client, params, candidate, champion)
-            client.log_text(candidate.run_id, verdict.page, "promotion.html")
+            with uploading("promotion.html"):
+                client.log_text(candidate.run_id, verdict.page, "promotion.html")
             print(f"{verdict.table}\nkept as promotion.html with run {candidate.run_id}")
             if verdict.refusal:
                 raise PromotionRefused(f"{verdict.refusal}; the alias stays where it is")
@@ -93,6 +110,8 @@ def promote(params: Params) -> str:
 def rollback(params: Params) -> str:
     """Give ``champion`` back to the version before; returns what was done.
 
+    The one that leaves is no ``candidate`` any more, so that the next run does not promote it again.
+
     Raises:
         PromotionRefused: there is no previous champion.
     """
@@ -103,6 +122,9 @@ def rollback(params: Params) -> str:
             champion = found(client.get_model_version_by_alias, name, CHAMPION)
             if previous is None or (champion and champion.version == previous.version):
                 raise PromotionRefused(f"registered model {name} has no previous champion to go back to")
+            candidate = found(client.get_model_version_by_alias, name, CANDIDATE)
+            if candidate and champion and candidate.version == champion.version:
+                client.delete_registered_model_alias(name, CANDIDATE)
             client.set_registered_model_alias(name, CHAMPION, previous.version)
             client.delete_registered_model_alias(name, PREVIOUS)
     left = f" (was version {champion.version})" if champion else ""
@@ -124,12 +146,15 @@ def alone(client: Any, name: str) -> Iterator[None]:
         PromotionRefused: another was at work for WAIT_SECONDS.
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
-    while not taken(client.create_registered_model, lock, description=f"A promotion under way, by {me()}"):
+    mark = f"A promotion under way, by {me()} ({HOLDER})"
+    while not taken(client.create_registered_model, lock, description=mark):
         held = found(client.get_registered_model, lock)
         if held is None:
             continue
         if time.time() - held.creation_timestamp / 1000 > LEASE_SECONDS:
             _bury(client, lock, held.creation_timestamp)
+        elif held.description == mark:  # the server went away before this process could take it off
+            break
         elif time.monotonic() > deadline:
             raise PromotionRefused(f"{held.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
         else:
@@ -137,7 +162,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        client.delete_registered_model(lock)
+        taken(client.delete_registered_model, lock)
 
 
 def _bury(client: Any, lock: str, created: int) -> None:

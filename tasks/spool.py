@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from harr.errors import HarrError
 from harr.files import fingerprint, read_json, write_json, write_text
 
 SPOOL = Path("work/spool")
@@ -43,8 +44,23 @@ def remembered(address: str) -> bool:
     return (spool_of(address) / "address").exists()
 
 
-class Refused(Exception):
+class Refused(HarrError):
     """The server is there and says no: trying again does not help."""
+
+
+def set_aside(spool: Path, write: Write, error: Refused, *, tell: bool) -> None:
+    """Note a refused write in the spool, and ``tell`` of it: a run that lacks a figure or a file is still a run."""
+    spool.mkdir(parents=True, exist_ok=True)
+    with (spool / REFUSED).open("a", encoding="utf-8") as refused:
+        refused.write(json.dumps(write) + "\n")
+    if tell:
+        print(f"warning: MLflow refused a write ({write['do']}): {error}; it is in {spool / REFUSED}", file=sys.stderr)
+
+
+def tell_refused(spool: Path, stage: str, count: int) -> None:
+    """How many writes of a stage were refused; of one alone is told when it happens."""
+    if count > 1:
+        print(f"warning: MLflow refused {count} writes of stage {stage}; they are in {spool / REFUSED}", file=sys.stderr)
 
 
 class Journal:
@@ -120,16 +136,16 @@ def _send(path: Path, perform: Perform) -> Place:
     """
     told = _done(path)
     place: Place = told["place"]
+    refused = 0
     for number, line in enumerate(_lines(path)[told["done"] :], start=told["done"] + 1):
         write: Write = json.loads(line)
         try:
             place = perform(place, write)
         except Refused as error:
-            aside = path.with_name(REFUSED)
-            print(f"warning: MLflow refused a kept write ({write['do']}): {error}; it is in {aside}", file=sys.stderr)
-            with aside.open("ab") as refused:
-                refused.write(line + b"\n")
+            refused += 1
+            set_aside(path.parent, write, error, tell=refused == 1)
         _note(path, number, place)
+    tell_refused(path.parent, path.stem.partition("-")[2], refused)
     return place
 
 

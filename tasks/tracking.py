@@ -1,4 +1,4 @@
-"""MLflow: what ran, on what, with which figures. With tasks/traces.py the only module that imports mlflow.
+"""MLflow: what ran, on what, with which figures. Beside tasks/answers.py and tasks/traces.py no module imports mlflow.
 
 One parent run per pipeline execution, a child per stage. A stage reports through :class:`Run`.
 """
@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,9 +18,23 @@ from typing import Any
 from harr.errors import ServiceUnavailable
 from harr.files import write_json
 from harr.params import Params
+from tasks.answers import service, uploading
 from tasks.execution import execution_id
 from tasks.fingerprints import digest_of, revisions
-from tasks.spool import SPOOL, Journal, Place, Refused, Write, remember, remembered, send_left, spool_of, waiting
+from tasks.spool import (
+    SPOOL,
+    Journal,
+    Place,
+    Refused,
+    Write,
+    remember,
+    remembered,
+    send_left,
+    set_aside,
+    spool_of,
+    tell_refused,
+    waiting,
+)
 from tasks.traces import send_traces
 
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
@@ -44,6 +58,8 @@ class Run:
     place: Place = field(default_factory=dict)
     _points: list[Any] = field(default_factory=list)
     _flushed: float = field(default_factory=time.monotonic)
+    refused: int = 0
+    """Writes that the server did not take and never will; see ``tasks.spool.set_aside``."""
     _tried: float = 0.0
     _took: float = 0.0
     """When a server that does not answer was last asked, and how long that took."""
@@ -58,8 +74,11 @@ class Run:
         if self.caught_up():
             began = time.monotonic()
             try:
-                with service():
-                    self.place = perform(self.client, self.place, write)
+                self.place = replay(self.client, self.place, write)
+                return
+            except Refused as error:
+                self.refused += 1
+                set_aside(self.journal.path.parent, write, error, tell=self.refused == 1)
                 return
             except ServiceUnavailable as error:
                 self.missed(began)
@@ -149,6 +168,7 @@ class Run:
         """Close the run; what the server has not taken by then follows with the next stage."""
         self.flush()
         self.write(do="end", status=status, time=int(time.time() * 1000))
+        tell_refused(self.journal.path.parent, self.stage, self.refused)
         if not self.caught_up(now=True):
             print(
                 f"warning: the MLflow server does not answer; {len(self.journal)} writes of stage {self.stage} are "
@@ -233,7 +253,8 @@ def perform(client: Any, place: Place, write: Write) -> Place:
             client.log_inputs(run, [DatasetInput(data, [InputTag("mlflow.data.context", write["context"])])])
         case "artifact":
             keep = client.log_artifacts if Path(write["path"]).is_dir() else client.log_artifact
-            keep(run, write["path"], write["folder"] or None)
+            with uploading(write["path"]):
+                keep(run, write["path"], write["folder"] or None)
         case "traces":
             send_traces(client, place["experiment"], run, write["traces"])
         case "end":
@@ -243,7 +264,7 @@ def perform(client: Any, place: Place, write: Write) -> Place:
 
 
 def replay(client: Any, place: Place, write: Write) -> Place:
-    """A kept write: what the server refuses is ``Refused``, and a run that was made already is found again."""
+    """A write that may have been done before: what the server refuses is ``Refused``, and a run is not made twice."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -284,22 +305,6 @@ def _make(client: Any, experiment: str, write: Write) -> Place:
     return {"run": client.create_run(experiment, start_time=write["started"], tags=tags).info.run_id, "parent": parent}
 
 
-@contextmanager
-def service() -> Iterator[None]:
-    """An MLflow server that does not answer is a ``ServiceUnavailable`` in one line."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        yield
-    except MlflowException as error:
-        if "API request to" not in error.message:
-            raise
-        raise ServiceUnavailable(
-            f"the MLflow server does not answer ({error.message.split(' failed')[0]}); "
-            "start it, or clear tracking.uri to keep runs in mlflow.db"
-        ) from None
-
-
 def send_kept() -> list[str]:
     """Send what stages have kept for servers that were away; a line for each server.
 
@@ -329,31 +334,6 @@ def client_of(address: str) -> Any:
     for noisy in ("alembic", "mlflow.store.db.utils", "mlflow.tracking", "mlflow.store.model_registry"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
     return MlflowClient(address)
-
-
-def found(look_up: Callable[..., Any], *names: str) -> Any | None:
-    """What the store answers, or None where it has no such thing."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return look_up(*names)
-    except MlflowException as error:
-        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            return None
-        raise
-
-
-def taken(make: Callable[..., Any], *names: str, **values: str) -> bool:
-    """Whether the store did something that it does only once; False where another was first."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        make(*names, **values)
-    except MlflowException as error:
-        if error.error_code in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
-            return False
-        raise
-    return True
 
 
 def _experiment(client: Any, name: str) -> str:

@@ -12,7 +12,7 @@ ONLY = {
     "pydantic": {"harr/datasets.py", "harr/methods.py", "harr/params.py", "harr/sections.py"},
     "pymilvus": {"harr/milvus.py", "harr/retrieval/index.py"},
     "great_expectations": {"tasks/expectations.py"},
-    "mlflow": {"tasks/tracking.py", "tasks/traces.py"},
+    "mlflow": {"tasks/answers.py", "tasks/tracking.py", "tasks/traces.py"},
     "openai": {"harr/service.py"},
     "dvc": set(),
     "pickle": set(),

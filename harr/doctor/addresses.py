@@ -1,6 +1,8 @@
 """Checks of servers: each is asked once, with half a second to answer."""
 
+import base64
 import contextlib
+import http.client
 import json
 import socket
 import urllib.error
@@ -9,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from harr.doctor.finding import Finding, bare, fail, ok, warn
 from harr.files import read_json
@@ -29,17 +31,22 @@ class Answer:
 
 
 def ask(url: str, *, key: str = "", body: Any = None) -> Answer:
-    """One HTTP request; JSON is decoded, anything else is left out."""
+    """One HTTP request; JSON is decoded, anything else is left out. A name and password in the address are sent."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     try:
-        request = urllib.request.Request(url, data, headers)
+        person, _, _ = urlsplit(url).netloc.rpartition("@")
+        if person:
+            headers["Authorization"] = f"Basic {base64.b64encode(unquote(person).encode()).decode()}"
+        request = urllib.request.Request(bare(url), data, headers)
         with urllib.request.urlopen(request, timeout=SECONDS) as reply:
             text = reply.read().decode(errors="replace")
             return Answer(reply.status, text, _decoded(text))
     except urllib.error.HTTPError as error:
         return Answer(error.code, reason=error.reason)
-    except (OSError, ValueError) as error:
+    except http.client.HTTPException as error:
+        return Answer(0, reason=f"what is there speaks no HTTP, or its address is wrong: {type(error).__name__}")
+    except (OSError, ValueError, OverflowError) as error:  # OverflowError: a port that cannot be
         return Answer(0, reason=str(getattr(error, "reason", error)))
 
 
@@ -66,7 +73,7 @@ def check_prefect(root: Path, environment: Mapping[str, str]) -> list[Finding]:
         fix = "prefect server start, or unset PREFECT_API_URL (then every run starts its own)"
         return [fail("Prefect", f"PREFECT_API_URL {bare(url)} does not answer ({answer.reason})", fix)]
     if answer.status == 0:
-        return [warn("Prefect", f"{source} names {url}, where nobody answers", "rm .harr/prefect.json")]
+        return [warn("Prefect", f"{source} names {bare(url)}, where nobody answers", "rm .harr/prefect.json")]
     return _check_ui(url) or [ok("Prefect", f"answers at {bare(url)}")]
 
 
@@ -74,11 +81,19 @@ def _check_ui(url: str) -> list[Finding]:
     """The pages of a server ask the address that it was told; at another port that must be set."""
     here = urlsplit(url)
     told = ask(f"{here.scheme}://{here.netloc}/ui-settings").value
-    there = urlsplit(str(told.get("api_url") or "")) if isinstance(told, dict) else here
-    if there.port in (None, here.port):
+    asked = _port(str(told.get("api_url") or "")) if isinstance(told, dict) else None
+    if asked in (None, here.port):
         return []
     fix = f"start the server with PREFECT_SERVER_UI_API_URL={bare(url)}"
-    return [warn("Prefect", f"answers at {bare(url)}, but its pages ask port {there.port} and stay empty", fix)]
+    return [warn("Prefect", f"answers at {bare(url)}, but its pages ask port {asked} and stay empty", fix)]
+
+
+def _port(address: str) -> int | None:
+    """The port that an address names, if it is one."""
+    try:
+        return urlsplit(address).port
+    except ValueError:
+        return None
 
 
 def check_mlflow(address: str) -> list[Finding]:
@@ -119,8 +134,8 @@ def _status(subject: str, address: str, answer: Answer, fix: str) -> Finding:
 
 def check_milvus(address: str) -> list[Finding]:
     """Somebody listens at a Milvus server's port; whether it holds the collection is seen when it is opened."""
-    parts = urlsplit(address)
     try:
+        parts = urlsplit(address)
         port = parts.port or (443 if parts.scheme == "https" else 19530)
         socket.create_connection((parts.hostname or "", port), timeout=SECONDS).close()
     except (OSError, ValueError) as error:
@@ -135,5 +150,5 @@ def known_ports(root: Path, params: Params, environment: Mapping[str, str], stor
     named += [getattr(params.reward.judge, "base_url", ""), environment.get("PREFECT_API_URL", "")]
     with contextlib.suppress(OSError, ValueError, KeyError):
         named.append(read_json(root / ".harr/prefect.json")["url"])
-    parts = [urlsplit(address) for address in named if address.startswith("http")]
+    parts = [urlsplit(bare(address)) for address in named if address.startswith("http") and _port(address)]
     return {one.port: one.netloc for one in parts if one.port and one.hostname in ("localhost", "127.0.0.1", "::1")}

@@ -37,8 +37,10 @@ def bare(address: str) -> str:
 
     >>> bare("postgresql://me:secret@db/mlflow")
     'postgresql://db/mlflow'
+    >>> bare("http://me:p@ss@db:5000/@")
+    'http://db:5000/@'
     """
-    return re.sub(r"//[^/@]*@", "//", address)
+    return re.sub(r"://[^/?#\s]*@", "://", address)
 
 
 def size(count: float) -> str:

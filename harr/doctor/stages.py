@@ -47,7 +47,10 @@ class Tree:
         """ "same", "alike" (by size only), "changed" or "missing" for an entry ``{path, md5, size, nfiles}``."""
         key = f"{entry['path']} {entry.get('md5')}"
         if key not in self._known:
-            self._known[key] = self._compare(entry)
+            try:
+                self._known[key] = self._compare(entry)
+            except FileNotFoundError:  # a link to nowhere, or a stage that runs has just removed it
+                self._known[key] = "changed"
         return self._known[key]
 
     def _compare(self, entry: Mapping[str, Any]) -> str:

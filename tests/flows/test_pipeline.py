@@ -1,5 +1,6 @@
 """The pipeline over the stages: recipes, order, and a stopped or broken DVC."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from flows.artifacts import _links
-from flows.pipeline import StageFailed, reproduce, stages
+from flows.pipeline import StageFailed, promotion, reproduce, stages
+from flows.runs import records, working
 from flows.workplace import workplace as prepare
 from harr.errors import ParamsError
 from harr.params import Params
@@ -81,6 +83,32 @@ def test_a_run_keeps_its_recipe_to_its_end_whatever_another_one_asks_for(workpla
         assert second.stdout and "this one waits for its end" in second.stdout.readline()
         assert (place / "params.yaml").read_text() == before
     assert second.communicate(timeout=60)[0] == "# edited\n"
+
+
+def test_a_worker_s_run_is_noted_while_it_waits_for_the_folder(workplace: Path) -> None:
+    """`make down` and ``sweep`` know it before its first stage."""
+    shutil.copy(ROOT / "dvc.yaml", workplace)
+    code = "from flows.pipeline import one_stage; one_stage.fn('download')"
+    folder = os.open(workplace, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    environment = os.environ | {"PREFECT__RUNTIME__FLOW_RUN__ID": "waits"}
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert "another run works in" in process.stdout.readline()
+        assert [(told["flow_run"], told["pid"]) for told in working()] == [("waits", process.pid)]
+        process.send_signal(signal.SIGINT)
+    os.close(folder)
+    assert not list(records().glob("*"))
+
+
+def test_a_promotion_is_noted(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", "promotes")
+    monkeypatch.setattr("tasks.registry.promote", lambda params: f"at work: {[one['flow_run'] for one in working()]}")
+    promotion.fn()
+    assert "at work: ['promotes']" in capsys.readouterr().out and working() == []
 
 
 def test_a_failed_stage_stops_the_pipeline(workplace: Path) -> None:

@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 
 import psutil
+import pytest
 
-from flows.runs import end_group, mend_lock, note_group, noted, records, working
+from flows import runs
+from flows.runs import all_pages, end_group, mend_lock, note_group, noted, records, working
 
 STUBBORN = """
 import pathlib, signal, subprocess, sys, time
@@ -39,6 +41,20 @@ def test_a_group_is_ended_and_what_does_not_listen_is_killed(workplace: Path) ->
         assert time.monotonic() - asked < 60
         process.wait(timeout=10)
         assert not psutil.pid_exists(child)
+
+
+def test_a_group_that_ends_by_itself_meanwhile_is_no_error(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = subprocess.Popen(["true"], start_new_session=True)
+    process.wait()
+    seen = iter([[psutil.Process()], [], [psutil.Process()]])  # it was there a moment ago
+    monkeypatch.setattr(runs, "_members", lambda group, started: next(seen))
+    monkeypatch.setattr(psutil, "wait_procs", lambda processes, timeout: None)
+    end_group(process.pid, time.time(), seconds=1.0)
+
+
+def test_of_many_runs_every_page_is_read(workplace: Path) -> None:
+    known = list(range(450))
+    assert all_pages(lambda offset, chosen: known[offset : offset + 200], chosen="x") == known
 
 
 def test_a_later_group_of_the_same_number_is_left_alone(workplace: Path) -> None:

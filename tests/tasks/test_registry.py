@@ -13,8 +13,9 @@ import pytest
 from harr.errors import PromotionRefused
 from harr.params import Params
 from tasks import registry
-from tasks.registry import CHAMPION, PREVIOUS, promote, register, rollback
-from tasks.tracking import open_client, taken, tracked_run
+from tasks.answers import taken
+from tasks.registry import CANDIDATE, CHAMPION, PREVIOUS, promote, register, rollback
+from tasks.tracking import open_client, tracked_run
 
 QUESTIONS = 40
 HELD = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "evaluation": 4}
@@ -86,6 +87,19 @@ def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params
     assert champion(params) == first
     with pytest.raises(PromotionRefused, match="no previous champion"):
         rollback.fn(params)
+    with pytest.raises(PromotionRefused, match="no candidate"):
+        promote.fn(params)
+    assert champion(params) == first
+
+
+def test_a_rollback_leaves_a_candidate_that_came_after_alone(params: Params) -> None:
+    first = add(params, right=12)
+    promote.fn(params)
+    add(params, right=36)
+    promote.fn(params)
+    third = add(params, right=24)
+    rollback.fn(params)
+    assert (champion(params), champion(params, CANDIDATE)) == (first, third)
 
 
 def test_versions_that_were_asked_other_questions_are_not_compared(params: Params) -> None:
@@ -195,6 +209,19 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_and_a_live_one_is_waited_for(
     assert promote.fn(params).startswith("promoted")
     names = [model.name for model in client.search_registered_models()]
     assert "harr-smoke.promotion" not in names and len(names) == 2
+
+
+def test_a_promotion_that_lost_its_server_on_the_way_is_not_refused_by_its_own_mark(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "WAIT_SECONDS", 0.5)
+    client = open_client(params)
+    broken = registry.alone(client, "harr-smoke")
+    broken.__enter__()  # and never left: its mark stays
+    add(params, right=24)
+    assert promote.fn(params).startswith("promoted")
+    assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
+    broken.__exit__(None, None, None)
 
 
 def promoted(params: Params, server: Any) -> str:

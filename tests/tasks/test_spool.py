@@ -88,8 +88,18 @@ def test_a_journal_in_use_is_left_to_its_writer_and_a_refused_write_does_not_sto
     assert send_left(SPOOL, server) == 0 and server.seen == []
     mine.close()
     assert send_left(SPOOL, server) == 1 and server.seen == [1]
-    assert "MLflow refused a kept write (tags): no such run" in capsys.readouterr().err
+    assert "MLflow refused a write (tags): no such run" in capsys.readouterr().err
     assert json.loads((SPOOL / REFUSED).read_text())["bad"]
+
+
+def test_many_refused_writes_are_counted(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    journal = Journal(SPOOL, "1-train")
+    for number in range(3):
+        journal.add({}, {"do": "tags", "number": number, "bad": True})
+    journal.close()
+    assert send_left(SPOOL, Recorder()) == 1
+    first, total = capsys.readouterr().err.splitlines()
+    assert "refused a write (tags)" in first and "refused 3 writes of stage train" in total
 
 
 def test_an_artifact_is_sent_as_it_was_when_it_was_reported(workplace: Path) -> None:

@@ -115,6 +115,35 @@ def test_ports_of_this_machine_that_are_named_somewhere(tmp_path: Path) -> None:
     assert set(known_ports(tmp_path, params, environment, "http://localhost:5050")) == {4711, 5050}
 
 
+def test_an_address_that_cannot_be_is_one_finding_and_its_password_is_not_shown(tmp_path: Path) -> None:
+    params = Params.load(ROOT / "recipes/smoke.yaml")
+    for url in ("http://127.0.0.1:99999/api", "http://127.0.0.1:x/api", "http://me:secret@127.0.0.1:9/api", "http://[/"):
+        (found,) = check_prefect(tmp_path, {"PREFECT_API_URL": url})
+        assert found.level == "fail" and "secret" not in str(found)
+        told = known_ports(tmp_path, params, {"PREFECT_API_URL": url}, "sqlite:///mlflow.db")
+        assert set(told) <= {9} and "secret" not in str(told)
+    assert check_milvus("http://[")[0].level == "fail"
+
+
+def test_a_port_that_speaks_no_http_is_one_finding() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def greet() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.sendall(b"220 mail.example ESMTP\r\n")
+
+        threading.Thread(target=greet, daemon=True).start()
+        (found,) = check_mlflow(f"http://127.0.0.1:{listening.getsockname()[1]}")
+    assert found.level == "fail" and "speaks no HTTP" in found.found
+
+
+def test_a_name_and_password_in_an_address_are_sent_and_not_shown(serve: Serve) -> None:
+    address = serve({"/health": (200, True)}).replace("http://", "http://me:p%40ss@")
+    (found,) = check_mlflow(address)
+    assert found.level == "ok" and "ss" not in found.found.split("http")[1]
+
+
 def test_a_server_that_says_nothing_does_not_hold_up_the_rest() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

@@ -90,6 +90,11 @@ def test_a_change_is_named_and_dvc_agrees(path: str, text: str, reason: str, pla
     assert check_stages(place)[0].level == "warn"
 
 
+def test_a_link_to_nowhere_is_a_change(place: Path) -> None:
+    (place / "code/link").symlink_to("nowhere")
+    assert states(place)[0] == "changed"
+
+
 def test_a_parameter_that_no_stage_reads_changes_nothing(place: Path) -> None:
     (place / "params.yaml").write_text("one: {a: 1, b: [1, 2]}\ntwo: {part: x, other: z}\n")
     assert states(place) == ["fresh", "fresh"] and not stale(place)
