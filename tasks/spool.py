@@ -60,7 +60,9 @@ def set_aside(spool: Path, write: Write, error: Refused, *, tell: bool) -> None:
 def tell_refused(spool: Path, stage: str, count: int) -> None:
     """How many writes of a stage were refused; of one alone is told when it happens."""
     if count > 1:
-        print(f"warning: MLflow refused {count} writes of stage {stage}; they are in {spool / REFUSED}", file=sys.stderr)
+        print(
+            f"warning: MLflow refused {count} writes of stage {stage}; they are in {spool / REFUSED}", file=sys.stderr
+        )
 
 
 class Journal:
