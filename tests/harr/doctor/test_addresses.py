@@ -117,7 +117,12 @@ def test_ports_of_this_machine_that_are_named_somewhere(tmp_path: Path) -> None:
 
 def test_an_address_that_cannot_be_is_one_finding_and_its_password_is_not_shown(tmp_path: Path) -> None:
     params = Params.load(ROOT / "recipes/smoke.yaml")
-    for url in ("http://127.0.0.1:99999/api", "http://127.0.0.1:x/api", "http://me:secret@127.0.0.1:9/api", "http://[/"):
+    for url in (
+        "http://127.0.0.1:99999/api",
+        "http://127.0.0.1:x/api",
+        "http://me:secret@127.0.0.1:9/api",
+        "http://[/",
+    ):
         (found,) = check_prefect(tmp_path, {"PREFECT_API_URL": url})
         assert found.level == "fail" and "secret" not in str(found)
         told = known_ports(tmp_path, params, {"PREFECT_API_URL": url}, "sqlite:///mlflow.db")
