@@ -8,6 +8,7 @@ from typing import Any
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 from prefect.runtime import flow_run
 
+from harr.doctor.finding import bare
 from harr.files import read_json
 from harr.params import Params
 
@@ -76,4 +77,4 @@ def _mlflow_page(params: Params, server: str) -> str:
             raise LookupError("nothing was reported to it yet")
         named = f"tags.`harr.execution` = '{flow_run.id}'"
         found = client.search_runs([experiment.experiment_id], named, max_results=1)
-    return f"{server.rstrip('/')}/#/experiments/{experiment.experiment_id}/runs/{found[0].info.run_id}"
+    return f"{bare(server).rstrip('/')}/#/experiments/{experiment.experiment_id}/runs/{found[0].info.run_id}"

@@ -16,6 +16,7 @@ from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker
 
 from harr import progress
+from harr.doctor.finding import bare
 from harr.errors import ServiceUnavailable
 
 WAIT_SECONDS = 600.0
@@ -64,7 +65,7 @@ def be_patient() -> None:
 
 def _missed(error: httpx.TransportError) -> None:
     """Return where it is worth to ask again; the first to miss the server says so."""
-    where = os.environ.get("PREFECT_API_URL", "")
+    where = bare(os.environ.get("PREFECT_API_URL", ""))
     with _Outage.lock:
         if _Outage.since is None:
             _Outage.since = time.monotonic()

@@ -8,6 +8,7 @@ left behind. History stays under .harr/prefect; ``make ui`` opens it again.
 import argparse
 import contextlib
 import fcntl
+import http.client
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from harr.doctor.finding import bare
 from harr.errors import ServiceUnavailable
 from harr.files import read_json, write_json
 from tasks.execution import claim, live_owners, runs_still
@@ -41,11 +43,12 @@ def ensure_server() -> str:
     """
     if configured := os.environ.get("PREFECT_API_URL"):
         try:
-            urllib.request.urlopen(f"{configured.rstrip('/')}/health", timeout=10).close()
+            urllib.request.urlopen(f"{bare(configured).rstrip('/')}/health", timeout=10).close()
         except urllib.error.HTTPError:
             pass  # it answers; what it lets us do is Prefect's affair
-        except OSError as error:
-            raise ServiceUnavailable(f"no Prefect server answers at PREFECT_API_URL {configured} ({error})") from None
+        except (OSError, ValueError, OverflowError, http.client.HTTPException) as error:
+            where = bare(configured)
+            raise ServiceUnavailable(f"no Prefect server answers at PREFECT_API_URL {where} ({error})") from None
         return configured
     with _one_at_a_time():
         claim()

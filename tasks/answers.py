@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from harr.doctor.finding import bare
 from harr.errors import ServiceUnavailable
 from tasks.spool import Refused
 
@@ -21,7 +22,7 @@ def service() -> Iterator[None]:
         if "API request to" not in error.message:
             raise
         raise ServiceUnavailable(
-            f"the MLflow server does not answer ({error.message.split(' failed')[0]}); "
+            f"the MLflow server does not answer ({bare(error.message.split(' failed')[0])}); "
             "start it, or clear tracking.uri to keep runs in mlflow.db"
         ) from None
 
@@ -43,7 +44,7 @@ def uploading(name: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise Refused(f"{error.filename or name} is gone") from None
     except Exception as error:
-        said = f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        said = f"{name}: {type(error).__name__}: {bare(' '.join(str(error).split()))[:300]}"
         if 400 <= (_http_status(error) or _http_status(error.__context__)) < 500:
             raise Refused(said) from None
         raise ServiceUnavailable(f"MLflow's artifact store does not take {said}") from None

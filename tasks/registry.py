@@ -63,7 +63,7 @@ def register(
     with service(), uploading("requirements.txt"):
         run.client.log_text(run.run_id, installed, "requirements.txt")
         kept = {Path(file.path).name for file in run.client.list_artifacts(run.run_id, kind)}
-    if lost := {path.name for path in folder.iterdir()} - kept:
+    if lost := {path.name for path in folder.iterdir() if path.is_file()} - kept:
         raise Refused(
             f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
         )

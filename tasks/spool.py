@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from harr.doctor.finding import bare
 from harr.errors import HarrError
 from harr.files import fingerprint, read_json, write_json, write_text
 
@@ -29,14 +30,14 @@ Perform = Callable[[Place, Write], Place]
 
 def spool_of(address: str) -> Path:
     """The folder for the journals of one server."""
-    return SPOOL / fingerprint(address)
+    return SPOOL / fingerprint(bare(address))
 
 
 def remember(address: str) -> None:
-    """Note that a server has answered: from now on it may be down for a while."""
+    """Note that a server has answered: from now on it may be down for a while. A password is not noted."""
     path = spool_of(address) / "address"
     if not path.exists():
-        write_text(path, address + "\n")
+        write_text(path, bare(address) + "\n")
 
 
 def remembered(address: str) -> bool:

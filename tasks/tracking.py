@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from harr.doctor.finding import bare
 from harr.errors import ServiceUnavailable
 from harr.files import write_json
 from harr.params import Params
@@ -201,7 +202,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
         "started": int(time.time() * 1000),
         "name": run.journal.path.stem,
         "tags": revisions(),
-        "params": [[key, str(value)[:500]] for key, value in flatten(params.model_dump(mode="json"))],
+        "params": [[key, bare(str(value))[:500]] for key, value in flatten(params.model_dump(mode="json"))],
     }
     began = time.monotonic()
     try:
@@ -315,15 +316,22 @@ def send_kept() -> list[str]:
     for path in sorted(SPOOL.glob("*/address")):
         address, count = path.read_text(encoding="utf-8").strip(), len(waiting(path.parent))
         if count:
-            sent = send_left(path.parent, partial(replay, client_of(address)))
+            known = address_of(Params.load())  # this may carry a name and password
+            client = client_of(known if bare(known) == address else address)
+            sent = send_left(path.parent, partial(replay, client))
             left = f"; {count - sent} are still written to by a stage" if sent < count else ""
-            told.append(f"sent to MLflow at {address.rpartition('@')[2]} what {sent} stages had kept{left}")
+            told.append(f"sent to MLflow at {bare(address)} what {sent} stages had kept{left}")
     return told
 
 
 def open_client(params: Params) -> Any:
     """A client of the tracking server, or of sqlite:///mlflow.db."""
-    return client_of(params.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
+    return client_of(address_of(params))
+
+
+def address_of(params: Params) -> str:
+    """Where the runs go: tracking.uri, MLFLOW_TRACKING_URI, or the database in this folder."""
+    return params.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
 
 
 def client_of(address: str) -> Any:

@@ -67,7 +67,7 @@ def check_index(root: Path, params: Params) -> list[Finding]:
     for path in truncated(root / "data/index", root / "work/index"):
         what = f"{path.relative_to(root)} is cut off; Milvus Lite can never load it"
         findings.append(fail("index", what, f"rm {path.relative_to(root)}   (it is made again on loading)"))
-    where = params.index.uri or "Milvus Lite"
+    where = bare(params.index.uri) or "Milvus Lite"
     return findings or [ok("index", f"{index['rows']:,} passages, identity {index['identity']}, in {where}")]
 
 

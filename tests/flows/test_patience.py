@@ -40,7 +40,7 @@ run_command(main)
 
 def asked(*words: str) -> tuple[int, str]:
     """Exit code and what was printed, where no server is."""
-    environment = {**os.environ, "PREFECT_API_URL": f"http://127.0.0.1:{free_port()}/api"}
+    environment = {**os.environ, "PREFECT_API_URL": f"http://me:secret@127.0.0.1:{free_port()}/api"}
     done = subprocess.run(
         [sys.executable, "-c", ASK, *words], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
@@ -52,6 +52,7 @@ def test_a_server_that_does_not_come_back_is_two_lines(workplace: Path, words: l
     code, told = asked(*words)
     lines = told.splitlines()
     assert code == 1 and len(lines) == 2, told
+    assert "secret" not in told
     assert lines[0].startswith("warning: the Prefect server at http://127.0.0.1:")
     assert "did not answer for 2 s; start it" in lines[1] and lines[1].startswith("error: ")
 

@@ -45,9 +45,11 @@ def test_a_configured_server_is_used_as_it_is(workplace: Path, monkeypatch: pyte
     from flows.server import ensure_server
     from harr.errors import ServiceUnavailable
 
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    with pytest.raises(ServiceUnavailable, match=r"no Prefect server answers at PREFECT_API_URL http://127\.0\.0\.1:9"):
-        ensure_server()
+    for address in ("http://me:secret@127.0.0.1:9/api", "http://127.0.0.1:99999/api", "http://127.0.0.1:x/api"):
+        monkeypatch.setenv("PREFECT_API_URL", address)
+        expected = r"no Prefect server answers at PREFECT_API_URL http://127\.0\.0\.1:"
+        with pytest.raises(ServiceUnavailable, match=expected):
+            ensure_server()
     assert not STATE.exists()
 
 

@@ -17,6 +17,7 @@ from tasks.answers import taken
 from tasks.registry import CANDIDATE, CHAMPION, PREVIOUS, promote, register, rollback
 from tasks.tracking import open_client, tracked_run
 
+ROOT = Path(__file__).parents[2]
 QUESTIONS = 40
 HELD = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "evaluation": 4}
 
@@ -77,8 +78,10 @@ def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params
     first = add(params, right=20)
     promote.fn(params)
     add(params, right=12)
-    with pytest.raises(PromotionRefused, match=rf"against champion {first}: gain: found answer_f1 -0\.200"):
+    with pytest.raises(PromotionRefused, match=rf"against champion {first}: gain: found answer_f1 -0\.200") as refused:
         promote.fn(params)
+    told = next(line for line in (ROOT / ".ci/smoke").read_text().splitlines() if "grep" in line and "refusal" in line)
+    assert told.split('"')[1] in str(refused.value), "the refusal that .ci/smoke accepts"
     assert champion(params) == first
     third = add(params, right=32)
     assert f"against champion {first}: answer_f1 +0.300" in promote.fn(params)

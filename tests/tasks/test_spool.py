@@ -156,6 +156,7 @@ def test_what_the_run_of_a_recipe_keeps_is_found_and_sent_from_the_root(
     """Its journal names the copy of a file from the recipe's folder."""
     address, place = f"sqlite:///{workplace}/later.db", workplace / ".harr/runs/smoke"
     place.mkdir(parents=True)
+    shutil.copy("params.yaml", place)
     with contextlib.chdir(place):
         write_text(spool_of("later") / "address", address + "\n")
         journal = Journal(spool_of("later"), "1-train")

@@ -9,7 +9,9 @@ from mlflow import MlflowClient
 
 from harr.errors import ServiceUnavailable
 from harr.params import Params
+from tasks import tracking
 from tasks.fingerprints import digest_of
+from tasks.spool import Journal, remember, remembered, spool_of
 from tasks.tracking import tracked_run
 
 
@@ -71,7 +73,34 @@ def test_a_folder_has_another_digest_when_a_file_in_it_changes(workplace: Path) 
 
 def test_a_tracking_server_that_is_down_is_named(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
     expected = pytest.raises(ServiceUnavailable, match=r"MLflow server does not answer .*127\.0\.0\.1:9")
     with expected, tracked_run("train", Params.load()):
         pytest.fail("the stage began")
+
+
+def test_a_password_in_an_address_is_neither_kept_nor_logged(
+    client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "http://me:secret@127.0.0.1:9"
+    params = Params.load()
+    remember(address)
+    assert (spool_of(address) / "address").read_text() == "http://127.0.0.1:9\n" and remembered("http://127.0.0.1:9")
+    index = params.index.model_copy(update={"uri": address})
+    with tracked_run("train", params.model_copy(update={"index": index})) as run:
+        pass
+    assert client.get_run(run.run_id).data.params["index.uri"] == "http://127.0.0.1:9"
+
+
+def test_what_was_kept_is_sent_with_the_password_of_today(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(tracking, "client_of", lambda address: seen.append(address))
+    monkeypatch.setattr(tracking, "replay", lambda client, place, write: place)
+    for address in ("http://127.0.0.1:8", "http://me:secret@127.0.0.1:9"):
+        remember(address)
+        journal = Journal(spool_of(address), "1-train")
+        journal.add({}, {"do": "tags", "tags": {}})
+        journal.close()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
+    assert "secret" not in str(tracking.send_kept())
+    assert sorted(seen) == ["http://127.0.0.1:8", "http://me:secret@127.0.0.1:9"]
