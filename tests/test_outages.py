@@ -120,13 +120,15 @@ def embedded_alone(place: Path) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.parametrize(
-    "lite", [pytest.param(True, id="milvus-lite"), pytest.param(False, id="milvus", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("lite", [pytest.param(True, id="milvus-lite"), pytest.param(False, id="milvus")])
+@pytest.mark.slow
 def test_milvus(place: Path, lite: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     server = milvus(tmp_path_factory.mktemp("milvus"), lite=lite)
     uri, token = f"http://127.0.0.1:{server.port}", "" if lite else "root:Milvus"
-    change(index={"uri": uri, "full_text": False, "token_variable": "HARR_TEST_TOKEN"})
+    change(
+        index={"uri": uri, "full_text": False, "token_variable": "HARR_TEST_TOKEN"},
+        evaluate={"arms": ["frozen", "full"]},
+    )
     ended(run("embed"))
     try:
         server.start()

@@ -41,6 +41,7 @@ def store(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answer
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.delenv("_MLFLOW_SERVER_ARTIFACT_ROOT", raising=False)  # a server that ran in this process leaves it
     root = f"http://127.0.0.1:{server.server_port}/api/2.0/mlflow-artifacts/artifacts"
     MlflowClient().create_experiment("harr", artifact_location=root)
     Path("curve.svg").write_text("<svg/>")
