@@ -52,22 +52,21 @@ class LocalGenerator:
         distinct = dict(zip(keys, requests, strict=True))
         room = self._writer.room - self._max_tokens
         coded = {key: self._writer.encode(request)[-max(1, room) :] for key, request in distinct.items()}
-        order = sorted(distinct, key=lambda key: len(coded[key]), reverse=True)  # what needs most memory comes first
-        done: dict[str, str] = {}
-        for start in range(0, len(order), self._batch_size):
-            batch = order[start : start + self._batch_size]
-            written = self._writer.write(
-                [coded[key] for key in batch],
-                [distinct[key].stop for key in batch],
-                temperature=self._temperature,
-                keys=[f"{self._seed}\n{key}" for key in batch],
-                max_tokens=self._max_tokens,
-            )
-            for key, ids in zip(batch, written, strict=True):
-                done[key] = distinct[key].cut(self._writer.decode(ids))
-                self._usage["prompt_tokens"] += len(coded[key])
-                self._usage["completion_tokens"] += len(ids)
+        written = self._writer.write(
+            list(coded.values()),
+            [request.stop for request in distinct.values()],
+            temperature=self._temperature,
+            keys=[f"{self._seed}\n{key}" for key in distinct],
+            max_tokens=self._max_tokens,
+            batch_size=self._batch_size,
+        )
+        done = {
+            key: request.cut(self._writer.decode(ids))
+            for (key, request), ids in zip(distinct.items(), written, strict=True)
+        }
         self._usage["requests"] += len(distinct)
+        self._usage["prompt_tokens"] += sum(map(len, coded.values()))
+        self._usage["completion_tokens"] += sum(map(len, written))
         return [done[key] for key in keys]
 
     def usage(self) -> Mapping[str, float]:
@@ -129,16 +128,33 @@ class Writer:
         temperature: float,
         keys: Sequence[str],
         max_tokens: int,
+        batch_size: int,
     ) -> list[list[int]]:
-        """Go on from every context, as one left-padded batch, and return what was written.
+        """Go on from every context, in batches, and return what was written, in order.
 
         A row ends with an end token, with the token that completes one of its ``stops``, or after ``max_tokens``.
-        Above temperature 0 its random numbers follow from its key.
+        Above temperature 0 its random numbers follow from its key: neither its neighbours nor the batch change them.
         """
+        order = sorted(range(len(contexts)), key=lambda row: len(contexts[row]), reverse=True)  # most memory first
+        written: dict[int, list[int]] = {}
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            noise = LogitsProcessorList([_Sample(temperature, [keys[row] for row in rows])] if temperature else [])
+            found = self._batch([contexts[row] for row in rows], [stops[row] for row in rows], noise, max_tokens)
+            written.update(zip(rows, found, strict=True))
+        return [written[row] for row in range(len(contexts))]
+
+    def _batch(
+        self,
+        contexts: Sequence[Sequence[int]],
+        stops: Sequence[tuple[str, ...]],
+        noise: LogitsProcessorList,
+        max_tokens: int,
+    ) -> list[list[int]]:
+        """Go on from every context, as one left-padded batch."""
         width = max(len(ids) for ids in contexts)
         ids_BT = torch.tensor([[self.pad] * (width - len(ids)) + list(ids) for ids in contexts])
         mask_BT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in contexts])
-        noise = LogitsProcessorList([_Sample(temperature, keys)] if temperature else [])
         with torch.inference_mode():
             output_BT = self.model.generate(
                 input_ids=ids_BT.to(self.model.device),

@@ -97,8 +97,9 @@ class Sampler:
         return dict(self._usage)
 
     def _completion(self, request: Generate, context: list[int], ids: list[int]) -> Written:
-        text = request.cut(self._writer.decode(ids))
-        ended = text != self._writer.decode(ids) or (ids and ids[-1] in self._writer.ends)
+        written = self._writer.decode(ids)
+        text = request.cut(written)
+        ended = text != written or (ids and ids[-1] in self._writer.ends)
         said = self._writer.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         return Written.of(text, context, ids, ending=said[len(text) :] if ended else "")
 

@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,9 @@ from harr.methods import Agent, Lora
 from harr.policies.adapter import trained_weights
 from harr.progress import bar, stop_asked, stoppable
 from harr.rollout import play
+from harr.scoring.ranking import recall
 from harr.setup import Setup
-from harr.train.batch import open_questions, question_batch, reward_figures
+from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
 from harr.train.checkpoint import Checkpoints
 from harr.train.guard import best_step, verdict
 from harr.types import Episode, Log, Question
@@ -70,19 +70,14 @@ class Game:
     def write(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         """Sample, in batches; the random numbers of a completion follow from seed, step, call and row."""
         self._calls += 1
-        order = sorted(range(len(contexts)), key=lambda row: len(contexts[row]), reverse=True)
-        written: dict[int, list[int]] = {}
-        for start in range(0, len(order), self.params.sampled_at_once):
-            rows = order[start : start + self.params.sampled_at_once]
-            found = self.writer.write(
-                [contexts[row] for row in rows],
-                [stops[row] for row in rows],
-                temperature=self.params.temperature,
-                keys=[f"{self.seed}/{self.step}/{self._calls}/{row}" for row in rows],
-                max_tokens=self.params.max_tokens,
-            )
-            written.update(zip(rows, found, strict=True))
-        return [written[row] for row in range(len(contexts))]
+        return self.writer.write(
+            contexts,
+            stops,
+            temperature=self.params.temperature,
+            keys=[f"{self.seed}/{self.step}/{self._calls}/{row}" for row in range(len(contexts))],
+            max_tokens=self.params.max_tokens,
+            batch_size=self.params.sampled_at_once,
+        )
 
     def rows(self, episodes: Sequence[Episode], sampler: Sampler) -> dict[str, Any]:
         """Tokens, masks and rewards of played episodes, as TRL takes them."""
@@ -108,17 +103,12 @@ class Game:
 def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[str, float]:
     """What tells a healthy run from a collapsing one, beside the reward: lengths, searches, what was found."""
     count = len(episodes)
-    gold = [
-        len(set(episode.question.gold_ids) & {passage.id for passage in episode.retrieved})
-        / max(1, len(episode.question.gold_ids))
-        for episode in episodes
-    ]
     return {
         "cut_share": sum(not trace.whole for trace in traces) / count,
         "own_tokens": sum(sum(trace.own) for trace in traces) / count,
         "told_tokens": sum(len(trace.own) - sum(trace.own) for trace in traces) / count,
         "searches_mean": sum(len(episode.steps) for episode in episodes) / count,
-        "gold_found": sum(gold) / count,
+        "gold_found": sum(recall(episode) or 0.0 for episode in episodes) / count,
         "answer_words": sum(len((episode.answer or "").split()) for episode in episodes) / count,
     }
 
@@ -199,9 +189,8 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
     keeper = Keeper(params, game, (model, optimizer, checkpoints), history, log)
     keeper.stopped = verdict(history, params.guard_window, params.guard_drop)
     if len(history) < params.steps and not keeper.stopped:
-        with patch_environment(
-            TRL_EXPERIMENTAL_SILENCE="1"
-        ):  # rollout_func is all that we use of the experimental part
+        begun, passes = len(history), params.num_iterations
+        with patch_environment(TRL_EXPERIMENTAL_SILENCE="1"):  # of what is experimental we use rollout_func alone
             trainer = GRPOTrainer(
                 model=model,
                 processing_class=tokenizer,
@@ -209,10 +198,7 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
                 reward_funcs=[reward],
                 train_dataset=Dataset.from_dict({"prompt": asked(params, setup.questions, len(history), seed)}),
                 rollout_func=game,
-                optimizers=(
-                    optimizer,
-                    LambdaLR(optimizer, partial(rate, params, len(history) * params.num_iterations)),
-                ),
+                optimizers=(optimizer, LambdaLR(optimizer, lambda update: rate_share(params, begun + update / passes))),
                 callbacks=[keeper],
             )
         trainer.remove_callback(PrinterCallback)
@@ -232,16 +218,6 @@ def asked(params: Agent, questions: Sequence[Question], start: int, seed: int) -
         known = open_questions(questions, params.curriculum_stages, step, params.steps)
         ids += [question.id for question in question_batch(known, params.questions_per_step, seed, step)]
     return ids
-
-
-def rate(params: Agent, done: int, update: int) -> float:
-    """Share of the learning rate at an update of this process; ``done`` were made before it.
-
-    >>> rate(Agent(method="agent", steps=10, warmup_steps=1, final_rate=0.0), 0, 0)
-    0.5
-    """
-    step = (done + update) / params.num_iterations
-    return min(1.0, (step + 1) / (params.warmup_steps + 1)) * (1.0 - (1.0 - params.final_rate) * step / params.steps)
 
 
 def trl_config(params: Agent, folder: Path, steps: int, seed: int) -> GRPOConfig:

@@ -40,6 +40,15 @@ def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -
     return questions[: -(-len(questions) * stage // stages)]
 
 
+def rate_share(params: Training, step: float) -> float:
+    """The share of the learning rate at a step: it rises over the warm-up, and falls evenly to its final share.
+
+    >>> rate_share(Training(steps=10, warmup_steps=1, final_rate=0.0), 0)
+    0.5
+    """
+    return min(1.0, (step + 1) / (params.warmup_steps + 1)) * (1.0 - (1.0 - params.final_rate) * step / params.steps)
+
+
 def question_batch(questions: Sequence[Question], count: int, seed: int, step: int) -> Iterator[Question]:
     """The questions of one step: epochs are seeded permutations laid end to end."""
     for position in range(step * count, (step + 1) * count):

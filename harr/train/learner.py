@@ -26,7 +26,7 @@ from harr.policies.towers import TowersPolicy
 from harr.progress import bar, stop_asked, stoppable
 from harr.retrieval.encoder import Encoder
 from harr.setup import Setup
-from harr.train.batch import Batch
+from harr.train.batch import Batch, rate_share
 from harr.train.checkpoint import Checkpoints
 from harr.train.guard import best_step, verdict
 from harr.types import Log
@@ -121,10 +121,8 @@ class Learner:
         with bar(total=params.steps, desc="train", unit="step", initial=start, shown=main) as progress:
             for step in stoppable(range(start, 0 if self.stopped else params.steps)):
                 began, dropped = time.perf_counter(), self.policy.dropped_hops
-                warm = min(1.0, (step + 1) / (params.warmup_steps + 1))
-                warm *= 1.0 - (1.0 - params.final_rate) * step / params.steps
                 for group, rate in zip(self.optimizer.param_groups, self._rates, strict=False):
-                    group["lr"] = rate * warm
+                    group["lr"] = rate * rate_share(params, step)
                 yield step
                 measured = {
                     "dropped_hops": float(self.policy.dropped_hops - dropped),

@@ -24,7 +24,9 @@ class Recorder:
 
     def __call__(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         keys = [f"{len(self.sampled)}/{row}" for row in range(len(contexts))]
-        found = self.writer.write(contexts, stops, temperature=1.0, keys=keys, max_tokens=self.max_tokens)
+        found = self.writer.write(
+            contexts, stops, temperature=1.0, keys=keys, max_tokens=self.max_tokens, batch_size=32
+        )
         self.sampled += found
         return found
 
