@@ -61,6 +61,11 @@ def variety(episode: Episode) -> float:
     return len(set("".join(turn.completion for turn in episode.turns))) / 26
 
 
+def share_without_a(episode: Episode) -> float:
+    """The opposite."""
+    return 1.0 - share_of_a(episode)
+
+
 class OnePassage:
     """A corpus of one passage."""
 

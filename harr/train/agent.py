@@ -28,6 +28,8 @@ from harr.methods import Agent, Lora
 from harr.policies.adapter import trained_weights
 from harr.progress import bar, stop_asked, stoppable
 from harr.rollout import play
+from harr.scoring import mixing
+from harr.scoring.mix import Scores
 from harr.scoring.ranking import recall
 from harr.setup import Setup
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
@@ -96,8 +98,17 @@ class Game:
             "completion_ids": [trace.ids for trace in traces],
             "env_mask": [trace.own for trace in traces],
             "logprobs": None,
-            "reward": list(rewards),
+            "reward": self.mixed(scores, rewards),
         }
+
+    def mixed(self, scores: Scores, totals: Sequence[float]) -> list[float | None]:
+        """The rewards to learn from, by ``reward.mix``; None for an episode that ``filter_by_mean`` leaves out."""
+        reward, rewards = self.setup.reward, list(totals)
+        table = reward.table(scores, self.step, self.params.group_size)
+        if reward.mix != "weighted":
+            rewards = mixing.mix(*table, reward.mix).flatten().tolist()
+        kept = mixing.consistent(*table).flatten().tolist() if reward.filter_by_mean else [True] * len(rewards)
+        return [value if keep else None for value, keep in zip(rewards, kept, strict=True)]
 
 
 def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[str, float]:

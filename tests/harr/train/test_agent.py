@@ -102,3 +102,19 @@ def test_the_method_has_its_name(setup: Setup, tmp_path: Path) -> None:
     one = PARAMS.model_copy(update={"steps": 1, "num_iterations": 2})
     history = METHODS["agent"](one, replace(setup, identity="other"), tmp_path / "out", tmp_path / "w", nothing, 0)
     assert len(history) == 1
+
+
+def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
+    """Two terms that contradict one another: their plain mean is one half, and no episode is better in both."""
+    terms = {"letters:share_of_a": 1.0, "letters:share_without_a": 3.0}
+    model, tokenizer = load_model(setup.writer)
+    learnt = {}
+    for mix, filtered in (("weighted", False), ("uniform", False), ("weighted", True)):
+        reward = Reward(terms, mix=mix, filter_by_mean=filtered)
+        game = Game(PARAMS, replace(setup, reward=reward), Writer(model, tokenizer, name="letters"), seed=0)
+        trainer = type("Trainer", (), {"model": model})
+        learnt[mix, filtered] = game([question.id for question in QUESTIONS for _ in range(8)], trainer)["reward"]
+    assert set(learnt["uniform", False]) == {0.5}
+    assert len(set(learnt["weighted", False])) > 1
+    pairs = list(zip(learnt["weighted", True], learnt["weighted", False], strict=True))
+    assert all(one in (None, two) for one, two in pairs) and any(one is None for one, _ in pairs)
