@@ -8,7 +8,7 @@ from typing import Any
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 from prefect.runtime import flow_run
 
-from harr.doctor.finding import bare
+from harr.errors import bare
 from harr.files import read_json
 from harr.params import Params
 

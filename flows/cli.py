@@ -1,4 +1,7 @@
-"""The command `harr`: `harr doctor` says what is wrong and how to mend it, `harr status` where the project stands."""
+"""The command `harr`: `doctor` says what is wrong and how to mend it, `status` where the project stands.
+
+And `preview` what would be trained on.
+"""
 
 import argparse
 import json
@@ -8,11 +11,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harr.doctor.examine import examine
 from harr.doctor.finding import Finding
 from harr.doctor.status import Status, status
-from harr.errors import HarrError
+from harr.errors import CorpusError, HarrError
+
+if TYPE_CHECKING:
+    from harr.corpus.preview import Preview
 
 COLOURS = {
     "ok": 32, "fresh": 32, "looks fresh": 32, "FINISHED": 32,
@@ -29,9 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, told in (
         ("doctor", "check versions, servers, ports, disk, index and registry; exit 1 if something must be mended"),
         ("status", "show stages, runs, models, processes and what was left behind"),
+        ("preview", "show the questions that section download of params.yaml stands for"),
     ):
         command = commands.add_parser(name, help=told, description=told)
         command.add_argument("--json", action="store_true", help="print one JSON object")
+        if name == "preview":
+            command.add_argument("--split", choices=("train", "test"), default="train")
+            command.add_argument("--examples", type=int, default=3, metavar="N", help="show the first N questions")
+            command.add_argument("--export", type=Path, metavar="FILE", help="also write the questions as JSON lines")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     code = 0
@@ -41,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             code = int(any(one.level == "fail" for one in findings))
             found = {"findings": [asdict(one) for one in findings]}
             lines = doctor_lines(findings)
+        elif options.command == "preview":
+            shown = previewed(options.split, options.examples, options.export)
+            found, lines = asdict(shown), preview_lines(shown, options.export)
         else:
             state = status(Path(), os.environ)
             found, lines = asdict(state), status_lines(state)
@@ -53,6 +68,51 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print("\n".join([*lines, faint(f"{time.monotonic() - began:.2f} s")]))
     sys.stdout.flush()
     os._exit(code)  # a server's name that is still being looked up would keep the interpreter waiting
+
+
+def previewed(split: str, examples: int, export: Path | None) -> "Preview":
+    """Read the questions of a split; with ``export`` also write them.
+
+    Raises:
+        HarrError: params.yaml or the data is wrong, or the file to write is there already.
+    """
+    from harr.corpus.preview import preview, read_split
+    from harr.corpus.store import write_questions
+    from harr.datasets import MedQuAD
+    from harr.params import Params
+
+    if export and export.exists():
+        raise CorpusError(f"{export} exists and is left as it is; name another file")
+    section, spans = Params.load().download, None
+    if isinstance(section, MedQuAD):
+        from harr.retrieval.tokens import token_spans
+
+        spans = token_spans(section.tokenizer)
+    questions, left_out = read_split(section, split, spans)
+    if export:
+        try:
+            write_questions(questions, export)
+        except OSError as error:
+            raise CorpusError(f"{export}: cannot be written ({error.strerror}); name another file") from None
+    return preview(section, split, questions, left_out, examples)
+
+
+def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
+    """A split in words: numbers first, then examples."""
+    left_out = f"  ({shown.left_out:,} more are also test questions)" if shown.left_out else ""
+    counts = [("level", shown.levels), ("kind", shown.kinds)]
+    return [
+        f"{bold(f'{shown.questions:,} {shown.split} questions')}{left_out}",
+        f"corpus: {shown.corpus}",
+        *[f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in found.items()) for name, found in counts if found],
+        "",
+        *[
+            f"{one['id']}: {one['question']}\n    {' | '.join(one['answers']) or faint('no gold answer')}"
+            for one in shown.examples
+        ],
+        *([f"written: {export}"] if export else []),
+        "",
+    ]
 
 
 def doctor_lines(findings: Sequence[Finding]) -> list[str]:

@@ -10,7 +10,7 @@ from tasks.tracking import tracked_run
 
 @flow(name="generator")
 async def generator() -> None:
-    """Train the small language model where params.yaml says `generator.kind: small_lm`; else only note what plays."""
+    """Train the language model of `generator.kind: small_lm` or `warmstart`; of others only note what plays."""
     params = Params.load()
     with tracked_run("generator", params) as run:
         run.record("generator", make_generator(params, run.log))

@@ -16,8 +16,7 @@ from prefect.events.clients import PrefectEventsClient
 from prefect.events.worker import EventsWorker
 
 from harr import progress
-from harr.doctor.finding import bare
-from harr.errors import ServiceUnavailable
+from harr.errors import ServiceUnavailable, bare
 
 WAIT_SECONDS = 600.0
 """So long the server is waited for, in all."""

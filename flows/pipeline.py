@@ -25,6 +25,7 @@ from flows.server import TEMPORARY, addresses
 from flows.workplace import AS_IT_STANDS, recipe_names, sound, store_variables, workplace
 from harr.errors import HarrError, PromotionRefused
 from harr.params import Params
+from harr.retrieval.asks import check_sources
 
 HOURS = 48.0
 """A stage that takes longer hangs, and is stopped."""
@@ -159,8 +160,11 @@ def _inside(place: Path) -> Iterator[None]:
 
 
 def run_recipe(recipe: str, promote: bool) -> None:
-    """Check the recipe before Prefect starts, then run all stages."""
-    sound(recipe)
+    """Check the recipe and its sources before Prefect starts, then run all stages."""
+    place, params = sound(recipe)
+    # A recipe of another folder finds its recordings there, once it is made.
+    later = set() if place == Path() else {tool for tool, source in params.sources.items() if source.kind == "cassette"}
+    check_sources({tool: source for tool, source in params.sources.items() if tool not in later})
     run_stage(pipeline, recipe=recipe, promote=promote)
 
 

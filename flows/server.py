@@ -21,8 +21,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
-from harr.doctor.finding import bare
-from harr.errors import ServiceUnavailable
+from harr.errors import ServiceUnavailable, bare
 from harr.files import read_json, write_json
 from tasks.execution import claim, live_owners, runs_still
 

@@ -6,7 +6,7 @@ from flows.common import main
 from harr.params import Params
 from tasks.filter import FILTERED
 from tasks.tracking import tracked_run
-from tasks.train import plot_training, summary, train_policy
+from tasks.train import plot_training, summary, train_policy, write_stats
 
 
 @flow(name="train")
@@ -16,7 +16,9 @@ async def train() -> None:
     with tracked_run("train", params) as run:
         history = train_policy(params, run.log)
         run.record("train", summary(history))
-        run.artifact(plot_training(history), "plots")
+        run.artifact(write_stats(history))
+        for plot in plot_training(history):
+            run.artifact(plot, "plots")
         run.dataset("kept questions", FILTERED / "questions.jsonl", "training")
 
 

@@ -2,6 +2,7 @@
 
 import platform
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,22 +13,28 @@ from harr.errors import IndexMismatch
 from harr.files import fingerprint, read_manifest
 from harr.generation.cache import CachedGenerator
 from harr.generation.local import LocalGenerator
+from harr.generation.sampler import Sampler, open_sampler
 from harr.generation.scripted import Scripted as ScriptedGenerator
 from harr.generation.server import ServerGenerator
 from harr.generation.shared import SharedGenerator
-from harr.params import Local, NoGenerator, Params, Pick, Scripted, Server, SmallLM
+from harr.generators import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
+from harr.params import Params
 from harr.pipelines.multistep import multistep
 from harr.pipelines.pick import pick
-from harr.pipelines.react import react
+from harr.pipelines.r_search import r_search
+from harr.pipelines.react import react, react_passages
 from harr.pipelines.search_r1 import search_r1
 from harr.retrieval.embed import computing, embed_shard
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.served import ServedEncoder
+from harr.scoring.judge import readable
 from harr.scoring.mix import SIMILARITY, Reward
 from harr.scoring.similarity import Encode
-from harr.types import Generator, Pipeline
+from harr.sections import Pick
+from harr.types import Generate, Generator, Pipeline
 
 GENERATOR, COMPLETIONS = Path("models/generator"), Path("work/completions")
+GeneratorSection = Scripted | Server | Local | SmallLM | Warmstart | NoGenerator
 _HELD = threading.local()
 """What a worker embeds with; it is kept from one shard to the next, as loading it may take longer than a shard."""
 
@@ -79,9 +86,18 @@ def build_pipeline(params: Params) -> Pipeline:
         case "pick":
             return partial(pick, picks=section.picks, depth=section.depth, reader=section.reader)
         case "react":
-            return partial(react, max_searches=section.max_searches)
+            return partial(react_passages if section.shows == "passages" else react, max_searches=section.max_searches)
         case "search_r1":
             return partial(search_r1, max_searches=section.max_searches, template=section.template)
+        case "r_search":
+            return partial(
+                r_search,
+                tools=section.tools,
+                max_nodes=section.max_nodes,
+                max_words=section.max_words,
+                budget=section.budget,
+                template=section.template,
+            )
         case "multistep":
             return partial(multistep, max_hops=section.max_hops)
 
@@ -102,33 +118,64 @@ def build_generator(params: Params) -> Generator | None:
     return _generator(params.generator, params.seed)
 
 
+def build_sampler(params: Params) -> Sampler:
+    """The language model that training begins with, as the filter samples it: every rollout on its own."""
+    return open_sampler(
+        str(writer_folder(params.generator)),
+        temperature=params.filter.temperature,
+        max_tokens=params.filter.max_tokens,
+        batch_size=getattr(params.train, "sampled_at_once", 1),
+        seed=params.seed,
+    )
+
+
 def build_writer(params: Params, arm: str, trained: Path | None) -> Generator:
     """The language model of an arm, where it is what learns; it writes its most likely tokens.
 
-    ``base``: before any training. ``warmstart``: as stage generator left it, and training began with it. The others
-    are ``trained``: the folder of an adapter or of a model.
+    ``base``: before any training here. ``warmstart``: as stage generator left it, and training began with it. The
+    others are ``trained``: the folder of an adapter or of a model.
     """
     section = params.generator
-    begun = writer_folder(section) / ("base" if arm == "base" and section.kind == "small_lm" else "")
+    begun = base_folder(section) if arm == "base" else writer_folder(section)
     limits = {"max_tokens": getattr(params.train, "max_tokens", 0), "batch_size": getattr(section, "batch_size", 0)}
     model = Local(kind="local", model=str(trained or begun), temperature=0.0, **limits)
     return _writer(model, params.seed)
 
 
-def _generator(section: Scripted | Server | Local | SmallLM | NoGenerator, seed: int) -> Generator | None:
-    if section.kind == "none":
+def build_judge(params: Params) -> Generator | None:
+    """The model that grades answers; it writes its most likely tokens unless its temperature is given.
+
+    Verdicts are kept as completions are; one that cannot be read is not, and is asked for anew by a later stage.
+    """
+    section = params.reward.judge
+    if section is None:
         return None
-    return SharedGenerator(lambda: _writer(section, seed)) if processes.count() > 1 else _writer(section, seed)
+    if "temperature" not in section.model_fields_set:
+        section = section.model_copy(update={"temperature": 0.0})
+    return _shared(lambda: _writer(section, params.seed, "reward.judge", readable))
 
 
-def _writer(section: Scripted | Server | Local | SmallLM, seed: int) -> Generator:
+def _generator(section: GeneratorSection, seed: int) -> Generator | None:
+    return None if section.kind == "none" else _shared(lambda: _writer(section, seed))
+
+
+def _shared(make: Callable[[], Generator]) -> Generator:
+    return SharedGenerator(make) if processes.count() > 1 else make()
+
+
+def _writer(
+    section: Scripted | Server | Local | SmallLM | Warmstart,
+    seed: int,
+    name: str = "generator",
+    keep: Callable[[Generate, str], bool] = lambda request, text: True,
+) -> Generator:
     writer: Generator
     match section.kind:
         case "scripted":
             return ScriptedGenerator()
         case "server":
-            writer, known = ServerGenerator(section, seed=seed), section.base_url
-        case "local" | "small_lm":
+            writer, known = ServerGenerator(section, seed=seed, name=name), section.base_url
+        case "local" | "small_lm" | "warmstart":
             folder = writer_folder(section)
             known = stamps(folder)
             writer = LocalGenerator(
@@ -139,12 +186,22 @@ def _writer(section: Scripted | Server | Local | SmallLM, seed: int) -> Generato
                 seed=seed,
             )
     shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens", "extra_body"})
-    return CachedGenerator(writer, COMPLETIONS / f"{fingerprint([shape, known, seed])}.sqlite")
+    return CachedGenerator(writer, COMPLETIONS / f"{fingerprint([shape, known, seed])}.sqlite", keep)
 
 
-def writer_folder(section: Scripted | Server | Local | SmallLM | NoGenerator) -> Path:
+def writer_folder(section: GeneratorSection) -> Path:
     """Where a local model's files are; a place that does not exist for one that has none."""
     return Path(section.model).expanduser() if section.kind == "local" else GENERATOR
+
+
+def base_folder(section: GeneratorSection) -> Path:
+    """Where the model is that ``writer_folder`` was before stage generator trained it."""
+    match section.kind:
+        case "small_lm":
+            return GENERATOR / "base"
+        case "warmstart":
+            return Path(section.model).expanduser()
+    return writer_folder(section)
 
 
 def stamps(folder: Path) -> str:
@@ -156,9 +213,8 @@ def stamps(folder: Path) -> str:
 def build_reward(params: Params) -> Reward:
     """The weighted reward terms, with the judge or the encoder as it came where one is named."""
     section = params.reward
-    judge = _generator(section.judge, params.seed) if section.judge else None
     encode = _encode(params) if SIMILARITY in section.terms else None
-    return Reward(section.terms, judge, encode, mix=section.mix, filter_by_mean=section.filter_by_mean)
+    return Reward(section.terms, build_judge(params), encode, mix=section.mix, filter_by_mean=section.filter_by_mean)
 
 
 def _encode(params: Params) -> Encode:

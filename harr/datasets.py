@@ -1,11 +1,25 @@
 """Section ``download`` of params.yaml: one class per data set. See ``harr/params.py`` for all the others."""
 
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
+
+
+def _address(value: str) -> str:
+    """A server's address as a client takes it: with http:// or https:// and a host."""
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname or value != value.strip():
+        raise ValueError("should be an address with http:// or https://, such as http://127.0.0.1:8000/v1")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+MaybeAddress = Annotated[str, AfterValidator(lambda value: _address(value) if value else value)]
+"""An address or ""."""
 
 
 class Section(BaseModel):
@@ -23,11 +37,13 @@ class World(Section):
     train_questions: Positive = 800
     test_questions: Positive = 400
     hops: tuple[Annotated[int, Field(ge=1, le=4)], ...] = (2, 3, 4)
+    sources: bool = False
+    """Every passage names its source: people and towns General, firms News, works and schools Academy."""
     seed: int = 0
 
 
 class Jsonl(Section):
-    """Local files in the shape of the README's data section, plain or gzipped."""
+    """Local files in the shape of the README's data section: JSON lines, or .json with one list; plain or gzipped."""
 
     dataset: Literal["jsonl"]
     passages: tuple[str, ...]
@@ -39,6 +55,9 @@ class Jsonl(Section):
     """Only these passages go into the index; the others serve as given candidates in training."""
     train_where: dict[str, Any] = {}
     test_where: dict[str, Any] = {}
+    train_questions: int = Field(0, ge=0)
+    """At most so many training questions, the first that match; 0: all."""
+    test_questions: int = Field(0, ge=0)
 
 
 class Hub(Section):
@@ -52,6 +71,14 @@ class Hub(Section):
     train_questions: int = Field(0, ge=0)
     """At most so many training questions; 0: all."""
     test_questions: int = Field(0, ge=0)
+    train_level: tuple[Literal["easy", "medium", "hard"], ...] = ()
+    """HotpotQA: learn from questions of these levels only; its development split, our test split, is all hard."""
+
+    @model_validator(mode="after")
+    def _levels_are_hotpotqas(self) -> "Hub":
+        if self.train_level and self.dataset != "hotpotqa":
+            raise ValueError(f"{self.dataset} has no levels of difficulty; leave train_level out, or take hotpotqa")
+        return self
 
 
 class BabiLong(Section):

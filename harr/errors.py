@@ -14,6 +14,8 @@
 Anything that is not a ``HarrError`` is a bug in harr and keeps its traceback.
 """
 
+import re
+
 
 class HarrError(Exception):
     """Base of every error that a user can mend; its text is complete without a traceback."""
@@ -53,3 +55,14 @@ class ModelError(HarrError, ValueError):
 
 class PromotionRefused(HarrError, RuntimeError):
     """The candidate did not earn the alias ``champion``."""
+
+
+def bare(address: str) -> str:
+    """An address without the name and password that it may carry.
+
+    >>> bare("postgresql://me:secret@db/mlflow")
+    'postgresql://db/mlflow'
+    >>> bare("http://me:p@ss@db:5000/@")
+    'http://db:5000/@'
+    """
+    return re.sub(r"://[^/?#\s]*@", "://", address)

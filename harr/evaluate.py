@@ -13,7 +13,7 @@ from harr.progress import bar
 from harr.rollout import play
 from harr.scoring.intervals import mean_interval, paired_gain
 from harr.scoring.ranking import all_gold, gold_f1, hop_recall, ndcg_at, recall, recall_at, reciprocal_rank
-from harr.scoring.rewards import answer_em, answer_f1
+from harr.scoring.rewards import answer_em, answer_f1, context_words
 from harr.types import Episode, Generator, Pipeline, Question, Retriever
 
 Row = dict[str, Any]
@@ -25,6 +25,8 @@ HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1",
 LABELS = {
     "answer_f1": "answer F1",
     "answer_em": "answer EM",
+    "semantic": "semantic (graded by the judge)",
+    "semantic_f1": "semantic (answer F1, no judge)",
     "recall": "recall",
     "fact_em": "fact EM (all gold picked)",
     "fact_f1": "fact F1",
@@ -38,10 +40,11 @@ LABELS = {
     "format": "well-formed turns",
     "answer_similarity": "answer similarity",
     "searches": "searches",
+    "context_words": "words of passages",
     "malformed": "malformed replies",
     "reward": "reward",
 }
-SHARES = frozenset(LABELS) - {"searches", "malformed", "reward"}
+SHARES = frozenset(LABELS) - {"searches", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 
 
@@ -157,6 +160,7 @@ def _row(episode: Episode, answering: bool, picking: bool) -> Row:
         "reciprocal_rank": reciprocal_rank(episode),
         **{f"hop_recall_{hop}": hop_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
         "searches": float(len(episode.steps)),
+        "context_words": float(context_words(episode)),
         "malformed": float(episode.outcome.malformed),
     }
     return {

@@ -16,7 +16,7 @@ def explain(fault: Any, root: type[Any]) -> str:
             options = tagged
             continue
         keys.append(str(part))
-        if not last:
+        if holders and not last:  # else it is a name that the user gave
             options = [cls for holder in holders for cls in _sections(holder.model_fields[str(part)].annotation)]
     name = ".".join(keys)
     if fault["type"] == "extra_forbidden":
@@ -35,9 +35,10 @@ def explain(fault: Any, root: type[Any]) -> str:
 
 
 def _sections(annotation: Any) -> list[type[Any]]:
-    """The section classes an annotation names: itself, or the members of a union."""
-    members = get_args(annotation) or (annotation,)
-    return [cls for cls in members if isinstance(cls, type) and hasattr(cls, "model_fields")]
+    """The section classes an annotation names: itself, or the members of a union or mapping."""
+    if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
+        return [annotation]
+    return [cls for member in get_args(annotation) for cls in _sections(member)]
 
 
 def _tags(section: type[Any]) -> set[Any]:

@@ -1,7 +1,7 @@
 """Keep the training questions whose rollouts disagree: only those have a gradient.
 
-A question is kept where the G sampled rollouts of the untrained policy score differently (HARR,
-arXiv 2602.03645, section 5.1); every other question has a reason.
+A question is kept where the G sampled rollouts of the untrained policy (the retriever, or the language model, whichever
+will learn) score differently (HARR, arXiv 2602.03645, section 5.1); every other question has a reason.
 """
 
 import json
@@ -61,7 +61,8 @@ def _try_batch(params: Filter, setup: Setup, batch: Sequence[Question], seed: in
     playable = [q for q in batch if q.candidate_ids or getattr(setup.retriever, "candidates", "corpus") == "corpus"]
     if params.keep == "all":
         return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]
-    setup.retriever.sampling = torch.Generator().manual_seed(seed)
+    if not setup.writer:
+        setup.retriever.sampling = torch.Generator().manual_seed(seed)
     repeated = [question for question in playable for _ in range(params.group_size)]
     episodes = iter(play(repeated, setup.pipeline, setup.retriever, setup.generator))
     groups = {q.id: [next(episodes) for _ in range(params.group_size)] for q in playable}
@@ -72,7 +73,9 @@ def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dic
     """Why a question is kept or dropped."""
     if not episodes:
         return {"id": question.id, "kept": False, "reason": "no given passages"}
-    rewards = setup.reward.totals(setup.reward.score(episodes), 0)
+    rewards = [reward for reward in setup.reward.totals_or_none(setup.reward.score(episodes), 0) if reward is not None]
+    if not rewards:
+        return {"id": question.id, "kept": False, "reason": "no reward applies"}
     mean, std = statistics.fmean(rewards), statistics.pstdev(rewards)
     if std > 0:
         reason = "rollouts disagree"
@@ -92,7 +95,7 @@ def _write(
     if not kept_ids:
         raise CorpusError(
             f"filter kept none of {len(rows)} questions ({dict(reasons)}); "
-            "raise retriever.temperature or filter.group_size, or use easier questions"
+            "raise filter.group_size or the temperature of what learns, or use easier questions"
         )
     means = {row["id"]: row.get("reward_mean", 0.0) for row in rows}
     kept_ids.sort(key=lambda pid: -means[pid])  # from easy to hard: the order of a curriculum

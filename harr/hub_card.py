@@ -1,4 +1,4 @@
-"""Cards of what goes to the hub: the README of a question set and of a retriever, from the metrics files."""
+"""Cards of what goes to the hub: the README of a question set, of a retriever and of a language model."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from harr import __version__
 from harr.cards import purpose
-from harr.evaluate import Summary, headline, label, percent, spread
+from harr.evaluate import Summary, headline, is_share, label, percent, spread
 
 DATASET = """---
 {license}tags: [harr, question-answering, retrieval]
@@ -53,6 +53,51 @@ questions.
 {arms}
 
 {contrasts}
+
+| fact | value |
+|---|---|
+{facts}
+"""
+
+LLM = """---
+{license}library_name: transformers
+pipeline_tag: text-generation
+{base_model}tags: [transformers, harr, search, question-answering]
+---
+# {name}
+
+A language model trained by harr {version} to search and to answer. Its base is {base}.
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("{name}", use_safetensors=True)
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+```
+
+It writes searches, whose results somebody has to put into its text: docs/usage_llm.md of harr does so in 20 lines.
+
+## Training
+
+| what | value |
+|---|---|
+{training}
+
+## Evaluation
+
+{title} in percent with bootstrap 95 % intervals, every arm on the same questions. `full` is this model; where it has
+several seeds, this is the first of them. Seeds are averaged per question before the bootstrap, so an interval is about
+questions.
+
+{arms}
+
+{contrasts}
+
+All metrics of `full`; shares in percent:
+
+| metric | mean [95 %] | n |
+|---|---|---|
+{metrics}
 
 | fact | value |
 |---|---|
@@ -108,6 +153,45 @@ def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts:
         contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
         facts="\n".join(_row(key, value) for key, value in facts.items()),
     )
+
+
+def llm_card(
+    name: str, facts: Mapping[str, str], training: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str
+) -> str:
+    """The card of a language model that was trained by reward.
+
+    Args:
+        name: owner and name of the repository.
+        facts: harr.json of the model folder; ``base_model`` is the model that training began with.
+        training: what to say of its training, in order: method, pipeline, rewards and the like.
+        summary: metrics/evaluate.json.
+        contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n}}}``.
+        license: the hub's short name of a licence; empty: the card says nothing.
+    """
+    facts = plain_facts(facts)
+    lead, base = headline(summary), facts["base_model"]
+    others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
+    return LLM.format(
+        name=name,
+        license=_license(license),
+        base_model=f"base_model: {base}\n" if "/" in base else "",
+        version=__version__,
+        base=base,
+        training="\n".join(_row(key, value) for key, value in training.items()),
+        title=label(lead)[0].upper() + label(lead)[1:],
+        arms="\n".join(_arms(summary, lead)),
+        contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
+        metrics="\n".join(
+            _row(label(metric), spread(found, "mean") if is_share(metric) else _plain(found), found["n"])
+            for metric, found in summary["arms"].get("full", {}).items()
+        ),
+        facts="\n".join(_row(key, value) for key, value in facts.items()),
+    )
+
+
+def _plain(found: Mapping[str, float]) -> str:
+    """A mean that is no share, with its interval."""
+    return "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**found)
 
 
 def plain_facts(facts: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from harr.datasets import Fraction, Positive, Section
+from harr.datasets import Fraction, MaybeAddress, Positive, Section
 
 
 class Lora(Section):
@@ -123,15 +123,59 @@ class Agent(Training):
     """Episodes per forward pass; gradients accumulate over a batch."""
     sampled_at_once: Positive = 128
     """Completions that are sampled together."""
+    quantization: Literal["none", "nf4"] = "none"
+    """nf4: the base in 4 bits under a LoRA (QLoRA, arXiv 2305.14314); needs a CUDA GPU and the extra ``qlora``."""
+    vllm: Literal["none", "colocate", "server"] = "none"
+    """Who samples: this process, vLLM in this process on the same GPU, or a vLLM server that is sent the weights."""
+    vllm_memory: float = Field(0.3, gt=0, lt=1)
+    """Of colocate: the share of the GPU's memory that vLLM takes."""
+    vllm_url: MaybeAddress = ""
+    """Of server: its address, without /v1."""
+    vllm_tokens: int = Field(0, ge=0)
+    """Length of an episode in tokens that vLLM has room for; 0: all that the model has. A server's --max-model-len."""
+
+    @model_validator(mode="after")
+    def _samples_where_it_is_told(self) -> "Agent":
+        if (self.vllm == "server") != bool(self.vllm_url):
+            raise ValueError("train.vllm_url is the address for train.vllm: server; set both or neither")
+        if self.vllm_url.rstrip("/").endswith("/v1"):
+            raise ValueError(f"train.vllm_url is the server's root; leave /v1 out (found {self.vllm_url})")
+        unread = {"vllm_memory": ("colocate",), "vllm_tokens": ("colocate", "server")}
+        for name in sorted(unread.keys() & self.model_fields_set):
+            if self.vllm not in unread[name]:
+                raise ValueError(f"train.vllm {self.vllm} does not read {name}; leave it out")
+        if 0 < self.vllm_tokens <= self.max_tokens:
+            raise ValueError(
+                f"train.vllm_tokens {self.vllm_tokens} has no room for a prompt and train.max_tokens {self.max_tokens}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _reads_all_that_is_set(self) -> "Agent":
         unread = sorted({"credit", "states_per_pass"} & self.model_fields_set)
         if unread:
             raise ValueError(f"train.method agent does not read {', '.join(unread)}; leave it out")
+        if self.precision == "float16":
+            raise ValueError(
+                "train.method agent takes no float16, whose loss scale a resumed run would have lost; "
+                "set train.precision: bfloat16"
+            )
         if self.questions_per_step * self.group_size % self.episodes_per_pass:
             raise ValueError(
                 f"{self.questions_per_step} questions x {self.group_size} rollouts do not make whole passes of "
                 f"{self.episodes_per_pass} episodes; set train.episodes_per_pass to a divisor"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _four_bits_are_frozen(self) -> "Agent":
+        if self.quantization == "none":
+            return self
+        if self.lora is None:
+            raise ValueError("train.quantization nf4 freezes the base; set train.lora, or quantization: none")
+        if self.vllm != "none":
+            raise ValueError(
+                "train.vllm takes no 4-bit base (TRL sends it merged weights of another shape); "
+                "set train.quantization: none: LoRA in bfloat16"
             )
         return self

@@ -2,35 +2,36 @@
 
 Only flows, tasks, ``harr.build`` and ``harr.players`` see :class:`Params`; the rest of the library takes the section
 it needs or plain values. Section ``download`` is in ``harr/datasets.py``, section ``train``
-in ``harr/methods.py``, sections ``retriever``, ``evaluate``
-and ``lengths`` in ``harr/sections.py``; nothing else imports pydantic.
+in ``harr/methods.py``, section ``generator`` in ``harr/generators.py``, sections ``pipeline``, ``retriever``,
+``sources``, ``evaluate`` and ``lengths`` in ``harr/sections.py``; nothing else imports pydantic.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Literal
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from harr.datasets import BabiLong, Fraction, Hub, Jsonl, MedQuAD, Positive, Ruler, Section, World
+from harr.datasets import BabiLong, Fraction, Hub, Jsonl, MaybeAddress, MedQuAD, Positive, Ruler, Section, World
 from harr.errors import ParamsError
 from harr.explain import explain
+from harr.generators import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
 from harr.methods import GRPO, PPO, PQN, Agent
-from harr.sections import Evaluate, Lengths, Retriever
-
-
-def _address(value: str) -> str:
-    """A server's address as a client takes it: with http:// or https:// and a host."""
-    parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname or value != value.strip():
-        raise ValueError("should be an address with http:// or https://, such as http://127.0.0.1:8000/v1")
-    return value
-
-
-Address = Annotated[str, AfterValidator(_address)]
-MaybeAddress = Annotated[str, AfterValidator(lambda value: _address(value) if value else value)]
-"""An address or ""."""
+from harr.sections import (
+    TAUGHT,
+    Evaluate,
+    Lengths,
+    Multistep,
+    Pick,
+    React,
+    Retriever,
+    RSearch,
+    SearchR1,
+    Source,
+    Terms,
+    one_at_a_time,
+    told_name,
+)
 
 
 class Encoder(Section):
@@ -109,115 +110,12 @@ class Index(Section):
         return self
 
 
-class Multistep(Section):
-    """A planner asks sub-queries, a reader answers each from K passages."""
-
-    name: Literal["multistep"]
-    max_hops: Positive = 5
-
-
-class React(Section):
-    """A tool-calling agent; its tool answers each sub-query from K passages."""
-
-    name: Literal["react"]
-    max_searches: Positive = 5
-
-
-class SearchR1(Section):
-    """One growing text with <think>, <search>, <information> and <answer> (Search-R1, arXiv 2503.09516)."""
-
-    name: Literal["search_r1"]
-    max_searches: Positive = 4
-    template: Literal["plain", "chatml", "bare"] = "plain"
-    """Instructions as they are, in Qwen's chat markup, or no instructions (a model that knows the format)."""
-
-
-class Pick(Section):
-    """Passages are picked one after the other; no LLM, unless one reads them at the end."""
-
-    name: Literal["pick"]
-    picks: Positive = 2
-    depth: int = Field(0, ge=0)
-    """Length of the final ranking; the last pick fills it up. 0: as many as picks."""
-    reader: bool = False
-    """The generator answers from the picks, so that rewards of answers apply."""
-
-
-class Scripted(Section):
-    """Deterministic planner and reader for the fictional world."""
-
-    kind: Literal["scripted"]
-
-
-class Server(Section):
-    """Any OpenAI-compatible endpoint."""
-
-    kind: Literal["server"]
-    base_url: Address
-    model: str
-    key_variable: str = "OPENAI_API_KEY"
-    """Name of the environment variable with the key; may be unset for a local server."""
-    temperature: float = Field(0.7, ge=0)
-    max_tokens: Positive = 512
-    extra_body: dict[str, Any] = Field({})
-    """Sent with every request, e.g. ``{chat_template_kwargs: {enable_thinking: false}}`` for vLLM."""
-    concurrency: Positive = 32
-    timeout_seconds: float = Field(60.0, gt=0)
-    """One attempt."""
-    deadline_seconds: float = Field(300.0, gt=0)
-    """One request with all its attempts; a server may restart meanwhile."""
-
-
-class Local(Section):
-    """A causal language model in this process: a folder or hub name."""
-
-    kind: Literal["local"]
-    model: str
-    temperature: float = Field(0.0, ge=0)
-    max_tokens: Positive = 256
-    batch_size: Positive = 64
-
-
-class SmallLM(Section):
-    """A causal language model that stage ``generator`` trains from scratch for search_r1 in the fictional world."""
-
-    kind: Literal["small_lm"]
-    steps: Positive = 1500
-    """Updates of 4,096 tokens."""
-    vocabulary: int = Field(2600, ge=300)
-    width: int = Field(128, ge=32, multiple_of=32)
-    layers: int = Field(4, ge=2)
-    temperature: float = Field(0.0, ge=0)
-    max_tokens: Positive = 64
-    batch_size: Positive = 32
-
-
-class NoGenerator(Section):
-    """The pipeline needs no generator."""
-
-    kind: Literal["none"]
-
-
-class Weight(Section):
-    """Weight of a reward term, and the training steps ``start`` <= step < ``end`` in which it counts."""
-
-    weight: float
-    start: int = Field(0, ge=0)
-    end: int | None = Field(None, ge=1)
-
-    @model_validator(mode="after")
-    def _ends_after_its_start(self) -> "Weight":
-        if self.end is not None and self.end <= self.start:
-            raise ValueError(f"a weight that starts at step {self.start} cannot end at step {self.end}; raise end")
-        return self
-
-
 class Reward(Section):
     """Weighted terms by name (``harr/scoring/rewards.py``) or as ``package.module:function``."""
 
-    terms: dict[str, float | Weight] = Field({"answer_f1": 1.0}, min_length=1)
+    terms: Annotated[Terms, AfterValidator(one_at_a_time)] = Field({"answer_f1": 1.0}, min_length=1)
     judge: Annotated[Server | Local, Field(discriminator="kind")] | None = None
-    """The model that the term ``judge`` asks."""
+    """The model that the terms ``judge`` and ``semantic`` ask; without one ``semantic`` is answer F1, and named so."""
     mix: Literal["weighted", "sum", "uniform", "std", "pca", "l2"] = "weighted"
     """How groups make one reward of several: each normalised in its group, then weighed and summed (weighted), or
     mixed first and then normalised (``harr/scoring/mixing.py``)."""
@@ -234,6 +132,10 @@ class Filter(Section):
     batch_size: Positive = 64
     keep: Literal["disagreeing", "all"] = "disagreeing"
     """all: keep every question unplayed; values (pqn) learn from those that are always or never solved, too."""
+    temperature: float = Field(1.0, gt=0)
+    """Of the language model, where that is what learns; as in train."""
+    max_tokens: Positive = 64
+    """Of its completions; as in train."""
 
 
 class Merge(Section):
@@ -266,8 +168,10 @@ class Params(Section):
     """Where the shards of stage embed are made. No stage depends on it: the bytes are the same everywhere."""
     index: Index = Index()
     retriever: Retriever = Retriever()
-    pipeline: Annotated[Multistep | React | SearchR1 | Pick, Field(discriminator="name")]
-    generator: Annotated[Scripted | Server | Local | SmallLM | NoGenerator, Field(discriminator="kind")]
+    sources: dict[str, Source] = Field({})
+    """Where a pipeline with tools searches, by the name of the tool."""
+    pipeline: Annotated[Multistep | React | SearchR1 | RSearch | Pick, Field(discriminator="name")]
+    generator: Annotated[Scripted | Server | Local | SmallLM | Warmstart | NoGenerator, Field(discriminator="kind")]
     reward: Reward = Reward()
     filter: Filter = Filter()
     train: Annotated[GRPO | PPO | PQN | Agent, Field(discriminator="method")]
@@ -285,10 +189,20 @@ class Params(Section):
                 f"pipeline {pipeline} and generator {writer}: a pick without reader needs kind none, "
                 "the others need a generator"
             )
-        if pipeline in ("react", "pick") and writer == "scripted":
+        if pipeline in ("react", "r_search", "pick") and writer == "scripted":
             raise ValueError("the scripted generator plays multistep and search_r1 only; use a server or a local model")
-        if pipeline != "search_r1" and writer == "small_lm":
-            raise ValueError(f"the small language model plays search_r1 only, not {pipeline}; set pipeline.name")
+        if isinstance(self.generator, SmallLM) and pipeline != self.generator.plays:
+            raise ValueError(
+                f"the small language model plays {self.generator.plays}, not {pipeline}; set generator.plays and "
+                "pipeline.name to the same"
+            )
+        if isinstance(self.generator, Warmstart) and not self.generator.demonstrations:
+            template = self.generator.template
+            if (pipeline, getattr(self.pipeline, "template", "")) != ("search_r1", template):
+                raise ValueError(
+                    "generator.demonstrations is empty: traces are made for pipeline search_r1 with template "
+                    f"{template}; set pipeline so, or name a file of demonstrations"
+                )
         if isinstance(self.download, MedQuAD):
             asked = (self.download.tokenizer, self.download.chunk_tokens + 2)
             if asked[0] != self.encoder.model or asked[1] > self.encoder.max_tokens:
@@ -318,25 +232,55 @@ class Params(Section):
         return self
 
     @model_validator(mode="after")
+    def _sources_are_asked(self) -> "Params":
+        if not isinstance(self.pipeline, RSearch):
+            if self.sources:
+                raise ValueError(
+                    f"pipeline {self.pipeline.name} names no tool in its searches; leave sources out, or set "
+                    "pipeline.name: r_search"
+                )
+            return self
+        if isinstance(self.generator, SmallLM) and (unknown := {*TAUGHT} - {*self.pipeline.tools}):
+            raise ValueError(f"the small language model asks {', '.join(TAUGHT)}; add {min(unknown)} to pipeline.tools")
+        if not self.sources:
+            return self
+        if lacking := set(self.pipeline.tools) - set(self.sources):
+            raise ValueError(f"pipeline.tools {min(lacking)} has no source; add sources.{min(lacking)}")
+        if self.train.method != "agent":
+            raise ValueError(
+                f"train.method {self.train.method} trains the retriever, and sources do not learn; leave sources out, "
+                "or set train.method: agent"
+            )
+        if "question" in (self.retriever.candidates, *self.evaluate.candidates):
+            raise ValueError("sources are searched as they are, not the passages given; set candidates: corpus")
+        return self
+
+    @model_validator(mode="after")
     def _who_learns_is_compared(self) -> "Params":
         writer, arms = self.generator.kind, set(self.evaluate.arms)
-        if self.train.method != "agent":
+        if not isinstance(self.train, Agent):
             if began := sorted({"base", "warmstart"} & arms):
                 raise ValueError(f"evaluate.arms {began[0]} is for train.method agent, where the language model learns")
             return self
-        if writer not in ("small_lm", "local"):
+        if writer not in ("small_lm", "warmstart", "local"):
             raise ValueError(
-                f"train.method agent trains the language model; generator.kind is {writer}: use small_lm or local"
+                f"train.method agent trains the language model; generator.kind is {writer}: use small_lm, warmstart or "
+                "local"
             )
-        if self.pipeline.name not in ("search_r1", "react"):
+        played = {"temperature": 0.0, "max_tokens": self.train.max_tokens}
+        for name in sorted(played.keys() & self.generator.model_fields_set):
+            if (given := getattr(self.generator, name)) != played[name]:
+                raise ValueError(
+                    f"generator.{name} {given} is not read: train.method agent writes completions of train.max_tokens "
+                    f"{self.train.max_tokens}, in evaluation its most likely tokens; leave generator.{name} out"
+                )
+        if self.pipeline.name not in ("search_r1", "r_search", "react"):
             raise ValueError(
-                f"train.method agent plays search_r1 or react, not {self.pipeline.name}; set pipeline.name"
+                f"train.method agent plays search_r1, r_search or react, not {self.pipeline.name}; set pipeline.name"
             )
-        if self.filter.keep != "all":
-            raise ValueError(
-                "train.method agent needs filter.keep: all; the filter cannot sample the model that learns"
-            )
-        known = ("base", "warmstart", "full") if writer == "small_lm" else ("base", "full")
+        if isinstance(self.pipeline, React) and self.pipeline.shows != "passages":
+            raise ValueError("train.method agent trains on one growing text; set pipeline.shows: passages")
+        known = ("base", "full") if writer == "local" else ("base", "warmstart", "full")
         if unknown := sorted(arms - set(known)):
             raise ValueError(
                 f"evaluate.arms {unknown[0]} does not go with train.method agent and generator.kind {writer}; "
@@ -344,6 +288,21 @@ class Params(Section):
             )
         if self.evaluate.pass_at:
             raise ValueError("evaluate.pass_at samples a retriever that learns; leave it out for train.method agent")
+        return self
+
+    @model_validator(mode="after")
+    def _the_filter_samples_what_learns(self) -> "Params":
+        given = {"temperature", "max_tokens"} & self.filter.model_fields_set
+        if not isinstance(self.train, Agent):
+            if given:
+                raise ValueError(f"filter.{min(given)} is for train.method agent; leave it out")
+            return self
+        sampled = {name: getattr(self.filter, name) for name in ("temperature", "max_tokens")}
+        learning = {name: getattr(self.train, name) for name in sampled}
+        if self.filter.keep == "disagreeing" and sampled != learning:
+            raise ValueError(
+                f"the filter samples as training does: filter has {sampled}, train {learning}; set both alike"
+            )
         return self
 
     @model_validator(mode="after")
@@ -361,12 +320,12 @@ class Params(Section):
         """The arm that `full` is compared with: what it was before training."""
         if self.train.method != "agent":
             return "frozen"
-        return "warmstart" if self.generator.kind == "small_lm" else "base"
+        return "base" if self.generator.kind == "local" else "warmstart"
 
     @property
     def headline(self) -> str:
         """The metric that decides a promotion: the first term of the reward."""
-        return next(iter(self.reward.terms))
+        return told_name(next(iter(self.reward.terms)), judged=self.reward.judge is not None)
 
     @classmethod
     def load(cls, path: Path = Path("params.yaml")) -> "Params":

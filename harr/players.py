@@ -9,7 +9,15 @@ from pathlib import Path
 import torch
 
 from harr import processes
-from harr.build import build_encoder, build_generator, build_reward, build_training_pipeline, stamps, writer_folder
+from harr.build import (
+    build_encoder,
+    build_generator,
+    build_reward,
+    build_sampler,
+    build_training_pipeline,
+    stamps,
+    writer_folder,
+)
 from harr.corpus.store import Passages, read_questions
 from harr.errors import CorpusError, IndexMismatch, ModelError
 from harr.files import fingerprint, read_json, sha256
@@ -17,11 +25,15 @@ from harr.params import Params
 from harr.policies.adapter import load_adapter
 from harr.policies.dense import DensePolicy
 from harr.policies.towers import TowersPolicy
+from harr.retrieval.asks import check_sources
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.retrieval.index import PassageIndex
+from harr.retrieval.sources import Sources, settings, web_source
 from harr.retrieval.sparse import BM25Retriever
 from harr.retrieval.vectors import Vectors
+from harr.retrieval.web import WebSource
+from harr.sections import Milvus
 from harr.setup import Setup
 from harr.types import Question, Retriever
 
@@ -40,15 +52,18 @@ def of_arm(params: Params, arm: str) -> Params:
 
 
 @contextmanager
-def open_setup(params: Params, questions: Path, *, history: bool = True) -> Iterator[Setup]:
+def open_setup(params: Params, questions: Path, *, history: bool = True, sampling: bool = False) -> Iterator[Setup]:
     """Everything that filter and train need; a retriever that learns samples, and sees the ``history`` or not.
 
     Where the language model learns there is no generator, but the ``writer`` that it begins from, and the retriever
-    is ``retriever.search`` of the current query, as it ranks.
+    is ``retriever.search`` of the current query, as it ranks; or all ``sources``, where there are some. With
+    ``sampling`` that writer is the generator, too.
 
     Raises:
-        IndexMismatch: data/vectors or data/index belong to another encoder or corpus.
+        IndexMismatch: data/vectors or data/index belong to another encoder or corpus, or lack a source.
+        ParamsError: a source cannot be asked.
     """
+    check_sources(params.sources)
     with _open_index(params) as (passages, vectors, index):
         encoder = build_encoder(params)
         _check_encoder(encoder, vectors)
@@ -56,7 +71,10 @@ def open_setup(params: Params, questions: Path, *, history: bool = True) -> Iter
         section, place = params.retriever, writer_folder(params.generator)
         writes = params.train.method == "agent"
         retriever: Retriever
-        if writes:
+        if params.sources:
+            game["sources"] = settings(params.sources)
+            retriever = _sources(params, encoder, index, vectors, passages, section.candidates)
+        elif writes:
             retriever = _fixed(params, section.search, encoder, index, vectors, passages, section.candidates)
         elif params.train.method == "pqn":
             retriever = _towers(params, encoder, build_encoder(params), passages, sampling=True)
@@ -66,7 +84,7 @@ def open_setup(params: Params, questions: Path, *, history: bool = True) -> Iter
             questions=read_questions(questions),
             pipeline=build_training_pipeline(params),
             retriever=retriever,
-            generator=None if writes else build_generator(params),
+            generator=build_generator(params) if not writes else build_sampler(params) if sampling else None,
             reward=build_reward(params),
             identity=fingerprint(
                 {
@@ -94,14 +112,18 @@ def open_players(
 
     Raises:
         CorpusError: a question's gold or given passage is not in the corpus.
-        IndexMismatch: data/vectors or data/index belong to another encoder or corpus.
+        IndexMismatch: data/vectors or data/index belong to another encoder or corpus, or lack a source.
+        ParamsError: a source cannot be asked.
     """
+    check_sources(params.sources)
     with _open_index(params) as (passages, vectors, index):
         _check_ids(questions, passages)
         base = build_encoder(params)
         _check_encoder(base, vectors)
 
         def player(arm: str, trained: Path | None) -> Retriever:
+            if params.sources:
+                return _sources(params, base, index, vectors, passages, candidates)
             search = params.retriever.search if params.train.method == "agent" else FIXED.get(arm)
             if search:
                 return _fixed(params, search, base, index, vectors, passages, candidates)
@@ -141,6 +163,28 @@ def _fixed(
         fusion = fusion_of("hybrid", section.fusion, section.weights)
         return HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
     return dense if search == "dense" else sparse
+
+
+def _sources(
+    params: Params, encoder: Encoder, index: PassageIndex, vectors: Vectors, passages: Passages, candidates: str
+) -> Sources:
+    """The sources of a pipeline that names a tool with every search; none of them learns."""
+    own: dict[str, Retriever] = {}
+    web: dict[str, WebSource] = {}
+    for tool, section in params.sources.items():
+        if not isinstance(section, Milvus):
+            web[tool] = web_source(tool, section)
+            continue
+        part = _of_source(index, tool) if section.collection == "source" else index
+        own[tool] = _fixed(params, params.retriever.search, encoder, part, vectors, passages, candidates)
+    return Sources(own, web)
+
+
+def _of_source(index: PassageIndex, source: str) -> PassageIndex:
+    """A source's part of the index, which the main process alone has; where there is none, all processes are told."""
+    held: list[PassageIndex] = []
+    processes.only_main(lambda: held.append(index.of_source(source)))
+    return held[0] if held else index
 
 
 @contextmanager

@@ -7,6 +7,7 @@ The SVG bytes depend on the rows only. Text stays text, and the colours have nam
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def learning_curve(rows: Rows, path: Path) -> None:
     ``zero_std_share``; all columns go into the CSV.
     """
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    _write(draw_learning_curve(rows), path, columns, rows)
+    write(draw_learning_curve(rows), path, columns, rows)
 
 
 def filter_histogram(rows: Rows, path: Path) -> None:
@@ -89,17 +90,17 @@ def filter_histogram(rows: Rows, path: Path) -> None:
         {"reward_mean": round(float(centre), 2), "kept": int(k), "dropped": int(d)}
         for centre, k, d in zip(centres, kept, dropped, strict=True)
     ]
-    _write(draw_filter(rows), path, ["reward_mean", "kept", "dropped"], bars)
+    write(draw_filter(rows), path, ["reward_mean", "kept", "dropped"], bars)
 
 
 def arms(rows: Rows, path: Path) -> None:
     """Means of the headline metrics per arm with 95 % intervals; ``rows`` from ``evaluate.flat_rows``."""
-    _write(draw_arms(rows), path, ["arm", "metric", "mean", "low", "high", "n"], rows)
+    write(draw_arms(rows), path, ["arm", "metric", "mean", "low", "high", "n"], rows)
 
 
 def hops(rows: Rows, path: Path) -> None:
     """Recall of each hop's gold passage per arm; ``rows`` from ``evaluate.flat_rows``."""
-    _write(draw_hops(rows), path, ["arm", "hop", "mean", "low", "high", "n"], _hop_rows(rows))
+    write(draw_hops(rows), path, ["arm", "hop", "mean", "low", "high", "n"], _hop_rows(rows))
 
 
 def draw_learning_curve(rows: Rows) -> Figure:
@@ -113,6 +114,11 @@ def draw_learning_curve(rows: Rows) -> Figure:
         top.plot(steps, reward, color=GREY, linewidth=0.9, marker="o", markersize=2.5, label="each step")
         if window > 1:
             top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
+        changes = [after["step"] for before, after in pairwise(rows) if before.get("phase") != after.get("phase")]
+        for number, step in enumerate(changes):
+            label = "_phase" if number else "other terms or questions"
+            for axes in (top, bottom):
+                axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=label)
         top.set_title(f"Reward while training (n = {len(rows)} steps)")
         top.set_ylabel("mean reward")
         top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
@@ -289,7 +295,7 @@ def svg(figure: Figure) -> str:
     return buffer.getvalue()
 
 
-def _write(figure: Figure, path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+def write(figure: Figure, path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Write ``path`` (.svg) and the same name as .csv; numbers rounded to six digits."""
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
@@ -302,7 +308,7 @@ def _write(figure: Figure, path: Path, columns: Sequence[str], rows: Iterable[Ma
 
 def lengths_plot(rows: Rows, path: Path) -> None:
     """Metrics of :func:`harr.lengths.by_length` against the length of the document, with 95 % intervals."""
-    _write(draw_lengths(rows), path, ["sentences", "metric", "mean", "low", "high", "n"], rows)
+    write(draw_lengths(rows), path, ["sentences", "metric", "mean", "low", "high", "n"], rows)
 
 
 def draw_lengths(rows: Rows) -> Figure:

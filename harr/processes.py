@@ -11,19 +11,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather
+from accelerate.utils import broadcast_object_list, gather, gather_object
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from harr.errors import HarrError, ParamsError
+from harr.errors import HarrError, ParamsError, StaleState
 
 T = TypeVar("T")
 WAIT = timedelta(hours=1)
@@ -120,6 +121,58 @@ def share(size: int) -> tuple[int, int]:
     (0, 5)
     """
     return size * number() // count(), size * (number() + 1) // count()
+
+
+def joined(mine: Sequence[T]) -> list[T]:
+    """What all processes have, the main one's first, in all of them.
+
+    >>> joined([1, 2])
+    [1, 2]
+    """
+    if count() == 1:
+        return list(mine)
+    _joined()
+    return list(gather_object(list(mine)))
+
+
+def shared_out(size: int, work: Callable[[Sequence[int]], Sequence[T]]) -> list[T]:
+    """One result per row of ``size``, in order, in all processes; each does ``work`` on its share of the rows.
+
+    Neighbours, which take about as long, go to different processes. A share may be empty.
+
+    >>> shared_out(3, lambda rows: [row * row for row in rows])
+    [0, 1, 4]
+    """
+    mine = range(number(), size, count())
+    found = dict(joined(list(zip(mine, work(mine), strict=True))))
+    return [found[row] for row in range(size)]
+
+
+def check_same_step(done: int, folder: Path) -> None:
+    """Let a run go on where all processes found it.
+
+    Raises:
+        StaleState: a process has finished another number of steps than the main one.
+    """
+    if (main := only_main(lambda: done)) != done:
+        raise StaleState(
+            f"process {number()} resumes at step {done}, the main one at {main}; "
+            f"{folder} must be one folder for all machines"
+        )
+
+
+def refuse_shards(method: str) -> None:
+    """For a method whose model must be whole in every process.
+
+    Raises:
+        ParamsError: accelerate is configured to cut models up.
+    """
+    for engine in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
+        if _configured(engine):
+            raise ParamsError(
+                f"accelerate is configured for {engine}, but train.method {method} needs the whole model in every "
+                "process; use recipes/accelerate/multi_gpu.yaml"
+            )
 
 
 def gathered(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> NDArray[np.float32]:

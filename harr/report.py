@@ -13,10 +13,12 @@ from matplotlib.figure import Figure
 from harr.evaluate import Summary, baseline_of, flat_rows, headline, label, percent, spread
 from harr.files import write_text
 from harr.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
+from harr.plots_reward import draw_reward_distribution, draw_reward_progress
 
 TEMPLATE = "report.html.j2"
 RANKED = ("recall_at_2", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
-SHOWN_METRICS = ("answer_f1", "answer_em", "fact_em", "fact_f1", "all_gold", "recall", *RANKED)
+ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
+SHOWN_METRICS = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", *RANKED)
 KINDS = {
     "gained": "right only after training",
     "lost": "right only before training",
@@ -60,7 +62,7 @@ def write_report(
         out: path of the page.
         summary: arms and paired gains, as in metrics/evaluate.json.
         contrasts: further paired gains, as in metrics/contrasts.json: ``{"full-history": {metric: gain}}``.
-        curve: one row per training step; empty: the page says nothing about training.
+        curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
         filter_rows: one row per question that the filter tried; may be empty.
         trajectories: as from ``evaluate.trajectories``.
         facts: names and values of what was run.
@@ -70,6 +72,7 @@ def write_report(
     lead, baseline = headline(summary), baseline_of(summary)
     rows = flat_rows(summary)
     reasons = Counter(row["reason"] for row in filter_rows)
+    told = any("quantiles" in row for row in curve)
     page = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     ).get_template(TEMPLATE)
@@ -87,7 +90,9 @@ def write_report(
         arms=_inline(draw_arms(rows)),
         hops=_inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
         curve=_inline(draw_learning_curve(curve)) if curve else "",
-        filter=_inline(draw_filter(filter_rows)) if filter_rows else "",
+        progress=_inline(draw_reward_progress(curve)) if told else "",
+        distribution=_inline(draw_reward_distribution(curve)) if told else "",
+        filter=_inline(draw_filter(filter_rows)) if any("reward_mean" in row for row in filter_rows) else "",
         reasons=[(reason, n, percent(n / len(filter_rows))) for reason, n in reasons.most_common()],
         trajectories=trajectories,
         kinds=KINDS,

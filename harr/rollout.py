@@ -2,6 +2,7 @@
 
 from collections.abc import Generator as PyGenerator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from harr.progress import bar
@@ -26,7 +27,7 @@ class _Game:
     """A pipeline in flight: its generator, the request it waits on, and the steps so far."""
 
     question: Question
-    moves: PyGenerator[Request, Retrieval | str, Outcome]
+    moves: PyGenerator[Request, Retrieval | str | list[Retrieval], Outcome]
     request: Request | None = None
     steps: list[Step] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
@@ -36,6 +37,8 @@ class _Game:
         """Send an answer (None starts the pipeline) and keep the next request; None when it ended."""
         if isinstance(self.request, Search):
             self.steps.append(Step(self.request, answer))
+        elif isinstance(self.request, tuple):
+            self.steps.extend(map(Step, self.request, answer))
         elif self.request is not None:
             self.turns.append(Turn(self.request, answer))
         try:
@@ -80,17 +83,29 @@ def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator |
     While some search, the writers wait: they join the readers of what is found, which makes fewer and
     larger batches of text.
     """
-    waiting = [(game, game.request) for game in games if isinstance(game.request, Search)]
+    searching = [(game, game.request) for game in games if isinstance(game.request, Search | tuple)]
     writing = [(game, game.request) for game in games if isinstance(game.request, Generate)]
-    answers: Sequence[Retrieval | str] = []
-    if waiting:
-        answers = retriever.retrieve([search for _, search in waiting])
+    if searching:
+        _search(searching, retriever)
     elif writing:
         if generator is None:
             raise RuntimeError("this pipeline needs a generator; set generator.kind in params.yaml")
-        answers = generator.complete([replace(request, past=tuple(game.turns)) for game, request in writing])
-    for game, answer in zip([game for game, _ in waiting or writing], answers, strict=True):
-        game.advance(answer)
+        texts = generator.complete([replace(request, past=tuple(game.turns)) for game, request in writing])
+        for (game, _), text in zip(writing, texts, strict=True):
+            game.advance(text)
+
+
+def _search(searching: Sequence[tuple[_Game, Search | tuple[Search, ...]]], retriever: Retriever) -> None:
+    """Answer the searches of all games by one call; a game that asked several at once is sent a list."""
+    asked = [request if isinstance(request, tuple) else (request,) for _, request in searching]
+    pending = [search for searches in asked for search in searches]
+    found = retriever.retrieve(pending) if pending else []
+    if len(found) != len(pending):
+        raise ValueError(f"{len(pending)} searches were answered by {len(found)} retrievals")
+    rest = iter(found)
+    answers = [list(islice(rest, len(searches))) for searches in asked]
+    for (game, request), answer in zip(searching, answers, strict=True):
+        game.advance(answer if isinstance(request, tuple) else answer[0])
 
 
 class _NoBar:

@@ -1,10 +1,77 @@
-"""Sections ``retriever``, ``evaluate`` and ``lengths`` of params.yaml. See ``harr/params.py`` for all the others."""
+"""Sections ``pipeline``, ``retriever``, ``sources``, ``evaluate`` and ``lengths``, and the weights of rewards.
 
+See ``harr/params.py`` for all the others.
+"""
+
+import re
+from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from harr.datasets import Positive, Section
+from harr.datasets import MaybeAddress, Positive, Section
+
+TAUGHT = ("General", "News", "Academy")
+"""The tools of R-Search, which the small language model is taught to ask."""
+
+
+class Multistep(Section):
+    """A planner asks sub-queries, a reader answers each from K passages."""
+
+    name: Literal["multistep"]
+    max_hops: Positive = 5
+
+
+class React(Section):
+    """A tool-calling agent; its tool searches."""
+
+    name: Literal["react"]
+    max_searches: Positive = 5
+    shows: Literal["answer", "passages"] = "answer"
+    """What the tool says: a reader's short answer, or the passages, so that the conversation is one growing text."""
+
+
+class SearchR1(Section):
+    """One growing text with <think>, <search>, <information> and <answer> (Search-R1, arXiv 2503.09516)."""
+
+    name: Literal["search_r1"]
+    max_searches: Positive = 4
+    template: Literal["plain", "chatml", "bare"] = "plain"
+    """Instructions as they are, in Qwen's chat markup, or no instructions (a model that knows the format)."""
+
+
+class RSearch(Section):
+    """One text with <think>, a <search> graph, its <result> and an <answer> (R-Search, arXiv 2506.08352)."""
+
+    name: Literal["r_search"]
+    tools: tuple[str, ...] = TAUGHT
+    """The sources that a search may ask, by name."""
+    max_nodes: int = Field(8, ge=1, le=26)
+    """Searches in a graph; their labels are single letters."""
+    max_words: Positive = 10
+    """Of a query, as the model writes it."""
+    budget: int = Field(0, ge=0)
+    """Searches that are made for a question; 0: all of its graph."""
+    template: Literal["plain", "chatml", "bare"] = "plain"
+    """As for search_r1."""
+
+    @model_validator(mode="after")
+    def _tools_have_names(self) -> "RSearch":
+        named = all(re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", tool) for tool in self.tools)
+        if not self.tools or not named or len(set(self.tools)) < len(self.tools):
+            raise ValueError(f"tools {list(self.tools)} should be different words without blanks, at least one")
+        return self
+
+
+class Pick(Section):
+    """Passages are picked one after the other; no LLM, unless one reads them at the end."""
+
+    name: Literal["pick"]
+    picks: Positive = 2
+    depth: int = Field(0, ge=0)
+    """Length of the final ranking; the last pick fills it up. 0: as many as picks."""
+    reader: bool = False
+    """The generator answers from the picks, so that rewards of answers apply."""
 
 
 class Retriever(Section):
@@ -40,6 +107,59 @@ class Retriever(Section):
         return self
 
 
+class Milvus(Section):
+    """Our own passages; searched as ``retriever.search`` says, ``retriever.k`` of them."""
+
+    kind: Literal["milvus"]
+    collection: Literal["source", "corpus"] = "source"
+    """The passages whose source has the name of the tool, or the whole corpus."""
+
+
+class Web(Section):
+    """What every source has that is asked query by query."""
+
+    num_results: Positive = 2
+    """Passages a search returns."""
+    concurrency: Positive = 16
+    """Queries at a time."""
+    deadline_seconds: float = Field(15.0, gt=0)
+    """One query with all its attempts."""
+    record: str = ""
+    """A file that every answer is also written to, for a source of kind cassette."""
+
+
+class Exa(Web):
+    """The web, through Exa's search (`pip install 'harr[web]'`)."""
+
+    kind: Literal["exa"]
+    key_variable: str = "EXA_API_KEY"
+    """Name of the environment variable with the key."""
+    base_url: MaybeAddress = ""
+    """Empty: that of Exa's own client."""
+    category: str = ""
+    """Such as ``news`` or ``publication``; empty: all of the web."""
+    max_characters: Positive = 500
+    """So much of a page's text."""
+
+
+class Function(Web):
+    """A source of your own: ``function(query, k)`` returns at most k passages (docs/sources.md)."""
+
+    kind: Literal["function"]
+    function: str
+    """``package.module:function``."""
+
+
+class Cassette(Section):
+    """Answers that were recorded; a query that was not has none."""
+
+    kind: Literal["cassette"]
+    path: str
+    """JSON lines ``{tool, query, passages: [{id, title, text}]}``."""
+    num_results: Positive = 2
+
+
+Source = Annotated[Milvus | Exa | Function | Cassette, Field(discriminator="kind")]
 Arm = Literal[
     "bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "no_positions", "base", "warmstart", "full"
 ]
@@ -78,3 +198,50 @@ class Lengths(Section):
     questions: int = Field(0, ge=0)
     """Stories; 0: as many as the run's test split."""
     seed: int = Field(1, ge=0)
+
+
+class Weight(Section):
+    """Weight of a reward term, and the training steps ``start`` <= step < ``end`` in which it counts."""
+
+    weight: float
+    start: int = Field(0, ge=0)
+    end: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> "Weight":
+        if self.end is not None and self.end <= self.start:
+            raise ValueError(f"a weight that starts at step {self.start} cannot end at step {self.end}; raise end")
+        return self
+
+
+SEMANTIC, UNJUDGED = "semantic", "semantic_f1"
+"""A term that a judge grades, and what stands in for it where there is none."""
+Terms = dict[str, float | Weight | tuple[Weight, ...]]
+"""Reward terms by name: a weight, or several, each for its own steps."""
+
+
+def one_at_a_time(terms: Terms) -> Terms:
+    """The terms as they are, where no two weights of a term count in the same step.
+
+    >>> one_at_a_time({"graph": (Weight(weight=0.4, end=30), Weight(weight=0.25, start=29))})
+    Traceback (most recent call last):
+    ...
+    ValueError: graph has two weights at step 29; let one end where the next starts
+    """
+    for name, weights in terms.items():
+        if weights == ():
+            raise ValueError(f"{name} has an empty list of weights; give at least one")
+        steps = weights if isinstance(weights, tuple) else ()
+        for one, two in pairwise(sorted(steps, key=lambda weight: weight.start)):
+            if one.end is None or two.start < one.end:
+                raise ValueError(f"{name} has two weights at step {two.start}; let one end where the next starts")
+    return terms
+
+
+def told_name(term: str, *, judged: bool) -> str:
+    """What a term of ``reward.terms`` is called in metrics: without a judge ``semantic`` is answer F1, and says so.
+
+    >>> told_name("semantic", judged=True), told_name("semantic", judged=False), told_name("graph", judged=False)
+    ('semantic', 'semantic_f1', 'graph')
+    """
+    return UNJUDGED if term == SEMANTIC and not judged else term

@@ -9,7 +9,7 @@ from typing import Any
 
 import openai
 
-from harr.errors import HarrError, ParamsError, ServiceUnavailable
+from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare
 
 LONGEST_PAUSE = 8.0
 AGAIN = (408, 409, 429)
@@ -21,8 +21,8 @@ class Service:
 
     An attempt may take ``timeout_seconds``. Time-outs, refused connections and the answers 408, 409,
     429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a
-    server may be restarted meanwhile. The key is read from the environment variable ``key_variable``
-    and appears in no message.
+    server may be restarted meanwhile. ``retries`` and ``timeouts`` count. The key is read from the environment
+    variable ``key_variable`` and appears in no message; nor does a password in the address.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class Service:
         self._key = os.environ.get(key_variable) or "no-key"
         self._client = openai.OpenAI(base_url=base_url, api_key=self._key, timeout=timeout_seconds, max_retries=0)
         self._lock = threading.Lock()
-        self.where = f"{name} at {base_url}"
-        self.retries = 0
+        self.where = f"{name} at {bare(base_url)}"
+        self.retries = self.timeouts = 0
 
     def ask(self, attempt: Callable[[openai.OpenAI], Any]) -> Any:
         """What ``attempt`` gets from the client; None for an answer that does not speak the protocol.
@@ -60,6 +60,8 @@ class Service:
                 return attempt(self._client)
             except openai.APIConnectionError as error:  # APITimeoutError is one of these
                 waited = isinstance(error, openai.APITimeoutError)
+                with self._lock:
+                    self.timeouts += waited
                 reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
                 failure: HarrError = ServiceUnavailable(
                     f"{self.where}: {reason}, tried for {self._deadline:g} s; start the server, "

@@ -24,4 +24,5 @@ class Setup:
     reward: Reward
     identity: str
     writer: str = ""
-    """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then."""
+    """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then, but in the
+    filter, which samples with it."""

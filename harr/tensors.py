@@ -1,6 +1,12 @@
-"""The state of an optimiser as named tensors, so that a checkpoint needs no pickle."""
+"""What is trained, and the state of an optimiser, as named tensors, so that a checkpoint needs no pickle."""
+
+from collections.abc import Mapping
+from pathlib import Path
 
 import torch
+from torch import Tensor
+
+from harr.errors import ModelError
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
@@ -16,3 +22,21 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch
         index, name = key.split(".", 1)
         state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def trained_weights(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """The weights that learn, by name, in a fixed order."""
+    return {path: weight for path, weight in model.named_parameters() if weight.requires_grad}
+
+
+@torch.no_grad()
+def put_back(weights: Mapping[str, Tensor], kept: Mapping[str, Tensor], place: Path) -> None:
+    """Copy kept tensors into the weights of the same names.
+
+    Raises:
+        ModelError: a name or a shape differs.
+    """
+    for path, tensor in kept.items():
+        if path not in weights or weights[path].shape != tensor.shape:
+            raise ModelError(f"{place} does not fit this model at {path}; run `dvc repro -f -s train`")
+        weights[path].copy_(tensor)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrievable text. ``id`` is unique in its corpus.
+    """One retrievable text. ``id`` is unique in its corpus; ``source`` names the part of it, or of the web, it is from.
 
     >>> Passage("p1", "Born in Ashford.", title="Ada Brown").content
     'Ada Brown: Born in Ashford.'
@@ -21,6 +21,7 @@ class Passage:
     id: str
     text: str
     title: str = ""
+    source: str = ""
 
     @property
     def content(self) -> str:
@@ -50,7 +51,7 @@ class Question:
     The gold of a document that was cut into chunks is all its chunks; measures count it as one.
 
     ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
-    that the whole corpus is searched.
+    that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the source's own words.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Question:
     gold_ids: tuple[str, ...] = ()
     candidate_ids: tuple[str, ...] = ()
     kind: str = ""
+    level: str = ""
 
     @property
     def gold_documents(self) -> tuple[str, ...]:
@@ -99,7 +101,8 @@ class Hop:
 class Search:
     """A pipeline asks the retriever for ``k`` passages (0: the retriever's own k).
 
-    ``hops`` is the history before this query; passages in ``exclude_ids`` are never returned.
+    ``hops`` is the history before this query; passages in ``exclude_ids`` are never returned. ``tool`` names the
+    source to ask, where there are several.
     """
 
     question: Question
@@ -107,6 +110,7 @@ class Search:
     hops: tuple[Hop, ...] = ()
     exclude_ids: frozenset[str] = frozenset()
     k: int = 0
+    tool: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +149,8 @@ class Retrieval:
 
     A sampling retriever also stores its action: ``state`` (the text it encoded), ``pool`` (row
     numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice. One
-    that goes by values stores ``value``, the Q of its first passage.
+    that goes by values stores ``value``, the Q of its first passage. A source that failed brings no passages but an
+    ``error``: the reason in a line, which the model is shown.
     """
 
     passages: tuple[Passage, ...]
@@ -153,6 +158,7 @@ class Retrieval:
     pool: tuple[int, ...] = ()
     logprob: float | None = None
     value: float | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +175,9 @@ class Outcome:
 
     ``malformed``: replies that could not be used. ``escaped``: control tags that stood in passages
     and were made harmless before a model read them. ``turns``: how often the model wrote, where the
-    pipeline looks at its form; ``faults``: for every turn that is not well-formed, the reason.
+    pipeline looks at its form; ``faults``: for every turn that is not well-formed, the reason. ``graph``: the reasons
+    why the search graph that the model wrote is none; () it is one; None: the pipeline has no graphs. ``tool_errors``:
+    calls that a tool could not take, and searches that a source failed.
     """
 
     answer: str | None = None
@@ -178,6 +186,8 @@ class Outcome:
     escaped: int = 0
     turns: int = 0
     faults: tuple[str, ...] = ()
+    graph: tuple[str, ...] | None = None
+    tool_errors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +218,9 @@ class Episode:
         return tuple(dict.fromkeys(p.document for step in self.steps for p in step.retrieval.passages))
 
 
-Request = Search | Generate
-Pipeline = Callable[[Question], PyGenerator[Request, "Retrieval | str", Outcome]]
+Request = Search | Generate | tuple[Search, ...]
+"""What a pipeline yields. Several searches at once are answered by a list of retrievals, in order."""
+Pipeline = Callable[[Question], PyGenerator[Request, "Retrieval | str | list[Retrieval]", Outcome]]
 Value = float | list[float] | None
 """A reward: of the whole episode, or one per step; None means that it does not apply."""
 Term = Callable[[Episode], float | None]

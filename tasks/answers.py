@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from harr.doctor.finding import bare
-from harr.errors import ServiceUnavailable
+from harr.errors import ServiceUnavailable, bare
 from tasks.spool import Refused
 
 

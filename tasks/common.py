@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from prefect.cache_policies import NO_CACHE
 
 from harr.errors import ServiceUnavailable
 from harr.scoring.mix import Reward
-from harr.types import Generator, Log
+from harr.types import Generator, Log, Retriever
 
 SAMPLE = 200_000
 """Larger tables are checked on so many rows, spread evenly."""
@@ -49,10 +50,10 @@ def even_sample(rows: int) -> NDArray[np.int64]:
     return np.linspace(0, rows - 1, min(rows, SAMPLE)).astype(np.int64)
 
 
-def report_usage(log: Log, **players: Generator | Reward | None) -> None:
-    """Print and log what a stage asked of its generator and judge: requests, those from the cache, tokens."""
+def report_usage(log: Log, **players: Generator | Retriever | Reward | None) -> None:
+    """Print and log what a stage asked of its generator, judge and sources: requests, those from the cache, tokens."""
     for player, asked in players.items():
-        used = asked.usage() if asked else {}
+        used: Mapping[str, float] = getattr(asked, "usage", dict)()
         if any(used.values()):
             told = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in used.items())
             print(f"{player}: {told}")

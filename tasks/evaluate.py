@@ -9,12 +9,13 @@ import pandas as pd
 from prefect import task
 
 from harr.errors import CorpusError
-from harr.files import publish, read_json, write_json, write_text
+from harr.files import publish, read_json, read_jsonl, write_json, write_text
 from harr.params import Params
 from harr.types import Episode, Log, Question
 from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.filter import statistics_rows
+from tasks.train import STATS
 
 EVALUATION = Path("data/evaluation")
 RIVALS = ("hybrid", "history", "rl_no_history", "infonce", "no_positions", "base")
@@ -61,7 +62,7 @@ def play_arms(
                     generator = None
                     generator = build_writer(params, arm, folder)
                 episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
-                report_usage(log, **({f"{arm}-{seed}": generator} if writes else {}))
+                report_usage(log, **({f"{arm}-{seed}": generator} if writes else {}), sources=retriever)
                 if dropped := getattr(retriever, "dropped_hops", 0):
                     print(f"{desc}: {dropped} hops left out of states longer than retriever.max_tokens")
                 picking = params.pipeline.name == "pick"
@@ -160,10 +161,9 @@ def plot_and_report(
     )
 
 
-def training_curve() -> list[dict[str, float]]:
-    """The learning curve that stage train wrote."""
-    rows: list[dict[str, float]] = pd.read_csv("plots/train.csv").to_dict("records")
-    return rows
+def training_curve() -> list[dict[str, Any]]:
+    """The figures of every step that stage train wrote."""
+    return read_jsonl(STATS)
 
 
 def rounded(value: Any) -> Any:

@@ -20,9 +20,9 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     from harr.filter import filter_questions
     from harr.players import open_setup
 
-    with open_setup(params, QUESTIONS / "train.jsonl") as setup:
+    with open_setup(params, QUESTIONS / "train.jsonl", sampling=params.filter.keep == "disagreeing") as setup:
         figures = filter_questions(params.filter, setup, FILTERED, WORK, log, params.seed)
-        report_usage(log, generator=setup.generator, judge=setup.reward)
+        report_usage(log, generator=setup.generator, judge=setup.reward, sources=setup.retriever)
         return figures
 
 

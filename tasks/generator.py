@@ -15,12 +15,16 @@ GENERATOR, WORK = Path("models/generator"), Path("work/generator")
 
 @task(**GPU_TASK)
 def make_generator(params: Params, log: Log) -> dict[str, float]:
-    """Train the small language model; of any other generator only its parameters are noted."""
+    """Train the small language model, or warm up a given one; of any other generator only its parameters are noted."""
     section = params.generator
     if section.kind == "small_lm":
         from harr.generation.small_lm import train_small_lm
 
         return train_small_lm(section, GENERATOR, WORK, log, params.seed)
+    if section.kind == "warmstart":
+        from harr.train.warmstart import train_warmstart
+
+        return train_warmstart(section, GENERATOR, WORK, log, params.seed)
     draft = WORK / "note"
     shutil.rmtree(draft, ignore_errors=True)
     write_json(draft / "generator.json", section.model_dump(mode="json"))

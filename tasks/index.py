@@ -27,17 +27,18 @@ def index_passages(params: Params) -> dict[str, float]:
 
 @task(**TASK)
 def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
-    """What the collection counts beside corpus and vectors, for the suite ``index``: every passage must be found."""
+    """What every collection counts beside corpus and vectors, for the suite ``index``: every passage must be found."""
     from harr.corpus.store import Passages
     from harr.retrieval.vectors import REBUILD
 
-    passages = Passages.open(CORPUS)
+    passages, manifest = Passages.open(CORPUS), read_json(INDEX / "manifest.json")
+    parts = {"": manifest, **manifest.get("sources", {})}
     return pd.DataFrame(
         {
-            "collection": [str(read_json(INDEX / "manifest.json")["collection"])],
-            "indexed": [int(figures["indexed"])],
-            "searchable": [len(passages.searchable_rows())],
-            "vectors": [int(read_manifest(VECTORS, REBUILD, shards=False)["rows"])],
-            "passages": [len(passages)],
+            "collection": [part["collection"] for part in parts.values()],
+            "indexed": [int(figures[f"indexed_{source}" if source else "indexed"]) for source in parts],
+            "searchable": [len(passages.searchable_rows(source)) for source in parts],
+            "vectors": int(read_manifest(VECTORS, REBUILD, shards=False)["rows"]),
+            "passages": len(passages),
         }
     )

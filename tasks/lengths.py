@@ -42,9 +42,9 @@ def play_lengths(
     from harr.corpus.haystack import check_lengths, sentences_for, tokens_per_sentence
     from harr.corpus.noise import noise_sentences
     from harr.lengths import by_length, identity
-    from harr.params import Pick
     from harr.players import build_towers
     from harr.plots import lengths_plot
+    from harr.sections import Pick
 
     told = params.download
     if not isinstance(told, BabiLong | Ruler) or not isinstance(params.pipeline, Pick):

@@ -1,21 +1,25 @@
-"""The filtered questions and the merged retriever to the hub."""
+"""The filtered questions and the merged model to the hub."""
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from harr.errors import CorpusError, ParamsError
 from harr.files import read_json, read_jsonl
+from harr.params import Params
+from harr.sections import told_name
 from tasks.filter import FILTERED, statistics_rows
-from tasks.merge import RETRIEVER
+from tasks.merge import LLM, RETRIEVER
 
 EVALUATE, CONTRASTS = Path("metrics/evaluate.json"), Path("metrics/contrasts.json")
 
 
 def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str) -> None:
-    """Send data/filtered to ``dataset`` and models/retriever to ``model`` (empty: not that one), or only say what.
+    """Send data/filtered to ``dataset`` and what was trained to ``model`` (empty: not that one), or only say what.
 
-    Everything is read and checked before the first byte is sent.
+    What was trained is models/retriever, or after method agent models/llm. Everything is read and checked before the
+    first byte is sent.
 
     Raises:
         CorpusError: a folder or file is missing.
@@ -23,9 +27,8 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         ServiceUnavailable: no answer from the hub.
     """
     questions = [FILTERED / "questions.jsonl", FILTERED / "statistics.jsonl"] if dataset else []
-    known = [RETRIEVER / "harr.json", EVALUATE, CONTRASTS] if model else []
-    if model and (RETRIEVER / "untrained.json").exists():
-        raise CorpusError(f"{RETRIEVER} was not trained; train.method agent trains models/llm, which is not pushed yet")
+    folder = LLM if (RETRIEVER / "untrained.json").exists() else RETRIEVER
+    known = [folder / "harr.json", EVALUATE, CONTRASTS] if model else []
     for path in (*questions, *known):
         if not path.exists():
             raise CorpusError(f"{path} is missing, so there is nothing to push; run `dvc repro` first")
@@ -39,7 +42,7 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         check_online()
         if not token:
             raise ParamsError("the environment variable HF_TOKEN is not set; put a hub token with write access there")
-    from harr.hub_card import dataset_card, model_card, plain_facts
+    from harr.hub_card import dataset_card, llm_card, model_card, plain_facts
 
     uploads = []
     if dataset:
@@ -47,12 +50,50 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         uploads.append(Upload("dataset", dataset, private, {path.name: path for path in questions}, card))
     if model:
         # The cards of stage merge name the base encoder as this machine does, by its path; so does harr.json.
-        paths = sorted(path for path in RETRIEVER.rglob("*") if path.is_file() and path.name != "README.md")
-        files: dict[str, Path | bytes] = {path.relative_to(RETRIEVER).as_posix(): path for path in paths}
+        paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
+        files: dict[str, Path | bytes] = {path.relative_to(folder).as_posix(): path for path in paths}
         for path in (path for path in paths if path.name == "harr.json"):
             text = json.dumps(plain_facts(read_json(path)), indent=2, ensure_ascii=False) + "\n"
-            files[path.relative_to(RETRIEVER).as_posix()] = text.encode()
-        card = model_card(model, read_json(RETRIEVER / "harr.json"), read_json(EVALUATE), read_json(CONTRASTS), license)
+            files[path.relative_to(folder).as_posix()] = text.encode()
+        figures = (read_json(EVALUATE), read_json(CONTRASTS), license)
+        facts = read_json(folder / "harr.json")
+        card = (
+            llm_card(model, facts, training_facts(), *figures) if folder == LLM else model_card(model, facts, *figures)
+        )
         uploads.append(Upload("model", model, private, files, card))
     for upload in uploads:
         print(told(upload) if dry_run else f"pushed {upload.kind} {upload.name}: {send(upload, token)}", flush=True)
+
+
+def training_facts() -> dict[str, Any]:
+    """What a card says of the training in params.yaml: no address of a server is told, and no path of this machine."""
+    from harr.hub_card import plain_name
+
+    params = Params.load()
+    train, judge = params.train, params.reward.judge
+    terms = params.model_dump(mode="json")["reward"]["terms"]
+    rewards = {told_name(name, judged=judge is not None): weight for name, weight in terms.items()}
+    lora = f"rank {train.lora.rank}, alpha {train.lora.alpha}" if train.lora else "none: all weights"
+    return {
+        "method": f"{train.method} (GRPO by TRL, loss {getattr(train, 'loss', '')})",
+        "steps": f"{train.steps}, each {train.questions_per_step} questions x {train.group_size} rollouts",
+        "learning rate": f"{train.learning_rate:g}",
+        "LoRA": lora,
+        "pipeline": params.pipeline.name,
+        "questions": params.download.dataset,
+        "rewards": "; ".join(f"{name}: {_weights(weight)}" for name, weight in rewards.items()),
+        "judge": plain_name(judge.model) if judge else "none",
+    }
+
+
+def _weights(weight: Any) -> str:
+    """A weight with its steps, or several.
+
+    >>> _weights(0.5), _weights([{"weight": 0.2, "start": 0, "end": 30}, {"weight": 0.5, "start": 30, "end": None}])
+    ('0.5', '0.2 (steps 0 to 29), 0.5 (from step 30)')
+    """
+    if isinstance(weight, int | float):
+        return f"{weight:g}"
+    several = weight if isinstance(weight, list) else [weight]
+    ends = [f"from step {w['start']}" if w["end"] is None else f"steps {w['start']} to {w['end'] - 1}" for w in several]
+    return ", ".join(f"{one['weight']:g} ({steps})" for one, steps in zip(several, ends, strict=True))

@@ -15,8 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from harr.doctor.finding import bare
-from harr.errors import HarrError
+from harr.errors import HarrError, bare
 from harr.files import fingerprint, read_json, write_json, write_text
 
 SPOOL = Path("work/spool")

@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harr.doctor.finding import bare
-from harr.errors import ServiceUnavailable
+from harr.errors import ServiceUnavailable, bare
 from harr.files import write_json
 from harr.params import Params
 from tasks.answers import service, uploading

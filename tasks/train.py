@@ -1,20 +1,24 @@
 """Stage train: build, call, record."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from prefect import task
 
+from harr.files import write_text
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.filter import FILTERED
 
 ADAPTER, WORK = Path("models/adapter"), Path("work/train")
+STATS = Path("metrics/training_stats.jsonl")
 
 
 @task(**GPU_TASK)
-def train_policy(params: Params, log: Log) -> list[dict[str, float]]:
+def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
     """Train by the method named in params.yaml; returns one row per step."""
     from harr import processes
     from harr.players import open_setup
@@ -22,13 +26,13 @@ def train_policy(params: Params, log: Log) -> list[dict[str, float]]:
 
     with open_setup(params, FILTERED / "questions.jsonl") as setup:
         history = METHODS[params.train.method](params.train, setup, ADAPTER, WORK, log, params.seed)
-        report_usage(log, generator=setup.generator, judge=setup.reward)
+        report_usage(log, generator=setup.generator, judge=setup.reward, sources=setup.retriever)
     if processes.is_main():
         shutil.rmtree(WORK, ignore_errors=True)  # a run that is done must not answer for code that changes later
     return history
 
 
-def summary(history: list[dict[str, float]]) -> dict[str, float]:
+def summary(history: list[dict[str, Any]]) -> dict[str, float]:
     """The run in a few figures: rewards of the first and last ten steps, and the time."""
     ends = {"first": history[:10], "last": history[-10:]}
     rewards = {f"reward_{name}_10": sum(r["reward_mean"] for r in rows) / len(rows) for name, rows in ends.items()}
@@ -36,10 +40,20 @@ def summary(history: list[dict[str, float]]) -> dict[str, float]:
 
 
 @task(**TASK)
-def plot_training(history: list[dict[str, float]]) -> Path:
-    """Learning curve, as SVG and CSV."""
+def plot_training(history: list[dict[str, Any]]) -> list[Path]:
+    """Learning curve, progress and spread of every reward term: each as SVG and CSV. Returns the SVGs."""
     from harr.plots import learning_curve
+    from harr.plots_reward import reward_distribution, reward_progress
+    from harr.train.record import plain
 
-    path = Path("plots/train.svg")
-    learning_curve(history, path)
-    return path
+    plots = Path("plots")
+    learning_curve([plain(row) for row in history], plots / "train.svg")
+    reward_progress(history, plots / "reward_progress.svg")
+    reward_distribution(history, plots / "reward_distribution.svg")
+    return [plots / "train.svg", plots / "reward_progress.svg", plots / "reward_distribution.svg"]
+
+
+def write_stats(history: list[dict[str, Any]]) -> Path:
+    """All that is known of every step, a line a step: its figures, and the quantiles of every reward term."""
+    write_text(STATS, "".join(f"{json.dumps(row)}\n" for row in history))
+    return STATS

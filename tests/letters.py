@@ -1,5 +1,6 @@
 """A language model of single letters, and a game for it that is small enough to learn in seconds."""
 
+import string
 from collections.abc import Generator as PyGenerator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ TOLD = "xyz"
 """What the environment puts into the text after a search."""
 
 
-def save_letters(folder: Path, *, spread: float, room: int = 64) -> Path:
-    """Write a random model whose tokens are single letters; ``spread``: of its weights."""
-    words = {letter: number for number, letter in enumerate(["<eos>", "<pad>", *"abcdefghijklmnopqrstuvwxyz"])}
+def save_letters(folder: Path, *, spread: float, room: int = 64, printable: bool = False) -> Path:
+    """Write a random model whose tokens are single letters, or all ``printable`` ones; ``spread``: of its weights."""
+    letters_ = string.printable if printable else string.ascii_lowercase
+    words = {letter: number for number, letter in enumerate(["<eos>", "<pad>", *letters_])}
     letters = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
     letters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     letters.decoder = decoders.Fuse()
@@ -64,6 +66,11 @@ def variety(episode: Episode) -> float:
 def share_without_a(episode: Episode) -> float:
     """The opposite."""
     return 1.0 - share_of_a(episode)
+
+
+def share_of_a_unless_q(episode: Episode) -> float | None:
+    """No reward applies to the question "q"."""
+    return None if episode.question.text == "q" else share_of_a(episode)
 
 
 class OnePassage:

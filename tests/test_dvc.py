@@ -16,7 +16,7 @@ ENTRY = {
     "download": ["harr/corpus/download.py"],
     "embed": ["harr/retrieval/embed.py", "harr/retrieval/encoder.py"],
     "index": ["harr/retrieval/index.py"],
-    "generator": ["harr/generation/small_lm.py"],
+    "generator": ["harr/generation/small_lm.py", "harr/train/warmstart.py"],
     "filter": ["harr/filter.py", "harr/players.py"],
     "train": ["harr/train/__init__.py", "harr/players.py"],
     "arms": ["harr/train/__init__.py", "harr/players.py"],
@@ -30,9 +30,11 @@ PLUMBING = {
     "harr/milvus.py",  # how Milvus is reached; what is asked of it is the index's
     "harr/build.py",  # chooses by parameters, which DVC watches
     "harr/players.py",  # likewise
+    "harr/dotted.py",
     "harr/errors.py",
     "harr/explain.py",
     "harr/files.py",
+    "harr/generators.py",
     "harr/params.py",  # its values are watched as parameters
     "harr/progress.py",
     "harr/sections.py",

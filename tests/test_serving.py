@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harr.params import Params, Server
+from harr.generators import Server
+from harr.params import Params
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]

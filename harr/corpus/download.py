@@ -63,10 +63,18 @@ def unique_passages(passages: Iterable[Passage], words: list[int]) -> Iterator[P
     """Pass passages on; stop at the second one with the same id. Word counts go to ``words``.
 
     Raises:
-        CorpusError: names the id and both positions.
+        CorpusError: names the id and both positions; or only some of the passages have a source.
     """
     seen: dict[str, int] = {}
+    sourced = True
     for position, passage in enumerate(passages, 1):
+        sourced = bool(passage.source) if position == 1 else sourced
+        if bool(passage.source) != sourced:
+            has, others = ("a", "none") if passage.source else ("no", "one")
+            raise CorpusError(
+                f"download: passage {passage.id!r} has {has} source, those before it have {others}; "
+                "give every passage a source, or none"
+            )
         first = seen.setdefault(passage.id, position)
         if first != position:
             raise CorpusError(

@@ -7,6 +7,7 @@ files (``download.root``) takes its place on a machine without network.
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -63,12 +64,13 @@ def nq(params: Hub) -> Source:
 def _source(params: Hub, convert: Callable[[Row], Read]) -> Source:
     repository, train, test = FILES[params.dataset]
 
-    def read(pattern: str, limit: int) -> Iterator[Read]:
+    def read(pattern: str, limit: int, levels: tuple[str, ...] = ()) -> Iterator[Read]:
         rows = chain.from_iterable(map(_rows, fetch(repository, pattern, params.root)))
-        return (convert(row) for row in islice(rows, limit or None))
+        wanted = (row for row in rows if not levels or row.values.get("level") in levels)
+        return (convert(row) for row in islice(wanted, limit or None))
 
     def train_rows() -> Iterator[Read]:
-        return read(train, params.train_questions)
+        return read(train, params.train_questions, params.train_level)
 
     def test_rows() -> Iterator[Read]:
         return read(test, params.test_questions)
@@ -84,7 +86,7 @@ def _source(params: Hub, convert: Callable[[Row], Read]) -> Source:
 
 def _bare(rows: Iterable[Read]) -> Iterator[Question]:
     """Questions without gold: their own paragraphs are not passages of wiki18."""
-    return (Question(question.id, question.text, question.answers, kind=question.kind) for question, _ in rows)
+    return (replace(question, gold_ids=(), candidate_ids=()) for question, _ in rows)
 
 
 def wiki18(root: str) -> Iterator[Passage]:
@@ -182,7 +184,8 @@ def _question(row: Row, answers: tuple[str, ...], gold: tuple[str, ...], passage
     if match := re.match(r"(\d)hop", str(row.values.get("id"))):
         kind = f"{match[1]}hop"
     given = tuple(dict.fromkeys(passage.id for passage in passages))
-    return Question(row.text("id", "question"), row.text("question", "question"), answers, gold, given, kind)
+    level = str(row.values.get("level") or "")
+    return Question(row.text("id", "question"), row.text("question", "question"), answers, gold, given, kind, level)
 
 
 def _require(row: Row, *keys: str) -> None:

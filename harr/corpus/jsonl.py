@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Any
 
 from harr.errors import CorpusError
 from harr.types import Passage, Question
+
+SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,16 @@ class Row:
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The objects of a JSON lines file, one at a time; blank lines are skipped.
+    """The objects of a JSON lines file, one at a time (blank lines are skipped), or of the list in a ``.json`` file.
 
     Raises:
         CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8.
     """
     if not path.is_file():
         raise CorpusError(f"{path} is missing; set download in params.yaml to files that exist")
+    if path.name.removesuffix(".gz").endswith(".json"):
+        yield from _read_list(path)
+        return
     number = 0
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
@@ -72,6 +78,23 @@ def read_rows(path: Path) -> Iterator[Row]:
                     yield Row(_parse(line, f"{path}:{number}", first=number == 1), f"{path}:{number}")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorpusError(f"{path}: damaged gzip after line {number} ({error}); fetch the file again") from None
+
+
+def _read_list(path: Path) -> Iterator[Row]:
+    """The objects of a file that is one JSON list."""
+    try:
+        values = json.loads((gzip.decompress if path.suffix == ".gz" else bytes)(path.read_bytes()).decode("utf-8-sig"))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise CorpusError(f"{path}: damaged gzip ({error}); fetch the file again") from None
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{path}: not JSON ({error}); name a file with an object a line .jsonl") from None
+    if not isinstance(values, list):
+        found = type(values).__name__
+        raise CorpusError(f"{path}: a JSON {found}; expected a list of objects, or JSON lines in a .jsonl")
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            raise CorpusError(f"{path}: row {number} is a JSON {type(value).__name__}; expected an object")
+        yield Row(value, f"{path}: row {number}")
 
 
 def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
@@ -87,20 +110,29 @@ def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
 
 
 def passage_of(row: Row) -> Passage:
-    """A passage from ``{id, text, title?}``."""
+    """A passage from ``{id, text, title?, source?}``.
+
+    Raises:
+        CorpusError: a value is missing or wrong; a source names a collection, hence letters, digits and _ alone.
+    """
     title = row.text("title", "passage") if row.values.get("title") else ""
-    return Passage(row.text("id", "passage"), row.text("text", "passage"), title)
+    source = row.text("source", "passage") if row.values.get("source") else ""
+    if source and not re.fullmatch(SOURCE, source):
+        raise CorpusError(f"{row.place}: source is {source[:50]!r}; expected a name of 1 to 40 letters, digits and _")
+    return Passage(row.text("id", "passage"), row.text("text", "passage"), title, source)
 
 
 def question_of(row: Row) -> Question:
-    """A question from ``{id, question, answers?, supporting?, context_ids?, type?}``."""
+    """A question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}``."""
+    only = (row.text("answer", "question"),) if "answer" in row.values and "answers" not in row.values else ()
     return Question(
         id=row.text("id", "question"),
         text=row.text("question", "question"),
-        answers=row.strings("answers"),
+        answers=only or row.strings("answers"),
         gold_ids=row.strings("supporting"),
         candidate_ids=row.strings("context_ids"),
         kind=str(row.values.get("type") or ""),
+        level=str(row.values.get("level") or ""),
     )
 
 
@@ -109,6 +141,26 @@ def read_question_file(path: Path) -> Iterator[Question]:
     return (question_of(row) for row in read_rows(path))
 
 
-def read_questions_where(paths: Sequence[str], where: Mapping[str, Any]) -> Iterator[Question]:
-    """The questions of several files whose rows match."""
-    return (question_of(row) for path in paths for row in read_rows(Path(path)) if row.matches(where))
+def read_questions_where(paths: Sequence[str], where: Mapping[str, Any], limit: int = 0) -> Iterator[Question]:
+    """The first ``limit`` (0: all) questions of several files whose rows match.
+
+    Raises:
+        CorpusError: names the place of a row without id, question or answer, or with an id that another row has.
+    """
+    places: dict[str, str] = {}
+    for path in paths:
+        for row in read_rows(Path(path)):
+            if not row.matches(where):
+                continue
+            if limit and len(places) == limit:
+                return
+            question = question_of(row)
+            if not question.answers and not question.gold_ids:
+                raise CorpusError(
+                    f"{row.place}: question {question.id!r} has neither answers nor supporting passages; "
+                    "give answer (a string) or answers (a list)"
+                )
+            first = places.setdefault(question.id, row.place)
+            if first != row.place:
+                raise CorpusError(f"{row.place}: question id {question.id!r} stands twice, first at {first}")
+            yield question

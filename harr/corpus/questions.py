@@ -17,7 +17,7 @@ def world(params: World) -> Source:
     """The fictional encyclopaedia; training and test questions never share a chain."""
     made = make_world(params.passages, params.seed)
     return Source(
-        passages=made.passages(),
+        passages=made.passages(sources=params.sources),
         train=made.questions("train", params.train_questions, params.hops),
         test=made.questions("test", params.test_questions, params.hops),
     )
@@ -38,8 +38,8 @@ def jsonl(params: Jsonl) -> Source:
 
     return Source(
         passages=passages(),
-        train=read_questions_where(params.train, params.train_where),
-        test=read_questions_where(params.test, params.test_where),
+        train=read_questions_where(params.train, params.train_where, params.train_questions),
+        test=read_questions_where(params.test, params.test_where, params.test_questions),
         searchable=lambda passage: passage.id not in held_back,
     )
 

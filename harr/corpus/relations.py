@@ -230,3 +230,6 @@ _ROWS = (
 
 RELATIONS = {relation.name: relation for relation in _ROWS}
 """All relations by name, those of one kind of entity together."""
+
+SOURCES = {"person": "General", "town": "General", "firm": "News", "work": "Academy", "school": "Academy"}
+"""Where a passage about each kind of entity is found, for pipelines that choose a tool for each search."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ SHARD_ROWS = 100_000
 BATCH_ROWS = 10_000
 REBUILD = "dvc repro -f -s download"
 SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string()), ("searchable", pa.bool_())])
+SOURCED = SCHEMA.append(pa.field("source", pa.string()))
+"""Of a corpus whose passages name their sources; the bytes of any other are as they were before there were sources."""
 
 
 def write_passages(
@@ -27,11 +29,15 @@ def write_passages(
 ) -> dict[str, Any]:
     """Stream passages into Arrow shards of 100,000 rows and return the manifest.
 
-    Equal passages give equal bytes. ``searchable`` says which of them go into the index (None: all).
+    Equal passages give equal bytes. ``searchable`` says which of them go into the index (None: all). Sources are kept
+    where the first passage has one.
     """
     shards: list[dict[str, Any]] = []
     stream = iter(passages)
-    while rows := _write_shard(stream, folder / f"passages-{len(shards):05d}.arrow", searchable):
+    first = list(islice(stream, 1))
+    schema = SOURCED if first and first[0].source else SCHEMA
+    stream = chain(first, stream)
+    while rows := _write_shard(stream, folder / f"passages-{len(shards):05d}.arrow", searchable, schema):
         path = folder / f"passages-{len(shards):05d}.arrow"
         shards.append({"file": path.name, "rows": rows, "sha256": sha256(path)})
     manifest = {
@@ -43,7 +49,9 @@ def write_passages(
     return manifest
 
 
-def _write_shard(stream: Iterator[Passage], path: Path, searchable: Callable[[Passage], bool] | None) -> int:
+def _write_shard(
+    stream: Iterator[Passage], path: Path, searchable: Callable[[Passage], bool] | None, schema: pa.Schema
+) -> int:
     """Write at most one shard; 0 rows and no file where the stream has ended."""
     first = list(islice(stream, BATCH_ROWS))
     if not first:
@@ -52,13 +60,14 @@ def _write_shard(stream: Iterator[Passage], path: Path, searchable: Callable[[Pa
     with (
         appears_whole(path) as temporary,
         pa.OSFile(str(temporary), "wb") as sink,
-        pa.ipc.new_stream(sink, SCHEMA) as writer,
+        pa.ipc.new_stream(sink, schema) as writer,
     ):
         batch = first
         while batch:
-            columns = [[p.id for p in batch], [p.title for p in batch], [p.text for p in batch]]
-            flags = [searchable is None or searchable(p) for p in batch]
-            writer.write_batch(pa.record_batch([*columns, flags], schema=SCHEMA))
+            columns: list[Any] = [[p.id for p in batch], [p.title for p in batch], [p.text for p in batch]]
+            columns.append([searchable is None or searchable(p) for p in batch])
+            columns += [[p.source for p in batch]] * (schema is SOURCED)
+            writer.write_batch(pa.record_batch(columns, schema=schema))
             rows += len(batch)
             batch = list(islice(stream, min(BATCH_ROWS, SHARD_ROWS - rows)))
     return rows
@@ -93,10 +102,8 @@ class Passages:
         if not len(rows):
             return []
         found = self._table[[int(row) for row in rows]]
-        return [
-            Passage(pid, text, title)
-            for pid, text, title in zip(found["id"], found["text"], found["title"], strict=True)
-        ]
+        sources = found.get("source", [""] * len(rows))
+        return [Passage(*values) for values in zip(found["id"], found["text"], found["title"], sources, strict=True)]
 
     def contents(self, start: int, stop: int) -> list[str]:
         """Title and text of the passages from ``start`` up to ``stop``, as they are embedded."""
@@ -117,9 +124,19 @@ class Passages:
             self._row_of |= dict(zip(column.take(rows).to_pylist(), rows.to_pylist(), strict=True))
         return {pid: row for pid in wanted if (row := self._row_of[pid]) is not None}
 
-    def searchable_rows(self) -> NDArray[np.int64]:
-        """Rows that go into the index, ascending."""
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of the searchable passages, in the order of the alphabet; () where the corpus has none."""
+        if "source" not in self._table.column_names:
+            return ()
+        columns = self._table.data
+        return tuple(sorted(pc.unique(columns.column("source").filter(columns.column("searchable"))).to_pylist()))
+
+    def searchable_rows(self, source: str = "") -> NDArray[np.int64]:
+        """Rows that go into the index, ascending; those of one ``source``, or all."""
         flags = self._table.data.column("searchable")
+        if source:
+            flags = pc.and_(flags, pc.equal(self._table.data.column("source"), source))
         return np.asarray(pc.indices_nonzero(flags), dtype=np.int64)
 
 
@@ -135,7 +152,7 @@ def write_questions(questions: Iterable[Question], path: Path) -> int:
                 "supporting": question.gold_ids,
                 "context_ids": question.candidate_ids,
                 "type": question.kind,
-            }
+            } | ({"level": question.level} if question.level else {})
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1
     return count
@@ -157,6 +174,7 @@ def read_questions(path: Path) -> list[Question]:
                 gold_ids=tuple(row["supporting"]),
                 candidate_ids=tuple(row["context_ids"]),
                 kind=row["type"],
+                level=row.get("level", ""),
             )
             for row in rows
         ]

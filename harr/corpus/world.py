@@ -18,7 +18,7 @@ import numpy as np
 from harr.corpus.fillers import INTROS, REMARKS
 from harr.corpus.grammar import WORK_KINDS, Chain, ask_chain, gender, mention, state, title
 from harr.corpus.names import FEMALE, PROFESSIONS, Index, Names, draw_names
-from harr.corpus.relations import RELATIONS, Relation
+from harr.corpus.relations import RELATIONS, SOURCES, Relation
 from harr.errors import CorpusError
 from harr.types import Passage, Question
 
@@ -54,13 +54,16 @@ class World:
         _forget(rng, self.links, self.second)
         self._wordings = rng.integers(0, 2**62, size=passages)
 
-    def passages(self) -> Iterator[Passage]:
-        """All passages, in row order: one per entity, then the second passages of some people."""
+    def passages(self, *, sources: bool = False) -> Iterator[Passage]:
+        """All passages, in row order: one per entity, then the second passages of some people.
+
+        ``sources``: each names its source, which follows from the kind of its entity.
+        """
         for kind, n in self.counts.items():
             for index in range(n):
-                yield self._passage(kind, index, self.starts[kind] + index)
+                yield self._passage(kind, index, self.starts[kind] + index, SOURCES[kind] if sources else "")
         for index in self._authors.tolist():
-            yield self._passage("person", index, self.second.item(index))
+            yield self._passage("person", index, self.second.item(index), SOURCES["person"] if sources else "")
 
     def questions(self, split: str, count: int, hops: Sequence[int]) -> list[Question]:
         """``count`` questions of ``split`` (train or test), the hop numbers in turn.
@@ -115,7 +118,7 @@ class World:
         second = self.second.item(index) if relation.name in CAREER else -1
         return second if second >= 0 else self.starts[relation.domain] + index
 
-    def _passage(self, kind: str, index: int, row: int) -> Passage:
+    def _passage(self, kind: str, index: int, row: int, source: str) -> Passage:
         entity, wording = (kind, index), self._wordings.item(row)
         name, occupation = self.names[kind][index], self._occupation(kind, index)
         pronoun = gender(name) if kind == "person" else "it"
@@ -131,7 +134,7 @@ class World:
             parts.append(state(relation, pick // 4, name, self._object(relation, index), pronoun, named=pick % 4 == 0))
         remarks = REMARKS[kind]
         parts.append(remarks[wording % len(remarks)])
-        return Passage(f"w{row:07d}", " ".join(parts), title=self.title(entity))
+        return Passage(f"w{row:07d}", " ".join(parts), self.title(entity), source)
 
     def _question(self, rng: random.Random, name: str, hops: int, split: str) -> Question | None:
         """One random question, or None where the walk ends in a blind alley."""

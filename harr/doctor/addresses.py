@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from harr.doctor.finding import Finding, bare, fail, ok, warn
+from harr.doctor.finding import Finding, fail, ok, warn
+from harr.errors import bare
 from harr.files import read_json
 from harr.params import Params
 

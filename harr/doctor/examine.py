@@ -10,7 +10,8 @@ from pathlib import Path
 from harr.doctor import addresses, folders, machine, processes, runs, stages
 from harr.doctor.finding import Finding, fail, ok, warn
 from harr.errors import HarrError, ParamsError
-from harr.params import Params, Server
+from harr.generators import Server
+from harr.params import Params
 
 SERVES = {4200: "prefect", 5000: "mlflow"}
 """Ports of `make ui`, and whose they should be."""

@@ -1,6 +1,5 @@
 """The record that every check returns."""
 
-import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,17 +29,6 @@ def warn(subject: str, found: str, fix: str) -> Finding:
 def fail(subject: str, found: str, fix: str) -> Finding:
     """The pipeline stops here, or gives wrong results."""
     return Finding("fail", subject, found, fix)
-
-
-def bare(address: str) -> str:
-    """An address without the name and password that it may carry.
-
-    >>> bare("postgresql://me:secret@db/mlflow")
-    'postgresql://db/mlflow'
-    >>> bare("http://me:p@ss@db:5000/@")
-    'http://db:5000/@'
-    """
-    return re.sub(r"://[^/?#\s]*@", "://", address)
 
 
 def size(count: float) -> str:

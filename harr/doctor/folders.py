@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from harr.doctor.finding import Finding, bare, fail, ok, size, warn
+from harr.doctor.finding import Finding, fail, ok, size, warn
+from harr.errors import bare
 from harr.files import read_json
 from harr.params import Params
 

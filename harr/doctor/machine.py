@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from harr.doctor.finding import Finding, fail, ok, size, warn
 from harr.errors import HarrError
 from harr.files import read_json
-from harr.params import Params, Server
+from harr.generators import Server
+from harr.params import Params
 
 INSTALL = "pip install --constraint constraints.txt --editable ."
 BROKEN = {

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from harr.doctor.addresses import ask
-from harr.doctor.finding import Finding, bare, fail, ok, warn
-from harr.errors import DamagedFile, ServiceUnavailable
+from harr.doctor.finding import Finding, fail, ok, warn
+from harr.errors import DamagedFile, ServiceUnavailable, bare
 from harr.files import read_json
 from harr.params import Params
 

@@ -1,7 +1,7 @@
 """Completions that were given before are not asked for again, not even by a later stage or after a kill."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -16,7 +16,8 @@ class CachedGenerator:
     """A generator that remembers; ``path`` belongs to one model with one seed and one set of sampling parameters.
 
     A request is the whole text that the model would read: the state and the passages shown. Equal requests have
-    equal answers, as those of a seeded generator have anyway. Delete the file to ask anew.
+    equal answers, as those of a seeded generator have anyway. Delete the file to ask anew. A failure is an error and
+    leaves nothing behind; an answer that ``keep(request, text)`` refuses is given, but asked for anew the next time.
 
     >>> import tempfile
     >>> from harr.generation.scripted import Scripted
@@ -28,11 +29,13 @@ class CachedGenerator:
     (True, {'requests': 0.0, 'cached': 2.0})
     """
 
-    def __init__(self, generator: Generator, path: Path) -> None:
+    def __init__(
+        self, generator: Generator, path: Path, keep: Callable[[Generate, str], bool] = lambda request, text: True
+    ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.generator = generator
         """What is asked where nothing is remembered."""
-        self._path, self._cached = path, 0
+        self._path, self._cached, self._keep = path, 0, keep
         with closing(self._open()) as store:
             store.execute("CREATE TABLE IF NOT EXISTS completions (request TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID")
 
@@ -41,14 +44,16 @@ class CachedGenerator:
         keys = [fingerprint([request.messages, request.prompt, request.stop]) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
         with closing(self._open()) as store:
-            texts = self._known(store, list(distinct))
+            known = self._known(store, list(distinct))
+            texts = {key: text for key, text in known.items() if self._keep(distinct[key], text)}
             missing = [key for key in distinct if key not in texts]
             self._cached += sum(key in texts for key in keys)
             for start in range(0, len(missing), BATCH):
                 batch = missing[start : start + BATCH]
                 new = dict(zip(batch, self.generator.complete([distinct[key] for key in batch]), strict=True))
                 with store:
-                    store.executemany("INSERT OR REPLACE INTO completions VALUES (?, ?)", new.items())
+                    rows = [(key, text) for key, text in new.items() if self._keep(distinct[key], text)]
+                    store.executemany("INSERT OR REPLACE INTO completions VALUES (?, ?)", rows)
                 texts |= new
         return [texts[key] for key in keys]
 

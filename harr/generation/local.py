@@ -4,14 +4,17 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    BitsAndBytesConfig,
     GenerationConfig,
     LogitsProcessor,
     LogitsProcessorList,
@@ -19,8 +22,11 @@ from transformers import (
     StoppingCriteriaList,
 )
 
+from harr import processes
 from harr.errors import ModelError
 from harr.files import read_json
+from harr.generation.adapter import base_identity
+from harr.generation.chat import keep_turns
 from harr.types import Generate
 
 
@@ -95,7 +101,7 @@ class Writer:
         """The text that the model goes on from.
 
         Raises:
-            ModelError: chat messages for a model without a chat template.
+            ModelError: chat messages for a model without a chat template, or with one that refuses them.
         """
         if not request.messages:
             return request.prompt
@@ -104,9 +110,15 @@ class Writer:
                 f"generator {self._name} has no chat template and takes raw text only; "
                 "use pipeline search_r1, or a model tuned for chat"
             )
-        text: str = self.tokenizer.apply_chat_template(
-            [dict(message) for message in request.messages], tokenize=False, add_generation_prompt=True
-        )
+        messages = [dict(message) for message in request.messages]
+        try:
+            text: str = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except TemplateError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ModelError(
+                f"the chat template of generator {self._name} cannot write these messages: {reason}; "
+                "use pipeline search_r1, or a model whose template takes system, user and assistant"
+            ) from None
         return text
 
     def encode(self, request: Generate) -> list[int]:
@@ -119,6 +131,15 @@ class Writer:
         own = ids[:-1] if ids and ids[-1] in self.ends else ids
         text: str = self.tokenizer.decode(own, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
+
+    def ended(self, ids: Sequence[int], stop: tuple[str, ...]) -> int:
+        """How many ids belong to a row that another program sampled: as many as :meth:`write` would have kept."""
+        size = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
+        if not any(word in self.decode(ids[:size]) for word in stop):
+            return min(size + 1, len(ids))
+        while any(word in self.decode(ids[: size - 1]) for word in stop):
+            size -= 1
+        return size
 
     def write(
         self,
@@ -214,17 +235,21 @@ def _key(request: Generate) -> str:
     return json.dumps([request.prompt, [dict(message) for message in request.messages], request.stop], sort_keys=True)
 
 
-def load_model(name: str) -> tuple[Any, Any]:
+def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     """Model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
 
-    The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter.
+    The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter. ``quantization``: ``nf4``
+    has the linear layers of the base in 4 bits, to train a LoRA on them. A chat template that rewrites earlier turns
+    is replaced by TRL's (:mod:`harr.generation.chat`), before and after training alike.
 
     Raises:
-        ModelError: the model is missing, holds no safetensors, or needs code of its own.
+        ModelError: the model is missing, holds no safetensors, needs code of its own, or cannot be had in 4 bits here;
+            or an adapter's base is not the one that it was trained on.
     """
+    bits = {"quantization_config": nf4()} if quantization == "nf4" and _can_quantize() else {}
     folder = Path(name).expanduser()
     if (folder / "adapter_config.json").exists():
-        return _adapted(folder)
+        return _adapted(folder, quantization)
     if folder.is_dir():
         if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):
             raise ModelError(
@@ -235,31 +260,72 @@ def load_model(name: str) -> tuple[Any, Any]:
         raise ModelError(f"model folder {name} does not exist; set generator.model to a folder or a cached hub name")
     place = str(folder) if folder.is_dir() else name
     cuda = torch.cuda.is_available()
+    device = processes.device() or ("cuda" if cuda else "cpu")  # of several GPUs this process's own, from now on
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place, **local)
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            place, use_safetensors=True, dtype="auto" if cuda else torch.float32, **local
-        )
+        tokenizer = keep_turns(AutoTokenizer.from_pretrained(place, **local))
+        dtype = torch.bfloat16 if bits else "auto" if cuda else torch.float32
+        model: Any = AutoModelForCausalLM.from_pretrained(place, use_safetensors=True, dtype=dtype, **bits, **local)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ModelError(
             f"generator {name!r} cannot be loaded: {reason}; set generator.model to a folder with a tokenizer "
             "and safetensors, or download it first"
         ) from None
-    return model.to("cuda" if cuda else "cpu").eval(), tokenizer
+    return model.to(device).eval(), tokenizer
 
 
-def _adapted(folder: Path) -> tuple[Any, Any]:
+def nf4() -> BitsAndBytesConfig:
+    """A base in 4 bits as QLoRA has it (arXiv 2305.14314), computed and kept in bfloat16, not quantised twice.
+
+    >>> nf4().bnb_4bit_quant_type
+    'nf4'
+    """
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_quant_storage=torch.bfloat16,
+        bnb_4bit_use_double_quant=False,
+    )
+
+
+def _can_quantize() -> bool:
+    """True; or else a line about what is missing.
+
+    Raises:
+        ModelError: there is no CUDA GPU, or bitsandbytes is not installed.
+    """
+    if not torch.cuda.is_available():
+        raise ModelError(
+            "train.quantization nf4 needs a CUDA GPU, and none is seen here; "
+            "set train.quantization: none: LoRA in bfloat16"
+        )
+    if find_spec("bitsandbytes") is None:
+        raise ModelError(
+            "train.quantization nf4 needs bitsandbytes, which is not installed; run pip install 'harr[qlora]', or set "
+            "train.quantization: none: LoRA in bfloat16"
+        )
+    return True
+
+
+def _adapted(folder: Path, quantization: str) -> tuple[Any, Any]:
     from peft import PeftModel  # takes a second to import, and most models have no adapter
 
     try:
-        base = str(read_json(folder / "harr.json")["base_model"])
-    except (OSError, ValueError, KeyError):
+        known = read_json(folder / "harr.json")
+        base, wanted = str(known["base_model"]), str(known["base"])
+    except (OSError, ValueError, KeyError, TypeError):
         raise ModelError(
-            f"adapter {folder} lacks harr.json, which names its base_model; run `dvc repro train`"
+            f"adapter {folder} lacks harr.json, which names its base_model and the fingerprint of that, base; "
+            "run `dvc repro -f -s train`"
         ) from None
-    model, tokenizer = load_model(base)
+    model, tokenizer = load_model(base, quantization)
+    if (found := base_identity(base)) != wanted:
+        raise ModelError(
+            f"adapter {folder} was trained on another model than {base} now is (fingerprint {wanted}, found {found}); "
+            "put that model back, or run `dvc repro -f -s train`"
+        )
     try:
         return PeftModel.from_pretrained(model, str(folder), is_trainable=False).eval(), tokenizer
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:

@@ -5,16 +5,36 @@ the next turn of its episode goes on from those ids: text is never encoded a sec
 between two turns (passages, corrections) is encoded once, and is told apart from what the model wrote.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from harr.errors import ModelError
-from harr.generation.local import Writer
-from harr.types import Episode, Generate
+from harr.generation.chat import keeps_turns
+from harr.generation.local import Writer, load_model
+from harr.types import Episode, Generate, Turn
 
 Write = Callable[[Sequence[Sequence[int]], Sequence[tuple[str, ...]]], list[list[int]]]
 """``write(contexts, stops)``: the ids that follow every context, ended as :meth:`Writer.write` ends them."""
+_REPLY = "\ue000reply\ue000"
+"""Stands for a reply while a chat template writes what surrounds it."""
+
+
+class Scored(list[int]):
+    """Ids that another program sampled, with the log-probability (nats) of each as that program had it.
+
+    None: it had none. Importance sampling corrects for what that program computes otherwise than the trainer.
+    """
+
+    logprobs: list[float | None]
+
+    @classmethod
+    def of(cls, ids: Sequence[int], logprobs: Sequence[float | None]) -> "Scored":
+        """As many ids as log-probabilities."""
+        scored = cls(ids)
+        scored.logprobs = [value for _, value in zip(ids, logprobs, strict=True)]
+        return scored
 
 
 class Written(str):
@@ -40,24 +60,51 @@ class Written(str):
 class Trace:
     """The tokens of an episode: those of its ``prompt``, and all that followed, ``ids``.
 
-    ``own`` is 1 where the model wrote, 0 where the environment did. ``whole``: the model ended its last turn itself.
+    ``own`` is 1 where the model wrote, 0 where the environment did. ``logprobs`` are those of :class:`Scored` ids, and
+    0.0 where there are none. ``whole``: the model ended its last turn itself.
     """
 
     prompt: list[int]
     ids: list[int]
     own: list[int]
+    logprobs: list[float | None]
     whole: bool
 
     @classmethod
     def of(cls, episode: Episode) -> "Trace":
         """The tokens of an episode that a :class:`Sampler` wrote."""
         turns = [turn.completion for turn in episode.turns if isinstance(turn.completion, Written)]
-        trace = cls(turns[0].context, [], [], whole=bool(turns[-1].ending))
+        trace = cls(turns[0].context, [], [], [], whole=bool(turns[-1].ending))
         for written in turns:
-            told = written.context[len(trace.prompt) + len(trace.ids) :]
-            trace.ids.extend([*told, *written.ids])
-            trace.own.extend([0] * len(told) + [1] * len(written.ids))
+            trace.told(written.context[len(trace.prompt) + len(trace.ids) :])
+            ids = written.ids
+            trace.ids.extend(ids)
+            trace.own.extend([1] * len(ids))
+            trace.logprobs.extend(ids.logprobs if isinstance(ids, Scored) else [0.0] * len(ids))
         return trace
+
+    def told(self, ids: Sequence[int]) -> None:
+        """Put in what the environment said."""
+        self.ids.extend(ids)
+        self.own.extend([0] * len(ids))
+        self.logprobs.extend([0.0] * len(ids))
+
+
+def independent(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
+    """Keys for :meth:`Writer.write` that differ where a context comes again: rollouts of a question are independent.
+
+    They follow from the seed, the context and how often it came before; the other contexts change nothing.
+
+    >>> one, other, again = independent(0, [[5], [6], [5]])
+    >>> one != again, independent(0, [[5], [5]]) == [one, again]
+    (True, True)
+    """
+    seen: Counter[tuple[int, ...]] = Counter()
+    keys = []
+    for ids in map(tuple, contexts):
+        keys.append(f"{seed}/{seen[ids]}/{ids}")
+        seen[ids] += 1
+    return keys
 
 
 class Sampler:
@@ -71,6 +118,7 @@ class Sampler:
 
     def __init__(self, writer: Writer, write: Write, *, max_tokens: int) -> None:
         self._writer, self._write, self._max_tokens = writer, write, max_tokens
+        self._keeps_turns = keeps_turns(writer.tokenizer)
         self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "without_room": 0}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
@@ -108,19 +156,60 @@ class Sampler:
         if not request.past:
             return self._writer.encode(request)
         last = request.past[-1]
-        written, text = last.completion, self._writer.render(request)
-        said = self._writer.render(last.request) + written
-        if not isinstance(written, Written) or not text.startswith(said):
+        written, told = last.completion, self._told(request, last)
+        if not isinstance(written, Written) or told is None:
             raise ModelError(
                 "the pipeline (or the model's chat template) changed what the model had said, so its tokens cannot be "
                 "trained on; use pipeline search_r1, or a template that keeps earlier turns as they are"
             )
-        told = text[len(said) :]
         markers = (*last.request.stop, *map(self._writer.tokenizer.decode, self._writer.ends))
         if any(written.ending.startswith(marker) and told.startswith(marker) for marker in markers):
             told = told[_shared(told, written.ending) :]  # the model wrote that itself
         ids: list[int] = self._writer.tokenizer(told, add_special_tokens=False)["input_ids"] if told else []
         return [*written.context, *written.ids, *ids]
+
+    def _told(self, request: Generate, last: Turn) -> str | None:
+        """The text of a request after the last completion; None where something before it was changed.
+
+        A chat template may tidy up the reply itself (white space around thoughts), in which its tokens do not follow.
+        """
+        said, count = last.completion, len(last.request.messages)
+        if not request.messages:
+            whole = last.request.prompt + said
+            return request.prompt[len(whole) :] if request.prompt.startswith(whole) else None
+        kept, replies, since = (
+            request.messages[:count],
+            request.messages[count : count + 1],
+            request.messages[count + 1 :],
+        )
+        goes_on = [reply for reply in replies if reply["role"] == "assistant" and reply["content"].startswith(said)]
+        if kept != last.request.messages or not goes_on or not self._keeps_turns:
+            return None
+        marked = {"role": "assistant", "content": f"{_REPLY}{goes_on[0]['content'][len(said) :]}"}
+        return self._writer.render(Generate((*kept, marked, *since))).partition(_REPLY)[2]
+
+
+def open_sampler(model: str, *, temperature: float, max_tokens: int, batch_size: int, seed: int) -> Sampler:
+    """A sampler with the model of a folder, or a cached hub name, as it is.
+
+    Rollouts of a question are independent, and the same whatever else is asked for at the time.
+
+    Raises:
+        ModelError: the model cannot be loaded.
+    """
+    writer = Writer(*load_model(model), name=model)
+
+    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+        return writer.write(
+            contexts,
+            stops,
+            temperature=temperature,
+            keys=independent(seed, contexts),
+            max_tokens=max_tokens,
+            batch_size=batch_size,
+        )
+
+    return Sampler(writer, write, max_tokens=max_tokens)
 
 
 def _shared(first: str, second: str) -> int:

@@ -1,9 +1,9 @@
 """A deterministic scripted stand-in for an LLM that only reads the messages it is given.
 
 It plays planner, reader and answer writer of ``harr/pipelines/multistep.py`` and every turn of
-``harr/pipelines/search_r1.py`` in the fictional world. Like an LLM it tells the prompts apart by their text,
-finds its way by the grammar of English (here ``harr/corpus/grammar.py``) and knows nothing that is not
-written in the prompt.
+``harr/pipelines/search_r1.py`` in the fictional world; :func:`plan` is a teacher for ``harr/pipelines/r_search.py``.
+Like an LLM it tells the prompts apart by their text, finds its way by the grammar of English (here
+``harr/corpus/grammar.py``) and knows nothing that is not written in the prompt.
 
 About half of its later sub-queries are under-specified ("Where was she born?"), chosen by a hash of
 the question and the hop: they can be searched for only by a retriever that uses the history.
@@ -14,12 +14,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from harr.corpus import grammar
-from harr.corpus.relations import Relation
+from harr.corpus.relations import SOURCES, Relation
 from harr.types import Generate
 
+LABELS = "ABCDEFGH"
 _NOT_FOUND = {"status": "NOT_FOUND", "answer": ""}
 _SHOWN = re.compile(r"<information>(.*?)</information>\s*(?:<think>(.*?)</think>)?", re.DOTALL)
 _DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
@@ -73,6 +75,45 @@ def turn(text: str) -> str:
     if value == "unknown" or hop == len(chain.relations):
         return f"{thought}<answer> {value} </answer>"
     return f"{thought}<search> {_query(question, chain, hop, value)} </search>"
+
+
+def plan(text: str) -> str:
+    """The next turn of an R-Search trace: a search graph, or what its results told and the answer.
+
+    >>> print(plan("Question: Where was Ada Brown's mother born?\\n"))
+    <think> mother, birthplace </think><search>
+    Nodes:
+    A: mother of Ada Brown (General)
+    B: birthplace of $A (General)
+    Edges:
+    A -> B
+    </search>
+    """
+    question, _, rest = text.partition("Question: ")[2].partition("\n")
+    chain = grammar.parse(question)
+    _, shown, results = rest.partition("<result>")
+    if chain is None:
+        words = " ".join(question.split()[:10])
+        return "<answer> unknown </answer>" if shown else f"<search>\nNodes:\nA: {words} (General)\nEdges:\n</search>"
+    names = [relation.name.replace("_", " ") for relation in chain.relations]
+    if not shown:
+        subjects = [chain.start, *(f"${label}" for label in LABELS)]
+        nodes = [
+            f"{label}: {name} of {subject} ({SOURCES[relation.domain]})\n"
+            for label, name, subject, relation in zip(LABELS, names, subjects, chain.relations, strict=False)
+        ]
+        edges = [f"{parent} -> {child}\n" for parent, child in pairwise(LABELS[: len(names)])]
+        graph = f"Nodes:\n{''.join(nodes)}Edges:\n{''.join(edges)}"
+        return f"<think> {', '.join(names)} </think><search>\n{graph}</search>"
+    told, value = [], chain.start
+    for relation in chain.relations:
+        subject = value
+        found = _facts(relation, subject, _DOCUMENT.findall(results))
+        value = found.pop() if len(found) == 1 else "unknown"
+        told.append(f"{grammar.phrase(relation, subject)} is {value}")
+        if value == "unknown":
+            break
+    return f"<think> {'; '.join(told)} </think><answer> {value} </answer>"
 
 
 def _reply(prompt: str) -> str:

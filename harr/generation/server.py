@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from harr.errors import ParamsError
-from harr.params import Server
+from harr.generators import Server
 from harr.service import Service
 from harr.types import Generate
 
@@ -19,28 +19,29 @@ class ServerGenerator:
     ``seed``, so equal requests of a batch are asked once.
     """
 
-    def __init__(self, params: Server, *, seed: int = 0) -> None:
-        self._params = params
+    def __init__(self, params: Server, *, seed: int = 0, name: str = "generator") -> None:
+        """``name``: the section of params.yaml that errors speak of."""
+        self._params, self._name = params, name
         self._seed = seed
         self._service = Service(
-            "generator",
+            name,
             base_url=params.base_url,
             model=params.model,
             key_variable=params.key_variable,
             timeout_seconds=params.timeout_seconds,
             deadline_seconds=params.deadline_seconds,
-            unreachable="generator.base_url, timeout_seconds or deadline_seconds",
-            overloaded="generator.concurrency",
+            unreachable=f"{name}.base_url, timeout_seconds or deadline_seconds",
+            overloaded=f"{name}.concurrency",
         )
         self._usage: Counter[str] = Counter(requests=0, prompt_tokens=0, completion_tokens=0)
         self._lock = threading.Lock()
 
     def usage(self) -> dict[str, float]:
-        """Requests, retries and tokens since the start."""
+        """Requests, retries, time-outs and tokens since the start."""
+        tried = {"retries": self._service.retries, "timeouts": self._service.timeouts}
         with self._lock:
-            return {"requests": 0.0, "retries": float(self._service.retries)} | {
-                name: float(count) for name, count in self._usage.items()
-            }
+            counts = {"requests": 0, **tried, **self._usage}
+        return {name: float(count) for name, count in counts.items()}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order; an empty completion is ``""``.
@@ -78,7 +79,7 @@ class ServerGenerator:
         if text is None:
             raise ParamsError(
                 f"{self._service.where}: the answer is no completion; "
-                "generator.base_url must be an OpenAI-compatible address, usually ending in /v1"
+                f"{self._name}.base_url must be an OpenAI-compatible address, usually ending in /v1"
             )
         usage = getattr(reply, "usage", None)
         with self._lock:

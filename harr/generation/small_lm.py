@@ -1,4 +1,4 @@
-"""A small causal language model, trained from scratch in minutes on Search-R1 traces of fictional worlds.
+"""A small causal language model, trained from scratch in minutes on Search-R1 or R-Search traces of fictional worlds.
 
 It stands where a download of gigabytes would: it plans, searches, reads and answers for real, in the process or
 behind any server of transformers models. Architecture Qwen3; loss on the model's own tokens only; Muon for the
@@ -13,7 +13,6 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -25,26 +24,22 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from harr.files import fingerprint, publish, read_json, write_json
 from harr.generation.local import LocalGenerator
-from harr.generation.traces import Oracle, Reader, open_world, practice, recitation, trace
-from harr.params import SmallLM
-from harr.pipelines.search_r1 import search_r1
+from harr.generation.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
+from harr.generators import SmallLM
 from harr.progress import bar, stop_asked, stoppable
 from harr.rollout import play
 from harr.tensors import optimizer_tensors, restore_optimizer
 from harr.types import Log
 
 END = "<|endoftext|>"
-TAGS = tuple(f"<{slash}{name}>" for name in ("think", "search", "information", "answer") for slash in ("", "/"))
+SHOWS = {"search_r1": "information", "r_search": "result"}
+"""The block in which a pipeline shows what was found."""
 HEADS, CONTEXT, TOKENS_PER_STEP = 4, 2048, 4096
 MUON_RATE, ADAMW_RATE, WEIGHT_DECAY = 0.01, 2e-3, 0.01
 RECALL, RECITATION, PRACTICE, ONE_HOP, TWO_HOPS = 0.08, 0.2, 0.4, 0.5, 0.6
 """The share of the steps at which each lesson ends; three-hop traces come last."""
 REVISION = 0.15
 """Share of practice among the traces."""
-MISSING = 0.05
-"""Share of searches that do not find what they look for: the teacher says that it does not know."""
-PASSAGES = 3
-"""Passages that a search shows."""
 TESTED = 300
 """Questions of worlds never read that the finished model answers, given the right passages."""
 SAVE_EVERY = 50
@@ -63,10 +58,10 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
         Tokens, seconds and parameters; the mean loss of the last steps; and the exact match on
         questions of unseen worlds with up to three hops, when every search finds its gold passage.
     """
-    shape = params.model_dump(include={"steps", "vocabulary", "width", "layers"})
+    shape = params.model_dump(include={"plays", "steps", "vocabulary", "width", "layers"})
     run = work / fingerprint({"shape": shape, "seed": seed})
     torch.manual_seed(seed)
-    tokenizer = _tokenizer(params.vocabulary)
+    tokenizer = _tokenizer(params.vocabulary, params.plays)
     model = _model(len(tokenizer), params.width, params.layers)
     _save_model(model, tokenizer, run / BASE)  # the same again where a killed run goes on
     optimizers = _optimizers(model)
@@ -77,7 +72,7 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
     with bar(total=params.steps, desc="generator", unit="step", initial=start) as progress:
         for step in stoppable(range(start, params.steps)):
             began = time.perf_counter()
-            ids_BT, own_BT = _pad(_rows(tokenizer, step, params.steps, seed))
+            ids_BT, own_BT = _pad(_rows(tokenizer, step, params, seed))
             loss, right = _learn(model, optimizers, ids_BT, own_BT, step / params.steps)
             figures["step"], figures["tokens"] = step + 1.0, figures["tokens"] + ids_BT.numel()
             figures["seconds"] += time.perf_counter() - began
@@ -103,29 +98,30 @@ def _save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, fol
     tokenizer.save_pretrained(folder)
 
 
-def _tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
+def _tokenizer(vocabulary: int, plays: str) -> PreTrainedTokenizerFast:
     """Byte-level BPE in which most names are one token; the tags are tokens of their own."""
+    tags = [f"<{slash}{name}>" for name in ("think", "search", SHOWS[plays], "answer") for slash in ("", "/")]
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary - len(TAGS),
+        vocab_size=vocabulary - len(tags),
         special_tokens=[END],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    bpe.train_from_iterator(_texts(), trainer)
-    bpe.add_tokens([AddedToken(tag, normalized=False) for tag in TAGS])
+    bpe.train_from_iterator(_texts(plays), trainer)
+    bpe.add_tokens([AddedToken(tag, normalized=False) for tag in tags])
     return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=END, pad_token=END)
 
 
-def _texts() -> Iterator[str]:
+def _texts(plays: str) -> Iterator[str]:
     rng = random.Random(0)
     for number in range(100):
         reader = open_world(number, hops=(1, 2, 3))
         yield from (f" {passage.title} {passage.text}" for passage in reader.passages.values())
         for question in reader.questions[:6]:
-            yield "".join(text for text, _ in trace(question, Oracle(reader, rng, 1)))
+            yield "".join(text for text, _ in trace(question, Oracle(reader, rng, 1), plays))
 
 
 def _model(vocabulary: int, width: int, layers: int) -> Qwen3ForCausalLM:
@@ -195,35 +191,38 @@ def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
     ]
 
 
-def _rows(tokenizer: PreTrainedTokenizerFast, step: int, steps: int, seed: int) -> list[Row]:
+def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLM, seed: int) -> list[Row]:
     """The texts of one step: at most ``TOKENS_PER_STEP`` tokens with their padding, from a world of their own."""
-    rng, done = random.Random(f"{seed}/{step}"), step / steps
+    rng, done = random.Random(f"{seed}/{step}"), step / params.steps
     hops = (1,) if done < ONE_HOP else (1, 2) if done < TWO_HOPS else (1, 2, 3)
     reader = open_world(seed * 100_000 + 100 + step, hops)
     length = rng.randint(16, 64)
     rows: list[Row] = []
     width = 0
     while True:
-        row = (
-            _recall(len(tokenizer), rng, length) if done < RECALL else _lesson(tokenizer, reader, rng, done, len(rows))
-        )
+        if done < RECALL:
+            row = _recall(len(tokenizer), rng, length)
+        else:
+            row = _lesson(tokenizer, reader, rng, done, len(rows), params.plays)
         width = max(width, len(row[0]))
         if rows and width * (len(rows) + 1) > TOKENS_PER_STEP:
             return rows
         rows.append(row)
 
 
-def _lesson(tokenizer: PreTrainedTokenizerFast, reader: Reader, rng: random.Random, done: float, number: int) -> Row:
+def _lesson(
+    tokenizer: PreTrainedTokenizerFast, reader: Reader, rng: random.Random, done: float, number: int, plays: str
+) -> Row:
     """One row of the lesson that is due when the share ``done`` of all steps is over."""
     documents, dice = rng.randint(1, 4), rng.random()
     if done < RECITATION:
-        return _encode(tokenizer, recitation(reader, rng, documents))
+        return _encode(tokenizer, recitation(reader, rng, documents, plays))
     if done < PRACTICE and dice < 0.2:
         return _recall(len(tokenizer), rng, rng.randint(50, 150))
     if done < PRACTICE or dice < REVISION:
-        return _encode(tokenizer, practice(reader, rng, documents))
+        return _encode(tokenizer, practice(reader, rng, documents, plays))
     question = reader.questions[number % len(reader.questions)]
-    return _encode(tokenizer, trace(question, Oracle(reader, rng, PASSAGES, MISSING)))
+    return _encode(tokenizer, trace(question, Oracle(reader, rng, PASSAGES, MISSING), plays))
 
 
 def _recall(vocabulary: int, rng: random.Random, length: int) -> Row:
@@ -306,7 +305,7 @@ def _test(folder: Path, params: SmallLM) -> float:
     generator = LocalGenerator(
         str(folder), temperature=0.0, max_tokens=params.max_tokens, batch_size=params.batch_size, seed=0
     )
-    pipeline = partial(search_r1, max_searches=3, template="bare")
+    pipeline = game_of(params.plays, searches=3)
     right: list[bool] = []
     number = 0
     while len(right) < TESTED:

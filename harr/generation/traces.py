@@ -1,23 +1,29 @@
 """Texts that teach a small language model to use a search engine, made from fictional worlds.
 
 From easy to hard. *Recitation*: passages, then their sentences again; the facts in them are learnt. *Practice*:
-passages, then thoughts about their facts; what each fact says is learnt. *Traces*: the pipeline ``search_r1`` played
-by a scripted teacher; the model's own turns are learnt. Every world is read for a few questions only, so
-that nothing in it is worth remembering.
+passages, then thoughts about their facts; what each fact says is learnt. *Traces*: the pipeline ``search_r1`` or
+``r_search`` played by a scripted teacher; the model's own turns are learnt. Every world is read for a few questions
+only, so that nothing in it is worth remembering.
 """
 
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from harr.corpus import grammar
-from harr.corpus.relations import RELATIONS
+from harr.corpus.relations import RELATIONS, SOURCES
 from harr.corpus.world import make_world
 from harr.generation import scripted
+from harr.pipelines.r_search import r_search
 from harr.pipelines.search_r1 import information, search_r1
-from harr.types import Generate, Passage, Question, Retrieval, Retriever, Search
+from harr.types import Generate, Passage, Pipeline, Question, Request, Retrieval, Retriever, Search
 
 PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
+PASSAGES = 3
+"""Passages that a search shows."""
+MISSING = 0.05
+"""Share of searches that do not find what they look for: the teacher says that it does not know."""
 FIRST_WORLD = 1_000_000
 """Worlds to learn from have seeds from here on; other worlds have smaller ones and were never read."""
 Piece = tuple[str, bool]
@@ -49,7 +55,7 @@ def open_world(number: int, hops: tuple[int, ...]) -> Reader:
     return Reader(passages, tuple(world.questions("train", QUESTIONS_PER_WORLD, hops)), by_word)
 
 
-def recitation(reader: Reader, rng: random.Random, documents: int) -> list[Piece]:
+def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
     """Passages, and every sentence of theirs that ends in a fact, once more in another order.
 
     >>> pieces = recitation(open_world(0, hops=(1,)), random.Random(0), documents=1)
@@ -59,14 +65,14 @@ def recitation(reader: Reader, rng: random.Random, documents: int) -> list[Piece
     passages = _some(reader, rng, documents)
     told = [(p.title, sentence, value) for p in passages for _, sentence, value in _facts(p)]
     rng.shuffle(told)
-    pieces: list[Piece] = [(information(passages)[0], False)]
+    pieces: list[Piece] = [(_shown(passages, plays), False)]
     for title, sentence, value in told:
         if sentence.endswith(f" {value}."):
             pieces += [(f"\n(Title: {title}) {sentence.removesuffix(f' {value}.')}", False), (f" {value}.", True)]
     return pieces
 
 
-def practice(reader: Reader, rng: random.Random, documents: int) -> list[Piece]:
+def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
     """Passages, and every fact in them as a thought.
 
     >>> pieces = practice(open_world(0, hops=(1,)), random.Random(0), documents=1)
@@ -76,35 +82,45 @@ def practice(reader: Reader, rng: random.Random, documents: int) -> list[Piece]:
     passages = _some(reader, rng, documents)
     facts = [(phrase, value) for passage in passages for phrase, _, value in _facts(passage)]
     rng.shuffle(facts)
-    pieces: list[Piece] = [(information(passages)[0], False)]
+    pieces: list[Piece] = [(_shown(passages, plays), False)]
     for phrase, value in facts:
         pieces += [(f"<think> {phrase} is", False), (f" {value} </think>", True)]
     return pieces
 
 
-def trace(question: Question, retriever: Retriever) -> list[Piece]:
-    """A whole episode of ``search_r1``, played by the teacher.
+def game_of(plays: str, searches: int, template: str = "bare") -> Pipeline:
+    """The pipeline ``search_r1`` or ``r_search`` with this ``template``, for so many ``searches``."""
+    if plays == "r_search":
+        return partial(r_search, tools=tuple(dict.fromkeys(SOURCES.values())), template=template)
+    return partial(search_r1, max_searches=searches, template=template)
+
+
+def trace(question: Question, retriever: Retriever, plays: str = "search_r1", template: str = "bare") -> list[Piece]:
+    """A whole episode of ``search_r1`` or ``r_search`` with this ``template``, played by the teacher.
 
     >>> reader = open_world(0, hops=(1,))
     >>> pieces = trace(reader.questions[0], Oracle(reader, random.Random(0), k=2))
     >>> pieces[0][0].startswith("Question: "), pieces[-1][0].endswith("</answer>")
     (True, True)
     """
-    game = search_r1(question, max_searches=len(question.gold_ids), template="bare")
-    request = next(game)
+    teacher = scripted.plan if plays == "r_search" else scripted.turn
+    game = game_of(plays, len(question.gold_ids), template)(question)
+    request: Request = next(game)
     pieces: list[Piece] = []
     told = 0
-    while isinstance(request, Generate):
-        written = scripted.turn(request.prompt)
-        pieces += [(request.prompt[told:], False), (written, True)]
-        told = len(request.prompt) + len(written)
-        try:
-            request = game.send(written)
-        except StopIteration:
-            break
-        if isinstance(request, Search):
-            request = game.send(retriever.retrieve([request])[0])
-    return pieces
+    try:
+        while True:
+            if isinstance(request, Generate):
+                written = teacher(request.prompt)
+                pieces += [(request.prompt[told:], False), (written, True)]
+                told = len(request.prompt) + len(written)
+                request = game.send(written)
+            elif isinstance(request, Search):
+                request = game.send(retriever.retrieve([request])[0])
+            else:
+                request = game.send(retriever.retrieve(request))
+    except StopIteration:
+        return pieces
 
 
 class Oracle:
@@ -115,21 +131,31 @@ class Oracle:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """What a good search engine might bring: the gold passage, and others that share a word of its title."""
-        return [Retrieval(self._find(search.question.gold_ids[len(search.hops) :])) for search in searches]
+        return [
+            Retrieval(self._find(search.question.gold_ids[len(search.hops) :], search.exclude_ids))
+            for search in searches
+        ]
 
-    def _find(self, to_come: Sequence[str]) -> tuple[Passage, ...]:
+    def _find(self, to_come: Sequence[str], known: frozenset[str]) -> tuple[Passage, ...]:
         passages, rng = self._reader.passages, self._rng
         if not to_come:  # a model that searches on after the last hop
             return tuple(_some(self._reader, rng, self._k))
         gold = to_come[0]
         words = grammar.split_title(passages[gold].title)[0].split()
-        near = list(dict.fromkeys(name for word in words for name in self._reader.by_word[word] if name != gold))
+        near = list(dict.fromkeys(name for word in words for name in self._reader.by_word[word]))
+        near = [name for name in near if name != gold and name not in known]
         rng.shuffle(near)
         ids = near[: rng.randint(0, self._k)]
         ids = (ids if rng.random() < self._missing else [gold, *ids])[: self._k]
         ids += rng.sample([name for name in passages if name != gold and name not in ids], self._k - len(ids))
         rng.shuffle(ids)
         return tuple(passages[name] for name in ids)
+
+
+def _shown(passages: Sequence[Passage], plays: str) -> str:
+    """Passages in the block of the pipeline."""
+    block = information(passages)[0]
+    return block.replace("information>", "result>") if plays == "r_search" else block
 
 
 def _some(reader: Reader, rng: random.Random, count: int) -> list[Passage]:

@@ -62,11 +62,15 @@ def information(passages: Sequence[Passage]) -> tuple[str, int]:
     >>> information([Passage("p", "Ada was born in Bath.", "Ada Brown")])
     ('\\n\\n<information>Doc 1(Title: Ada Brown) Ada was born in Bath.</information>\\n\\n', 0)
     """
-    lines = [
+    shown, escaped = escape("\n".join(documents(passages)))
+    return f"\n\n<information>{shown}</information>\n\n", escaped
+
+
+def documents(passages: Sequence[Passage]) -> list[str]:
+    """A line per passage: its rank, its title and its text; control tags are still in it."""
+    return [
         f"Doc {n}(Title: {' '.join(p.title.split())}) {' '.join(p.text.split())}" for n, p in enumerate(passages, 1)
     ]
-    shown, escaped = escape("\n".join(lines))
-    return f"\n\n<information>{shown}</information>\n\n", escaped
 
 
 def _opening(question: Question, template: str) -> tuple[str, int]:

@@ -64,12 +64,12 @@ def passages_text(passages: Sequence[Passage]) -> tuple[str, int]:
 
 
 def without_thoughts(reply: str) -> str:
-    """A reply without its thoughts, also where the last one was cut off.
+    """A reply without its thoughts, also where the last one was cut off, or the prompt began the first.
 
-    >>> without_thoughts("<think>Rome?</think>Bath<think>or")
-    'Bath'
+    >>> without_thoughts("<think>Rome?</think>Bath<think>or"), without_thoughts("Rome?</think>Bath")
+    ('Bath', 'Bath')
     """
-    return _THOUGHTS.sub("", reply)
+    return _THOUGHTS.sub("", reply).rpartition("</think>")[2]
 
 
 def last_json(reply: str, key: str) -> dict[str, Any]:
@@ -107,5 +107,11 @@ def short_answer(reply: str) -> str:
 
 
 def line(value: object) -> str:
-    """A value as one line of text; "" for anything but text and numbers."""
-    return " ".join(str(value).split()) if isinstance(value, str | int | float) else ""
+    """A value as one line of text, without what no encoding can write; "" for anything but text and numbers.
+
+    >>> line("Bath\\nor \\ud800 Rome"), line(["Bath"])
+    ('Bath or Rome', '')
+    """
+    if not isinstance(value, str | int | float):
+        return ""
+    return " ".join(str(value).encode("utf-8", "ignore").decode("utf-8").split())

@@ -1,19 +1,18 @@
 """What is trained of an encoder, a LoRA adapter or all its layers: begin, save, load, in place and in safetensors."""
 
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from torch import Tensor
 
 from harr.errors import ModelError
 from harr.files import read_json, write_json
 from harr.methods import Lora
 from harr.retrieval.encoder import Encoder
+from harr.tensors import put_back, trained_weights
 
 LAYERS = "layers.safetensors"
 
@@ -52,11 +51,6 @@ def unfreeze(encoder: Encoder) -> torch.nn.Module:
     for path, weight in model.named_parameters():
         weight.requires_grad_("pooler." not in path)
     return model
-
-
-def trained_weights(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """The weights that learn, by name, in a fixed order."""
-    return {path: weight for path, weight in model.named_parameters() if weight.requires_grad}
 
 
 def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> None:
@@ -101,16 +95,3 @@ def load_adapter(encoder: Encoder, folder: Path) -> PeftModel | None:
     adapter = PeftModel.from_pretrained(transformer.auto_model, str(folder), is_trainable=False)
     encoder.model.eval()
     return adapter
-
-
-@torch.no_grad()
-def put_back(weights: Mapping[str, Tensor], kept: Mapping[str, Tensor], place: Path) -> None:
-    """Copy kept tensors into the weights of the same names.
-
-    Raises:
-        ModelError: a name or a shape differs.
-    """
-    for path, tensor in kept.items():
-        if path not in weights or weights[path].shape != tensor.shape:
-            raise ModelError(f"{place} does not fit this encoder at {path}; run `dvc repro -f -s train`")
-        weights[path].copy_(tensor)

@@ -54,8 +54,9 @@ ANALYZER = {"tokenizer": "standard", "filter": ["lowercase", {"type": "stop", "s
 def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, work: Path) -> dict[str, float]:
     """Put the searchable passages into Milvus and publish ``out``: manifest.json, and milvus.db for Lite.
 
-    Row numbers are the primary key. A killed build is taken up after its last finished batch from
-    ``work/<fingerprint>``; a collection that is complete on a server is kept as it is.
+    A corpus whose passages name their sources gets a collection a source beside that of the whole. Row numbers are the
+    primary key. A killed build is taken up after its last finished batch from ``work/<fingerprint>``; a collection
+    that is complete on a server is kept as it is.
 
     Returns:
         Figures for the metrics file.
@@ -65,45 +66,70 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
         ParamsError: full text is asked of a server that has none.
         IndexMismatch: rows are missing at the end; the collection has been dropped.
     """
-    rows = passages.searchable_rows()
-    content = {"identity": vectors.identity, "rows": len(rows), "full_text": params.full_text}
+    rows = {source: passages.searchable_rows(source) for source in ("", *passages.sources)}
+    parts = {s: {"collection": _name(vectors, params, s), "rows": len(part)} for s, part in rows.items()}
+    content = {"identity": vectors.identity, "rows": len(rows[""]), "full_text": params.full_text}
+    manifest: dict[str, Any] = {**parts.pop(""), **content, "width": vectors.width}
+    manifest |= {"sources": parts} if parts else {}
     # Another place for the files is another import: what waits in the old one is not looked for.
-    folder = work / fingerprint({**content, "uri": params.uri} | ({"bulk": params.bulk} if params.bulk else {}))
+    plan = {**content, "uri": params.uri} | ({"bulk": params.bulk} if params.bulk else {})
+    folder = work / fingerprint(plan | ({"sources": parts} if parts else {}))
     _drop_half_written_indexes(folder)
-    name = f"harr_{vectors.identity}" + ("" if params.full_text else "_dense")
     started = time.monotonic()
     with _opened(params, folder / "out") as client:
         if params.full_text:
             check_full_text(client)
         (folder / "out").mkdir(parents=True, exist_ok=True)
-        first = _first_missing(client, name, content, vectors.width, folder / "progress.json")
-        if 0 < first < len(rows):
-            tqdm.write(f"resuming index at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
-        with bar(total=len(rows), initial=first, desc="index", unit="passages") as progress:
-            known = folder / "progress.json"
-            if (params.bulk and first < len(rows)) or (known.exists() and "jobs" in read_json(known)):
-                start_job, state = _jobs(client, name)
-                import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)
-            else:
-                done = first
-                for end in _inserted(client, name, passages, vectors, rows, first, params):
-                    write_json(known, {"rows": end})
-                    progress.update(end - done)
-                    done = end
-        indexed = _finish(client, name, content)
-    write_json(folder / "out" / "manifest.json", {"collection": name, **content, "width": vectors.width})
+        built = {s: _build_collection(client, passages, vectors, part, params, folder, s) for s, part in rows.items()}
+    write_json(folder / "out" / "manifest.json", manifest)
     publish(folder / "out", out)
     shutil.rmtree(folder)
-    seconds = time.monotonic() - started
+    seconds, inserted = time.monotonic() - started, sum(new for _, new in built.values())
     return {
-        "rows": len(rows),
-        "indexed": indexed,
+        "rows": len(rows[""]),
+        "indexed": built[""][0],
+        **{f"indexed_{source}": built[source][0] for source in parts},
         "corpus_rows": len(passages),
         "full_text": float(params.full_text),
-        "inserted": len(rows) - first,
+        "inserted": inserted,
         "seconds": seconds,
-        "rows_per_second": (len(rows) - first) / seconds,
+        "rows_per_second": inserted / seconds,
     }
+
+
+def _name(vectors: Vectors, params: Index, source: str) -> str:
+    """The collection of a corpus as one encoder sees it, or of one of its sources."""
+    return f"harr_{vectors.identity}" + ("" if params.full_text else "_dense") + (f"_in_{source}" if source else "")
+
+
+def _build_collection(
+    client: Connection,
+    passages: Passages,
+    vectors: Vectors,
+    rows: NDArray[np.int64],
+    params: Index,
+    folder: Path,
+    source: str,
+) -> tuple[int, int]:
+    """One collection, from where a killed build left it; returns how many rows it has, and how many are new."""
+    content = {"identity": vectors.identity, "rows": len(rows), "full_text": params.full_text}
+    content |= {"source": source} if source else {}
+    name, what = _name(vectors, params, source), f"index {source}".strip()
+    known = folder / (f"progress-{source}.json" if source else "progress.json")
+    first = _first_missing(client, name, content, vectors.width, known)
+    if 0 < first < len(rows):
+        tqdm.write(f"resuming {what} at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
+    with bar(total=len(rows), initial=first, desc=what, unit="passages") as progress:
+        if (params.bulk and first < len(rows)) or (known.exists() and "jobs" in read_json(known)):
+            start_job, state = _jobs(client, name)
+            import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)
+        else:
+            done = first
+            for end in _inserted(client, name, passages, vectors, rows, first, params):
+                write_json(known, {"rows": end})
+                progress.update(end - done)
+                done = end
+    return _finish(client, name, content), len(rows) - first
 
 
 class PassageIndex:
@@ -113,6 +139,7 @@ class PassageIndex:
         """Take a checked collection; use :meth:`open`."""
         self._client = client
         self._where = where
+        self._manifest = manifest
         self._collection: str = manifest["collection"]
         self.rows: int = manifest["rows"]
         self.width: int = manifest["width"]
@@ -139,11 +166,27 @@ class PassageIndex:
         client = connect(params, where)
         try:
             with explained(where):
-                _check(client, manifest, where)
+                for part in (manifest, *(manifest | part for part in manifest.get("sources", {}).values())):
+                    _check(client, part, where)
         except BaseException:
             client.close()
             raise
         return cls(client, where, manifest)
+
+    def of_source(self, source: str) -> "PassageIndex":
+        """The collection of one source, over the same connection, which this index closes.
+
+        Raises:
+            IndexMismatch: the corpus has no such source.
+        """
+        parts = self._manifest.get("sources", {})
+        if source not in parts:
+            known = f"has the sources {', '.join(parts)}" if parts else "names no sources"
+            raise IndexMismatch(
+                f"sources.{source}: {self._where} has no collection of {source}, since its corpus {known}; correct "
+                "sources in params.yaml, or set collection: corpus, or download a corpus that has it"
+            )
+        return PassageIndex(self._client, self._where, self._manifest | parts[source])
 
     def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Rows and inner products of the ``n`` nearest passages, shape (Q, n) each, in one call.

@@ -16,6 +16,12 @@ def answer_f1(episode: Episode) -> float | None:
     return 0.0 if episode.answer is None else token_f1(episode.answer, episode.question.answers)
 
 
+def semantic_f1(episode: Episode) -> float | None:
+    """What stands in for the graded judge where there is none: answer F1, 0.0 where the search graph is none."""
+    score = answer_f1(episode)
+    return 0.0 if score is not None and episode.outcome.graph else score
+
+
 def answer_em(episode: Episode) -> float | None:
     """Exact match of the final answer; 0.0 if the pipeline gave none, None without gold answers."""
     if not episode.question.answers:
@@ -40,11 +46,18 @@ def rouge(episode: Episode) -> float | None:
 def well_formed(episode: Episode) -> float | None:
     """Share of the model's turns that are well-formed, 0.0 if it never searched; ``Outcome.faults`` has the reasons.
 
-    None where the pipeline does not look at the form of turns.
+    Where searches are a graph, the term ``graph`` says whether they could be made. None where the pipeline does not
+    look at the form of turns.
     """
-    if not episode.outcome.turns:
+    outcome = episode.outcome
+    if not outcome.turns:
         return None
-    return 1.0 - len(episode.outcome.faults) / episode.outcome.turns if episode.steps else 0.0
+    return 1.0 - len(outcome.faults) / outcome.turns if episode.steps or outcome.graph is not None else 0.0
+
+
+def valid_graph(episode: Episode) -> float | None:
+    """1.0 where the model wrote a search graph, else 0.0 (``Outcome.graph`` has the reasons); None without graphs."""
+    return None if episode.outcome.graph is None else float(not episode.outcome.graph)
 
 
 def length(episode: Episode) -> float:
@@ -57,10 +70,20 @@ def search_cost(episode: Episode) -> float:
     return -float(len(episode.steps))
 
 
+def context_words(episode: Episode) -> int:
+    """Words of the passages that searches brought, each time that they came."""
+    return sum(len(p.content.split()) for step in episode.steps for p in step.retrieval.passages)
+
+
+def context_length(episode: Episode) -> float:
+    """The price of reading: -1 for 100 words of passages (:func:`context_words`)."""
+    return -context_words(episode) / 100
+
+
 def relevance(episode: Episode) -> list[float] | None:
     """Per step, whether the sub-query was answered: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0.
 
-    None where no hop has a status: search_r1 and pick give none.
+    None where no hop has a status: search_r1, r_search and pick give none.
     """
     if episode.outcome.hops and not any(hop.status for hop in episode.outcome.hops):
         return None
@@ -106,8 +129,11 @@ TERMS: dict[str, Term] = {
     "all_gold": all_gold,
     "mrr": best_reciprocal_rank,
     "format": well_formed,
+    "graph": valid_graph,
     "length": length,
     "search_cost": search_cost,
+    "context_length": context_length,
+    "semantic_f1": semantic_f1,
 }
 """Names for ``reward.terms``. Whether a term applies depends on question and pipeline alone, not on the play."""
 STEP_TERMS: dict[str, Callable[[Episode], list[float] | None]] = {

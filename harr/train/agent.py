@@ -1,7 +1,8 @@
 """GRPO for the language model that searches and answers, by TRL (arXiv 2402.03300; Search-R1, arXiv 2503.09516).
 
 TRL has the loss and the optimiser; the game is ours: its ``rollout_func`` plays the pipeline with the retriever as
-it is. Tokens that the environment put in are attended to and have no loss (``env_mask``).
+it is. Tokens that the environment put in are attended to and have no loss (``env_mask``). With ``train.vllm`` another
+engine samples, whose log-probabilities TRL corrects for by importance sampling.
 """
 
 import shutil
@@ -14,27 +15,32 @@ from typing import Any
 import torch
 from accelerate.utils import patch_environment
 from datasets import Dataset
-from peft import LoraConfig, get_peft_model
+from peft import PeftModel
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from harr.errors import CorpusError
+from harr import processes
+from harr.errors import CorpusError, ParamsError
 from harr.files import fingerprint, publish, write_json
+from harr.generation.adapter import base_identity, begin
 from harr.generation.local import Writer, load_model
 from harr.generation.sampler import Sampler, Trace
-from harr.methods import Agent, Lora
-from harr.policies.adapter import trained_weights
+from harr.methods import Agent
+from harr.pipelines.tags import thoughts
 from harr.progress import bar, stop_asked, stoppable
 from harr.rollout import play
 from harr.scoring import mixing
 from harr.scoring.mix import Scores
 from harr.scoring.ranking import recall
 from harr.setup import Setup
+from harr.tensors import trained_weights
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
 from harr.train.checkpoint import Checkpoints
 from harr.train.guard import best_step, verdict
+from harr.train.record import plain
+from harr.train.vllm import check_vllm, vllm_config, vllm_reached, write_by_vllm
 from harr.types import Episode, Log, Question
 
 FIGURES = {
@@ -43,40 +49,63 @@ FIGURES = {
     "entropy": "entropy",
     "kl": "kl",
     "clip_ratio/region_mean": "clip_share",
+    "sampling/sampling_logp_difference/mean": "logprob_gap",
+    "sampling/importance_sampling_ratio/min": "is_ratio_min",
+    "sampling/importance_sampling_ratio/mean": "is_ratio_mean",
+    "sampling/importance_sampling_ratio/max": "is_ratio_max",
 }
-"""What TRL logs, and how we call it."""
+"""What TRL logs, and how we call it. The ratio of importance sampling is there only where another engine sampled."""
 
 
 @dataclass
 class Game:
-    """What TRL asks for episodes: plays the questions of a step and hands out tokens, rewards and masks."""
+    """What TRL asks for episodes: plays the questions of a step and hands out tokens, rewards and masks.
+
+    TRL deals a step's questions out to the processes. All play all of them side by side, so that the index, the
+    judge and every figure are those of the whole step; each hands its own episodes to TRL.
+    """
 
     params: Agent
     setup: Setup
     writer: Writer
     seed: int
     step: int = 0
-    figures: dict[str, float] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
     _calls: int = 0
+    _vllm: Any = None
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """Episodes of the questions with these ids, groups side by side; lists with an entry an episode."""
         known = {question.id: question for question in self.setup.questions}
+        own, prompts = len(prompts), processes.joined(prompts)  # all processes play all episodes
         self._calls, training = 0, trainer.model.training
+        self._vllm = trainer.vllm_generation if self.params.vllm != "none" else None
         trainer.model.eval()
         sampler = Sampler(self.writer, self.write, max_tokens=self.params.max_tokens)
         episodes = play([known[name] for name in prompts], self.setup.pipeline, self.setup.retriever, sampler)
         trainer.model.train(training)
-        return self.rows(episodes, sampler)
+        first = processes.number() * own
+        rows = self.rows(episodes, sampler).items()
+        return {name: values and values[first : first + own] for name, values in rows}
 
     def write(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
-        """Sample, in batches; the random numbers of a completion follow from seed, step, call and row."""
+        """Sample, in batches; the random numbers of a completion follow from seed, step, call and row.
+
+        Those of vLLM are its own. Of several processes each writes its share.
+        """
         self._calls += 1
+        return processes.shared_out(len(contexts), lambda rows: self._write(contexts, stops, rows))
+
+    def _write(
+        self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]], rows: Sequence[int]
+    ) -> list[list[int]]:
+        own = [contexts[row] for row in rows], [stops[row] for row in rows]
+        if self._vllm:
+            return write_by_vllm(self._vllm, self.writer, *own)
         return self.writer.write(
-            contexts,
-            stops,
+            *own,
             temperature=self.params.temperature,
-            keys=[f"{self.seed}/{self.step}/{self._calls}/{row}" for row in range(len(contexts))],
+            keys=[f"{self.seed}/{self.step}/{self._calls}/{row}" for row in rows],
             max_tokens=self.params.max_tokens,
             batch_size=self.params.sampled_at_once,
         )
@@ -86,41 +115,53 @@ class Game:
         traces = [Trace.of(episode) for episode in episodes]
         end = sorted(self.writer.ends)[:1]
         for trace in traces:
-            if trace.whole and trace.ids[-1] not in self.writer.ends:  # TRL takes a text without an end for a cut one
-                trace.ids.extend(end)
-                trace.own.extend([0] * len(end))
+            if not trace.ids:  # no room to write anything, and TRL takes no empty text
+                trace.told([self.writer.pad])
+            elif trace.whole and trace.ids[-1] not in self.writer.ends:  # TRL takes a text without an end for a cut one
+                trace.told(end)
         scores = self.setup.reward.score(episodes)
-        rewards = self.setup.reward.totals(scores, self.step)
-        self.figures = reward_figures(self.params, self.setup, rewards, episodes, self.step)
+        rewards = self.setup.reward.totals_or_none(scores, self.step)
+        self.figures = reward_figures(self.params, self.setup, scores, rewards, episodes, self.step)
         self.figures |= trace_figures(episodes, traces) | {"without_room": sampler.usage()["without_room"]}
+        self.figures["without_reward"] = float(rewards.count(None))
         return {
             "prompt_ids": [trace.prompt for trace in traces],
             "completion_ids": [trace.ids for trace in traces],
             "env_mask": [trace.own for trace in traces],
-            "logprobs": None,
+            "logprobs": [trace.logprobs for trace in traces] if self._vllm else None,
             "reward": self.mixed(scores, rewards),
         }
 
-    def mixed(self, scores: Scores, totals: Sequence[float]) -> list[float | None]:
-        """The rewards to learn from, by ``reward.mix``; None for an episode that ``filter_by_mean`` leaves out."""
-        reward, rewards = self.setup.reward, list(totals)
+    def mixed(self, scores: Scores, totals: Sequence[float | None]) -> list[float | None]:
+        """The rewards to learn from, by ``reward.mix``.
+
+        None for an episode that ``filter_by_mean`` leaves out, or to which no term applies: it has no gradient.
+        """
+        reward = self.setup.reward
         table = reward.table(scores, self.step, self.params.group_size)
-        if reward.mix != "weighted":
-            rewards = mixing.mix(*table, reward.mix).flatten().tolist()
+        rewards = mixing.mix(*table, reward.mix).flatten().tolist()
         kept = mixing.consistent(*table).flatten().tolist() if reward.filter_by_mean else [True] * len(rewards)
-        return [value if keep else None for value, keep in zip(rewards, kept, strict=True)]
+        return [
+            value if keep and total is not None else None
+            for value, keep, total in zip(rewards, kept, totals, strict=True)
+        ]
 
 
 def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[str, float]:
     """What tells a healthy run from a collapsing one, beside the reward: lengths, searches, what was found."""
-    count = len(episodes)
+    count, turns = len(episodes), [turn for episode in episodes for turn in episode.turns]
+    found = [share for share in map(recall, episodes) if share is not None]
     return {
         "cut_share": sum(not trace.whole for trace in traces) / count,
         "own_tokens": sum(sum(trace.own) for trace in traces) / count,
         "told_tokens": sum(len(trace.own) - sum(trace.own) for trace in traces) / count,
+        "tool_errors": float(sum(episode.outcome.tool_errors for episode in episodes)),
         "searches_mean": sum(len(episode.steps) for episode in episodes) / count,
-        "gold_found": sum(recall(episode) or 0.0 for episode in episodes) / count,
+        "gold_found": sum(found) / max(1, len(found)),
+        "without_gold": float(count - len(found)),
         "answer_words": sum(len((episode.answer or "").split()) for episode in episodes) / count,
+        "think_words": sum(len(thoughts(turn.completion).split()) for turn in turns) / count,
+        "invalid_share": sum(episode.outcome.malformed for episode in episodes) / max(1, len(turns)),
     }
 
 
@@ -139,7 +180,8 @@ class Keeper(TrainerCallback):
         self.model, self.optimizer, self.checkpoints = kept
         self.stopped, self.began = "", time.perf_counter()
         self.steps = stoppable(range(len(history), params.steps))
-        self.progress = bar(total=params.steps, desc="train", unit="step", initial=len(history))
+        main = processes.is_main()
+        self.progress = bar(total=params.steps, desc="train", unit="step", initial=len(history), shown=main)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Leave here if a stop was asked for; else tell the game which step it is."""
@@ -156,12 +198,13 @@ class Keeper(TrainerCallback):
         told = {name: float(logs[key]) for key, name in FIGURES.items() if key in logs}
         seconds = time.perf_counter() - self.began
         self.history.append({"step": step, **self.game.figures, **told, "seconds": seconds})
-        self.log(step, self.history[-1])
+        if processes.is_main():
+            self.log(step, plain(self.history[-1]))
         self.progress.set_postfix(reward=f"{self.history[-1]['reward_mean']:.3f}", refresh=False)
         self.progress.update()
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
         last = self.stopped or stop_asked() or step + 1 == params.steps
-        if last or (step + 1) % params.checkpoint_every == 0:
+        if processes.is_main() and (last or (step + 1) % params.checkpoint_every == 0):
             best = best_step(self.history, params.guard_window, params.checkpoint_every)
             self.checkpoints.save(step + 1, self.model, None, self.optimizer, self.history, best=best)
         control.should_training_stop = bool(self.stopped)
@@ -176,32 +219,42 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
     """Train the language model of ``setup`` and write what was trained to ``out``; the retriever stays as it is.
 
     A run that was killed goes on after its last checkpoint and ends with the same weights: the questions of a step
-    and the random numbers of a completion follow from seed and step.
+    and the random numbers of a completion follow from seed and step. Where vLLM samples, it goes on as well, but with
+    other completions than it would have had.
 
     Returns:
         One row per step: reward, its spread, lengths, searches, loss, entropy, seconds.
 
     Raises:
         CorpusError: there is no question. ModelError: the model cannot be loaded or trained.
+        ParamsError: ``train.vllm`` cannot be had here. ServiceUnavailable: the vLLM server cannot be used.
     """
+    check_vllm(params)
     if not setup.questions:
         raise CorpusError("data/filtered/questions.jsonl holds no question; widen filter.target or check the filter")
-    loaded, tokenizer = load_model(setup.writer)
+    check_processes(params)
+    loaded, tokenizer = load_model(setup.writer, params.quantization)
     model = begin(loaded, params.lora, seed)
     optimizer = torch.optim.AdamW(
         trained_weights(model).values(), params.learning_rate, weight_decay=params.weight_decay
     )
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
     checkpoints = Checkpoints(work / fingerprint(run))
-    history = checkpoints.load(model, None, optimizer)
-    if history:
+    history = checkpoints.history()
+    processes.check_same_step(len(history), checkpoints.folder)
+    if history and processes.is_main():
         print(f"resuming train at step {len(history)}/{params.steps} ({len(history) / params.steps:.1%})")
-    game = Game(params, setup, Writer(model, tokenizer, name=setup.writer), seed)
+    writer = Writer(model, tokenizer, name=setup.writer)
+    writer.room = min(writer.room, params.vllm_tokens or writer.room)
+    game = Game(params, setup, writer, seed)
     keeper = Keeper(params, game, (model, optimizer, checkpoints), history, log)
     keeper.stopped = verdict(history, params.guard_window, params.guard_drop)
-    if len(history) < params.steps and not keeper.stopped:
+    if len(history) == params.steps or keeper.stopped:
+        checkpoints.load(model, None, optimizer)
+    else:
         begun, passes = len(history), params.num_iterations
-        with patch_environment(TRL_EXPERIMENTAL_SILENCE="1"):  # of what is experimental we use rollout_func alone
+        # of what is experimental in TRL we use rollout_func alone
+        with patch_environment(TRL_EXPERIMENTAL_SILENCE="1"), vllm_reached(params):
             trainer = GRPOTrainer(
                 model=model,
                 processing_class=tokenizer,
@@ -213,13 +266,38 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
                 callbacks=[keeper],
             )
         trainer.remove_callback(PrinterCallback)
+        checkpoints.load(model, None, optimizer)  # TRL keeps the adapter as it began: what kl_weight measures from
         trainer.train()
+    processes.only_main(lambda: finish(keeper, tokenizer, setup.writer, out))
+    return history
+
+
+def finish(keeper: Keeper, tokenizer: Any, base: str, out: Path) -> None:
+    """Publish the weights of the last step, or of the best one where the run has collapsed."""
+    params, history, checkpoints = keeper.params, keeper.history, keeper.checkpoints
     if keeper.stopped:
         best = best_step(history, params.guard_window, params.checkpoint_every)
-        checkpoints.load_best(model, None, best)
+        checkpoints.load_best(keeper.model, None, best)
         print(f"train stopped after step {len(history)}: {keeper.stopped}; keeping the checkpoint of step {best}")
-    export(model, tokenizer, setup.writer, checkpoints.folder / "adapter", out)
-    return history
+    export(keeper.model, tokenizer, base, checkpoints.folder / "adapter", out)
+
+
+def check_processes(params: Agent) -> None:
+    """Refuse what the processes of this run cannot share.
+
+    Raises:
+        ParamsError: the model would be cut up, or the passes do not come out even.
+    """
+    processes.refuse_shards("agent")
+    episodes, count = params.questions_per_step * params.group_size, processes.count()
+    if episodes % (params.episodes_per_pass * count):
+        raise ParamsError(
+            f"{episodes} episodes of a step are no whole passes of {params.episodes_per_pass} in each of {count} "
+            f"processes; set train.episodes_per_pass to a divisor of {episodes // count}"
+            if episodes % count == 0
+            else f"{episodes} episodes of a step cannot be dealt out to {count} processes; change their number, "
+            "train.questions_per_step or train.group_size"
+        )
 
 
 def asked(params: Agent, questions: Sequence[Question], start: int, seed: int) -> list[str]:
@@ -238,7 +316,7 @@ def trl_config(params: Agent, folder: Path, steps: int, seed: int) -> GRPOConfig
         output_dir=str(folder),
         max_steps=steps * params.num_iterations,
         per_device_train_batch_size=params.episodes_per_pass,
-        gradient_accumulation_steps=episodes // params.episodes_per_pass,
+        gradient_accumulation_steps=episodes // params.episodes_per_pass // processes.count(),
         num_generations=params.group_size,
         num_iterations=params.num_iterations,
         learning_rate=params.learning_rate,
@@ -255,6 +333,7 @@ def trl_config(params: Agent, folder: Path, steps: int, seed: int) -> GRPOConfig
         bf16=params.precision == "bfloat16",
         fp16=params.precision == "float16",
         use_cpu=not torch.cuda.is_available(),
+        **vllm_config(params),
         shuffle_dataset=False,
         disable_tqdm=True,
         logging_steps=1,
@@ -268,19 +347,8 @@ def trl_config(params: Agent, folder: Path, steps: int, seed: int) -> GRPOConfig
 def export(model: Any, tokenizer: Any, base: str, draft: Path, out: Path) -> None:
     """Publish an adapter as PEFT saves it, or a whole model as transformers does, with its tokenizer and harr.json."""
     shutil.rmtree(draft, ignore_errors=True)
-    model.save_pretrained(draft)
+    model.save_pretrained(draft, **({"selected_adapters": ["default"]} if isinstance(model, PeftModel) else {}))
     tokenizer.save_pretrained(draft)
     (draft / "README.md").unlink(missing_ok=True)
-    write_json(draft / "harr.json", {"base_model": base, "kind": "llm"})
+    write_json(draft / "harr.json", {"base_model": base, "base": base_identity(base), "kind": "llm"})
     publish(draft, out)
-
-
-def begin(model: Any, lora: Lora | None, seed: int) -> Any:
-    """What will be trained: a fresh LoRA on all linear layers but the output's, or without ``lora`` every weight."""
-    if lora is None:
-        return model
-    torch.manual_seed(seed)
-    config = LoraConfig(
-        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
-    )
-    return get_peft_model(model, config)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,7 +13,9 @@ from harr import processes
 from harr.methods import Training
 from harr.policies.dense import pad, unique
 from harr.rollout import play
+from harr.scoring.mix import Scores
 from harr.setup import Setup
+from harr.train.record import term_figures
 from harr.types import Episode, Question
 
 T = TypeVar("T")
@@ -58,10 +60,26 @@ def question_batch(questions: Sequence[Question], count: int, seed: int, step: i
 
 
 def reward_figures(
-    params: Training, setup: Setup, rewards: Sequence[float], episodes: Sequence[Episode], step: int
-) -> dict[str, float]:
-    """What a step's rollouts say, before any update; ``phase`` numbers the rewards that may be compared."""
-    groups_BG = torch.tensor(rewards, dtype=torch.float32).view(-1, params.group_size)
+    params: Training,
+    setup: Setup,
+    scores: Scores,
+    rewards: Sequence[float | None],
+    episodes: Sequence[Episode],
+    step: int,
+) -> dict[str, Any]:
+    """What a step's rollouts say, before any update; ``phase`` numbers the rewards that may be compared.
+
+    ``rewards`` are the totals of ``scores``, whose terms are told one by one (:func:`harr.train.record.term_figures`).
+    An episode without a reward counts as the mean of its group; a group without any is left out.
+    """
+    groups = [rewards[first : first + params.group_size] for first in range(0, len(rewards), params.group_size)]
+    known = [[value for value in group if value is not None] for group in groups]
+    filled = [
+        [sum(some) / len(some) if value is None else value for value in group]
+        for group, some in zip(groups, known, strict=True)
+        if some
+    ]
+    groups_BG = torch.tensor(filled or [[0.0] * params.group_size], dtype=torch.float32)
     std_B = groups_BG.std(-1) if params.group_size > 1 else torch.zeros(len(groups_BG))
     stage = len(open_questions(range(params.curriculum_stages), params.curriculum_stages, step, params.steps))
     return {
@@ -73,6 +91,8 @@ def reward_figures(
         "malformed": float(sum(episode.outcome.malformed for episode in episodes)),
         "escaped_tags": float(sum(episode.outcome.escaped for episode in episodes)),
         "searches": float(sum(len(episode.steps) for episode in episodes)),
+        "episodes": float(len(episodes)),
+        **term_figures(scores, rewards),
     }
 
 

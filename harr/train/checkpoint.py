@@ -12,8 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from harr.files import publish, read_json, write_json
-from harr.policies.adapter import put_back, trained_weights
-from harr.tensors import optimizer_tensors, restore_optimizer
+from harr.tensors import optimizer_tensors, put_back, restore_optimizer, trained_weights
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,12 @@ class Checkpoints:
             if old != self._path(best):
                 shutil.rmtree(old)
 
+    def history(self) -> list[dict[str, Any]]:
+        """The history of the latest checkpoint; [] where there is none."""
+        whole = self._whole()
+        found: list[dict[str, Any]] = read_json(whole[-1] / "state.json")["history"] if whole else []
+        return found
+
     def load(
         self, model: torch.nn.Module, head: torch.nn.Module | None, optimizer: torch.optim.Optimizer
     ) -> list[dict[str, Any]]:
@@ -61,8 +66,7 @@ class Checkpoints:
         if head is not None:
             head.load_state_dict(load_file(whole[-1] / "value_head.safetensors"))
         restore_optimizer(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
-        history: list[dict[str, Any]] = read_json(whole[-1] / "state.json")["history"]
-        return history
+        return self.history()
 
     def load_best(self, model: torch.nn.Module, head: torch.nn.Module | None, best: int) -> None:
         """Put weights and head of the checkpoint after ``best`` steps back."""

@@ -38,7 +38,7 @@ def train(params: GRPO, setup: Setup, out: Path, work: Path, log: Log, seed: int
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
         rewards = setup.reward.totals(scores, step)
-        values = reward_figures(params, setup, rewards, episodes, step)
+        values = reward_figures(params, setup, scores, rewards, episodes, step)
         if any(episode.steps for episode in episodes):
             advantages = advantages_of(params, setup.reward, scores, episodes, step)
             lengths = [len(episode.steps) for episode in episodes]

@@ -7,6 +7,10 @@ SKIPS = 3
 """So many updates in a row without a finite gradient end a run."""
 
 
+WATCHED = {"reward_mean": "mean reward", "reward_format_mean": "the reward term format"}
+"""Figures whose fall ends a run. A model may forget the form of its turns long before its reward as a whole falls."""
+
+
 def smoothed(rewards: Sequence[float], window: int) -> list[float]:
     """Mean of each reward and up to ``window`` - 1 before it.
 
@@ -45,15 +49,19 @@ def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) ->
     >>> rows = [{"reward_mean": reward} for reward in (0.8, 0.8, 0.1, 0.1)]
     >>> verdict(rows, 2, 0.5)
     'mean reward of the last 2 steps fell to 0.100, under 50 % of its best 0.800'
+    >>> verdict([row | {"reward_format_mean": row["reward_mean"], "reward_mean": 1.0} for row in rows], 2, 0.5)
+    'the reward term format of the last 2 steps fell to 0.100, under 50 % of its best 0.800'
     >>> verdict(rows[:3], 2, 0.5) or verdict([*rows, {"reward_mean": -1.0}], 2, 0.0)
     ''
     """
     if len(history) >= SKIPS and all(row.get("skipped_updates", 0.0) for row in history[-SKIPS:]):
         return f"the gradient was not finite in {SKIPS} steps in a row; lower train.learning_rate"
-    means = smoothed([row["reward_mean"] for row in comparable(history)], window)[window - 1 :]
-    if drop and means and max(means) > 0.0 and means[-1] < drop * max(means):
-        return (
-            f"mean reward of the last {window} steps fell to {means[-1]:.3f}, "
-            f"under {drop:.0%} of its best {max(means):.3f}".replace("%", " %")
-        )
+    for figure, name in WATCHED.items():
+        values = [row[figure] for row in comparable(history) if figure in row]
+        means = smoothed(values, window)[window - 1 :]
+        if drop and means and max(means) > 0.0 and means[-1] < drop * max(means):
+            return (
+                f"{name} of the last {window} steps fell to {means[-1]:.3f}, "
+                f"under {drop:.0%} of its best {max(means):.3f}".replace("%", " %")
+            )
     return ""

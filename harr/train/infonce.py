@@ -26,8 +26,8 @@ def train(params: Training, setup: Setup, out: Path, work: Path, log: Log, seed:
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
         episodes = rollouts(params, setup, seed, step)
-        rewards = setup.reward.totals(setup.reward.score(episodes), step)
-        values = reward_figures(params, setup, rewards, episodes, step)
+        scores = setup.reward.score(episodes)
+        values = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
         targets = wanted(episodes)
         if targets:
             for _ in range(params.num_iterations):

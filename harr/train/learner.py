@@ -16,7 +16,7 @@ from peft import PeftModel
 from torch import Tensor
 
 from harr import processes
-from harr.errors import CorpusError, ParamsError, StaleState
+from harr.errors import CorpusError, ParamsError
 from harr.files import fingerprint, publish, read_json, write_json
 from harr.methods import Training
 from harr.policies import plackett_luce
@@ -29,6 +29,7 @@ from harr.setup import Setup
 from harr.train.batch import Batch, rate_share
 from harr.train.checkpoint import Checkpoints
 from harr.train.guard import best_step, verdict
+from harr.train.record import plain
 from harr.types import Log
 
 PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
@@ -100,11 +101,7 @@ class Learner:
         run = fingerprint({"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed})
         checkpoints = Checkpoints(work / run)
         history = checkpoints.load(adapter, head, optimizer)
-        if (done := processes.only_main(lambda: len(history))) != len(history):
-            raise StaleState(
-                f"process {processes.number()} resumes at step {len(history)}, the main one at {done}; "
-                f"{checkpoints.folder} must be one folder for all machines"
-            )
+        processes.check_same_step(len(history), checkpoints.folder)
         rates = [params.learning_rate, head_rate]
         return cls(params, policy, adapter, head, accelerator, optimizer, checkpoints, history, _rates=rates)
 
@@ -130,7 +127,7 @@ class Learner:
                 }
                 row = self.history[-1] = {"step": step, **self.history[-1], **measured}
                 if main:
-                    log(step, row)
+                    log(step, plain(row))
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
                 progress.update()
                 self.stopped = verdict(self.history, params.guard_window, params.guard_drop)

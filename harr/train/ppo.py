@@ -33,7 +33,7 @@ def train(params: PPO, setup: Setup, out: Path, work: Path, log: Log, seed: int)
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
         rewards = setup.reward.totals(scores, step)
-        values = reward_figures(params, setup, rewards, episodes, step)
+        values = reward_figures(params, setup, scores, rewards, episodes, step)
         if any(episode.steps for episode in episodes):
             gains = step_rewards(setup.reward.parts(scores, episodes, step, by_step=params.credit == "step"), episodes)
             batch, figures = make_batch(params, learner, head, episodes, gains)

@@ -17,13 +17,14 @@ from torch import Tensor
 from harr import processes
 from harr.errors import ParamsError
 from harr.methods import PQN
-from harr.policies.adapter import begin, trained_weights
+from harr.policies.adapter import begin
 from harr.policies.dense import unique
 from harr.policies.sentences import Sentences
 from harr.policies.towers import TowersPolicy
 from harr.policies.value import rotate, soft_value, values
 from harr.retrieval.encoder import Encoder
 from harr.setup import Setup
+from harr.tensors import trained_weights
 from harr.train.advantages import lambda_returns
 from harr.train.batch import reward_figures, rollouts, shares
 from harr.train.learner import Learner
@@ -103,7 +104,7 @@ def train(params: PQN, setup: Setup, out: Path, work: Path, log: Log, seed: int)
         towers.temperature = RANDOM if step < params.random_steps else cooled
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
-        figures = reward_figures(params, setup, setup.reward.totals(scores, step), episodes, step)
+        figures = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
         gains = step_rewards(setup.reward.parts(scores, episodes, step, by_step=True), episodes)
         with target_weights(states, actions):
             before = state_values(targets, episodes, cooled)

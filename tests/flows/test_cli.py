@@ -44,6 +44,24 @@ def test_nothing_wrong_is_exit_0(place: Path) -> None:
     assert starts == {6}  # aligned
 
 
+def test_preview_tells_and_exports_the_questions(place: Path) -> None:
+    done = harr("preview", "--examples", "1", "--export", "questions.jsonl")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (place / "questions.jsonl").read_text().splitlines()]
+    assert f"{len(rows):,} train questions" in done.stdout and "corpus: the fictional encyclopaedia" in done.stdout
+    assert f"{rows[0]['id']}: {rows[0]['question']}" in done.stdout and rows[1]["question"] not in done.stdout
+    assert not (place / "data").exists() and not (place / "work").exists()
+    again = harr("preview", "--export", "questions.jsonl")
+    assert (
+        again.returncode == 1
+        and again.stderr == "error: questions.jsonl exists and is left as it is; name another file\n"
+    )
+    away = harr("preview", "--export", "params.yaml/questions.jsonl")
+    assert away.returncode == 1 and away.stderr.startswith("error: params.yaml/questions.jsonl: cannot be written (")
+    told = json.loads(harr("preview", "--split", "test", "--json").stdout)
+    assert told["split"] == "test" and told["questions"] > 0
+
+
 def test_a_failure_is_exit_1_with_its_fix(place: Path) -> None:
     (place / ".dvc/tmp").mkdir()
     (place / ".dvc/tmp/rwlock").touch()

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows.artifacts import _links
-from flows.pipeline import StageFailed, promotion, reproduce, stages
+from flows.pipeline import StageFailed, promotion, reproduce, run_recipe, stages
 from flows.runs import records, working
 from flows.workplace import workplace as prepare
 from harr.errors import ParamsError
@@ -142,3 +143,12 @@ def test_an_mlflow_server_that_is_away_or_knows_nothing_costs_the_run_no_more_th
     params = Params.load()
     away = params.model_copy(update={"tracking": params.tracking.model_copy(update={"uri": "http://127.0.0.1:9"})})
     assert _links(away, "") == _links(params, "http://127.0.0.1:5000") == "## Where to look"
+
+
+def test_a_source_without_its_key_is_named_before_anything_starts(workplace: Path) -> None:
+    path, root = workplace / "params.yaml", Path(__file__).parents[2]
+    recipe = yaml.safe_load((root / "recipes/r_search_small.yaml").read_text())
+    recipe["sources"]["News"] = {"kind": "exa", "key_variable": "HARR_NO_KEY"}
+    path.write_text(yaml.safe_dump(recipe))
+    with pytest.raises(ParamsError, match=r"sources\.News: no key for Exa; set the environment variable HARR_NO_KEY"):
+        run_recipe("", promote=False)

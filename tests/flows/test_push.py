@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from serving import running
 
 TOKEN = "hf_avery$ecrettoken"
@@ -239,11 +240,38 @@ def test_a_refusal_is_one_line(finished: Path, status: int, line: str) -> None:
     assert line in done.stderr
 
 
-def test_a_retriever_that_was_not_trained_is_not_pushed(finished: Path) -> None:
+def test_a_language_model_is_pushed_in_place_of_a_retriever_that_was_not_trained(finished: Path) -> None:
     (finished / "models/retriever/untrained.json").write_text("{}")
-    done = push("--model", "ada/retriever", "--dry-run")
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert "models/retriever was not trained; train.method agent trains models/llm" in done.stderr
+    assert "error: models/llm/harr.json is missing" in push("--model", "ada/writer", "--dry-run").stderr
+    (finished / "models/llm").mkdir()
+    facts = {"base_model": "/home/ada/models/Writer-1B", "kind": "llm", "index_identity": "i1"}
+    (finished / "models/llm/harr.json").write_text(json.dumps(facts))
+    (finished / "models/llm/README.md").write_text("its base is /home/ada/models/Writer-1B")
+    (finished / "models/llm/model.safetensors").write_bytes(LARGE)
+    params = yaml.safe_load((finished / "recipes/agent_small.yaml").read_text())
+    judge = {"kind": "server", "base_url": "http://ada:private@judge.local/v1", "model": "grader"}
+    weights = [{"weight": 0.2, "end": 30}, {"weight": 0.5, "start": 30}]
+    params["reward"] = {"terms": {"semantic": weights, "format": 0.25}, "judge": judge}
+    (finished / "params.yaml").write_text(yaml.safe_dump(params))
+    with serving() as hub:
+        done = push("--model", "ada/writer", "--private", "--license", "mit", address=hub.address)
+    assert done.returncode == 0, done.stderr
+    sent = hub.files["models/ada/writer"]
+    assert sorted(sent) == ["README.md", "harr.json", "model.safetensors"] and sent["model.safetensors"] == LARGE
+    assert not [name for name, content in sent.items() if b"/home/ada" in content or b"judge.local" in content]
+    card = sent["README.md"].decode()
+    for line in (
+        "library_name: transformers\n",
+        "Its base is Writer-1B.",
+        "| method | agent (GRPO by TRL, loss dapo) |",
+        "| pipeline | search_r1 |",
+        "| rewards | format: 0.25; semantic: 0.2 (steps 0 to 29), 0.5 (from step 30) |",
+        "| judge | grader |",
+        "| answer F1 | 98.0 [97.0, 99.0] | 400 |",
+        "- `full` over `infonce`: +68.6 [+64.2, +73.1], p 0.0002, n 400",
+        'from_pretrained("ada/writer"',
+    ):
+        assert line in card, card
 
 
 def test_an_unreachable_hub_is_one_line(finished: Path) -> None:

@@ -64,13 +64,14 @@ def test_rows_hold_every_metric_that_applies() -> None:
     assert rows[0] == {
         "id": "q1", "question": "Who is q1?", "answer": "the Ada", "gold_answers": ["Ada"],
         "answer_em": 1.0, "answer_f1": 1.0, "recall": 1.0, "all_gold": 1.0, "recall_at_2": 0.5, "recall_at_5": 1.0,
-        "reciprocal_rank": 1.0, "hop_recall_1": 1.0, "hop_recall_2": 1.0, "searches": 2.0, "malformed": 0.0,
+        "reciprocal_rank": 1.0, "hop_recall_1": 1.0, "hop_recall_2": 1.0, "searches": 2.0, "context_words": 18.0,
+        "malformed": 0.0,
     }  # fmt: skip
     assert rows[1] == {
         "id": "q2", "question": "Who is q2?", "answer": "Bob", "gold_answers": ["Ada"],
         "answer_em": 0.0, "answer_f1": 0.0, "recall": 1 / 3, "all_gold": 0.0, "recall_at_2": 1 / 3,
         "reciprocal_rank": 0.5, "hop_recall_1": 0.0, "hop_recall_2": 1.0, "hop_recall_3": 0.0,
-        "searches": 1.0, "malformed": 2.0,
+        "searches": 1.0, "context_words": 6.0, "malformed": 2.0,
     }  # fmt: skip
 
 
@@ -125,7 +126,7 @@ def test_hops_stay_in_order_whatever_the_first_question_is() -> None:
 def test_every_metric_has_words() -> None:
     both = join_candidates({name: question_rows([played("q1", "Ada", "abxyz")]) for name in ("corpus", "question")})
     words = [label(key) for key in both[0] if key not in ("id", "question", "answer", "gold_answers")]
-    assert len(set(words)) == len(words) == 22
+    assert len(set(words)) == len(words) == 24
 
 
 def test_the_table_shows_arms_intervals_and_gains() -> None:

@@ -1,14 +1,18 @@
 """The filter: a reason for every question, a target, and resume after a kill."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from letters import OnePassage, save_letters, spell
 
 from harr.corpus.store import read_questions
 from harr.errors import CorpusError
 from harr.filter import filter_questions
+from harr.generation.sampler import open_sampler
 from harr.params import Filter
+from harr.scoring.mix import Reward
 from harr.setup import Setup
 from harr.types import Question
 
@@ -61,6 +65,61 @@ def test_nothing_kept_is_one_clear_line(setup: Setup, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="filter kept none of 1 questions"):
         filter_questions(Filter(), game, tmp_path / "out", tmp_path / "work", silent, seed=0)
     assert not (tmp_path / "out").exists()
+
+
+LETTERS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r", "b", "d"])]
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_letters(tmp_path_factory.mktemp("letters"), spread=0.5))
+
+
+def writing(letters: str, questions: Sequence[Question] = LETTERS, terms: str = "letters:share_of_a") -> Setup:
+    """A game in which the language model learns, and a sampler of that model."""
+    sampler = open_sampler(letters, temperature=1.0, max_tokens=8, batch_size=7, seed=0)
+    return Setup(questions, spell, OnePassage(), sampler, Reward({terms: 1.0}), "letters", letters)
+
+
+def rows_of(folder: Path) -> dict[str, dict[str, object]]:
+    """What is told of every question that was tried."""
+    lines = (folder / "statistics.jsonl").read_text().splitlines()
+    return {row["id"]: row for row in map(json.loads, lines)}
+
+
+def test_the_model_that_learns_is_sampled(letters: str, tmp_path: Path) -> None:
+    """Its rollouts of a question differ, and are the same whatever else is in the batch."""
+    found = []
+    for size in (1, 64):
+        params, out = Filter(group_size=4, target=100, batch_size=size), tmp_path / f"out-{size}"
+        filter_questions(params, writing(letters), out, tmp_path / "work", silent, seed=3)
+        found.append(rows_of(out))
+    assert found[0] == found[1]
+    assert "rollouts disagree" in {row["reason"] for row in found[0].values()}
+
+
+def test_a_killed_filter_of_a_model_that_learns_resumes_to_the_same_bytes(letters: str, tmp_path: Path) -> None:
+    params = Filter(group_size=4, target=100, batch_size=2)
+
+    def kill(step: int, values: object) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+
+    filter_questions(params, writing(letters), tmp_path / "whole", tmp_path / "a", silent, seed=5)
+    with pytest.raises(KeyboardInterrupt):
+        filter_questions(params, writing(letters), tmp_path / "resumed", tmp_path / "b", kill, seed=5)
+    resumed = writing(letters)
+    filter_questions(params, resumed, tmp_path / "resumed", tmp_path / "b", silent, seed=5)
+    assert resumed.generator.usage()["requests"] < 2 * 6 * 4  # type: ignore[union-attr]
+    for name in ("questions.jsonl", "statistics.jsonl"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "resumed" / name).read_bytes()
+
+
+def test_a_question_without_a_reward_is_dropped_and_counted(letters: str, tmp_path: Path) -> None:
+    params, game = Filter(group_size=8, batch_size=8), writing(letters, terms="letters:share_of_a_unless_q")
+    counts = filter_questions(params, game, tmp_path / "out", tmp_path / "work", silent, seed=0)
+    assert counts["dropped_no_reward_applies"] == 1 and counts["tried"] == 6
+    assert rows_of(tmp_path / "out")["q0"] == {"id": "q0", "kept": False, "reason": "no reward applies"}
 
 
 def test_all_are_kept_unplayed(setup: Setup, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from peft import LoraConfig, get_peft_model
 from harr import merge_llm
 from harr.errors import ModelError
 from harr.files import write_json
+from harr.generation.adapter import base_identity
 from harr.generation.local import LocalGenerator, load_model
 from harr.merge_llm import merge_llm as merge
 from harr.types import Generate
@@ -22,7 +23,8 @@ def adapter(tmp_path: Path) -> Path:
     torch.manual_seed(1)
     config = LoraConfig(r=4, lora_alpha=64, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
     get_peft_model(load_model(str(base))[0], config).save_pretrained(tmp_path / "adapter")
-    write_json(tmp_path / "adapter/harr.json", {"base_model": str(base), "kind": "llm"})
+    known = {"base_model": str(base), "base": base_identity(str(base)), "kind": "llm"}
+    write_json(tmp_path / "adapter/harr.json", known)
     return tmp_path / "adapter"
 
 
@@ -58,6 +60,18 @@ def test_an_adapter_without_its_base_is_one_line(adapter: Path, tmp_path: Path) 
     (adapter / "harr.json").unlink()
     with pytest.raises(ModelError, match=r"lacks harr\.json, which names its base_model"):
         load_model(str(adapter))
-    write_json(adapter / "harr.json", {"base_model": str(tmp_path / "gone")})
+    write_json(adapter / "harr.json", {"base_model": str(tmp_path / "gone"), "base": "0"})
     with pytest.raises(ModelError, match="gone does not exist"):
+        load_model(str(adapter))
+
+
+def test_an_adapter_is_refused_on_another_base(adapter: Path, tmp_path: Path) -> None:
+    """The other model has the same shape, so that nothing else would tell."""
+    save_letters(tmp_path / "letters", spread=0.4)
+    with pytest.raises(ModelError, match=r"trained on another model than .*letters now is \(fingerprint \w+, found"):
+        load_model(str(adapter))
+    with pytest.raises(ModelError, match="another model"):
+        merge(adapter, tmp_path / "llm", tmp_path / "work", facts={})
+    write_json(adapter / "harr.json", {"base_model": str(tmp_path / "letters")})
+    with pytest.raises(ModelError, match="the fingerprint of that, base"):
         load_model(str(adapter))

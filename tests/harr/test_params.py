@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
+from harr.build import build_pipeline
 from harr.errors import ParamsError
-from harr.methods import GRPO
-from harr.params import Params, Server
+from harr.generators import Server
+from harr.methods import GRPO, Agent
+from harr.params import Params
+from harr.types import Question
 
 ROOT = Path(__file__).parents[2]
 GOOD = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -25,6 +28,14 @@ def test_the_shipped_parameters_are_typed(tmp_path: Path) -> None:
     assert isinstance(params.train, GRPO) and params.headline == "answer_f1"
 
 
+def test_the_headline_says_whether_there_is_a_judge(tmp_path: Path) -> None:
+    weights = [{"weight": 0.2, "end": 30}, {"weight": 0.5, "start": 30}]
+    judge = {"kind": "server", "base_url": "http://127.0.0.1:8000/v1", "model": "small"}
+    for section, headline in (({}, "semantic_f1"), ({"judge": judge}, "semantic")):
+        params = load(GOOD | {"reward": {"terms": {"semantic": weights}} | section}, tmp_path)
+        assert params.headline == headline
+
+
 @pytest.mark.parametrize(
     ("section", "change", "line"),
     [
@@ -33,6 +44,12 @@ def test_the_shipped_parameters_are_typed(tmp_path: Path) -> None:
         ("pipeline", {"max_hop": 2}, "unknown parameter pipeline.max_hop; did you mean max_hops?"),
         ("retriever", {"k": 40}, "retriever: k = 40 passages cannot be chosen from a pool of 30"),
         ("train", {"group_size": 1}, "train.group_size: should be greater than or equal to 2 (found 1)"),
+        (
+            "reward",
+            {"terms": {"semantic": [{"weight": 0.2, "end": 31}, {"weight": 0.5, "start": 30}]}},
+            "reward.terms: semantic has two weights at step 30; let one end where the next starts",
+        ),
+        ("reward", {"terms": {"semantic": []}}, "reward.terms: semantic has an empty list of weights"),
         ("train", {"steps": "many"}, "train.steps: should be a valid integer"),
         ("retriever", {"temperature": 0}, "retriever.temperature: should be greater than 0 (found 0)"),
         (
@@ -57,7 +74,7 @@ SERVER = {"kind": "server", "model": "m", "base_url": "http://127.0.0.1:8000/v1"
 )
 @pytest.mark.parametrize(
     ("section", "key"),
-    [("generator", "generator.base_url"), ("reward", "reward.judge.server.base_url"), ("encoder", "encoder.base_url")],
+    [("generator", "generator.base_url"), ("reward", "reward.judge.base_url"), ("encoder", "encoder.base_url")],
 )
 def test_an_address_without_scheme_or_host(section: str, key: str, address: str, tmp_path: Path) -> None:
     wrong = SERVER | {"base_url": address}
@@ -100,7 +117,14 @@ def test_no_file(tmp_path: Path) -> None:
     [
         ({"generator": {"kind": "none"}}, "pick without reader needs kind none"),
         ({"pipeline": {"name": "react"}, "generator": {"kind": "scripted"}}, "plays multistep and search_r1 only"),
-        ({"pipeline": {"name": "react"}, "generator": {"kind": "small_lm"}}, "plays search_r1 only, not react"),
+        ({"pipeline": {"name": "r_search"}}, "the scripted generator plays multistep and search_r1 only"),
+        ({"pipeline": {"name": "r_search", "tools": ["a", "a"]}}, r"tools \['a', 'a'\] should be different words"),
+        ({"pipeline": {"name": "r_search", "tools": ["a (b)"]}}, "should be different words without blanks"),
+        ({"pipeline": {"name": "r_search", "max_nodes": 27}}, "pipeline.max_nodes: should be less than or equal to 26"),
+        (
+            {"pipeline": {"name": "react"}, "generator": {"kind": "small_lm"}},
+            "language model plays search_r1, not react",
+        ),
         ({"train": {"method": "pqn"}}, "pqn plays pipeline pick; set retriever.candidates: question"),
         ({"retriever": {"positions": "relative"}}, "no_positions are for train.method pqn"),
         (
@@ -120,6 +144,7 @@ def test_no_file(tmp_path: Path) -> None:
             "reward.mix pca compares the rollouts of a group, which ppo does not; use train.method grpo",
         ),
         ({"reward": {"filter_by_mean": True}, "train": {"method": "ppo"}}, "reward.filter_by_mean compares"),
+        ({"filter": {"temperature": 0.7}}, "filter.temperature is for train.method agent; leave it out"),
         (
             {"reward": {"mix": "std"}, "train": {"method": "grpo", "credit": "step"}},
             "reward.mix std mixes rewards of whole episodes; set train.credit: episode",
@@ -149,24 +174,108 @@ def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
     assert load({**GOOD, **AGENT}, tmp_path).baseline == "warmstart"
     local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "full"]}}
     assert load({**GOOD, **AGENT, **local}, tmp_path).baseline == "base"
+    warm = {"generator": {"kind": "warmstart", "model": "m"}}
+    assert load({**GOOD, **AGENT, **warm}, tmp_path).baseline == "warmstart"
     assert load(GOOD, tmp_path).baseline == "frozen"
+    graphs = {**GOOD, **AGENT, **local, "pipeline": {"name": "r_search", "budget": 4, "tools": ["General"]}}
+    game = build_pipeline(load(graphs, tmp_path))(Question("q", "Who?"))
+    assert "At most 4 searches are made." in next(game).prompt  # type: ignore[union-attr]
+
+
+def test_an_agents_filter_samples_as_it_learns(tmp_path: Path) -> None:
+    alike = {"temperature": 0.7, "max_tokens": 32}
+    changes = {"filter": {"keep": "disagreeing", **alike}, "train": {"method": "agent", **alike}}
+    assert load({**GOOD, **AGENT, **changes}, tmp_path).filter.temperature == 0.7
+    assert load({**GOOD, **AGENT, "filter": {}}, tmp_path).filter.keep == "disagreeing"
+
+
+def test_a_vllm_server_has_an_address(tmp_path: Path) -> None:
+    there = {"method": "agent", "vllm": "server", "vllm_url": "http://127.0.0.1:8000"}
+    train = load({**GOOD, **AGENT, "train": there}, tmp_path).train
+    assert isinstance(train, Agent) and train.vllm_url == "http://127.0.0.1:8000"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"pipeline": {"name": "search_r1"}, "generator": {"kind": "small_lm"}}, "search_r1 names no tool in its"),
+        ({"pipeline": {"name": "r_search", "tools": ["Law"]}}, "pipeline.tools Law has no source; add sources.Law"),
+        (
+            {
+                "pipeline": {"name": "r_search", "tools": ["News"]},
+                "generator": {"kind": "small_lm", "plays": "r_search"},
+            },
+            "the small language model asks General, News, Academy; add Academy to pipeline.tools",
+        ),
+        (
+            {"train": {"method": "grpo"}, "evaluate": {"arms": ["full"]}},
+            "grpo trains the retriever, and sources",
+        ),
+        ({"evaluate": {"arms": ["full"], "candidates": ["question"]}}, "not the passages given; set candidates"),
+    ],
+)
+def test_sources_are_for_graphs_of_an_agent(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    graphs = {"pipeline": {"name": "r_search"}, "generator": {"kind": "local", "model": "m"}}
+    graphs |= {"sources": {tool: {"kind": "milvus"} for tool in ("General", "News", "Academy")}}
+    graphs |= {"evaluate": {"arms": ["base", "full"]}}
+    load({**GOOD, **AGENT, **graphs}, tmp_path)
+    with pytest.raises(ParamsError, match=line) as error:
+        load({**GOOD, **AGENT, **graphs, **changes}, tmp_path)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
         ({"train": {"method": "grpo"}}, "evaluate.arms base is for train.method agent"),
-        ({"generator": {"kind": "scripted"}}, "generator.kind is scripted: use small_lm or local"),
-        ({"generator": SERVER}, "generator.kind is server: use small_lm or local"),
+        ({"generator": {"kind": "scripted"}}, "generator.kind is scripted: use small_lm, warmstart or local"),
+        ({"generator": SERVER}, "generator.kind is server: use small_lm, warmstart or local"),
         (
             {"pipeline": {"name": "multistep"}, "generator": {"kind": "local", "model": "m"}},
-            "agent plays search_r1 or react, not multistep",
+            "agent plays search_r1, r_search or react, not multistep",
         ),
-        ({"filter": {}}, "train.method agent needs filter.keep: all"),
+        (
+            {"pipeline": {"name": "react"}, "generator": {"kind": "local", "model": "m"}},
+            "train.method agent trains on one growing text; set pipeline.shows: passages",
+        ),
+        (
+            {"filter": {"max_tokens": 32}},
+            "the filter samples as training does: filter has .*32}, train {'temperature': 1.0, 'max_tokens': 64}",
+        ),
+        ({"train": {"method": "agent", "vllm": "server"}}, "train.vllm_url is the address for train.vllm: server"),
+        (
+            {"train": {"method": "agent", "vllm": "server", "vllm_url": "http://127.0.0.1:8000/v1"}},
+            "train.vllm_url is the server's root; leave /v1 out",
+        ),
+        (
+            {"train": {"method": "agent", "vllm": "server", "vllm_url": "127.0.0.1:8000"}},
+            "train.vllm_url: should be an address with http:// or https://",
+        ),
+        ({"train": {"method": "agent", "vllm_memory": 0.5}}, "train.vllm none does not read vllm_memory"),
+        (
+            {"train": {"method": "agent", "vllm": "colocate", "vllm_tokens": 64}},
+            "train.vllm_tokens 64 has no room for a prompt and train.max_tokens 64",
+        ),
         ({"evaluate": {"arms": ["frozen", "full"]}}, "evaluate.arms frozen does not go with train.method agent"),
         ({"generator": {"kind": "local", "model": "m"}}, "arms warmstart .* choose from base, full"),
         ({"evaluate": {"arms": ["full"], "pass_at": [1]}}, "evaluate.pass_at samples a retriever that learns"),
         ({"train": {"method": "agent", "credit": "step"}}, "agent does not read credit"),
+        ({"train": {"method": "agent", "precision": "float16"}}, "takes no float16, .*; set train.precision: bfloat16"),
+        ({"generator": {"kind": "small_lm", "max_tokens": 8}}, "generator.max_tokens 8 is not read: .*max_tokens 64"),
+        ({"generator": {"kind": "small_lm", "temperature": 0.7}}, "generator.temperature 0.7 is not read"),
+        ({"train": {"method": "agent", "quantization": "nf4", "lora": None}}, "nf4 freezes the base; set train.lora"),
+        (
+            {"generator": {"kind": "warmstart", "model": "m"}, "pipeline": {"name": "react"}},
+            "traces are made for pipeline search_r1 with template plain",
+        ),
+        (
+            {"generator": {"kind": "warmstart", "model": "m", "template": "bare"}},
+            "traces are made for pipeline search_r1 with template bare",
+        ),
+        (
+            {"generator": {"kind": "warmstart", "model": "m", "rows_per_step": 3}},
+            "3 demonstrations a step do not make whole passes of 4",
+        ),
     ],
 )
 def test_an_agent_that_cannot_be_trained_or_compared(changes: dict[str, Any], line: str, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from harr.evaluate import contrast, question_rows, summarise
 from harr.report import write_report
+from harr.scoring.mix import Reward
+from harr.train.record import term_figures
 from harr.trajectories import trajectories
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
@@ -57,6 +59,14 @@ def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(tmp_path: Pa
     assert "full against history: +80.0 [" in text
 
 
+def test_a_run_that_tells_its_reward_terms_shows_their_curves_and_spread(tmp_path: Path) -> None:
+    plain = report(tmp_path / "index.html")
+    rows = [{**row, **term_figures({"recall": [0.0, 0.1 * row["step"]]}, [0.0, 1.0])} for row in CURVE]
+    text = report(tmp_path / "index.html", curve=rows)
+    assert "Reward while training, by term (n = 4 steps)" in text and "Spread of the reward over episodes" in text
+    assert re.search(r"fit: .*, R² = 1\.00", text) and "by term" not in plain
+
+
 def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_there(tmp_path: Path) -> None:
     played = {arm: episodes(n, "Bob") for arm, n in {"base": 0, "warmstart": 3, "full": 27}.items()}
     rows = {
@@ -69,6 +79,16 @@ def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_
     assert "points against its warm start." in text and "frozen" not in text.split("Trajectories")[0]
     assert re.search(r"full 1\.800 \[\d\.\d+, \d\.\d+\] \+1\.600 \[", text)
     assert re.search(r"base is the language model before any training\.", text)
+
+
+def test_a_page_says_that_there_was_no_judge_and_where_the_reward_changed(tmp_path: Path) -> None:
+    played = {"frozen": episodes(3), "full": episodes(27)}
+    rows = {arm: question_rows(side, Reward({"semantic": 1.0}).means(side)) for arm, side in played.items()}
+    curve = [{**row, "phase": float(row["step"] > 2)} for row in CURVE]
+    page = report(tmp_path / "index.html", summary=summarise(rows, resamples=200, seed=0), curve=curve)
+    assert "semantic (answer F1, no judge)" in words(page) and "graded by the judge" not in page
+    assert page.count("other terms or questions") == 1
+    assert "other terms or questions" not in report(tmp_path / "index.html")
 
 
 @pytest.mark.parametrize(

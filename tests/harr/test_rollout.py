@@ -66,6 +66,33 @@ def test_early_writers_wait_for_those_who_still_search() -> None:
     assert generator.batches == [9], "one batch of text, not one per length"
 
 
+def fan(question: Question) -> PyGenerator[Request, Any, Outcome]:
+    """As many searches at once as the question says, then one alone."""
+    found = yield tuple(Search(question, f"{question.id}.{number}") for number in range(int(question.text)))
+    last = yield Search(question, "".join(retrieval.passages[0].text for retrieval in found))
+    return Outcome(last.passages[0].text)
+
+
+def test_several_searches_at_once_share_the_batch_of_all_games() -> None:
+    retriever = CountingRetriever()
+    episodes = play([Question("a", "3"), Question("b", "0"), Question("c", "1")], fan, retriever, None)
+    assert retriever.batches == [4, 3]
+    assert [episode.answer for episode in episodes] == ["a.0a.1a.2", "", "c.0"]
+    assert [len(episode.steps) for episode in episodes] == [4, 1, 2]
+    assert [step.search.query for step in episodes[0].steps] == [
+        step.retrieval.passages[0].text for step in episodes[0].steps
+    ]
+
+
+def test_a_retriever_that_answers_too_little_is_an_error() -> None:
+    class Lazy:
+        def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+            return [Retrieval(())] * (len(searches) - 1)
+
+    with pytest.raises(ValueError, match="3 searches were answered by 2"):
+        play([Question("a", "3")], fan, Lazy(), None)
+
+
 def test_a_pipeline_that_writes_needs_a_generator() -> None:
     with pytest.raises(RuntimeError, match=r"generator\.kind"):
         play([Question("a", "0")], hops_then_answer, CountingRetriever(), None)

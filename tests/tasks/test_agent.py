@@ -1,5 +1,6 @@
 """The language model learns: all stages after one another, tiny, and what they leave behind."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from harr.corpus.store import read_questions
 from harr.errors import PromotionRefused
 from harr.files import read_json, write_json
 from harr.generation import small_lm
-from harr.generation.local import load_model
+from harr.generation.local import LocalGenerator, load_model
+from harr.generation.scripted import plan
 from harr.params import Params
+from harr.types import Generate
 from tasks.arms import train_arms
 from tasks.download import QUESTIONS, download_corpus
 from tasks.embed import embed_passages
@@ -24,7 +27,7 @@ from tasks.index import index_passages
 from tasks.merge import merge_adapter, register_model
 from tasks.registry import promote
 from tasks.tracking import open_client, tracked_run
-from tasks.train import plot_training, train_policy
+from tasks.train import plot_training, train_policy, write_stats
 
 CHANGES: dict[str, dict[str, Any]] = {
     "download": {
@@ -39,7 +42,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "pipeline": {"name": "search_r1", "max_searches": 1, "template": "bare"},
     "generator": {"kind": "small_lm", "steps": 2, "vocabulary": 600, "width": 32, "layers": 2, "max_tokens": 8},
     "reward": {"terms": {"answer_f1": 1.0, "letters:variety": 0.5}},  # noise differs in that, at least
-    "filter": {"keep": "all", "target": 8},
+    "filter": {"target": 8, "group_size": 4, "max_tokens": 8},
     "train": {
         "method": "agent",
         "steps": 1,
@@ -54,8 +57,30 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 
 
+GRAPHS: dict[str, Any] = {
+    "download": CHANGES["download"] | {"test_questions": 4, "sources": True},
+    "sources": {tool: {"kind": "milvus"} for tool in ("General", "News", "Academy")},
+    "pipeline": {"name": "r_search", "template": "bare"},
+    "generator": CHANGES["generator"] | {"plays": "r_search"},
+    "reward": {
+        "terms": {
+            "semantic": [{"weight": 0.2, "end": 1}, {"weight": 0.5, "start": 1}],
+            "graph": 0.25,
+            "format": 0.25,
+            "letters:variety": 0.5,
+        }
+    },
+    "evaluate": CHANGES["evaluate"] | {"seeds": 1},
+}
+
+
 def nothing(step: int, values: object) -> None:
     """Log nowhere."""
+
+
+def planned(self: object, requests: Sequence[Generate]) -> list[str]:
+    """What the teacher of search graphs would write."""
+    return [request.cut(plan(request.prompt)) for request in requests]
 
 
 @pytest.fixture
@@ -72,8 +97,12 @@ def test_an_agent_goes_through_all_stages(params: Params) -> None:
     for task in (download_corpus, embed_passages, index_passages):
         task.fn(params)
     make_generator.fn(params, nothing)
-    write_json(Path("metrics/filter.json"), filter_training_questions.fn(params, nothing))
-    plot_training.fn(train_policy.fn(params, nothing))
+    filtered = filter_training_questions.fn(params, nothing)
+    assert filtered["kept"] > 0 and filtered["kept"] + filtered.get("dropped_all_alike", 0) == filtered["tried"] == 8
+    write_json(Path("metrics/filter.json"), filtered)
+    history = train_policy.fn(params, nothing)
+    write_stats(history)
+    plot_training.fn(history)
     assert train_arms.fn(params, nothing)["runs"] == 1.0
     rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
     assert {arm: len(by_seed) for arm, by_seed in rows.items()} == {"base": 1, "warmstart": 1, "full": 2}
@@ -108,3 +137,34 @@ def test_an_agent_goes_through_all_stages(params: Params) -> None:
     assert version.tags["kind"] == "llm" and version.source.endswith("/llm")
     with pytest.raises(PromotionRefused, match=r"against its own arm warmstart .*: gain: found answer_f1"):
         promote.fn(params)
+
+
+def test_an_agent_that_plans_graphs_goes_through_all_stages(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("params.yaml").write_text(yaml.safe_dump(yaml.safe_load(Path("params.yaml").read_text()) | GRAPHS))
+    params = Params.load()
+    download_corpus.fn(params)
+    embed_passages.fn(params)
+    indexed = index_passages.fn(params)
+    assert indexed["indexed"] == sum(indexed[f"indexed_{tool}"] for tool in GRAPHS["sources"]) == 200
+    make_generator.fn(params, nothing)
+    write_json(Path("metrics/filter.json"), filter_training_questions.fn(params, nothing))
+    history = train_policy.fn(params, nothing)
+    write_stats(history)
+    plot_training.fn(history)
+    assert train_arms.fn(params, nothing)["runs"] == 0.0
+    # A model of a few steps plans nothing: the teacher writes for the arms, so that every collection is searched.
+    monkeypatch.setattr(LocalGenerator, "complete", planned)
+    rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
+    summary = summarise_arms.fn(params, rows)
+    write_evaluation.fn(params, rows, episodes, summary)
+    plot_and_report.fn(params, summary, {"Seed": "0"}, {})
+    found = read_json(Path("metrics/evaluate.json"))
+    assert set(found["arms"]) == {"base", "warmstart", "full"}
+    for metrics in found["arms"].values():
+        mean = {name: figures["mean"] for name, figures in metrics.items()}
+        assert "semantic" not in mean and (mean["graph"], mean["format"], mean["searches"]) == (1.0, 1.0, 1.0)
+        total = 0.5 * (mean["semantic_f1"] + mean["letters:variety"]) + 0.25 * (mean["graph"] + mean["format"])
+        assert mean["reward"] == pytest.approx(total, abs=1e-5) and mean["semantic_f1"] > 0
+        assert mean["context_words"] > 0
+    assert "semantic (answer F1, no judge)" in Path("reports/index.html").read_text()
+    assert merge_adapter.fn(params)["logit_difference_max"] < 1e-3

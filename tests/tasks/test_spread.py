@@ -30,7 +30,7 @@ from tasks.embed import embed_passages
 
 def embed(runner):
     params = Params.load()
-    params = Params.model_validate({**params.model_dump(), "runner": runner})
+    params = Params.model_validate({**params.model_dump(exclude_unset=True), "runner": runner})
     flow(name="spread")(lambda: print(embed_passages(params)))()
 """
 THREADS = FLOW + "embed({'kind': 'threads', 'workers': 2})"
@@ -81,7 +81,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def expected(workplace: Path) -> dict[str, bytes]:
     """A corpus of 9 shards in the current folder, and what is made of it without any runner."""
     write_passages([Passage(f"p{i}", f"Town {i} has a river. " + "snow " * (i % 30)) for i in range(COUNT)], CORPUS)
-    write_json(Path("params.yaml"), Params.load().model_dump(mode="json") | {"embed": EMBED})
+    write_json(Path("params.yaml"), Params.load().model_dump(mode="json", exclude_unset=True) | {"embed": EMBED})
     encoder = Encoder(PACKAGED, max_tokens=Params.load().encoder.max_tokens)
     embed_corpus(Passages.open(CORPUS), encoder, Embed(**EMBED), Path("local"), Path("work/local"))
     return contents(Path("local"))

@@ -68,6 +68,24 @@ def test_hotpot_parquet(dataset: str) -> None:
     assert titles_of_gold() == ["Acme", "Ada Brown"]
 
 
+def test_questions_of_some_levels_are_learnt_from_and_the_limit_counts_those() -> None:
+    repository, train, test = FILES["hotpotqa"]
+    levels = ["easy", "hard", "medium", "hard", "hard"]
+    rows = [{**HOTPOT, "id": f"h{n}", "question": f"Who is {n}?", "level": level} for n, level in enumerate(levels)]
+    for pattern, table in ((train, rows), (test, [{**HOTPOT, "level": "hard"}])):
+        path = Path("hub") / repository / pattern.replace("*", "-00000-of-00001")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(table), path)
+    run(Hub(dataset="hotpotqa", root="hub", train_level=("hard",), train_questions=2))
+    questions = read_questions(Path("data/questions/train.jsonl"))
+    assert [(question.id, question.level, question.kind) for question in questions] == [
+        ("h1", "hard", "bridge"),
+        ("h3", "hard", "bridge"),
+    ]
+    with pytest.raises(ValueError, match="musique has no levels of difficulty"):
+        Hub(dataset="musique", train_level=("easy",))
+
+
 def test_musique_keeps_hop_order_and_aliases() -> None:
     repository, train, test = FILES["musique"]
     folder = Path("hub") / repository

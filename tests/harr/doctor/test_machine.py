@@ -30,7 +30,7 @@ def install(site: Path, name: str, version: str) -> None:
 
 
 def smoke(**changes: object) -> Params:
-    return Params.model_validate(Params.load(ROOT / "recipes/smoke.yaml").model_dump() | changes)
+    return Params.model_validate(Params.load(ROOT / "recipes/smoke.yaml").model_dump(exclude_unset=True) | changes)
 
 
 def test_this_environment_is_as_pinned() -> None:

@@ -42,6 +42,16 @@ def test_a_later_stage_asks_only_what_is_new(tmp_path: Path) -> None:
     assert later.usage() == {"requests": 1.0, "cached": 2.0}
 
 
+def test_what_is_not_to_be_kept_is_asked_again_also_where_it_was_kept_before(tmp_path: Path) -> None:
+    CachedGenerator(Clerk(), tmp_path / "known.sqlite").complete(asks("a", "b"))
+    clerk = Clerk()
+    for _ in range(2):
+        picky = CachedGenerator(clerk, tmp_path / "known.sqlite", lambda request, text: text != "a 0")
+        assert picky.complete(asks("b", "a"))[0] == "b 1"
+        clerk.asked = 0
+    assert picky.usage()["cached"] == 1.0
+
+
 def test_stop_strings_and_messages_are_part_of_a_request(tmp_path: Path) -> None:
     clerk = CachedGenerator(Clerk(), tmp_path / "known.sqlite")
     chat = Generate(({"role": "user", "content": "a"},))

@@ -17,7 +17,7 @@ import pytest
 
 from harr.errors import ServiceUnavailable
 from harr.generation.server import ServerGenerator
-from harr.params import Server
+from harr.generators import Server
 from harr.pipelines.multistep import multistep
 from harr.pipelines.pick import pick
 from harr.pipelines.react import react

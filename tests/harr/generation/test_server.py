@@ -10,7 +10,8 @@ from serving import chat, serving
 from harr.build import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.generation.server import ServerGenerator
-from harr.params import Params, Server
+from harr.generators import Server
+from harr.params import Params
 from harr.types import Generate
 
 
@@ -149,7 +150,7 @@ def test_a_usage_without_figures_counts_as_none() -> None:
     with serving(lambda body, number: (200, chat("so") | {"usage": {}})) as served:
         player = generator(served.base_url)
         assert player.complete(ask("a")) == ["so"]
-    assert player.usage() == {"requests": 1, "retries": 0, "prompt_tokens": 0, "completion_tokens": 0}
+    assert player.usage() == {"requests": 1, "retries": 0, "timeouts": 0, "prompt_tokens": 0, "completion_tokens": 0}
 
 
 def test_the_key_comes_from_the_environment_and_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,4 +185,4 @@ def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:
         assert player.complete([*requests, requests[0]]) == ["so once", "so twice", "so once"]
     assert len(served.bodies) == 2, "an equal request is asked once"
     assert (served.bodies[0]["stop"], served.bodies[0]["seed"]) == (["</search>"], 7)
-    assert player.usage() == {"requests": 2, "retries": 0, "prompt_tokens": 6, "completion_tokens": 4}
+    assert player.usage() == {"requests": 2, "retries": 0, "timeouts": 0, "prompt_tokens": 6, "completion_tokens": 4}

@@ -1,53 +1,73 @@
 """The small language model: its texts, its first induction head, and a run that is killed."""
 
 import random
-from functools import partial
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from harr.generation import small_lm
+from harr.generation import scripted, small_lm
 from harr.generation.scripted import Scripted
-from harr.generation.traces import Oracle, open_world, practice, recitation, trace
-from harr.params import SmallLM
-from harr.pipelines.search_r1 import search_r1
+from harr.generation.traces import Oracle, game_of, open_world, practice, recitation, trace
+from harr.generators import SmallLM
 from harr.rollout import play
+from harr.types import Generate, Generator
 
 TINY = SmallLM(kind="small_lm", steps=10, vocabulary=400, width=32, layers=2, max_tokens=8)
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return small_lm._tokenizer(2600)
+@cache
+def tokenizer_of(plays: str) -> Any:
+    """Trained once for all tests."""
+    return small_lm._tokenizer(2600, plays)
 
 
-def test_the_teacher_answers_all_it_finds_and_nothing_else() -> None:
+class Planner:
+    """The teacher of R-Search."""
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Its turns."""
+        return [request.cut(scripted.plan(request.prompt)) for request in requests]
+
+    def usage(self) -> dict[str, float]:
+        """Nothing."""
+        return {}
+
+
+@pytest.mark.parametrize(("plays", "teacher"), [("search_r1", Scripted()), ("r_search", Planner())])
+def test_the_teacher_answers_all_it_finds_and_nothing_else(plays: str, teacher: Generator) -> None:
     reader = open_world(7, hops=(1, 2, 3))
-    game = partial(search_r1, max_searches=3, template="bare")
-    found = play(reader.questions, game, Oracle(reader, random.Random(0), 3), Scripted())
+    game = game_of(plays, searches=3)
+    found = play(reader.questions, game, Oracle(reader, random.Random(0), 3), teacher)
     assert all(episode.answer in episode.question.answers for episode in found)
-    missed = play(reader.questions, game, Oracle(reader, random.Random(0), 3, missing=1.0), Scripted())
+    assert not any(episode.outcome.graph or episode.outcome.faults for episode in found)
+    missed = play(reader.questions, game, Oracle(reader, random.Random(0), 3, missing=1.0), teacher)
     assert (
         sum(episode.answer == "unknown" for episode in missed) >= len(missed) - 1
     )  # a namesake may have the same fact
 
 
+@pytest.mark.parametrize("plays", ["search_r1", "r_search"])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_text_in_pieces_has_the_tokens_of_the_whole(tokenizer, seed: int) -> None:
+def test_a_text_in_pieces_has_the_tokens_of_the_whole(seed: int, plays: str) -> None:
     """What is learnt in pieces is met as one text when the model plays."""
+    tokenizer = tokenizer_of(plays)
     reader = open_world(seed, hops=(3,))
     rng = random.Random(seed)
-    trace_pieces = trace(reader.questions[0], Oracle(reader, rng, 3, missing=0.3))
-    for pieces in (trace_pieces, practice(reader, rng, 2)):
+    trace_pieces = trace(reader.questions[0], Oracle(reader, rng, 3, missing=0.3), plays)
+    for pieces in (trace_pieces, practice(reader, rng, 2, plays)):
         ids, _ = small_lm._encode(tokenizer, pieces)
         whole = "".join(text for text, _ in pieces)
         assert ids == tokenizer(whole)["input_ids"]
         assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == whole
 
 
-def test_most_names_are_few_tokens_and_only_the_models_words_are_learnt(tokenizer) -> None:
+def test_most_names_are_few_tokens_and_only_the_models_words_are_learnt() -> None:
+    tokenizer = tokenizer_of("search_r1")
     reader = open_world(1, hops=(2,))
     pieces = recitation(reader, random.Random(0), 3)
     values = [text for text, learnt in pieces if learnt]

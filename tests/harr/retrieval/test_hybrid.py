@@ -133,3 +133,24 @@ def test_a_query_that_shares_no_word_has_an_empty_pool(setup: Setup) -> None:
     empty, full = policy.retrieve([Search(setup.questions[0], query) for query in ("xyzzy", "Ashford")])
     assert empty.passages == () and empty.pool == () and empty.logprob == 0.0
     assert {passage.title for passage in full.passages} == {"Ashford"}
+
+
+def test_whatever_an_agent_may_ask_is_searched(setup: Setup) -> None:
+    """What react lets through: any text of one line, at most 2,000 characters."""
+    dense, sparse = policies(setup)
+    hybrid = HybridRetriever(dense, sparse, HYBRID, k=2, depth=8)
+    odd = [
+        "?",
+        "\x00",
+        "\x1b[2J",
+        "'\"; --",
+        "OR AND NOT",
+        "\u202e\ufeff",
+        "🩺" * 2000,
+        "flu " * 500,
+        "x" * 2000,
+        "{}[]()*~^",
+    ]
+    found = hybrid.retrieve([Search(setup.questions[0], query) for query in [*odd, "Ashford in winter"]])
+    assert all(len(retrieval.passages) == 2 for retrieval in found)
+    assert found[-1].passages[0].id == "Ashford-winter"

@@ -115,6 +115,16 @@ def test_format_is_the_share_of_well_formed_turns_with_reasons() -> None:
     assert well_formed(found("a0")) is None  # the pipeline does not look at turns
 
 
+def test_graph_and_format_are_independent() -> None:
+    """An episode of a graph pipeline that searched nothing may be well-formed (R-Search: D = 0, F = 1)."""
+    graph, well_formed = TERMS["graph"], TERMS["format"]
+    bad = found(turns=1, graph=("cycle: A -> B -> A",))
+    assert (graph(bad), well_formed(bad)) == (0.0, 1.0)
+    untidy = found("a0", turns=2, graph=(), faults=("no answer",))
+    assert (graph(untidy), well_formed(untidy)) == (1.0, 0.5)
+    assert graph(found("a0", turns=2)) is None
+
+
 def test_search_r1_says_what_is_wrong_with_a_turn() -> None:
     from harr.pipelines.search_r1 import search_r1
 
@@ -145,6 +155,10 @@ def test_prices_are_negative() -> None:
     assert TERMS["length"](found()) == 0.0
     assert TERMS["search_cost"](found("a0", "b0", "c0")) == -3.0
     assert prefix_gains(TERMS["search_cost"], found("a0", "b0")) == [-1.0, -1.0]
+    question = Question("q", "Who?")
+    read = Step(Search(question, "Who?"), Retrieval((Passage("a", "in Bath", "Ada Brown"),)))
+    assert TERMS["context_length"](Episode(question, (read, read))) == -0.08
+    assert TERMS["context_length"](Episode(question)) == 0.0
 
 
 def angles(texts: Sequence[str], calls: list[Sequence[str]]) -> np.ndarray:

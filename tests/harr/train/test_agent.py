@@ -1,20 +1,29 @@
 """GRPO of a language model by TRL: it learns, it resumes bit for bit, and it learns from its own tokens only."""
 
+import math
+from collections.abc import Generator as PyGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import requests
 import torch
-from letters import OnePassage, save_letters, spell
+from letters import TOLD, OnePassage, save_letters, spell
 from safetensors.torch import load_file
+from trl.trainer import grpo_trainer
 
+from harr.errors import ParamsError, ServiceUnavailable
 from harr.generation.local import Writer, load_model
 from harr.methods import Agent, Lora
 from harr.scoring.mix import Reward
 from harr.setup import Setup
-from harr.train import METHODS
-from harr.train.agent import Game, asked, train
-from harr.types import Question
+from harr.train import METHODS, agent
+from harr.train.agent import Game, Keeper, asked, train, trl_config
+from harr.train.record import plain
+from harr.train.vllm import check_vllm
+from harr.types import Generate, Outcome, Question, Request
 
 QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
 PARAMS = Agent(
@@ -50,8 +59,12 @@ def test_the_model_learns_to_please(setup: Setup, tmp_path: Path, params: Agent)
     history = train(params, setup, tmp_path / "out", tmp_path / "work", lambda step, row: rows.append(row), 0)
     rewards = [row["reward_mean"] for row in history]
     assert sum(rewards[:3]) / 3 < 0.15 < 0.4 < sum(rewards[-3:]) / 3
-    assert rows == history and [row["step"] for row in history] == list(range(params.steps))
+    assert rows == [plain(row) for row in history] and [row["step"] for row in history] == list(range(params.steps))
     assert {"loss", "entropy", "grad_norm", "own_tokens", "told_tokens", "cut_share", "gold_found"} <= set(history[0])
+    told = {"think_words", "answer_words", "invalid_share", "searches_mean", "episodes", "zero_std_share"}
+    assert told <= set(history[0]), "what tells a healthy run"
+    assert history[0]["reward_letters.share_of_a_mean"] == pytest.approx(history[0]["reward_mean"])
+    assert set(history[0]["quantiles"]) == {"total", "letters.share_of_a"}
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert ("adapter_model.safetensors" if params.lora else "model.safetensors") in names and "harr.json" in names
     assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))
@@ -93,6 +106,57 @@ def test_what_the_environment_said_has_no_gradient(setup: Setup, tmp_path: Path)
     assert (logits.grad[own == 0] == 0).all() and (logits.grad[own == 1] != 0).any()
 
 
+def test_trl_gives_the_environments_tokens_no_loss(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In TRL's own loss: which log-probabilities of a whole step have a gradient, by who wrote their tokens."""
+    told: dict[str, Any] = {}
+    seen: list[tuple[list[list[int]], list[list[bool]]]] = []
+    rows = Game.rows
+
+    def watch(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        if kwargs.get("fused_lm_head"):  # TRL asks for log-probabilities in place of logits
+            ids = kwargs["input_ids"].tolist()
+            output.log_probs.register_hook(lambda grad: seen.append((ids, grad.ne(0).tolist())))
+
+    def load(*given: str) -> tuple[Any, Any]:
+        model, tokenizer = load_model(*given)
+        model.register_forward_hook(watch, with_kwargs=True)
+        return model, tokenizer
+
+    monkeypatch.setattr(agent, "load_model", load)
+    monkeypatch.setattr(Game, "rows", lambda *given: told.update(rows(*given)) or told)
+    train(PARAMS.model_copy(update={"steps": 1}), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    texts = [[*one, *two] for one, two in zip(told["prompt_ids"], told["completion_ids"], strict=True)]
+    found = set()
+    for ids, moved in ((ids, moved) for batch in seen for ids, moved in zip(*batch, strict=True)):
+        row = max((row for row, text in enumerate(texts) if ids[: len(text)] == text), key=lambda row: len(texts[row]))
+        first = len(told["prompt_ids"][row]) - len(ids)  # the last value is that of the last token
+        found |= {(mine, moved[first + place]) for place, mine in enumerate(told["env_mask"][row])}
+    assert {(1, True), (0, False)} <= found and (0, True) not in found
+
+
+def test_bug_2_the_reference_is_that_of_the_question_whatever_its_place(setup: Setup) -> None:
+    """Ids that look like row numbers, in another order: the judge reads each answer beside its own reference."""
+    numbered = [replace(q, id=str(3 - i), answers=(f"gold of {q.text}",)) for i, q in enumerate(QUESTIONS)]
+    seen: list[tuple[str, str]] = []
+
+    def complete(requests: Sequence[Generate]) -> list[str]:
+        for request in requests:
+            question, gold, *_ = request.messages[1]["content"].splitlines()
+            seen.append((question.removeprefix("Question: "), gold.removeprefix("Reference answers: ")))
+        return ['{"score": 0.5}'] * len(requests)
+
+    reward = Reward({"semantic": 1.0}, SimpleNamespace(complete=complete, usage=dict), mix="sum")
+    model, tokenizer = load_model(setup.writer)
+    given = replace(setup, questions=numbered, reward=reward)
+    game = Game(PARAMS, given, Writer(model, tokenizer, name="letters"), seed=0)
+    drawn = asked(PARAMS, numbered, 0, seed=1)[:4]
+    rows = game([name for name in drawn for _ in range(8)], type("Trainer", (), {"model": model}))
+    assert seen and all(gold == f'["gold of {text}"]' for text, gold in seen)
+    assert rows["reward"].count(0.5) == len(seen) and game.figures["reward_semantic_mean"] > 0
+
+
 def test_the_order_of_questions_follows_from_seed_and_step(setup: Setup) -> None:
     assert asked(PARAMS, QUESTIONS, 5, seed=1) == asked(PARAMS, QUESTIONS, 0, seed=1)[5 * 4 :]
     assert asked(PARAMS, QUESTIONS, 0, seed=1) != asked(PARAMS, QUESTIONS, 0, seed=2)
@@ -118,3 +182,176 @@ def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
     assert len(set(learnt["weighted", False])) > 1
     pairs = list(zip(learnt["weighted", True], learnt["weighted", False], strict=True))
     assert all(one in (None, two) for one, two in pairs) and any(one is None for one, _ in pairs)
+
+
+def mixed_stops(question: Question) -> PyGenerator[Request, Any, Outcome]:
+    """As ``spell``, but every other question stops at other letters."""
+    stop = ("s",) if question.text in "qe" else ("d", "ef")
+    first: str = yield Generate(prompt=question.text, stop=stop)
+    answer: str = yield Generate(prompt=f"{question.text}{first}{stop[0]}{TOLD}", stop=("t",))
+    return Outcome(answer)
+
+
+class LetterEngine:
+    """Stands where TRL has vLLM: samples by its own random numbers, and sometimes a token past the stop string."""
+
+    model: Any
+    tokenizer: Any
+
+    def __init__(self, *, temperature: float, max_completion_length: int, **told: Any) -> None:
+        self.temperature, self.limit, self.told = temperature, max_completion_length, told
+        self.generation_kwargs: dict[str, Any] = {}
+        self.synchronised, self.calls = 0, list[dict[str, Any]]()
+
+    def sync_weights(self) -> None:
+        """Count it."""
+        self.synchronised += 1
+
+    def generate(self, prompts: list[list[int]], images: None, num_generations: int) -> tuple[Any, ...]:
+        """Ids, and the log-probability of each after temperature, as (rows, tokens, 1)."""
+        self.calls.append(self.generation_kwargs)
+        writer, stop = Writer(self.model, self.tokenizer, name="letters"), self.generation_kwargs["stop"]
+        keys = [f"{len(self.calls)}/{row}" for row in range(len(prompts))]
+        limits = {"temperature": self.temperature, "max_tokens": self.limit, "batch_size": 64}
+        found = writer.write(prompts, [tuple(stop)] * len(prompts), keys=keys, **limits)
+        found = [[*ids, 5] if ids[-1] not in writer.ends and len(ids) < self.limit else ids for ids in found]
+        scores = [
+            logprobs(self.model, prompt, ids, self.temperature) for prompt, ids in zip(prompts, found, strict=True)
+        ]
+        return prompts, found, [[[score] for score in row] for row in scores], None
+
+
+def logprobs(model: Any, prompt: list[int], ids: list[int], temperature: float) -> list[float]:
+    """Log-probability of every id after a prompt."""
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1] / temperature
+    values: list[float] = logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0].tolist()
+    return values
+
+
+def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
+    """Ids, masks and log-probabilities stay aligned over turns, and requests of one call have their own stops."""
+    params = PARAMS.model_copy(update={"vllm": "colocate", "temperature": 0.7})
+    model, tokenizer = load_model(setup.writer)
+    engine = LetterEngine(temperature=0.7, max_completion_length=6)
+    engine.model, engine.tokenizer = model, tokenizer
+    game = Game(params, replace(setup, pipeline=mixed_stops), Writer(model, tokenizer, name="letters"), seed=0)
+    trainer = type("Trainer", (), {"model": model, "vllm_generation": engine})
+    rows = game([question.id for question in QUESTIONS for _ in range(8)], trainer)
+    told = [kwargs["stop"] for kwargs in engine.calls]
+    assert told == [["s"], ["d", "ef"], ["t"]] and engine.calls[0]["include_stop_str_in_output"]
+    endings = set()
+    for prompt, ids, own, found in zip(
+        rows["prompt_ids"], rows["completion_ids"], rows["env_mask"], rows["logprobs"], strict=True
+    ):
+        assert len(ids) == len(own) == len(found)
+        expected = [value * mine for value, mine in zip(logprobs(model, prompt, ids, 0.7), own, strict=True)]
+        assert found == pytest.approx(expected, abs=1e-4)
+        first = own.index(0)
+        assert "s" not in tokenizer.decode(ids[: first - 1]) or tokenizer.decode(prompt) not in "qe", "cut at its stop"
+        endings.add((tokenizer.decode(prompt) in "qe", tokenizer.decode(ids[first - 1 : first])))
+    assert (True, "s") in endings and (False, "d") in endings
+    assert game.step == 0 and game.figures["own_tokens"] > 0
+
+
+def test_a_run_with_vllm_learns_and_corrects_for_it(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRL's own loop with the engine replaced where TRL makes it: weights are sent, and the ratio is one."""
+    made: list[LetterEngine] = []
+
+    def make(*, model: Any, processing_class: Any, **told: Any) -> LetterEngine:
+        made.append(LetterEngine(**told))
+        made[0].model, made[0].tokenizer = model, processing_class
+        return made[0]
+
+    seen: list[dict[str, float]] = []
+    on_log = Keeper.on_log
+
+    def listen(self: Keeper, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
+        seen.append({key: value for key, value in (logs or {}).items() if key.startswith("sampling/")})
+        on_log(self, args, state, control, logs, **rest)
+
+    monkeypatch.setattr(grpo_trainer, "VLLMGeneration", make)
+    monkeypatch.setattr(agent, "check_vllm", lambda params: None)
+    monkeypatch.setattr(Keeper, "on_log", listen)
+    params = PARAMS.model_copy(update={"vllm": "colocate", "vllm_memory": 0.4, "steps": 2})
+    history = train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert len(history) == 2 and made[0].synchronised == 2
+    assert made[0].told["gpu_memory_utilization"] == 0.4 and made[0].told["mode"] == "colocate"
+    ratios = [row["sampling/importance_sampling_ratio/mean"] for row in seen if row]
+    assert ratios == pytest.approx([1.0] * len(ratios), abs=1e-3) and len(ratios) == 2
+
+
+def test_vllm_is_configured_as_trl_names_it(tmp_path: Path) -> None:
+    there = {"vllm": "server", "vllm_url": "http://127.0.0.1:8000/", "vllm_tokens": 512}
+    config = trl_config(PARAMS.model_copy(update=there), tmp_path, 1, 0)
+    assert (config.use_vllm, config.vllm_mode, config.vllm_server_base_url) == (True, "server", "http://127.0.0.1:8000")
+    assert config.vllm_max_model_length == 512 and config.vllm_importance_sampling_correction
+    assert not trl_config(PARAMS, tmp_path, 1, 0).use_vllm
+
+
+def test_vllm_that_cannot_be_had_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = PARAMS.model_copy(update={"vllm": "server"})
+    for installed, cuda, processes, line in (
+        (False, True, 1, "needs the package vllm"),
+        (True, False, 1, "needs a CUDA GPU"),
+        (True, True, 2, "takes one trainer, found 2 processes"),
+    ):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, found=installed: found or None)
+        monkeypatch.setattr("torch.cuda.is_available", lambda found=cuda: found)
+        monkeypatch.setenv("WORLD_SIZE", str(processes))
+        with pytest.raises(ParamsError, match=line) as error:
+            check_vllm(server)
+        assert "\n" not in str(error.value)
+    check_vllm(PARAMS)
+
+
+def test_a_vllm_server_that_is_not_there_is_one_line(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(**told: Any) -> None:
+        assert told["server_base_url"] == "http://127.0.0.1:9"
+        raise requests.ConnectionError("The vLLM server can't be reached")
+
+    monkeypatch.setattr(grpo_trainer, "VLLMGeneration", gone)
+    monkeypatch.setattr(agent, "check_vllm", lambda params: None)
+    params = PARAMS.model_copy(update={"vllm": "server", "vllm_url": "http://127.0.0.1:9"})
+    with pytest.raises(
+        ServiceUnavailable, match=r"http://127.0.0.1:9 cannot be used: .* reached; start it as"
+    ) as error:
+        train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert "\n" not in str(error.value)
+
+
+def test_bad_episodes_are_counted_and_survived(setup: Setup, tmp_path: Path) -> None:
+    """A question without a reward, questions without gold, completions that the limit cut: training goes on."""
+    reward = Reward({"letters:share_of_a_unless_q": 1.0})
+    cut = PARAMS.model_copy(update={"steps": 1, "max_tokens": 1, "mask_cut": True})
+    (row,) = train(cut, replace(setup, reward=reward), tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert row["without_reward"] == 8 and row["without_gold"] == 32 and row["gold_found"] == 0.0
+    assert row["cut_share"] > 0.5 and all(map(math.isfinite, plain(row).values()))
+
+
+def test_a_step_in_which_no_reward_applies_changes_nothing(setup: Setup, tmp_path: Path) -> None:
+    game = replace(setup, questions=QUESTIONS[:1], reward=Reward({"letters:share_of_a_unless_q": 1.0}))
+    one = PARAMS.model_copy(update={"steps": 1})
+    (row,) = train(one, game, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert row["without_reward"] == 32 and row["reward_mean"] == 0.0 and row["grad_norm"] == 0.0
+    before, after = (load_file(folder / "model.safetensors") for folder in (Path(setup.writer), tmp_path / "out"))
+    assert all(torch.equal(before[name], after[name]) for name in after)
+
+
+def test_a_prompt_without_room_never_yields_an_empty_completion(setup: Setup) -> None:
+    def once(question: Question) -> PyGenerator[Request, Any, Outcome]:
+        answer: str = yield Generate(prompt=question.text, stop=("t",))
+        return Outcome(answer)
+
+    model, tokenizer = load_model(setup.writer)
+    game = Game(PARAMS, replace(setup, pipeline=once), Writer(model, tokenizer, name="letters"), seed=0)
+    long = replace(game.setup, questions=[Question("long", "b" * 60), *QUESTIONS])
+    game.setup = long
+    rows = game(["long"] * 8 + ["q0"] * 8, type("Trainer", (), {"model": model}))
+    assert all(rows["completion_ids"]) and not any(map(sum, rows["env_mask"][:8]))
+    assert [len(ids) for ids in rows["completion_ids"]] == list(map(len, rows["env_mask"]))
+    assert game.figures["without_room"] == 8

@@ -11,8 +11,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.corpus.store import Passages
 from harr.generation.server import ServerGenerator
+from harr.generators import Server
 from harr.methods import PQN
-from harr.params import Server
 from harr.pipelines.pick import pick
 from harr.policies.adapter import load_adapter
 from harr.policies.towers import TowersPolicy

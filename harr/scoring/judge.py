@@ -1,0 +1,75 @@
+"""A language model as the judge of answers: whether one is right (``judge``), or how right it is (``semantic``)."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+from harr.types import Episode, Generate, Generator, Value
+
+RUBRIC = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""The scores of ``semantic.txt``."""
+_VERDICT = re.compile(r'\{\s*"correct"\s*:\s*(true|false)\s*\}')
+_GRADE = re.compile(r'\{\s*"score"\s*:\s*([01](?:\.\d+)?)\s*\}')
+
+
+def verdicts(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], int]:
+    """1.0 or 0.0 by the judge's verdict, 0.0 without an answer, None where it cannot be read; and how many cannot."""
+    asked = [i for i, episode in enumerate(episodes) if episode.answer]
+    values: list[Value] = [0.0] * len(episodes)
+    requests = [_request("judge.txt", episodes[i], episodes[i].answer or "") for i in asked]
+    for i, reply in zip(asked, judge.complete(requests) if requests else [], strict=True):
+        values[i] = verdict_of(reply)
+    return values, values.count(None)
+
+
+def grades(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], int]:
+    """How right every answer is by ``semantic.txt``, and how many replies of the judge cannot be read.
+
+    0.0, and nothing is asked, without an answer or where the search graph that the model wrote is none (J x D of
+    R-Search, arXiv 2506.08352). None for a question without gold answers, and where the reply cannot be read. The
+    answer is shown as one JSON string: it cannot write lines of its own into the judge's prompt.
+    """
+    values: list[Value] = [0.0 if episode.question.answers else None for episode in episodes]
+    asked = [i for i, e in enumerate(episodes) if e.answer and e.question.answers and not e.outcome.graph]
+    requests = [
+        _request("semantic.txt", episodes[i], json.dumps(episodes[i].answer, ensure_ascii=False)) for i in asked
+    ]
+    for i, reply in zip(asked, judge.complete(requests) if requests else [], strict=True):
+        values[i] = grade_of(reply)
+    return values, sum(values[i] is None for i in asked)
+
+
+def verdict_of(reply: str) -> float | None:
+    """The last verdict of a reply; None without one.
+
+    >>> verdict_of('Well: {"correct": true}'), verdict_of("yes")
+    (1.0, None)
+    """
+    found = _VERDICT.findall(reply)
+    return float(found[-1] == "true") if found else None
+
+
+def grade_of(reply: str) -> float | None:
+    """The last score of a reply; None without one, or where it is not of the rubric.
+
+    >>> grade_of('{"score": 0.75}'), grade_of('{"score": 1}'), grade_of('{"score": 0.8}'), grade_of("0.75")
+    (0.75, 1.0, None, None)
+    """
+    found = _GRADE.findall(reply)
+    return float(found[-1]) if found and float(found[-1]) in RUBRIC else None
+
+
+def readable(request: Generate, reply: str) -> bool:
+    """True where a reply answers what the judge was asked, and may be remembered."""
+    graded = any('"score"' in message["content"] for message in request.messages if message["role"] == "system")
+    return (grade_of(reply) if graded else verdict_of(reply)) is not None
+
+
+def _request(name: str, episode: Episode, answer: str) -> Generate:
+    """The messages of a prompt file, whose parts are divided by a line of three hyphens."""
+    system, _, user = (Path(__file__).parent / name).read_text(encoding="utf-8").partition("\n---\n")
+    gold = json.dumps(episode.question.answers, ensure_ascii=False)
+    content = Template(user.strip()).substitute(question=episode.question.text, gold=gold, answer=answer)
+    return Generate(({"role": "system", "content": system}, {"role": "user", "content": content}))

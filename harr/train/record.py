@@ -1,0 +1,60 @@
+"""What a training run keeps of every step: a figure a name, and how the rewards of its episodes are spread."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harr.scoring.mix import Scores, mean_of
+
+TOTAL = "total"
+"""The weighted sum of all terms, beside the names of the terms."""
+LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+"""Of the quantiles that are kept."""
+
+
+def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, Any]:
+    """Mean and standard deviation of every term over the episodes to which it applies, and ``quantiles`` of all.
+
+    A term per step enters with its mean over the steps; one that applies to no episode is left out. ``quantiles``
+    holds a list by ``LEVELS`` for each term and for the total of all.
+
+    >>> found = term_figures({"recall": [0.0, 1.0, None], "rouge_l": [None] * 3}, [0.0, 1.0, 1.0])
+    >>> {name: value for name, value in found.items() if name != "quantiles"}
+    {'reward_recall_mean': 0.5, 'reward_recall_std': 0.5}
+    >>> found["quantiles"]["total"]
+    [0.0, 0.2, 0.5, 1.0, 1.0, 1.0, 1.0]
+    """
+    applying = {
+        column(name): [mean_of(value) for value in values if value is not None] for name, values in scores.items()
+    }
+    applying = {name: values for name, values in applying.items() if values}
+    totals = [reward for reward in rewards if reward is not None]
+    spread = {TOTAL: totals, **applying} if totals else {}
+    figures: dict[str, Any] = {}
+    for name, values in applying.items():
+        figures[f"reward_{name}_mean"] = float(np.mean(values))
+        figures[f"reward_{name}_std"] = float(np.std(values))
+    return figures | {"quantiles": {name: _quantiles(values) for name, values in spread.items()}}
+
+
+def column(term: str) -> str:
+    """A term's name as part of a figure's: MLflow takes no colon.
+
+    >>> column("recall"), column("my.terms:brevity")
+    ('recall', 'my.terms.brevity')
+    """
+    return term.replace(":", ".")
+
+
+def plain(row: Mapping[str, Any]) -> dict[str, float]:
+    """The figures of a row, without its quantiles: what a tracker takes.
+
+    >>> plain({"reward_mean": 0.5, "quantiles": {"total": [0.5]}})
+    {'reward_mean': 0.5}
+    """
+    return {name: value for name, value in row.items() if name != "quantiles"}
+
+
+def _quantiles(values: Sequence[float]) -> list[float]:
+    return [round(float(value), 4) for value in np.quantile(values, LEVELS)]

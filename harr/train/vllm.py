@@ -1,0 +1,88 @@
+"""vLLM samples for the trainer: in its process, or as a server that is sent the weights before every step (TRL)."""
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from harr import processes
+from harr.errors import ParamsError, ServiceUnavailable
+from harr.generation.local import Writer
+from harr.generation.sampler import Scored
+from harr.methods import Agent
+
+
+def check_vllm(params: Agent) -> None:
+    """Whether what ``train.vllm`` asks for can be had here.
+
+    Raises:
+        ParamsError: no vLLM, no GPU, or several trainers with one server.
+    """
+    if params.vllm == "none":
+        return
+    asked = f"train.vllm: {params.vllm}"
+    if importlib.util.find_spec("vllm") is None:
+        raise ParamsError(
+            f"{asked} needs the package vllm in this environment; see docs/serving.md, or set train.vllm: none"
+        )
+    if not torch.cuda.is_available():
+        raise ParamsError(f"{asked} needs a CUDA GPU, and torch finds none; set train.vllm: none")
+    if params.vllm == "server" and processes.count() > 1:
+        raise ParamsError(
+            f"{asked} takes one trainer, found {processes.count()} processes, which would wait for each other when "
+            "their episodes differ in length; start one process, or set train.vllm: colocate"
+        )
+
+
+@contextmanager
+def vllm_reached(params: Agent) -> Iterator[None]:
+    """Within it TRL meets the server, for up to four minutes.
+
+    Raises:
+        ServiceUnavailable: there is none, or it takes no weights.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if params.vllm != "server":
+            raise
+        reason = " ".join(str(error).split())[:300]
+        raise ServiceUnavailable(
+            f"train.vllm: server {params.vllm_url} cannot be used: {reason}; start it as docs/serving.md says"
+        ) from None
+
+
+def vllm_config(params: Agent) -> dict[str, Any]:
+    """What TRL's ``GRPOConfig`` is told about vLLM."""
+    if params.vllm == "none":
+        return {"use_vllm": False}
+    return {
+        "use_vllm": True,
+        "vllm_mode": params.vllm,
+        "vllm_server_base_url": params.vllm_url.rstrip("/") or None,
+        "vllm_gpu_memory_utilization": params.vllm_memory,
+        "vllm_max_model_length": params.vllm_tokens or None,
+    }
+
+
+def write_by_vllm(
+    generation: Any, writer: Writer, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]
+) -> list[list[int]]:
+    """Go on from every context with TRL's ``trainer.vllm_generation``, and return :class:`Scored` ids, in order.
+
+    A row ends as :meth:`Writer.write` ends it. vLLM takes one set of stop strings a call, so that rows with different
+    ones are different calls. Its random numbers are its own: they follow from no key.
+    """
+    written: dict[int, list[int]] = {}
+    for stop in dict.fromkeys(stops):
+        rows = [row for row, one in enumerate(stops) if one == stop]
+        generation.generation_kwargs = {"stop": list(stop), "include_stop_str_in_output": True} if stop else {}
+        _, found, logprobs, _ = generation.generate(
+            prompts=[list(contexts[row]) for row in rows], images=None, num_generations=1
+        )
+        for row, ids, scores in zip(rows, found, logprobs, strict=True):
+            size = writer.ended(ids, stop)
+            written[row] = Scored.of(ids[:size], [score[0] for score in scores[:size]])
+    return [written[row] for row in range(len(contexts))]

@@ -1,0 +1,82 @@
+"""docs/usage_llm.md: its code runs, on a model of single letters, and does what the page says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from letters import save_letters
+
+from harr.pipelines.r_search import r_search
+from harr.types import Passage, Question, Retrieval
+
+PAGE = Path(__file__).parents[1] / "docs/usage_llm.md"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The names that the page's code defines, run in a folder that holds models/llm."""
+    folder = tmp_path_factory.mktemp("usage")
+    save_letters(folder / "models/llm", spread=0.5, room=4096, printable=True)
+    first, second = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {"__name__": "page"}
+    exec((first + second).replace('"models/llm"', repr(str(folder / "models/llm"))), names)
+    return names
+
+
+def test_it_stops_at_the_word_and_not_at_one_that_it_was_shown(page: dict[str, Any]) -> None:
+    """Bug 1 of the published code: a stop string in the prompt ended every completion after one token."""
+    free = page["write"]("abc", "</search>")
+    assert len(free) > 3
+    stop = free[2]
+    assert page["write"]("abc", stop) == free[: free.index(stop) + 1]
+    assert len(page["write"]("</search> is the word", "</search>")) > 3
+
+
+def test_a_search_is_answered_and_the_answer_returned(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = iter(["I look it up. <search> founder of Acme </search>", "She is known. <answer> Ashford </answer>"])
+    read: list[str] = []
+
+    def write(text: str, *stops: str) -> str:
+        read.append(text)
+        return next(replies)
+
+    monkeypatch.setitem(page, "write", write)
+    assert page["answer"]("Where was the founder of Acme born?") == "Ashford"
+    shown = "Doc 1(Title: Ada Brown) Ada Brown founded Acme. She was born in Ashford."
+    assert read[1].endswith(f"</search>\n\n<information>{shown}</information>\n\n")
+
+
+GRAPH = (
+    "<think> two </think><search>\nNodes:\nB: birthplace of $A (General)\nA: founder of Acme (News)\nEdges:\nA -> B\n"
+)
+
+
+def test_a_graph_is_searched_in_order_and_shown_as_in_training(
+    page: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf = {"founder of Acme": "Ada Brown founded Acme.", "birthplace of Ada Brown": "She was born in Ashford."}
+    game = r_search(Question("q", "Where was the founder of Acme born?"), tools=["General", "News"], template="bare")
+    opening = next(game).prompt  # type: ignore[union-attr]
+    searches: Any = game.send(GRAPH)
+    while isinstance(searches, tuple):
+        searches = game.send([Retrieval((Passage("p", shelf[search.query], "Acme"),)) for search in searches])
+    replies = iter([f"{GRAPH}</search>", "<think> She is known. </think><answer> Ashford </answer>"])
+    read: list[str] = []
+
+    def write(text: str, *stops: str) -> str:
+        read.append(text)
+        return next(replies)
+
+    monkeypatch.setitem(page, "write", write)
+    monkeypatch.setitem(page, "search", lambda query: f"Doc 1(Title: Acme) {shelf[query]}")
+    assert page["answer_by_graph"]("Where was the founder of Acme born?") == "Ashford"
+    assert read == [opening, searches.prompt]
+
+
+@pytest.mark.parametrize(
+    "plan", ["no plan", "<search>Nodes:\nA: x (News)\nB: y (News)\nEdges:\nA -> B; B -> A</search>"]
+)
+def test_no_plan_and_a_circle_have_no_answer(plan: str, page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(page, "write", lambda text, *stops: plan)
+    assert page["answer_by_graph"]("Who?") == ""
