@@ -61,8 +61,8 @@ def _line(run: Any, pid: int, address: str) -> str:
     """What was closed; and the page that shows it, where a server has one."""
     link = f"; {address.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
     return (
-        f"MLflow run {run.info.run_id} of stage {run.data.tags.get('harr.stage', '')} was cut off by a kill (pid {pid}) "
-        f"and is closed as KILLED{link if address.startswith('http') else ''}"
+        f"MLflow run {run.info.run_id} of stage {run.data.tags.get('harr.stage', '')} was cut off by a kill "
+        f"(pid {pid}) and is closed as KILLED{link if address.startswith('http') else ''}"
     )
 
 

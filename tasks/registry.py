@@ -16,6 +16,7 @@ import psutil
 from prefect import task
 
 from harr.errors import PromotionRefused
+from harr.files import check_sums
 from harr.params import Params
 from tasks.answers import found, service, taken, uploading
 from tasks.common import TASK
@@ -51,10 +52,13 @@ def register(
         tags: fingerprints of data, index, code and evaluation; that of the environment is added.
 
     Raises:
+        DamagedFile: a file of the model or of its evaluation changed since it was written.
         Refused: the artifact store did not take the model.
         ServiceUnavailable: a server did not answer.
     """
     name = params.tracking.registered_model
+    check_sums(folder, "dvc repro -f -s merge")
+    check_sums(evaluation, "dvc repro -f -s evaluate")
     run.artifact(folder, kind)
     for path in (evaluation / "full.jsonl", evaluation / f"{params.baseline}.jsonl"):
         if path.exists():
