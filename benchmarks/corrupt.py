@@ -37,8 +37,8 @@ def kinds(root: Path) -> dict[str, Kind]:
     from transformers import BertConfig, BertModel, Qwen3Config, Qwen3ForCausalLM
 
     from harr.corpus.store import Passages, read_questions, write_passages, write_questions
-    from harr.files import check_sums, fingerprint, newest_sound, publish, read_jsonl, write_json, write_text
-    from harr.filter import _kept
+    from harr.files import check_sums, newest_sound, publish, read_jsonl, write_text
+    from harr.filter import keep, kept
     from harr.generation.local import load_model
     from harr.params import Embed, Index
     from harr.policies.adapter import add_adapter, load_adapter, save_adapter
@@ -80,7 +80,7 @@ def kinds(root: Path) -> dict[str, Kind]:
     optimizer.step()
     Checkpoints(root / "train").save(1, layer, None, optimizer, [{"loss": 1.0}], best=1)
     tried = [{"id": f"q{i}", "kept": True} for i in range(8)]
-    write_json(root / "batch" / "batch-00000.json", {"sha256": fingerprint(tried), "rows": tried})
+    keep(root / "batch/batch-00000.jsonl", tried)
 
     def rows_of_evaluation() -> object:
         check_sums(root / "evaluation", "dvc repro")
@@ -106,7 +106,7 @@ def kinds(root: Path) -> dict[str, Kind]:
         "retriever": Kind(root / "retriever", lambda: find_folder(str(root / "retriever"))),
         "llm": Kind(root / "llm", lambda: load_model(str(root / "llm"))),
         "evaluation": Kind(root / "evaluation", rows_of_evaluation),
-        "batch of filter": Kind(root / "batch", lambda: _kept(root / "batch/batch-00000.json")),
+        "batch of filter": Kind(root / "batch", lambda: kept(root / "batch/batch-00000.jsonl")),
     }
 
 
@@ -174,9 +174,8 @@ def main() -> int:
         made, held = rebuilt(Path(folder), draw)
     for name in cases:
         print(f"{name}: {hits[name]} of {cases[name]} found, among {len(files[name])} files")
-    print(
-        f"all: {sum(hits.values())} of {sum(cases.values())} found; one damaged shard of vectors: {made} of 48 made again"
-    )
+    print(f"all: {sum(hits.values())} of {sum(cases.values())} found")
+    print(f"one damaged shard of vectors: {made} of 48 passages embedded again")
     print(f"{time.monotonic() - began:.0f} s")
     return int(hits != cases or not all(whole_again.values()) or made != held)
 

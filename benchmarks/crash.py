@@ -209,8 +209,17 @@ def _count_units(path: Path) -> None:
             os.write(sink, b".")
             yield unit
 
+    import harr.filter
+
+    make = harr.filter._try_batch  # its loop also passes over the batches that are there
+
+    def one_batch(*values: Any) -> Any:
+        os.write(sink, b".")
+        return make(*values)
+
+    harr.filter._try_batch = one_batch
     for module in list(sys.modules.values()):
-        if getattr(module, "stoppable", None) is plain:
+        if module is not harr.filter and getattr(module, "stoppable", None) is plain:
             module.stoppable = counted  # type: ignore[attr-defined]
 
 
@@ -370,7 +379,8 @@ def main() -> int:
             for line in found:
                 print(f"WRONG {stage} after {len(attempts)} kills: {line}", flush=True)
             if found:
-                print((place.root / "log").read_text()[-1500:], flush=True)
+                shown = [line for line in (place.root / "log").read_text().splitlines() if "it/s]" not in line]
+                print("\n".join(shown[-12:]), flush=True)
             (place.root / "log").unlink(missing_ok=True)
     for stage in options.stages:
         print(f"{stage}: {kills[stage]} kills, {chains[stage]} reruns, {wrong[stage]} with a difference")

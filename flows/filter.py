@@ -3,10 +3,11 @@
 from prefect import flow
 
 from flows.common import main
+from harr.files import finish
 from harr.params import Params
 from tasks.checks import expect
 from tasks.download import QUESTIONS
-from tasks.filter import filter_training_questions, filtered_frame, plot_filter
+from tasks.filter import WORK, filter_training_questions, filtered_frame, plot_filter
 from tasks.tracking import tracked_run
 
 
@@ -20,6 +21,7 @@ async def filter() -> None:
         run.record("filter", figures | held)
         run.artifact(plot_filter(), "plots")
         run.dataset("train questions", QUESTIONS / "train.jsonl", "training")
+        finish(WORK)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,17 @@ from tqdm import tqdm
 
 from harr.corpus.store import Passages
 from harr.errors import DamagedFile
-from harr.files import SUMS, appears_whole, check_sums, fingerprint, publish, read_json, sha256, write_json
+from harr.files import (
+    SUMS,
+    appears_whole,
+    check_sums,
+    fingerprint,
+    note_published,
+    publish,
+    read_json,
+    sha256,
+    write_json,
+)
 from harr.params import Embed
 from harr.progress import bar, stoppable
 from harr.retrieval.encoder import Encoder
@@ -81,6 +91,7 @@ def embed_corpus(
             write_json(folder / "manifest.json", manifest)
             if spread:
                 progress.update(entry["rows"])
+    note_published(folder)
     publish(folder, out)
     return _figures(manifest, embedded=len(passages) - finished_rows, seconds=time.monotonic() - started)
 
@@ -152,14 +163,18 @@ def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
 def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, plan: Mapping[str, Any]) -> None:
     """Published vectors of this plan that are damaged become unfinished work, so that only that part is made again.
 
-    Whole ones are left where they are: whoever runs the stage again then wants all of it anew.
+    So do those of a stage that was killed after it published them. Others are left where they are: whoever runs the
+    stage again then wants all of it anew.
     """
-    try:
-        check_sums(out, "")
-    except DamagedFile:
-        manifest = None if folder.exists() else _unfinished(out, passages, encoder)
-        first = min(plan["shard_size"], len(passages))
-        if manifest and plan["dtype"] in ("auto", manifest["dtype"]) and manifest["shards"][0].get("rows") == first:
+    manifest = None if folder.exists() else _unfinished(out, passages, encoder)
+    first = min(plan["shard_size"], len(passages))
+    if manifest and plan["dtype"] in ("auto", manifest["dtype"]) and manifest["shards"][0].get("rows") == first:
+        try:
+            check_sums(out, "")
+            wanted = folder.with_suffix(".published").exists()
+        except DamagedFile:
+            wanted = True
+        if wanted:
             folder.parent.mkdir(parents=True, exist_ok=True)
             out.replace(folder)
 

@@ -13,6 +13,7 @@ import torch
 
 from harr.corpus.store import Passages, write_passages
 from harr.errors import DamagedFile
+from harr.files import finish
 from harr.params import Embed
 from harr.retrieval import embed
 from harr.retrieval.embed import embed_corpus
@@ -141,12 +142,15 @@ def test_a_damaged_shard_of_published_vectors_is_made_again_alone(
     damaged = bytearray(whole[path.name])
     damaged[-1] ^= 1
     path.write_bytes(damaged)
-    with pytest.raises(DamagedFile, match=r"vectors-00003\.npy is damaged .* dvc repro -f -s embed"):
+    with pytest.raises(DamagedFile, match=r"vectors-00003\.npy is damaged .*`dvc repro -f -s embed"):
         Vectors.open(out)
     assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 16
     assert "vectors-00003.npy is missing or damaged and will be made again" in capsys.readouterr().out
+    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 0  # as after a kill
+    finish(tmp_path / "work")
     assert contents(out) == whole and not list((tmp_path / "work").iterdir())
     assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 100
+    finish(tmp_path / "work")
     for name in ("manifest.json", "sha256sums.txt"):
         (out / name).write_text((out / name).read_text().replace("a", "b"))
         assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] >= 0
