@@ -272,7 +272,8 @@ def troubles(
     made, wanted = told.get("artifacts", {}), calm["artifacts"]
     found += [f"differs: {name}" for name in sorted(wanted.keys() | made.keys()) if wanted.get(name) != made.get(name)]
     begun = sum(one["units"] for one in [*attempts, told])
-    if begun > calm["units"] + len(attempts):
+    whole = 1 + sum(one["reported"] for one in attempts)  # a kill after all was reported: the stage begins anew
+    if begun > calm["units"] * whole + len(attempts):
         found.append(f"{begun} units begun, {calm['units']} in an undisturbed run, {len(attempts)} kills")
     found += [f"left: {path}" for path in leftovers(place.here) if path not in calm["left"]]
     with closing(sqlite3.connect(place.here / "mlflow.db")) as base:
@@ -289,6 +290,17 @@ def troubles(
     sessions = {one["session"] for one in [*attempts, told]}
     found += [f"process {one.pid} still runs" for one in psutil.process_iter() if _session(one.pid) in sessions]
     return found
+
+
+def reported(place: Place, stage: str) -> bool:
+    """Whether the last run of a stage that was killed had reported everything to MLflow by then."""
+    with closing(sqlite3.connect(place.here / "mlflow.db")) as base:
+        last = base.execute(
+            "SELECT status FROM runs JOIN tags USING (run_uuid) WHERE key = 'harr.stage' AND value = ? "
+            "ORDER BY start_time DESC LIMIT 1",
+            (stage,),
+        ).fetchone()
+    return last is not None and last[0] == "FINISHED"
 
 
 def _session(pid: int) -> int:
@@ -350,7 +362,7 @@ def chain(
             told = run(place, stage, after=draw.uniform(0.05, calm["seconds"]))
         if told["code"] != -signal.SIGKILL:
             break
-        attempts.append(told)
+        attempts.append({**told, "reported": reported(place, stage)})
     return attempts, troubles(place, stage, run(place, stage), calm, attempts) if attempts else []
 
 

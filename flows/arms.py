@@ -15,7 +15,7 @@ async def arms() -> None:
     params = Params.load()
     with tracked_run("arms", params) as run:
         run.record("arms", train_arms(params, run.log))
-        forget(RUNS)
+    forget(RUNS)
 
 
 def join(params: Params) -> None:

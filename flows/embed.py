@@ -19,7 +19,7 @@ async def embed() -> None:
         figures = embed_passages(params)
         run.record("embed", figures | expect("vectors", vectors_frame()))
         run.dataset("corpus", CORPUS, "corpus")
-        finish(WORK)
+    finish(WORK)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ async def filter() -> None:
         run.record("filter", figures | held)
         run.artifact(plot_filter(), "plots")
         run.dataset("train questions", QUESTIONS / "train.jsonl", "training")
-        finish(WORK)
+    finish(WORK)
 
 
 if __name__ == "__main__":

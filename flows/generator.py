@@ -15,7 +15,7 @@ async def generator() -> None:
     params = Params.load()
     with tracked_run("generator", params) as run:
         run.record("generator", make_generator(params, run.log))
-        finish(WORK)
+    finish(WORK)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ async def index() -> None:
         figures = index_passages(params)
         run.record("index", figures | expect("index", index_frame(figures)))
         run.dataset("vectors", VECTORS, "index")
-        finish(WORK)
+    finish(WORK)
 
 
 if __name__ == "__main__":

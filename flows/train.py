@@ -21,7 +21,7 @@ async def train() -> None:
         for plot in plot_training(history):
             run.artifact(plot, "plots")
         run.dataset("kept questions", FILTERED / "questions.jsonl", "training")
-        forget(WORK)
+    forget(WORK)
 
 
 def join(params: Params) -> None:
