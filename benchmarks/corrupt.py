@@ -36,15 +36,14 @@ def kinds(root: Path) -> dict[str, Kind]:
     import torch
     from transformers import BertConfig, BertModel, Qwen3Config, Qwen3ForCausalLM
 
-    from harr.corpus.store import Passages, read_questions, write_passages, write_questions
-    from harr.files import check_sums, newest_sound, publish, read_jsonl, write_text
-    from harr.filter import keep, kept
-    from harr.generation.local import load_model
+    from harr.corpus.store import Passages, write_passages, write_questions
+    from harr.files import publish, write_text
+    from harr.filter import keep
     from harr.params import Embed, Index
-    from harr.policies.adapter import add_adapter, load_adapter, save_adapter
+    from harr.policies.adapter import add_adapter, save_adapter
     from harr.retrieval.embed import embed_corpus
-    from harr.retrieval.encoder import PACKAGED, Encoder, find_folder
-    from harr.retrieval.index import PassageIndex, build_index
+    from harr.retrieval.encoder import PACKAGED, Encoder
+    from harr.retrieval.index import build_index
     from harr.retrieval.vectors import Vectors
     from harr.train.checkpoint import Checkpoints
     from harr.types import Passage, Question
@@ -59,8 +58,8 @@ def kinds(root: Path) -> dict[str, Kind]:
     passages = [Passage(f"p{i}", TEXT.format(i, i + 1), f"Town {i}") for i in range(48)]
     asked = [Question(f"q{i}", f"How many bridges has Town {i}?", (str(i + 1),), (f"p{i}",)) for i in range(24)]
     corpus = published("corpus", lambda draft: write_passages(passages, draft))
-    questions = published("questions", lambda draft: write_questions(asked, draft / "test.jsonl"))
-    filtered = published("filtered", lambda draft: write_questions(asked, draft / "questions.jsonl"))
+    published("questions", lambda draft: write_questions(asked, draft / "test.jsonl"))
+    published("filtered", lambda draft: write_questions(asked, draft / "questions.jsonl"))
     stored, encoder = Passages.open(corpus), Encoder(PACKAGED, max_tokens=32)
     embed_corpus(stored, encoder, Embed(dtype="float32", shard_size=12), root / "vectors", root / "work/embed")
     vectors = Vectors.open(root / "vectors")
@@ -82,32 +81,48 @@ def kinds(root: Path) -> dict[str, Kind]:
     tried = [{"id": f"q{i}", "kept": True} for i in range(8)]
     keep(root / "batch/batch-00000.jsonl", tried)
 
+    return openers(root)
+
+
+def openers(root: Path) -> dict[str, Kind]:
+    """Every kind with what opens it in the stages."""
+    from harr.corpus.store import Passages, read_questions
+    from harr.files import check_sums, read_jsonl
+    from harr.filter import kept
+    from harr.generation.local import load_model
+    from harr.params import Index
+    from harr.policies.adapter import load_adapter
+    from harr.retrieval.encoder import PACKAGED, Encoder, find_folder
+    from harr.retrieval.index import PassageIndex
+    from harr.retrieval.vectors import Vectors
+
     def rows_of_evaluation() -> object:
-        check_sums(root / "evaluation", "dvc repro")
+        check_sums(root / "evaluation", "dvc repro")  # as stage merge does before it registers them
         return read_jsonl(root / "evaluation/full.jsonl")
 
-    def open_index() -> object:
-        PassageIndex.open(root / "index", Index(), identity=vectors.identity).close()
+    def checkpoint() -> object:
+        check_sums(root / "train/checkpoint-000001", "the same command again")  # as newest_sound, which removes it
         return True
 
-    def open_checkpoint() -> object:
-        check_sums(root / "train/checkpoint-000001", "the same command again")  # as newest_sound does, which removes
-        return newest_sound([root / "train/checkpoint-000001"])
+    def index() -> object:
+        PassageIndex.open(root / "index", Index(), identity=identity).close()
+        return True
 
-    fresh = Encoder(PACKAGED, max_tokens=32)
-    return {
-        "corpus": Kind(corpus, lambda: Passages.open(corpus)),
-        "questions": Kind(questions, lambda: read_questions(questions / "test.jsonl")),
-        "vectors": Kind(root / "vectors", lambda: Vectors.open(root / "vectors")),
-        "index": Kind(root / "index", open_index),
-        "filtered": Kind(filtered, lambda: read_questions(filtered / "questions.jsonl")),
-        "adapter": Kind(root / "adapter", lambda: load_adapter(fresh, root / "adapter") or True),
-        "checkpoint": Kind(root / "train/checkpoint-000001", open_checkpoint),
-        "retriever": Kind(root / "retriever", lambda: find_folder(str(root / "retriever"))),
-        "llm": Kind(root / "llm", lambda: load_model(str(root / "llm"))),
-        "evaluation": Kind(root / "evaluation", rows_of_evaluation),
-        "batch of filter": Kind(root / "batch", lambda: kept(root / "batch/batch-00000.jsonl")),
+    identity, encoder = Vectors.open(root / "vectors").identity, Encoder(PACKAGED, max_tokens=32)
+    opens: dict[str, Callable[[], Any]] = {
+        "corpus": lambda: Passages.open(root / "corpus"),
+        "questions": lambda: read_questions(root / "questions/test.jsonl"),
+        "vectors": lambda: Vectors.open(root / "vectors"),
+        "index": index,
+        "filtered": lambda: read_questions(root / "filtered/questions.jsonl"),
+        "adapter": lambda: load_adapter(encoder, root / "adapter") or True,
+        "train/checkpoint-000001": checkpoint,
+        "retriever": lambda: find_folder(str(root / "retriever")),
+        "llm": lambda: load_model(str(root / "llm")),
+        "evaluation": rows_of_evaluation,
+        "batch": lambda: kept(root / "batch/batch-00000.jsonl"),
     }
+    return {name: Kind(root / name, action) for name, action in opens.items()}
 
 
 def damaged(data: bytes, draw: random.Random) -> bytes:

@@ -21,6 +21,7 @@ import sqlite3
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -43,8 +44,7 @@ OUTS = {
     "promote": (),
 }
 STAGES = tuple(OUTS)
-Told = dict[str, Any]
-"""What is known of an attempt; see :func:`run`."""
+Told = dict[str, Any]  # what is known of an attempt; see `run`
 TIMES = {"seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
 """Figures of a stage that tell of the call itself: how long it took, and how much of the work it did."""
 PARAMS = """seed: 0
@@ -154,8 +154,6 @@ def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
     except SystemExit as error:
         code = int(error.code or 0)
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         code = 70
     seen = events()
@@ -394,9 +392,9 @@ def main() -> int:
                 shown = [line for line in (place.root / "log").read_text().splitlines() if "it/s]" not in line]
                 print("\n".join(shown[-12:]), flush=True)
             (place.root / "log").unlink(missing_ok=True)
-    for stage in options.stages:
-        print(f"{stage}: {kills[stage]} kills, {chains[stage]} reruns, {wrong[stage]} with a difference")
-    print(f"all: {sum(kills.values())} kills, {sum(chains.values())} reruns, {sum(wrong.values())} with a difference")
+    for name, count in [*((stage, kills[stage]) for stage in options.stages), ("all", sum(kills.values()))]:
+        many = [sum(one.values()) if name == "all" else one[name] for one in (chains, wrong)]
+        print(f"{name}: {count} kills, {many[0]} reruns, {many[1]} with a difference")
     return int(sum(wrong.values()) > 0)
 
 

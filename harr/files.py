@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +119,15 @@ def note_published(run: Path) -> Path:
     note = run.with_suffix(".published")
     write_text(note, "")
     return note
+
+
+def undo_publish(run: Path, out: Path, folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Take a whole ``out`` of this manifest back as ``folder`` if ``run`` was killed after :func:`note_published`."""
+    if run.with_suffix(".published").exists() and (out / "manifest.json").exists() and not folder.exists():
+        with suppress(DamagedFile):
+            if read_manifest(out, "") == manifest:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+                out.replace(folder)
 
 
 def finish(work: Path) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from harr import milvus
 from harr.corpus.store import Passages, write_passages
 from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
-from harr.files import sha256, write_json
+from harr.files import finish, sha256, write_json
 from harr.params import Index
 from harr.retrieval.index import PassageIndex, build_index
 from harr.retrieval.vectors import Vectors
@@ -195,6 +195,9 @@ def test_damaged_database_gives_one_line(built: Path, tmp_path: Path) -> None:
     shutil.copytree(built / "index", tmp_path / "index")
     data = next((tmp_path / "index").rglob("*.parquet"))
     data.write_bytes(data.read_bytes()[:-100])
+    with pytest.raises(DamagedFile, match=r"\.parquet is damaged \(sha256 .*dvc repro -f -s index"):
+        opened(tmp_path)
+    (tmp_path / "index/sha256sums.txt").unlink()  # as an index of a version before there were hashes
     with pytest.raises(DamagedFile, match=r"milvus\.db failed .*dvc repro -f -s index") as caught:
         opened(tmp_path)
     assert "\n" not in str(caught.value)
@@ -262,3 +265,15 @@ def test_killed_build_is_taken_up(built: Path, tmp_path: Path, capsys: pytest.Ca
         ):
             np.testing.assert_array_equal(found[0], wanted[0])
             np.testing.assert_allclose(found[1], wanted[1], atol=1e-5)
+
+
+def test_a_build_that_was_killed_after_it_had_published_is_not_done_again(built: Path, tmp_path: Path) -> None:
+    passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
+    out, work = tmp_path / "index", tmp_path / "work"
+    figures = [build_index(passages, vectors, Index(), out, work)["inserted"] for _ in range(2)]
+    with opened(tmp_path) as index:
+        assert index.search_text(["snow"], 1)[0].tolist() == [[4]]
+    finish(work)
+    assert not list(work.iterdir())
+    figures.append(build_index(passages, vectors, Index(), out, work)["inserted"])
+    assert figures == [172, 0, 172]

@@ -1,0 +1,19 @@
+"""Stages that are killed at their writes and at random moments end with the artifacts of an undisturbed run.
+
+The long run is ``python -m benchmarks.crash``; docs/faults.md has its figures.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_killed_stages_end_as_if_nothing_had_happened() -> None:
+    """All seven stages and a promotion; no difference, no file, no open run and no lock stays."""
+    command = [sys.executable, "-m", "benchmarks.crash", "--kills", "10", "--seed", "1"]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    told = re.search(r"all: (\d+) kills, \d+ reruns, 0 with a difference", done.stdout)
+    assert told and int(told[1]) >= 10
+    assert not re.search(r"^\w+: 0 kills", done.stdout, re.MULTILINE), "every stage must be killed at least once"
