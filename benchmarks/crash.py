@@ -369,7 +369,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--stages", nargs="+", default=STAGES, choices=STAGES)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop then, with what was done")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
@@ -381,7 +380,7 @@ def main() -> int:
         place = Place(Path(folder))
         calm = prepare(place)
         while sum(kills.values()) < options.kills and time.monotonic() < deadline:
-            stage = min(options.stages, key=lambda name: (kills[name], options.stages.index(name)))
+            stage = min(STAGES, key=lambda name: kills[name])
             attempts, found = chain(place, stage, calm[stage], draw)
             kills[stage] += len(attempts)
             chains[stage] += bool(attempts)
@@ -392,7 +391,7 @@ def main() -> int:
                 shown = [line for line in (place.root / "log").read_text().splitlines() if "it/s]" not in line]
                 print("\n".join(shown[-12:]), flush=True)
             (place.root / "log").unlink(missing_ok=True)
-    for name, count in [*((stage, kills[stage]) for stage in options.stages), ("all", sum(kills.values()))]:
+    for name, count in [*((stage, kills[stage]) for stage in STAGES), ("all", sum(kills.values()))]:
         many = [sum(one.values()) if name == "all" else one[name] for one in (chains, wrong)]
         print(f"{name}: {count} kills, {many[0]} reruns, {many[1]} with a difference")
     return int(sum(wrong.values()) > 0)
