@@ -281,8 +281,7 @@ def troubles(
             base.execute("SELECT alias, version FROM registered_model_aliases WHERE name = 'tiny'").fetchall()
         )
     found += [f"{open_runs} runs still open"] * bool(open_runs) + [f"mark {name}" for (name,) in marks]
-    if stage == "merge" and "candidate" not in aliases:
-        found.append("no candidate")
+    found += ["no candidate"] * (stage == "merge" and "candidate" not in aliases)
     if stage == "promote" and aliases.get("champion") != aliases.get("candidate"):
         found.append(f"aliases {aliases}")
     sessions = {one["session"] for one in [*attempts, told]}
