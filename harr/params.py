@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from harr.datasets import BabiLong, Fraction, Hub, Jsonl, MaybeAddress, MedQuAD, Positive, Ruler, Section, World
+from harr.datasets import BabiLong, Fraction, Hover, Hub, Jsonl, MaybeAddress, MedQuAD, Positive, Ruler, Section, World
 from harr.errors import ParamsError
 from harr.explain import explain
 from harr.generators import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
@@ -161,7 +161,7 @@ class Params(Section):
     """All of params.yaml."""
 
     seed: int = Field(0, ge=0)
-    download: Annotated[World | Jsonl | Hub | BabiLong | Ruler | MedQuAD, Field(discriminator="dataset")]
+    download: Annotated[World | Jsonl | Hub | Hover | BabiLong | Ruler | MedQuAD, Field(discriminator="dataset")]
     encoder: Encoder = Encoder()
     embed: Embed = Embed()
     runner: Annotated[Here | Threads | Ray, Field(discriminator="kind")] = Here()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harr.corpus.haystack import babilong, ruler
-from harr.corpus.hub import hotpotqa, musique, nq, two_wiki
+from harr.corpus.hub import hotpotqa, hover, musique, nq, two_wiki
 from harr.corpus.jsonl import passage_of, read_questions_where, read_rows
 from harr.corpus.medquad import medquad
 from harr.corpus.source import Source
@@ -51,6 +51,7 @@ DATASETS: dict[str, Callable[..., Source]] = {
     "2wikimultihopqa": two_wiki,
     "musique": musique,
     "nq": nq,
+    "hover": hover,
     "medquad": medquad,
     "babilong": babilong,
     "ruler": ruler,

