@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 from prefect import task
 
-from harr.files import read_jsonl
+from harr.files import check_sums, read_jsonl
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK, TASK, report_usage
@@ -28,6 +28,7 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
 
 def statistics_rows() -> list[dict[str, object]]:
     """What was tried, one row per question."""
+    check_sums(FILTERED, "dvc repro -f -s filter")
     return read_jsonl(FILTERED / "statistics.jsonl")
 
 

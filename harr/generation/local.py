@@ -24,7 +24,7 @@ from transformers import (
 
 from harr import processes
 from harr.errors import ModelError
-from harr.files import read_json
+from harr.files import check_sums, read_json
 from harr.generation.adapter import base_identity
 from harr.generation.chat import keep_turns
 from harr.types import Generate
@@ -245,9 +245,11 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     Raises:
         ModelError: the model is missing, holds no safetensors, needs code of its own, or cannot be had in 4 bits here;
             or an adapter's base is not the one that it was trained on.
+        DamagedFile: a file of a folder that harr wrote changed since.
     """
     bits = {"quantization_config": nf4()} if quantization == "nf4" and _can_quantize() else {}
     folder = Path(name).expanduser()
+    check_sums(folder, "dvc repro -f")
     if (folder / "adapter_config.json").exists():
         return _adapted(folder, quantization)
     if folder.is_dir():

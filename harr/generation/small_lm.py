@@ -22,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from harr.files import fingerprint, publish, read_json, write_json
+from harr.files import fingerprint, newest_sound, publish, read_json, write_json
 from harr.generation.local import LocalGenerator
 from harr.generation.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
 from harr.generators import SmallLM
@@ -289,10 +289,9 @@ def _checkpoints(run: Path) -> list[Path]:
 
 def _restore(run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer]) -> dict[str, float]:
     """Put the last checkpoint back and return its figures; those of a fresh run where there is none."""
-    saved = _checkpoints(run)
-    if not saved:
+    folder = newest_sound(_checkpoints(run))
+    if folder is None:
         return {"step": 0.0, "tokens": 0.0, "seconds": 0.0, "loss": 0.0}
-    folder = saved[-1]
     model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     for number, optimizer in enumerate(optimizers):
         restore_optimizer(optimizer, load_file(folder / f"optimizer-{number}.safetensors"))
