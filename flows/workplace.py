@@ -13,11 +13,14 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from flows import locks
 from harr.errors import ParamsError
 from harr.files import write_text
 from harr.params import Params
 
 RECIPES, RUNS = Path("recipes"), Path(".harr/runs")
+NOTE = Path(".harr/locks/run.json")
+"""Whose run has the folder."""
 AS_IT_STANDS = "params.yaml"
 """The recipe's name that means: this folder and its params.yaml, as they are."""
 CODE = ("harr", "tasks", "flows", "dvc.yaml", ".dvcignore")
@@ -55,18 +58,17 @@ def workplace(recipe: str) -> Iterator[Path]:
     """
     place, _ = sound(recipe)
     place.mkdir(parents=True, exist_ok=True)
-    folder = os.open(place, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"another run works in {place.resolve()}; this one waits for its end")
+    with contextlib.ExitStack() as stack:
+        folder = os.open(place, os.O_RDONLY)
+        stack.callback(os.close, folder)
+        note = place / NOTE
+        if owner := stack.enter_context(locks.noted(folder, note)):
+            print(f"another run works in {place.resolve()}, {owner}; this one waits for its end", flush=True)
             fcntl.flock(folder, fcntl.LOCK_EX)
+            stack.enter_context(locks.noted(folder, note))
         if place != Path():
             _bring_up_to_date(place, RECIPES / f"{recipe}.yaml")
         yield place
-    finally:
-        os.close(folder)
 
 
 def _bring_up_to_date(place: Path, source: Path) -> None:

@@ -58,6 +58,9 @@ class Jsonl(Section):
     train_questions: int = Field(0, ge=0)
     """At most so many training questions, the first that match; 0: all."""
     test_questions: int = Field(0, ge=0)
+    bad_passages: int = Field(0, ge=0)
+    """So many passages that cannot be read are left out, each with its place and reason in data/corpus/left_out.txt; 0:
+    the first one ends the stage."""
 
 
 class Hub(Section):

@@ -339,8 +339,9 @@ class Params(Section):
             values = yaml.safe_load(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ParamsError(f"{path}: cannot be read ({error.strerror}); copy one of recipes/*.yaml there") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            where = " ".join(str(error).split())
+        # PyYAML lets through what its own conversions raise: `2024-13-45` is no date, `!!bool x` no truth value.
+        except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            where = " ".join(str(error).split())[:500]
             raise ParamsError(f"{path}: not valid YAML: {where}") from None
         if not isinstance(values, dict):
             raise ParamsError(f"{path}: expected sections such as `train:`, found {type(values).__name__}")

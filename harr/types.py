@@ -5,6 +5,7 @@ is sent their answers; ``harr.rollout.play`` drives many of them at once. A *pla
 requests: a :class:`Retriever` finds passages, a :class:`Generator` writes text.
 """
 
+import re
 from collections.abc import Callable, Generator as PyGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -73,16 +74,19 @@ class Question:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What tells it from other questions: its text, and its gold where that is a story of its own.
+        """What tells it from other questions: its words, and its gold where that is a story of its own.
 
-        "Where is Mary?" is another question in every story. Passages of a question's own story have
-        its id and a hyphen before their number.
+        Neither case nor punctuation makes another question. "Where is Mary?" is another one in every story. Passages
+        of a question's own story have its id and a hyphen before their number.
 
-        >>> Question("q1", "Who?", gold_ids=("p7",)).identity, Question("q2", "Who?", gold_ids=("q2-0",)).identity
-        (('Who?',), ('Who?', 'q2-0'))
+        >>> Question("q1", "Who is  it?", gold_ids=("p7",)).identity
+        ('who is it',)
+        >>> Question("q2", "Who?", gold_ids=("q2-0",)).identity
+        ('who', 'q2-0')
         """
         own = all(pid.startswith(f"{self.id}-") for pid in self.gold_ids)
-        return (self.text, *self.gold_ids) if own else (self.text,)
+        words = " ".join(re.findall(r"\w+", self.text.casefold())) or self.text
+        return (words, *self.gold_ids) if own else (words,)
 
 
 @dataclass(frozen=True, slots=True)

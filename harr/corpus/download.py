@@ -4,12 +4,14 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from tqdm import tqdm
+
 from harr.corpus.chunks import Spans
 from harr.corpus.questions import DATASETS
 from harr.corpus.store import Passages, write_passages, write_questions
 from harr.datasets import BabiLong, Hover, Hub, Jsonl, MedQuAD, Ruler, World
 from harr.errors import CorpusError
-from harr.files import publish
+from harr.files import publish, write_text
 from harr.progress import bar
 from harr.types import Passage, Question
 
@@ -39,6 +41,10 @@ def download(
     with bar(source.passages, desc="passages", unit="passage") as stream:
         checked = unique_passages(stream, words)
         write_passages(checked, WORK / "corpus", searchable=source.searchable)
+    if source.left_out:
+        write_text(WORK / "corpus" / "left_out.txt", "".join(f"{line}\n" for line in source.left_out))
+        told = f"accepted {len(words):,} passages; left out {len(source.left_out):,}, see {corpus / 'left_out.txt'}"
+        tqdm.write(told)
     if not words:
         raise CorpusError("download: no passages; check download.passages and download.passages_where in params.yaml")
     stored = Passages.open(WORK / "corpus")
@@ -58,6 +64,7 @@ def download(
         "train_questions": float(len(kept)),
         "test_questions": float(len(test)),
         "train_questions_dropped_because_in_test": float(len(train) - len(kept)),
+        **({"left_out": float(len(source.left_out))} if source.left_out else {}),
         **source.figures,
     }
 

@@ -92,9 +92,12 @@ class ServerGenerator:
 
 
 def _text(reply: Any, *, raw: bool) -> str | None:
-    """The text of an answer; a message may say null for an empty one. None for an answer that holds no text."""
+    """The text of an answer; a message may say null for an empty one. None for an answer that holds no text.
+
+    Half a character (a lone surrogate), which no file can hold, becomes "?".
+    """
     try:
         text = reply.choices[0].text if raw else reply.choices[0].message.content or ""
     except (AttributeError, LookupError, TypeError):
         return None
-    return text if isinstance(text, str) else None
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else None
