@@ -6,7 +6,14 @@ from flows.common import main
 from harr.params import Params
 from tasks.checks import expect
 from tasks.download import QUESTIONS
-from tasks.filter import filter_suite, filter_training_questions, filtered_frame, plot_filter, preferences_frame
+from tasks.filter import (
+    filter_suite,
+    filter_training_questions,
+    filtered_frame,
+    plot_filter,
+    preferences_frame,
+    write_preferences_page,
+)
 from tasks.tracking import tracked_run
 
 
@@ -20,6 +27,8 @@ async def filter() -> None:
         held = expect(suite, preferences_frame() if suite == "preferences" else filtered_frame())
         run.record("filter", figures | held)
         run.artifact(plot_filter(), "plots")
+        if suite == "preferences":
+            run.artifact(write_preferences_page())
         run.dataset("train questions", QUESTIONS / "train.jsonl", "training")
 
 

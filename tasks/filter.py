@@ -12,6 +12,7 @@ from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.download import QUESTIONS
 
 FILTERED, WORK = Path("data/filtered"), Path("work/filter")
+PREFERENCES_PAGE = Path("reports/preferences.html")
 
 
 @task(**GPU_TASK)
@@ -69,6 +70,15 @@ def filtered_frame() -> pd.DataFrame:
     """The kept questions as a table for the suite ``filtered``."""
     frame = pd.DataFrame(statistics_rows())
     return frame[frame["kept"].astype(bool)]
+
+
+@task(**TASK)
+def write_preferences_page() -> Path:
+    """Examples of preferences and the distribution of their levels, as reports/preferences.html."""
+    from harr.preferences_page import write_page
+
+    write_page(FILTERED, PREFERENCES_PAGE)
+    return PREFERENCES_PAGE
 
 
 @task(**TASK)
