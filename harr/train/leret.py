@@ -141,7 +141,10 @@ class _Iteration:
                 callbacks=[keeper],
             )
             trainer.remove_callback(PrinterCallback)
+            checkpoints.load(model, None, optimizer)
             trainer.train()
+        else:
+            checkpoints.load(model, None, optimizer)
         model.eval()
         whole = model.merge_and_unload() if params.lora else model.to(precision)
         _save(whole, tokenizer, self.folder / "sft.draft")
@@ -174,11 +177,14 @@ class _Iteration:
             callbacks=[keeper],
         )
         trainer.remove_callback(PrinterCallback)
-        checkpoints.load(model, None, optimizer)  # TRL keeps the adapter as it began: the reference
+        checkpoints.load(model, None, optimizer)  # TRL has kept the adapter as it began: the reference
         if left:
             trainer.train()
-        held = trainer.evaluate(Dataset.from_list(rows["held_out"])) if rows["held_out"] else {}
-        write_json(self.folder / "held-out.json", {"held_out_accuracy": held.get("eval_rewards/accuracies")})
+        told = {}
+        if rows["held_out"]:
+            trainer.evaluate(Dataset.from_list(rows["held_out"]))
+            told = {"held_out_accuracy": trainer.state.log_history[-1]["eval_rewards/accuracies"]}
+        write_json(self.folder / "held-out.json", told)
         model.eval()
         _save(model, tokenizer, self.folder / "ipo.draft")
         publish(self.folder / "ipo.draft", done)
@@ -189,7 +195,7 @@ class _Iteration:
     ) -> tuple[Any, torch.optim.Optimizer, list[dict[str, float]]]:
         model = begin(loaded, self.params.lora, self.seed)
         optimizer = torch.optim.RMSprop(trained_weights(model).values(), rate)
-        history = checkpoints.load(model, None, optimizer)
+        history = checkpoints.history()
         if history:
             print(f"resuming {name} at step {len(history)}/{steps}")
         return model, optimizer, history
@@ -352,9 +358,7 @@ def _save(model: Any, tokenizer: Any, folder: Path) -> None:
 
 def _with_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[str, float]]:
     """The last row says how many held-out pairs are in the right order."""
-    found = read_json(folder / "held-out.json")
-    told = {name: value for name, value in found.items() if value is not None}
-    return [*history[:-1], {**history[-1], **told}]
+    return [*history[:-1], {**history[-1], **read_json(folder / "held-out.json")}]
 
 
 def _export(params: LeReT, part: Path, begun: str, draft: Path, out: Path) -> None:
