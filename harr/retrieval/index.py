@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from harr.corpus.store import Passages
 from harr.errors import DamagedFile, IndexMismatch
-from harr.files import fingerprint, publish, read_json, read_manifest, write_json
+from harr.files import fingerprint, note_published, publish, read_json, read_manifest, write_json
 from harr.milvus import REBUILD, Connection, check_full_text, connect, explained
 from harr.params import Index
 from harr.progress import bar, stoppable
@@ -74,6 +74,7 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
     # Another place for the files is another import: what waits in the old one is not looked for.
     plan = {**content, "uri": params.uri} | ({"bulk": params.bulk} if params.bulk else {})
     folder = work / fingerprint(plan | ({"sources": parts} if parts else {}))
+    _take_back(out, folder, manifest)
     _drop_half_written_indexes(folder)
     started = time.monotonic()
     with _opened(params, folder / "out") as client:
@@ -82,6 +83,7 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
         (folder / "out").mkdir(parents=True, exist_ok=True)
         built = {s: _build_collection(client, passages, vectors, part, params, folder, s) for s, part in rows.items()}
     write_json(folder / "out" / "manifest.json", manifest)
+    note_published(folder)
     publish(folder / "out", out)
     shutil.rmtree(folder)
     seconds, inserted = time.monotonic() - started, sum(new for _, new in built.values())
@@ -95,6 +97,15 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
         "seconds": seconds,
         "rows_per_second": inserted / seconds,
     }
+
+
+def _take_back(out: Path, folder: Path, manifest: dict[str, Any]) -> None:
+    """What a stage that was then killed had published goes on where it was."""
+    if folder.with_suffix(".published").exists() and not (folder / "out").exists():
+        with suppress(DamagedFile):
+            if (out / "manifest.json").exists() and read_manifest(out, REBUILD) == manifest:
+                folder.mkdir(parents=True, exist_ok=True)
+                out.replace(folder / "out")
 
 
 def _name(vectors: Vectors, params: Index, source: str) -> str:

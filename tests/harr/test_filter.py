@@ -10,6 +10,7 @@ from letters import OnePassage, save_letters, spell
 
 from harr.corpus.store import read_questions
 from harr.errors import CorpusError
+from harr.files import finish
 from harr.filter import filter_questions
 from harr.generation.sampler import open_sampler
 from harr.params import Filter
@@ -34,6 +35,7 @@ def test_every_tried_question_has_a_reason(setup: Setup, tmp_path: Path) -> None
         assert row["kept"] == (row["reward_std"] > 0)
         expected = {0.0: "all wrong", 1.0: "all right"}.get(row["reward_mean"], "rollouts disagree")
         assert row["reason"] == expected
+    finish(tmp_path / "work")
     assert not list((tmp_path / "work").iterdir())
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from harr import build
 from harr.errors import CorpusError
-from harr.files import read_json
+from harr.files import finish, read_json
 from harr.generation.adapter import base_identity
 from harr.generation.local import LocalGenerator, load_model
 from harr.generators import Warmstart
@@ -72,6 +72,7 @@ def test_the_model_learns_to_say_what_was_shown(tmp_path: Path, lora: Lora | Non
     assert not isinstance(model, PeftModel) and not any("lora" in name for name, _ in model.named_parameters())
     assert read_json(tmp_path / "out/harr.json") == {"base_model": params.model, "base": base, "kind": "llm"}
     assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))
+    finish(tmp_path / "work")
     assert not any((tmp_path / "work").iterdir()) and base_identity(params.model) == base
 
 
