@@ -15,6 +15,7 @@ from typing import Any, Literal
 from prefect import task
 
 from harr.errors import PromotionRefused
+from harr.folders import check_publishable
 from harr.params import Params
 from tasks.answers import found, service, taken, uploading
 from tasks.common import TASK
@@ -50,10 +51,12 @@ def register(
         tags: fingerprints of data, index, code and evaluation; that of the environment is added.
 
     Raises:
+        ModelError: the folder holds something else, which might run code; nothing was sent.
         Refused: the artifact store did not take the model.
         ServiceUnavailable: a server did not answer.
     """
     name = params.tracking.registered_model
+    check_publishable(folder)
     run.artifact(folder, kind)
     for path in (evaluation / "full.jsonl", evaluation / f"{params.baseline}.jsonl"):
         if path.exists():
