@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -113,7 +114,10 @@ with open_setup(params, data / "questions/train.jsonl") as setup:
     filter_questions(params.filter, setup, data / "filtered", Path("work/filter"), silent, 0)
 with open_setup(params, data / "filtered/questions.jsonl") as setup:
     METHODS["grpo"](params.train, setup, Path("models/adapter"), Path("work/train"), silent, 0)
-print(json.dumps(events))
+found = list(events)
+import pickle  # the watch is awake
+pickle.loads(pickle.dumps(Path))
+print(json.dumps([found, len(events) - len(found)]))
 """
 
 
@@ -127,7 +131,7 @@ def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: P
     Path("params.yaml").write_text(yaml.safe_dump(values))
     done = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == []
+    assert json.loads(done.stdout.splitlines()[-1]) == [[], 1]
     assert Path("models/adapter/adapter_model.safetensors").exists()
     kinds = {path.suffix for path in Path("models").rglob("*") if path.is_file()}
     assert kinds <= {".safetensors", ".json", ".txt", ".md"}
@@ -197,12 +201,13 @@ def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
     values["download"] |= {"passages": 200, "train_questions": 8, "test_questions": 8}
     values["encoder"] |= {"base_url": "http://127.0.0.1:9/v1"}
     Path("params.yaml").write_text(yaml.safe_dump(values))
+    shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
     known = {**os.environ, **SECRETS, "PREFECT_API_URL": "http://127.0.0.1:9/api", "HARR_EXECUTION": "one"}
     told = ""
-    for words, code in (("flows.download", 0), ("flows.cli status", 0), ("flows.cli doctor", None)):
+    for words, code in (("flows.download", 0), ("flows.cli status", 0), ("flows.cli doctor", 1)):
         command = [sys.executable, "-m", *words.split()]
         done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=200, check=False)
-        assert code is None or done.returncode == code, done.stderr
+        assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
         told += done.stdout + done.stderr
     assert Path("data/corpus/manifest.json").exists() and (stored / "mlflow.db").exists()
     assert not [name for name, value in SECRETS.items() if value in told]
@@ -226,7 +231,8 @@ def bound(path: Path) -> list[str]:
 def test_servers_listen_on_loopback_and_the_pages_say_how_to_open_them() -> None:
     hosts = {host for path in (ROOT / "flows").glob("*.py") for host in bound(path)}
     assert hosts == {"127.0.0.1"}
-    assert not [name(path) for path in FILES if '"0.0.0.0"' in path.read_text(encoding="utf-8")]
+    named = [name(path) for path in FILES if '"0.0.0.0"' in path.read_text(encoding="utf-8")]
+    assert named == ["harr/doctor/processes.py"], "it looks for servers that others can reach, and warns"
     opened = (ROOT / "docs/docker.md").read_text(encoding="utf-8")
     assert "Every port is on 127.0.0.1" in opened and "SSH tunnel" in opened and "proxy" in opened
     assert "127.0.0.1 only" in (ROOT / "docs/operations.md").read_text(encoding="utf-8")
