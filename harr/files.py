@@ -1,15 +1,23 @@
-"""Files that appear whole: temporary name, fsync, rename; and manifests with a hash per shard."""
+"""Files that appear whole: temporary name, fsync, rename; and a hash of every file of a published folder."""
 
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from harr.errors import DamagedFile
+
+SUMS = "sha256sums.txt"
+"""In every published folder: a line a file, as `sha256sum -c` reads it."""
+_LINE = re.compile(r"([0-9a-f]{64})  (\S[^\n]*)\n")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -87,10 +95,13 @@ def fingerprint(value: Any) -> str:
 
 
 def publish(folder: Path, out: Path) -> None:
-    """Rename a finished folder to ``out``, replacing what was there."""
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            sync_file(path)
+    """Note the hash of every file of a finished folder in it, and rename it to ``out``, replacing what was there."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
+    write_text(folder / SUMS, "".join(f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths))
+    for path in paths:
+        sync_file(path)
+    for place in [folder, *(path for path in folder.rglob("*") if path.is_dir())]:
+        _sync_folder(place)
     out.parent.mkdir(parents=True, exist_ok=True)
     if out.exists():
         shutil.rmtree(out)
@@ -98,8 +109,44 @@ def publish(folder: Path, out: Path) -> None:
     _sync_folder(out.parent)
 
 
+def check_sums(folder: Path, rebuild: str, *names: str) -> None:
+    """Compare the files of a folder, or those of these ``names``, with the hashes that :func:`publish` noted.
+
+    A folder within a published one is checked with the whole. A folder without hashes, made by hand or by another
+    program, is taken as it is.
+
+    Raises:
+        DamagedFile: a file is missing or changed, or the list of hashes itself; says which, and the command
+            ``rebuild``.
+    """
+    place = next((place for place in (folder, folder.parent) if (place / SUMS).exists()), None)
+    if place is None:
+        return
+    text = (place / SUMS).read_text(encoding="utf-8", errors="replace")
+    listed = {name: digest for digest, name in _LINE.findall(text)}
+    if "".join(f"{digest}  {name}\n" for name, digest in listed.items()) != text or not listed.keys() >= set(names):
+        raise DamagedFile(f"{place / SUMS} is damaged; run `{rebuild}`")
+    for name in names or listed:
+        check_shard(place / name, {"sha256": listed[name]}, rebuild)
+
+
+def newest_sound(folders: Sequence[Path]) -> Path | None:
+    """The last of these published folders that is as it was written; damaged ones are told of and removed."""
+    for folder in reversed(folders):
+        try:
+            check_sums(folder, "the same command again")
+        except DamagedFile as error:
+            tqdm.write(f"{str(error).partition(';')[0]}; going on from the checkpoint before", file=sys.stderr)
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            return folder
+    return None
+
+
 def read_manifest(folder: Path, rebuild: str, *, shards: bool = True) -> dict[str, Any]:
-    """Read ``folder``'s manifest.json, and compare the ``shards`` it lists with their hashes.
+    """Read ``folder``'s manifest.json, and compare all files, or without ``shards`` it alone, with their hashes.
+
+    The hashes are those of :func:`publish`; of unfinished work, which is not published yet, those of the manifest.
 
     Raises:
         DamagedFile: the manifest or a shard is missing or changed; names it and the command ``rebuild``.
@@ -108,18 +155,21 @@ def read_manifest(folder: Path, rebuild: str, *, shards: bool = True) -> dict[st
         manifest: dict[str, Any] = read_json(folder / "manifest.json")
     except (OSError, ValueError):
         raise DamagedFile(f"{folder / 'manifest.json'} is missing or damaged; run `{rebuild}`") from None
+    if (folder / SUMS).exists():
+        check_sums(folder, rebuild, *([] if shards else ["manifest.json"]))
+        return manifest
     for shard in manifest.get("shards", ()) if shards else ():
         check_shard(folder / shard["file"], shard, rebuild)
     return manifest
 
 
 def check_shard(path: Path, shard: Mapping[str, Any], rebuild: str) -> None:
-    """Compare a shard with its manifest entry ``{file, sha256}``.
+    """Compare a file with its noted ``sha256``.
 
     Raises:
-        DamagedFile: missing or changed; the message names the shard and the command ``rebuild``.
+        DamagedFile: missing or changed; the message names the file and the command ``rebuild``.
     """
     if not path.exists():
         raise DamagedFile(f"{path} is missing; run `{rebuild}`")
     if sha256(path) != shard["sha256"]:
-        raise DamagedFile(f"{path} is damaged (sha256 differs from its manifest); run `{rebuild}`")
+        raise DamagedFile(f"{path} is damaged (sha256 differs from the one noted); run `{rebuild}`")

@@ -44,16 +44,28 @@ def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: L
     with bar(total=min(params.target, len(questions)), desc="filter", unit="kept") as progress:
         for number, first in stoppable(enumerate(range(0, len(questions), params.batch_size))):
             shard = run / f"batch-{number:05d}.json"
-            if not shard.exists():
+            found = _kept(shard)
+            if found is None:
                 batch = questions[first : first + params.batch_size]
-                write_json(shard, _try_batch(params, setup, batch, seed * 1_000_003 + number))
-            rows += read_json(shard)
+                found = _try_batch(params, setup, batch, seed * 1_000_003 + number)
+                write_json(shard, {"sha256": fingerprint(found), "rows": found})
+            rows += found
             kept = sum(row["kept"] for row in rows)
             progress.update(min(kept, params.target) - progress.n)
             log(number, {"kept": float(kept), "tried": float(len(rows))})
             if kept >= params.target:
                 break
     return _write(params, questions, rows, run, out)
+
+
+def _kept(shard: Path) -> list[dict[str, Any]] | None:
+    """The rows of a batch that was finished before; None where there is none, or its file is damaged."""
+    try:
+        told = read_json(shard)
+        rows: list[dict[str, Any]] = told["rows"]
+        return rows if told["sha256"] == fingerprint(rows) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _try_batch(params: Filter, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:

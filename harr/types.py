@@ -154,7 +154,8 @@ class Retrieval:
     A sampling retriever also stores its action: ``state`` (the text it encoded), ``pool`` (row
     numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice. One
     that goes by values stores ``value``, the Q of its first passage. A source that failed brings no passages but an
-    ``error``: the reason in a line, which the model is shown.
+    ``error``: the reason in a line, which the model is shown. ``scores``: one per passage, higher is better, of a
+    retriever that ranks by scores of its own.
     """
 
     passages: tuple[Passage, ...]
@@ -163,6 +164,7 @@ class Retrieval:
     logprob: float | None = None
     value: float | None = None
     error: str = ""
+    scores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

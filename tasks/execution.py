@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from harr.files import read_json, write_json
+from harr.files import fingerprint, read_json, write_json
 
 RUNNERS = ("dvc", "flows.pipeline")
 OWNERS = Path(".harr/owners")
@@ -26,6 +26,15 @@ def owner() -> psutil.Process:
 def me() -> str:
     """This process in a person's words: host and pid."""
     return f"{platform.node()}, pid {os.getpid()}"
+
+
+def machine() -> str:
+    """Where a process number means this process: a hash of this boot of the machine, and of the container in it."""
+    try:
+        told = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii") + os.readlink("/proc/self/ns/pid")
+    except OSError:  # no Linux, hence no containers either
+        told = platform.node()
+    return fingerprint(told)[:8]
 
 
 def execution_id() -> str:

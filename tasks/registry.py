@@ -5,21 +5,23 @@ condition of the gate holds (tasks/gate.py).
 """
 
 import hashlib
+import re
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import psutil
 from prefect import task
 
 from harr.errors import PromotionRefused
+from harr.files import check_sums
 from harr.folders import check_publishable
 from harr.params import Params
 from tasks.answers import found, service, taken, uploading
 from tasks.common import TASK
-from tasks.execution import me
+from tasks.execution import machine, me, runs_still
 from tasks.fingerprints import requirements
 from tasks.gate import judge
 from tasks.spool import Refused
@@ -27,8 +29,8 @@ from tasks.tracking import Run, open_client
 
 CANDIDATE, CHAMPION, PREVIOUS = "candidate", "champion", "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
-HOLDER = uuid.uuid4().hex[:8]
-"""With host and number it names this process, also where containers share host names and numbers."""
+HOLDER = re.compile(r"pid (\d+) \((\w+)-([\d.]+)\)$")
+"""Of a mark: its process's number, the hash of its machine (see ``tasks.execution.machine``) and when it began."""
 DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "llm": "Language models trained by harr"}
 
 
@@ -52,11 +54,14 @@ def register(
 
     Raises:
         ModelError: the folder holds something else, which might run code; nothing was sent.
+        DamagedFile: a file of the model or of its evaluation changed since it was written.
         Refused: the artifact store did not take the model.
         ServiceUnavailable: a server did not answer.
     """
     name = params.tracking.registered_model
     check_publishable(folder)
+    check_sums(folder, "dvc repro -f -s merge")
+    check_sums(evaluation, "dvc repro -f -s evaluate")
     run.artifact(folder, kind)
     for path in (evaluation / "full.jsonl", evaluation / f"{params.baseline}.jsonl"):
         if path.exists():
@@ -140,24 +145,25 @@ def alone(client: Any, name: str) -> Iterator[None]:
 
     MLflow moves an alias without looking at its old value, but its store makes a registered model of
     a given name only once: the model ``<name>.promotion`` exists while somebody is at work here, and
-    whoever comes meanwhile waits. One that is older than LEASE_SECONDS belongs to a process that
-    died; it is renamed after its time of creation, which also works only once. So two never work at
-    the same time unless one takes longer than LEASE_SECONDS, for which it has seconds of work. One
-    that dies between the two aliases leaves both at the old champion, and the next promotion goes on.
+    whoever comes meanwhile waits. One whose process was of this machine and is gone, or that is older
+    than LEASE_SECONDS, belongs to a process that died; it is renamed after its time of creation, which
+    also works only once, and deleted. So two never work at the same time unless one takes longer than
+    LEASE_SECONDS, for which it has seconds of work. One that dies between the two aliases leaves both
+    at the old champion, and the next promotion goes on.
 
     Raises:
         PromotionRefused: another was at work for WAIT_SECONDS.
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
-    mark = f"A promotion under way, by {me()} ({HOLDER})"
+    mark = f"A promotion under way, by {me()} ({machine()}-{psutil.Process().create_time():.1f})"
     while not taken(client.create_registered_model, lock, description=mark):
         held = found(client.get_registered_model, lock)
         if held is None:
             continue
-        if time.time() - held.creation_timestamp / 1000 > LEASE_SECONDS:
-            _bury(client, lock, held.creation_timestamp)
-        elif held.description == mark:  # the server went away before this process could take it off
+        if held.description == mark:  # the server went away before this process could take it off
             break
+        if _died(held.description or "") or time.time() - held.creation_timestamp / 1000 > LEASE_SECONDS:
+            _bury(client, lock, held.creation_timestamp)
         elif time.monotonic() > deadline:
             raise PromotionRefused(f"{held.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
         else:
@@ -168,6 +174,14 @@ def alone(client: Any, name: str) -> Iterator[None]:
         taken(client.delete_registered_model, lock)
 
 
+def _died(mark: str) -> bool:
+    """Whether a mark is of a process of this machine that is gone; of another machine's nobody here can tell."""
+    holder = HOLDER.search(mark)
+    return bool(holder) and holder[2] == machine() and not runs_still(int(holder[1]), float(holder[3]))
+
+
 def _bury(client: Any, lock: str, created: int) -> None:
-    """Put the mark of a dead promotion aside; one of several that try does it."""
-    taken(client.rename_registered_model, lock, f"{lock}.abandoned-{created}")
+    """Take the mark of a dead promotion off; one of several that try does it, and none takes a newer one."""
+    grave = f"{lock}.abandoned-{created}"
+    taken(client.rename_registered_model, lock, grave)
+    taken(client.delete_registered_model, grave)

@@ -21,6 +21,7 @@ from harr.params import Params
 from tasks.answers import service, uploading
 from tasks.execution import execution_id
 from tasks.fingerprints import digest_of, revisions
+from tasks.orphans import close_orphans, noted
 from tasks.spool import (
     SPOOL,
     Journal,
@@ -183,8 +184,8 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
     """A child run for one stage, under the parent run of this pipeline execution.
 
     It ends FINISHED, FAILED on an exception, or KILLED on a signal; so does the parent. What earlier
-    stages could not send goes first. A server that has answered here before may be down: the stage
-    runs, and its reports are kept.
+    stages could not send goes first, and runs that a kill left open are closed. A server that has answered
+    here before may be down: the stage runs, and its reports are kept.
 
     Raises:
         ServiceUnavailable: the server does not answer and never has.
@@ -203,11 +204,29 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
         "tags": revisions(),
         "params": [[key, bare(str(value))[:500]] for key, value in flatten(params.model_dump(mode="json"))],
     }
-    began = time.monotonic()
+    with noted(spool_of(address), run.journal.path.stem, opening["experiment"], opening["execution"]):
+        _begin(run, address, opening)
+        status = "KILLED"
+        try:
+            with service():
+                yield run
+            status = "FINISHED"
+        except Exception:
+            status = "FAILED"
+            raise
+        finally:
+            run.end(status)
+
+
+def _begin(run: Run, address: str, opening: Write) -> None:
+    """Send what earlier stages kept, close the runs of killed ones, and open this one; or keep its opening."""
+    began, client = time.monotonic(), run.client
     try:
         if sent := send_left(spool_of(address), partial(replay, client)):
             print(f"sent to MLflow what {sent} earlier stages had kept", file=sys.stderr)
         with service():
+            for line in close_orphans(spool_of(address), client):
+                print(line, file=sys.stderr)
             run.place = perform(client, {}, opening)
         if address.startswith("http"):
             remember(address)
@@ -216,17 +235,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
             raise
         run.journal.add({}, opening)
         run.missed(began)
-        print(f"warning: the MLflow server is down; what stage {stage} reports is kept in {SPOOL}", file=sys.stderr)
-    status = "KILLED"
-    try:
-        with service():
-            yield run
-        status = "FINISHED"
-    except Exception:
-        status = "FAILED"
-        raise
-    finally:
-        run.end(status)
+        print(f"warning: the MLflow server is down; what stage {run.stage} reports is kept in {SPOOL}", file=sys.stderr)
 
 
 def perform(client: Any, place: Place, write: Write) -> Place:
@@ -318,6 +327,8 @@ def send_kept() -> list[str]:
             known = address_of(Params.load())  # this may carry a name and password
             client = client_of(known if bare(known) == address else address)
             sent = send_left(path.parent, partial(replay, client))
+            with service():
+                told += close_orphans(path.parent, client)
             left = f"; {count - sent} are still written to by a stage" if sent < count else ""
             told.append(f"sent to MLflow at {bare(address)} what {sent} stages had kept{left}")
     return told

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from harr.corpus.chunks import Spans
 from harr.corpus.questions import DATASETS
 from harr.corpus.store import Passages, write_passages, write_questions
-from harr.datasets import BabiLong, Hub, Jsonl, MedQuAD, Ruler, World
+from harr.datasets import BabiLong, Hover, Hub, Jsonl, MedQuAD, Ruler, World
 from harr.errors import CorpusError
 from harr.files import publish, write_text
 from harr.progress import bar
@@ -20,7 +20,10 @@ WORK = Path("work/download")
 
 
 def download(
-    params: World | Jsonl | Hub | BabiLong | Ruler | MedQuAD, corpus: Path, questions: Path, spans: Spans | None = None
+    params: World | Jsonl | Hub | Hover | BabiLong | Ruler | MedQuAD,
+    corpus: Path,
+    questions: Path,
+    spans: Spans | None = None,
 ) -> dict[str, float]:
     """Fetch or make a data set, check all of it, then publish ``corpus`` and ``questions``.
 

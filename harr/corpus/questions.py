@@ -5,7 +5,7 @@ from pathlib import Path
 from reprlib import repr as short
 
 from harr.corpus.haystack import babilong, ruler
-from harr.corpus.hub import hotpotqa, musique, nq, two_wiki
+from harr.corpus.hub import hotpotqa, hover, musique, nq, two_wiki
 from harr.corpus.jsonl import Row, passage_of, read_questions_where, read_rows
 from harr.corpus.medquad import medquad
 from harr.corpus.source import Source
@@ -78,6 +78,7 @@ DATASETS: dict[str, Callable[..., Source]] = {
     "2wikimultihopqa": two_wiki,
     "musique": musique,
     "nq": nq,
+    "hover": hover,
     "medquad": medquad,
     "babilong": babilong,
     "ruler": ruler,

@@ -13,7 +13,7 @@ from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 
 from harr.errors import DamagedFile
-from harr.files import appears_whole, fingerprint, read_jsonl, read_manifest, sha256, write_json
+from harr.files import appears_whole, check_sums, fingerprint, read_jsonl, read_manifest, sha256, write_json
 from harr.types import Passage, Question
 
 SHARD_ROWS = 100_000
@@ -162,8 +162,9 @@ def read_questions(path: Path) -> list[Question]:
     """Read what :func:`write_questions` wrote.
 
     Raises:
-        DamagedFile: the file is missing or a line of it is not a question.
+        DamagedFile: the file is missing or changed, or a line of it is not a question.
     """
+    check_sums(path.parent, "dvc repro")
     try:
         rows = read_jsonl(path)
         return [

@@ -24,7 +24,7 @@ from transformers import (
 
 from harr import processes
 from harr.errors import ModelError
-from harr.files import read_json
+from harr.files import check_sums, read_json
 from harr.folders import check_loadable
 from harr.generation.adapter import base_identity
 from harr.generation.chat import keep_turns
@@ -246,9 +246,11 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     Raises:
         ModelError: the model is missing, holds no safetensors, needs code of its own, or cannot be had in 4 bits here;
             or an adapter's base is not the one that it was trained on.
+        DamagedFile: a file of a folder that harr wrote changed since.
     """
     bits = {"quantization_config": nf4()} if quantization == "nf4" and _can_quantize() else {}
     folder = Path(name).expanduser()
+    check_sums(folder, "dvc repro -f")
     if (folder / "adapter_config.json").exists():
         check_loadable(folder)
         return _adapted(folder, quantization)
@@ -266,7 +268,7 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     device = processes.device() or ("cuda" if cuda else "cpu")  # of several GPUs this process's own, from now on
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        tokenizer = keep_turns(AutoTokenizer.from_pretrained(place, **local))
+        tokenizer = load_tokenizer(place)
         dtype = torch.bfloat16 if bits else "auto" if cuda else torch.float32
         model: Any = AutoModelForCausalLM.from_pretrained(place, use_safetensors=True, dtype=dtype, **bits, **local)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
@@ -276,6 +278,11 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
             "and safetensors, or download it first"
         ) from None
     return model.to(device).eval(), tokenizer
+
+
+def load_tokenizer(place: str) -> Any:
+    """The tokenizer of a folder or a cached hub name, with a chat template that keeps earlier turns."""
+    return keep_turns(AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False))
 
 
 def nf4() -> BitsAndBytesConfig:
@@ -318,6 +325,7 @@ def _adapted(folder: Path, quantization: str) -> tuple[Any, Any]:
     try:
         known = read_json(folder / "harr.json")
         base, wanted = str(known["base_model"]), str(known["base"])
+        base = str(folder / known["beside"]) if "beside" in known else base  # LeReT keeps what it made itself
     except (OSError, ValueError, KeyError, TypeError):
         raise ModelError(
             f"adapter {folder} lacks harr.json, which names its base_model and the fingerprint of that, base; "

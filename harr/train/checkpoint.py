@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from harr.files import publish, read_json, write_json
+from harr.files import check_sums, newest_sound, publish, read_json, write_json
 from harr.tensors import optimizer_tensors, put_back, restore_optimizer, trained_weights
 
 
@@ -50,26 +50,34 @@ class Checkpoints:
                 shutil.rmtree(old)
 
     def history(self) -> list[dict[str, Any]]:
-        """The history of the latest checkpoint; [] where there is none."""
-        whole = self._whole()
-        found: list[dict[str, Any]] = read_json(whole[-1] / "state.json")["history"] if whole else []
+        """The history of the latest sound checkpoint; [] where there is none."""
+        return self._history(newest_sound(self._whole()))
+
+    @staticmethod
+    def _history(folder: Path | None) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = read_json(folder / "state.json")["history"] if folder else []
         return found
 
     def load(
         self, model: torch.nn.Module, head: torch.nn.Module | None, optimizer: torch.optim.Optimizer
     ) -> list[dict[str, Any]]:
-        """Restore the latest checkpoint and return its history; [] where there is none."""
-        whole = self._whole()
-        if not whole:
+        """Restore the latest sound checkpoint and return its history; [] where there is none."""
+        folder = newest_sound(self._whole())
+        if folder is None:
             return []
-        self.load_weights(model, whole[-1])
+        self.load_weights(model, folder)
         if head is not None:
-            head.load_state_dict(load_file(whole[-1] / "value_head.safetensors"))
-        restore_optimizer(optimizer, load_file(whole[-1] / "optimizer.safetensors"))
-        return self.history()
+            head.load_state_dict(load_file(folder / "value_head.safetensors"))
+        restore_optimizer(optimizer, load_file(folder / "optimizer.safetensors"))
+        return self._history(folder)
 
     def load_best(self, model: torch.nn.Module, head: torch.nn.Module | None, best: int) -> None:
-        """Put weights and head of the checkpoint after ``best`` steps back."""
+        """Put weights and head of the checkpoint after ``best`` steps back.
+
+        Raises:
+            DamagedFile: a file of it changed since.
+        """
+        check_sums(self._path(best), f"rm -r {self.folder}` and `dvc repro -f -s train")
         self.load_weights(model, self._path(best))
         if head is not None:
             head.load_state_dict(load_file(self._path(best) / "value_head.safetensors"))

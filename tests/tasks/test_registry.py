@@ -1,6 +1,7 @@
 """The alias champion moves only when every condition of the gate holds, and one promotion at a time."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -211,7 +212,26 @@ def test_the_mark_of_a_dead_promotion_is_put_aside_and_a_live_one_is_waited_for(
     time.sleep(0.3)
     assert promote.fn(params).startswith("promoted")
     names = [model.name for model in client.search_registered_models()]
-    assert "harr-smoke.promotion" not in names and len(names) == 2
+    assert names == ["harr-smoke"]
+
+
+def test_a_promotion_that_was_killed_here_keeps_nobody_waiting(params: Params) -> None:
+    """Its process is gone: the next one neither waits nor is refused, and no mark stays."""
+    add(params, right=24)
+    code = (
+        "import os, time\n"
+        "from harr.params import Params\n"
+        "from tasks import registry\n"
+        "registry.judge = lambda *given: os.kill(os.getpid(), 9)\n"
+        "registry.promote.fn(Params.load())\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    client = open_client(params)
+    assert client.get_registered_model("harr-smoke.promotion")
+    began = time.monotonic()
+    assert promote.fn(params).startswith("promoted")
+    assert time.monotonic() - began < 30
+    assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
 
 
 def test_a_promotion_that_lost_its_server_on_the_way_is_not_refused_by_its_own_mark(

@@ -1,6 +1,9 @@
 """Runs in a real SQLite store: parents, children, figures, inputs, and how they end."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,31 @@ def test_a_run_that_breaks_says_so(client: MlflowClient, error: BaseException, s
     found = runs(client)
     assert found["train"].info.status == found["pipeline"].info.status == status
     assert found["train"].data.metrics == {"loss": 1.0}
+
+
+def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(
+    client: MlflowClient, stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The killed stage's run and its parent end KILLED; a run whose process lives stays open."""
+    code = (
+        "import os\nfrom harr.params import Params\nfrom tasks.tracking import tracked_run\n"
+        "with tracked_run('train', Params.load()) as run:\n"
+        "    run.log(0, {'loss': 1.0})\n    run.flush()\n    os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    found = runs(client)
+    assert found["train"].info.status == found["pipeline"].info.status == "RUNNING"
+    killed, parent = found["train"].info.run_id, found["pipeline"].info.run_id
+    monkeypatch.setenv("HARR_EXECUTION", "two")
+    with tracked_run("filter", Params.load()), tracked_run("merge", Params.load()):
+        now = [client.get_run(run).info for run in (killed, parent)]
+        assert [(info.status, bool(info.end_time)) for info in now] == [("KILLED", True)] * 2
+        assert runs(client)["filter"].info.status == "RUNNING"  # its process is this one
+    told = capsys.readouterr().err
+    assert told.startswith(f"MLflow run {killed} of stage train was cut off by a kill (pid ")
+    assert "is closed as KILLED" in told and told.count("\n") == 1
+    assert client.get_run(killed).data.tags["harr.killed"].startswith("process ")
+    assert not list(stored.glob("work/spool/*/*.running"))
 
 
 def test_a_folder_has_another_digest_when_a_file_in_it_changes(workplace: Path) -> None:

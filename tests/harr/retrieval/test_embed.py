@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from digests import digests
 
 from harr.corpus.store import Passages, write_passages
 from harr.params import Embed
@@ -66,10 +67,6 @@ def passages(corpus: Path) -> Passages:
     return Passages.open(corpus)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_rows_are_in_corpus_order_and_counted(passages: Passages, encoder: Encoder, tmp_path: Path) -> None:
     figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
     vectors = Vectors.open(tmp_path / "out")
@@ -98,7 +95,7 @@ def test_killed_run_ends_in_the_same_bytes(
     assert figures["embedded"] == 100 - 3 * 16
     assert figures["truncated"] == 10
     embed_corpus(passages, encoder, PARAMS, tmp_path / "undisturbed", tmp_path / "work")
-    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+    assert digests(tmp_path / "killed") == digests(tmp_path / "undisturbed")
 
 
 def interrupt_after(encoder: Encoder, shards: int, monkeypatch: pytest.MonkeyPatch) -> None:

