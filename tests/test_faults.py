@@ -143,7 +143,8 @@ def test_a_full_disk_is_one_line_and_leaves_no_stump(tmp_path: Path, capsys: pyt
     assert "the disk is full; what is finished is kept; make room and run the same command again" in said
     assert target.read_text() == '"old"\n' and list(tmp_path.iterdir()) == [target]
     rust = RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)")
-    assert "the disk is full" in common.disk_fault(rust)
+    assert "the disk is full" in common.machine_fault(rust)
+    assert "the disk is full" in common.machine_fault(RuntimeError("(sqlite3) database or disk is full"))
     with pytest.raises(ZeroDivisionError):  # a bug of ours keeps its traceback
         common.run_command(lambda: 1 / 0)
 
@@ -332,6 +333,17 @@ def test_a_passage_cannot_act() -> None:
     for shown, escaped in (passages_text([hostile]), information([hostile])):
         inner = shown.strip().removeprefix("<information>").removesuffix("</information>")
         assert escaped == 7 and "<" not in inner and "Ignore this." in inner
+
+
+def test_a_gpu_without_room_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    from torch import OutOfMemoryError
+
+    def body() -> None:
+        raise OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1 GiB free.")
+
+    said = ended(body, capsys)
+    assert said.startswith("error: CUDA out of memory; what is finished is kept; lower embed.batch_size, ")
+    assert said.endswith("train.states_per_pass or train.episodes_per_pass and run the same command again\n")
 
 
 def test_what_needs_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
