@@ -19,7 +19,8 @@ SHARES = {
     "questions": 0.25,
     "replies": 0.25,
     "web pages": 0.316,
-    "HTTP bodies": 0.03,
+    "HTTP bodies": 0.02,
+    "vectors of a server": 0.01,
     "parameters": 0.004,
 }
 """Of the cases; those that are slow to read come last."""
@@ -33,7 +34,7 @@ def main() -> None:
     options.add_argument("--cases", type=int, default=1_000_000)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--only", choices=tuple(SHARES))
-    options.add_argument("--slow", type=float, default=5.0, help="a case that takes so many seconds is broken, too")
+    options.add_argument("--slow", type=float, default=5.0, help="a case that takes so many CPU seconds is broken, too")
     chosen = options.parse_args()
     broken = 0
     for kind, share in SHARES.items():
@@ -45,11 +46,11 @@ def main() -> None:
             time.perf_counter(),
         )
         for number in range(cases):
-            seed, began = f"{kind} {chosen.seed} {number}", time.perf_counter()
+            seed, began = f"{kind} {chosen.seed} {number}", time.process_time()
             try:
                 counts[outcome(kind, random.Random(seed))] += 1
-                if time.perf_counter() - began > chosen.slow:
-                    raise TimeoutError(f"{time.perf_counter() - began:.1f} s")
+                if (took := time.process_time() - began) > chosen.slow:
+                    raise TimeoutError(f"{took:.1f} s")
             except Exception as error:
                 broken += 1
                 counts[f"BROKEN {type(error).__name__}"] += 1

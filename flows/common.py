@@ -36,6 +36,7 @@ DISK_FAULTS = {
     errno.EACCES: ("permission denied", "give the right to read and write there"),
     errno.EIO: ("the disk has an error", "look at the system's log"),
 }
+LESS_MEMORY = "lower embed.batch_size, filter.batch_size, train.states_per_pass or train.episodes_per_pass"
 FINISH_SECONDS = 4.0
 """So long a stopped stage may take to finish its shard, batch or step."""
 
@@ -96,7 +97,7 @@ def run_command(body: Callable[[], Any]) -> None:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
         except Exception as error:
-            if not (said := disk_fault(error)):
+            if not (said := machine_fault(error)):
                 raise
             print(f"error: {said}", file=sys.stderr)
             sys.exit(1)
@@ -104,16 +105,24 @@ def run_command(body: Callable[[], Any]) -> None:
             gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
 
 
-def disk_fault(error: Exception) -> str:
-    """What a failed write means, in a line; "" for any other error. Rust libraries tell the number in their text.
+def machine_fault(error: Exception) -> str:
+    """What a full disk, a forbidden file or too little memory means, in a line; "" for any other error.
 
-    >>> disk_fault(OSError(errno.ENOSPC, "No space left on device", "data/vectors/x"))[:60]
+    >>> machine_fault(OSError(errno.ENOSPC, "No space left on device", "data/vectors/x"))[:60]
     'data/vectors/x: the disk is full; what is finished is kept; '
-    >>> disk_fault(ValueError("no"))
+    >>> machine_fault(ValueError("no"))
     ''
     """
-    told = re.search(r"\(os error (\d+)\)", str(error))
-    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    if (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    ):  # torch's, which is not loaded here
+        said = str(error).partition(". ")[0] or "out of memory"
+        return f"{said}; what is finished is kept; {LESS_MEMORY} and run the same command again"
+    number = error.errno if isinstance(error, OSError) else None
+    if told := re.search(r"\(os error (\d+)\)", str(error)):  # of a library in Rust, such as safetensors
+        number = int(told[1])
+    elif "disk is full" in str(error):  # SQLite's
+        number = errno.ENOSPC
     if number not in DISK_FAULTS:
         return ""
     where = getattr(error, "filename", None) or Path().resolve()

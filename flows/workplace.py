@@ -6,7 +6,6 @@ metrics. DVC's cache and MLflow's store are shared with the tree it was made fro
 
 import configparser
 import contextlib
-import fcntl
 import filecmp
 import os
 import shutil
@@ -19,8 +18,6 @@ from harr.files import write_text
 from harr.params import Params
 
 RECIPES, RUNS = Path("recipes"), Path(".harr/runs")
-NOTE = Path(".harr/locks/run.json")
-"""Whose run has the folder."""
 AS_IT_STANDS = "params.yaml"
 """The recipe's name that means: this folder and its params.yaml, as they are."""
 CODE = ("harr", "tasks", "flows", "dvc.yaml", ".dvcignore")
@@ -57,15 +54,11 @@ def workplace(recipe: str) -> Iterator[Path]:
         ParamsError: there is no such recipe, or it is wrong.
     """
     place, _ = sound(recipe)
-    place.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        folder = os.open(place, os.O_RDONLY)
-        stack.callback(os.close, folder)
-        note = place / NOTE
-        if owner := stack.enter_context(locks.noted(folder, note)):
-            print(f"another run works in {place.resolve()}, {owner}; this one waits for its end", flush=True)
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            stack.enter_context(locks.noted(folder, note))
+
+    def busy(owner: str) -> None:
+        print(f"another run works in {place.resolve()}, {owner}; this one waits for its end", flush=True)
+
+    with locks.taken(place / locks.LOCKS / "run", busy):
         if place != Path():
             _bring_up_to_date(place, RECIPES / f"{recipe}.yaml")
         yield place

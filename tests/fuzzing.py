@@ -5,6 +5,7 @@
 """
 
 import atexit
+import base64
 import gzip
 import importlib
 import json
@@ -15,8 +16,10 @@ import tempfile
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import yaml
 
 from harr.corpus.download import check_questions, unique_passages
@@ -31,6 +34,7 @@ from harr.pipelines.multistep import multistep
 from harr.pipelines.r_search import r_search
 from harr.pipelines.react import react, react_passages
 from harr.pipelines.search_r1 import search_r1
+from harr.retrieval.served import ServedEncoder
 from harr.rollout import play
 from harr.scoring.judge import grade_of, verdict_of
 from harr.scoring.rewards import TERMS
@@ -253,17 +257,48 @@ def fuzz_bodies(source: random.Random) -> None:
     text.encode()
 
 
+def fuzz_vectors(source: random.Random) -> None:
+    """An HTTP answer of any content to a request for two vectors; those that are accepted have length 1."""
+    vector = base64.b64encode(np.array([3.0, 4.0, 0.0], dtype=np.float32)).decode()
+    data: Any = [{"object": "embedding", "index": n, "embedding": vector} for n in range(2)]
+    if source.random() < 0.5:
+        data[1]["embedding"] = source.choice((some_value(source), [1.0, 2.0, 3.0], [[1.0], [2.0], [3.0]], vector[:-4]))
+    good: Any = {"object": "list", "data": data, "model": "m"}
+    values = mutated(source, good) if source.random() < 0.5 else good
+    encoder, answer = embedder()
+    answer["content"] = bent(source, json.dumps(values).encode())
+    answer["status_code"] = source.choice((200, 200, 200, 404))
+    answer["headers"] = {"content-type": source.choice(HEADERS)}
+    vectors = encoder.encode(["a", "b"])
+    assert vectors.shape == (2, 3) and np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+
+
 @cache
 def server() -> tuple[ServerGenerator, dict[str, Any]]:
     """A generator with OpenAI's own client, and the answer that it gets without a network."""
     section = Server(kind="server", base_url="http://127.0.0.1:9/v1", model="m", deadline_seconds=1e-6, concurrency=1)
-    made, answer = ServerGenerator(section), dict[str, Any]()
-    client = made._service._client
+    made = ServerGenerator(section)
+    return made, answered(made._service)
+
+
+@cache
+def embedder() -> tuple[ServedEncoder, dict[str, Any]]:
+    """An encoder behind a server, likewise."""
+    here: Any = SimpleNamespace(name="m", width=3, token_ids=lambda texts, prompt: [[1]] * len(texts))
+    made = ServedEncoder(here, "http://127.0.0.1:9/v1", "NO_KEY")
+    made._service._deadline = 1e-6
+    return made, answered(made._service)
+
+
+def answered(service: Any) -> dict[str, Any]:
+    """Have a service's client answered by what the returned dictionary says: status_code, headers, content."""
+    answer: dict[str, Any] = {}
+    client = service._client
     kinds = [kind.__module__ for kind in type(client._client).__mro__]
     http = importlib.import_module(next(name for name in kinds if name.startswith("httpx")).partition(".")[0])
     transport = http.MockTransport(lambda request: http.Response(**answer))
-    made._service._client = client.copy(http_client=http.Client(transport=transport))
-    return made, answer
+    service._client = client.copy(http_client=http.Client(transport=transport))
+    return answer
 
 
 def fuzz_pages(source: random.Random) -> None:
@@ -290,6 +325,7 @@ KINDS: dict[str, Callable[[random.Random], None]] = {
     "questions": fuzz_questions,
     "replies": fuzz_replies,
     "HTTP bodies": fuzz_bodies,
+    "vectors of a server": fuzz_vectors,
     "web pages": fuzz_pages,
 }
 

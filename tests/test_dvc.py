@@ -42,6 +42,7 @@ PLUMBING = {
     "harr/errors.py",
     "harr/explain.py",
     "harr/files.py",
+    "harr/folders.py",  # refuses; shapes nothing
     "harr/generators.py",
     "harr/params.py",  # its values are watched as parameters
     "harr/progress.py",

@@ -21,7 +21,7 @@ from harr.types import Generate, Passage, Question, Retrieval, Search
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_whatever_comes_is_read_or_refused_in_a_line(kind: str, seed: int) -> None:
-    assert outcome(kind, random.Random(seed)) in ("accepted", "ParamsError", "CorpusError", "HarrError")
+    assert outcome(kind, random.Random(seed)) in ("accepted", "ParamsError", "CorpusError", "ModelError")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from reprlib import repr as short
 
 from tqdm import tqdm
 
@@ -82,14 +83,14 @@ def unique_passages(passages: Iterable[Passage], words: list[int]) -> Iterator[P
         if bool(passage.source) != sourced:
             has, others = ("a", "none") if passage.source else ("no", "one")
             raise CorpusError(
-                f"download: passage {passage.id!r} has {has} source, those before it have {others}; "
+                f"download: passage {short(passage.id)} has {has} source, those before it have {others}; "
                 "give every passage a source, or none"
             )
         first = seen.setdefault(passage.id, position)
         if first != position:
             raise CorpusError(
-                f"download: passage id {passage.id!r} stands twice, as passages {first} and {position} of the input; "
-                "ids must be unique over all files"
+                f"download: passage id {short(passage.id)} stands twice, as passages {first} and {position} of the "
+                "input; ids must be unique over all files"
             )
         words.append(len(passage.text.split()))
         yield passage
@@ -104,9 +105,11 @@ def check_questions(questions: Iterable[Question], split: str, passages: Passage
     kept: dict[str, Question] = {}
     for question in questions:
         if question.id in kept:
-            raise CorpusError(f"download: question id {question.id!r} stands twice in the {split} questions")
+            raise CorpusError(f"download: question id {short(question.id)} stands twice in the {split} questions")
         if not question.answers and not question.gold_ids:
-            raise CorpusError(f"download: {split} question {question.id!r} has neither answers nor supporting passages")
+            raise CorpusError(
+                f"download: {split} question {short(question.id)} has neither answers nor supporting passages"
+            )
         kept[question.id] = question
     if not kept:
         raise CorpusError(f"download: no {split} questions; check download.{split} and download.{split}_where")
@@ -122,5 +125,5 @@ def _check_known(named: Mapping[str, tuple[str, ...]], field: str, split: str, p
         qid, pid = missing[0]
         raise CorpusError(
             f"download: {len(missing)} {field} ids of {split} questions are not in the corpus "
-            f"(first: question {qid!r} names {pid!r}); add the passages or drop the questions"
+            f"(first: question {short(qid)} names {short(pid)}); add the passages or drop the questions"
         )

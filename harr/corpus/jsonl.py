@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 from harr.errors import CorpusError
@@ -185,10 +186,10 @@ def read_questions_where(paths: Sequence[str], where: Mapping[str, Any], limit: 
             question = question_of(row)
             if not question.answers and not question.gold_ids:
                 raise CorpusError(
-                    f"{row.place}: question {question.id!r} has neither answers nor supporting passages; "
+                    f"{row.place}: question {short(question.id)} has neither answers nor supporting passages; "
                     "give answer (a string) or answers (a list)"
                 )
             first = places.setdefault(question.id, row.place)
             if first != row.place:
-                raise CorpusError(f"{row.place}: question id {question.id!r} stands twice, first at {first}")
+                raise CorpusError(f"{row.place}: question id {short(question.id)} stands twice, first at {first}")
             yield question

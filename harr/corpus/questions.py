@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from reprlib import repr as short
 
 from harr.corpus.haystack import babilong, ruler
 from harr.corpus.hub import hotpotqa, hover, musique, nq, two_wiki
@@ -51,7 +52,7 @@ def jsonl(params: Jsonl) -> Source:
                 try:
                     passage = passage_of(row)
                     if params.bad_passages and passage.id in seen:
-                        raise CorpusError(f"{row.place}: passage id {passage.id!r} stands twice")
+                        raise CorpusError(f"{row.place}: passage id {short(passage.id)} stands twice")
                 except CorpusError as error:
                     leave_out(error)
                     continue

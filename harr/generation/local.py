@@ -25,6 +25,7 @@ from transformers import (
 from harr import processes
 from harr.errors import ModelError
 from harr.files import check_sums, read_json
+from harr.folders import check_loadable
 from harr.generation.adapter import base_identity
 from harr.generation.chat import keep_turns
 from harr.types import Generate
@@ -251,6 +252,7 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     folder = Path(name).expanduser()
     check_sums(folder, "dvc repro -f")
     if (folder / "adapter_config.json").exists():
+        check_loadable(folder)
         return _adapted(folder, quantization)
     if folder.is_dir():
         if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):
@@ -258,6 +260,7 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
                 f"model folder {name} is incomplete: config.json and *.safetensors are expected; set generator.model "
                 "to a folder that transformers saved"
             )
+        check_loadable(folder)
     elif folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
         raise ModelError(f"model folder {name} does not exist; set generator.model to a folder or a cached hub name")
     place = str(folder) if folder.is_dir() else name

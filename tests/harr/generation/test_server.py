@@ -108,7 +108,7 @@ def test_an_empty_completion_is_data() -> None:
 def test_another_kind_of_server_is_recognised(answer: Any) -> None:
     with (
         serving(lambda body, number: (200, answer)) as served,
-        pytest.raises(ParamsError, match=r"no completion; generator\.base_url must be"),
+        pytest.raises(ParamsError, match=r"the answer is no completion; generator\.base_url must be"),
     ):
         generator(served.base_url).complete(ask("a"))
 

@@ -153,7 +153,7 @@ def test_ties_are_settled_by_row(tmp_path: Path) -> None:
 
 
 def test_other_identity_and_width_are_refused(built: Path) -> None:
-    with pytest.raises(IndexMismatch, match=r"feed.*dead.*dvc repro -f -s index"):
+    with pytest.raises(IndexMismatch, match=r"was built as feed.*dead.*dvc repro -f -s index"):
         opened(built, "dead")
     with opened(built) as index, pytest.raises(IndexMismatch, match=r"width 4.*width 8"):
         index.search(unit_vectors(2, width=4), 3)
