@@ -80,7 +80,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> str:
 def writing(letters: str, questions: Sequence[Question] = LETTERS, terms: str = "letters:share_of_a") -> Setup:
     """A game in which the language model learns, and a sampler of that model."""
     sampler = open_sampler(letters, temperature=1.0, max_tokens=8, batch_size=7, seed=0)
-    return Setup(questions, spell, OnePassage(), sampler, Reward({terms: 1.0}), "letters", letters)
+    return Setup(questions, spell, OnePassage(), sampler, Reward({terms: 1.0}), "letters", writer=letters)
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, object]]:

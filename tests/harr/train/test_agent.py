@@ -48,7 +48,7 @@ def nothing(step: int, values: object) -> None:
 def setup(tmp_path: Path) -> Setup:
     folder = save_letters(tmp_path / "letters", spread=0.5)
     reward = Reward({"letters:share_of_a": 1.0})
-    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", str(folder))  # type: ignore[arg-type]
+    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(folder))  # type: ignore[arg-type]
 
 
 def test_the_reasons_of_ill_formed_turns_are_counted(setup: Setup) -> None:
