@@ -195,8 +195,9 @@ class Sampler:
 def open_samplers(
     model: str, *, max_tokens: int, batch_size: int, seed: int, grows: bool = False
 ) -> Callable[[float], Sampler]:
-    """Samplers by temperature (of LeReT, whose prompts do not ``grow``) with the model of a folder, or a cached hub name, as it is; loaded once, when asked for.
+    """Samplers by temperature with the model of a folder, or a cached hub name, as it is.
 
+    It is loaded once, when it is asked for. ``grows`` as for :class:`Sampler`; prompts of LeReT do not.
     Rollouts of a question are independent, and the same whatever else is asked for at the time.
 
     Raises (when asked for):
