@@ -4,24 +4,39 @@ import argparse
 import asyncio
 import contextlib
 import copy
+import errno
 import functools
 import gc
 import os
+import re
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from flows import runs
-from harr import progress
+import psutil
+
+from flows import locks, runs
+from harr import limits, progress
 from harr.errors import HarrError, ParamsError, ServiceUnavailable
 from harr.params import Params
 
 PARENT = "HARR_PARENT_TASK_RUN"
 LEAD_SECONDS = 20.0
 """So long another process waits with its error for the main one, which mostly has the same and tells it first."""
+STAGES = ("download", "embed", "index", "generator", "filter", "train", "arms", "evaluate", "merge")
+DISK_FAULTS = {
+    errno.ENOSPC: ("the disk is full", "make room"),
+    errno.EDQUOT: ("the quota is used up", "make room"),
+    errno.EROFS: ("the file system is read-only", "mount it for writing"),
+    errno.EACCES: ("permission denied", "give the right to read and write there"),
+    errno.EIO: ("the disk has an error", "look at the system's log"),
+}
+LESS_MEMORY = "lower embed.batch_size, filter.batch_size, train.states_per_pass or train.episodes_per_pass"
 FINISH_SECONDS = 4.0
 """So long a stopped stage may take to finish its shard, batch or step."""
 
@@ -81,16 +96,60 @@ def run_command(body: Callable[[], Any]) -> None:
         except HarrError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
+        except Exception as error:
+            if not (said := machine_fault(error)):
+                raise
+            print(f"error: {said}", file=sys.stderr)
+            sys.exit(1)
         finally:
             gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
 
 
+def machine_fault(error: Exception) -> str:
+    """What a full disk, a forbidden file or too little memory means, in a line; "" for any other error.
+
+    >>> machine_fault(OSError(errno.ENOSPC, "No space left on device", "data/vectors/x"))[:60]
+    'data/vectors/x: the disk is full; what is finished is kept; '
+    >>> machine_fault(ValueError("no"))
+    ''
+    """
+    if (
+        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    ):  # torch's, which is not loaded here
+        said = str(error).partition(". ")[0] or "out of memory"
+        return f"{said}; what is finished is kept; {LESS_MEMORY} and run the same command again"
+    number = error.errno if isinstance(error, OSError) else None
+    if told := re.search(r"\(os error (\d+)\)", str(error)):  # of a library in Rust, such as safetensors
+        number = int(told[1])
+    elif "disk is full" in str(error):  # SQLite's
+        number = errno.ENOSPC
+    if number not in DISK_FAULTS:
+        return ""
+    where = getattr(error, "filename", None) or Path().resolve()
+    what, remedy = DISK_FAULTS[number]
+    return f"{where}: {what}; what is finished is kept; {remedy} and run the same command again"
+
+
 def run_stage(stage: Any, *, checks: bool = False, **parameters: Any) -> Any:
-    """Check params.yaml, find or start the Prefect server, and run the flow under it.
+    """Run a flow as :func:`_run_stage` says; a stage only where there is room for it, and in a folder only once.
+
+    Raises:
+        NoRoom: too little disk or memory. InUse: another process runs this stage here.
+    """
+    params = Params.load()
+    if stage.name not in STAGES:
+        return _run_stage(stage, checks=checks, **parameters)
+    free, memory = shutil.disk_usage(Path()).free, limits.memory_limit(psutil.virtual_memory().total)
+    limits.check(stage.name, params, Path(), free=free, memory=memory)
+    with locks.alone(stage.name):
+        return _run_stage(stage, checks=checks, **parameters)
+
+
+def _run_stage(stage: Any, *, checks: bool = False, **parameters: Any) -> Any:
+    """Find or start the Prefect server, and run the flow under it.
 
     Where no local server comes up, the stage runs all the same, as plain functions.
     """
-    Params.load()
     if checks:
         from tasks.checks import checker
 

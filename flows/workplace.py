@@ -6,13 +6,13 @@ metrics. DVC's cache and MLflow's store are shared with the tree it was made fro
 
 import configparser
 import contextlib
-import fcntl
 import filecmp
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from flows import locks
 from harr.errors import ParamsError
 from harr.files import write_text
 from harr.params import Params
@@ -54,19 +54,14 @@ def workplace(recipe: str) -> Iterator[Path]:
         ParamsError: there is no such recipe, or it is wrong.
     """
     place, _ = sound(recipe)
-    place.mkdir(parents=True, exist_ok=True)
-    folder = os.open(place, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print(f"another run works in {place.resolve()}; this one waits for its end")
-            fcntl.flock(folder, fcntl.LOCK_EX)
+
+    def busy(owner: str) -> None:
+        print(f"another run works in {place.resolve()}, {owner}; this one waits for its end", flush=True)
+
+    with locks.taken(place / locks.LOCKS / "run", busy):
         if place != Path():
             _bring_up_to_date(place, RECIPES / f"{recipe}.yaml")
         yield place
-    finally:
-        os.close(folder)
 
 
 def _bring_up_to_date(place: Path, source: Path) -> None:

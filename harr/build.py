@@ -3,7 +3,7 @@
 import platform
 import threading
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from harr.corpus.store import Passages
 from harr.errors import IndexMismatch
 from harr.files import fingerprint, read_manifest
 from harr.generation.cache import CachedGenerator
-from harr.generation.local import LocalGenerator
-from harr.generation.sampler import Sampler, open_sampler
+from harr.generation.local import LocalGenerator, load_tokenizer
+from harr.generation.sampler import Sampler, open_sampler, open_samplers
 from harr.generation.scripted import Scripted as ScriptedGenerator
 from harr.generation.server import ServerGenerator
 from harr.generation.shared import SharedGenerator
 from harr.generators import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
 from harr.params import Params
+from harr.pipelines.leret import LeReT
 from harr.pipelines.multistep import multistep
 from harr.pipelines.pick import pick
 from harr.pipelines.r_search import r_search
@@ -30,7 +31,7 @@ from harr.retrieval.served import ServedEncoder
 from harr.scoring.judge import readable
 from harr.scoring.mix import SIMILARITY, Reward
 from harr.scoring.similarity import Encode
-from harr.sections import Pick
+from harr.sections import Pick, Preferences
 from harr.types import Generate, Generator, Pipeline
 
 GENERATOR, COMPLETIONS = Path("models/generator"), Path("work/completions")
@@ -98,8 +99,18 @@ def build_pipeline(params: Params) -> Pipeline:
                 budget=section.budget,
                 template=section.template,
             )
+        case "leret":
+            fits = _fits(writer_folder(params.generator), section.max_tokens)
+            return LeReT(section.hops, section.order, section.template, fits=fits)
         case "multistep":
             return partial(multistep, max_hops=section.max_hops)
+
+
+def _fits(folder: Path, limit: int) -> Callable[[str], bool]:
+    """Whether a text has at most so many tokens of the model in a folder, whose tokenizer is read when it is needed."""
+    tokenizer = cache(lambda: load_tokenizer(str(folder)))
+    # a token is a byte at least
+    return lambda text: len(text.encode()) <= limit or len(tokenizer()(text)["input_ids"]) <= limit
 
 
 def build_training_pipeline(params: Params) -> Pipeline:
@@ -129,14 +140,21 @@ def build_sampler(params: Params) -> Sampler:
     )
 
 
+def build_samplers(params: Params, model: str) -> Callable[[float], Sampler]:
+    """A language model as LeReT samples it, by temperature."""
+    batch_size = (params.filter.preferences or Preferences()).sampled_at_once
+    return open_samplers(model, max_tokens=params.filter.max_tokens, batch_size=batch_size, seed=params.seed)
+
+
 def build_writer(params: Params, arm: str, trained: Path | None) -> Generator:
     """The language model of an arm, where it is what learns; it writes its most likely tokens.
 
-    ``base``: before any training here. ``warmstart``: as stage generator left it, and training began with it. The
-    others are ``trained``: the folder of an adapter or of a model.
+    ``base``: before any training here, or of LeReT before that. ``warmstart``: as stage generator left it, and training
+    began with it. The others are ``trained``: the folder of an adapter or of a model; where there is none (prompts of
+    LeReT) they are as training began.
     """
     section = params.generator
-    begun = base_folder(section) if arm == "base" else writer_folder(section)
+    begun = base_folder(section) if arm == "base" and params.train.method == "agent" else writer_folder(section)
     limits = {"max_tokens": getattr(params.train, "max_tokens", 0), "batch_size": getattr(section, "batch_size", 0)}
     model = Local(kind="local", model=str(trained or begun), temperature=0.0, **limits)
     return _writer(model, params.seed)

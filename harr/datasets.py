@@ -58,6 +58,9 @@ class Jsonl(Section):
     train_questions: int = Field(0, ge=0)
     """At most so many training questions, the first that match; 0: all."""
     test_questions: int = Field(0, ge=0)
+    bad_passages: int = Field(0, ge=0)
+    """So many passages that cannot be read are left out, each with its place and reason in data/corpus/left_out.txt; 0:
+    the first one ends the stage."""
 
 
 class Hub(Section):
@@ -66,8 +69,9 @@ class Hub(Section):
     dataset: Literal["hotpotqa", "2wikimultihopqa", "musique", "nq"]
     root: str = ""
     """Folder with the hub's files as ``<repository>/<file>``; empty: download them."""
-    passages: Literal["context", "wiki18"] = "context"
-    """The paragraphs given with the questions, or the 21,015,324 passages of wiki18."""
+    passages: Literal["context", "wiki18", "wiki17"] = "context"
+    """The paragraphs given with the questions, the 21,015,324 passages of wiki18, or (HotpotQA's fullwiki setting) the
+    introductions of the 5,233,329 articles of 2017."""
     train_questions: int = Field(0, ge=0)
     """At most so many training questions; 0: all."""
     test_questions: int = Field(0, ge=0)
@@ -78,7 +82,23 @@ class Hub(Section):
     def _levels_are_hotpotqas(self) -> "Hub":
         if self.train_level and self.dataset != "hotpotqa":
             raise ValueError(f"{self.dataset} has no levels of difficulty; leave train_level out, or take hotpotqa")
+        if self.passages == "wiki17" and self.dataset != "hotpotqa":
+            raise ValueError(f"{self.dataset} does not name articles of wiki17; take context or wiki18, or hotpotqa")
         return self
+
+
+class Hover(Section):
+    """Claims to verify, each over two to four articles of Wikipedia's introductions of 2017 (arXiv 2011.03088)."""
+
+    dataset: Literal["hover"]
+    claims: str = Field(min_length=1)
+    """Folder with HoVer's official JSON files, or with the hub's parquet files."""
+    root: str = ""
+    """Folder with the hub's files of the articles as ``<repository>/<file>``; empty: download them."""
+    hops: tuple[Annotated[int, Field(ge=2, le=4)], ...] = (2, 3, 4)
+    train_questions: int = Field(0, ge=0)
+    """At most so many training claims; 0: all."""
+    test_questions: int = Field(0, ge=0)
 
 
 class BabiLong(Section):

@@ -6,6 +6,8 @@
     +-- IndexMismatch      (RuntimeError)      the index is not the one the encoder and corpus ask for
     +-- StaleState         (RuntimeError)      resumable work was made under other parameters
     +-- DamagedFile        (OSError)           bytes on disk differ from their manifest
+    +-- NoRoom             (OSError)           a stage would not fit on the disk or into memory
+    +-- InUse              (RuntimeError)      another process works here
     +-- ExpectationFailed  (ValueError)        a data expectation did not hold
     +-- ServiceUnavailable (ConnectionError)   a server did not answer within its deadline
     +-- ModelError         (ValueError)        a model folder is wrong, unsafe, or of another base
@@ -39,6 +41,14 @@ class StaleState(HarrError, RuntimeError):
 
 class DamagedFile(HarrError, OSError):
     """A file differs from the hash in its manifest."""
+
+
+class NoRoom(HarrError, OSError):
+    """A stage needs more disk or memory than there is; it has not begun."""
+
+
+class InUse(HarrError, RuntimeError):
+    """Another process that lives works in this folder."""
 
 
 class ExpectationFailed(HarrError, ValueError):

@@ -44,6 +44,12 @@ LABELS = {
     "malformed": "malformed replies",
     "reward": "reward",
 }
+BY_HOP = {
+    "hop_recall": "recall of hop",
+    "recall_after": "recall after hop",
+    "ap_after": "average precision after hop",
+}
+"""Metrics that are told hop by hop."""
 SHARES = frozenset(LABELS) - {"searches", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 
@@ -260,18 +266,15 @@ def label(metric: str) -> str:
     plain = metric.removeprefix("given_")
     if plain.startswith("pass_at_"):
         return f"pass@{plain.removeprefix('pass_at_')}" + ("" if metric == plain else ", given passages")
-    words = (
-        f"recall of hop {plain.removeprefix('hop_recall_')}"
-        if plain.startswith("hop_recall_")
-        else LABELS.get(plain, plain)
-    )
+    stem, _, number = plain.rpartition("_")
+    words = f"{BY_HOP[stem]} {number}" if stem in BY_HOP else LABELS.get(plain, plain)
     return words if plain == metric else f"{words}, given passages"
 
 
 def is_share(metric: str) -> bool:
     """True for a metric between 0 and 1, which is shown in percent."""
     plain = metric.removeprefix("given_")
-    return plain in SHARES or plain.startswith(("hop_recall_", "pass_at_"))
+    return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, "pass_at")
 
 
 def headline(summary: Summary) -> str:

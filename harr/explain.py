@@ -1,7 +1,11 @@
 """Faults of params.yaml in the user's words: the full key, what is wrong, and what was meant."""
 
 import difflib
+import reprlib
 from typing import Any, get_args
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 100
 
 
 def explain(fault: Any, root: type[Any]) -> str:
@@ -23,15 +27,23 @@ def explain(fault: Any, root: type[Any]) -> str:
         known = list(dict.fromkeys(field for option in options for field in option.model_fields))
         near = difflib.get_close_matches(keys[-1], known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
-        return f"unknown parameter {name}; {hint}"
+        return _short(f"unknown parameter {name}; {hint}")
     if fault["type"] == "missing":
-        return f"{name} is missing"
+        return _short(f"{name} is missing")
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
-    return (
-        (f"{name}: " if name else "")
-        + message
-        + ("" if isinstance(fault["input"], dict) else f" (found {fault['input']!r})")
-    )
+    found = "" if isinstance(fault["input"], dict) else f" (found {_REPR.repr(fault['input'])})"
+    return _short((f"{name}: " if name else "") + message) + found
+
+
+def _short(text: str) -> str:
+    """One line, in which no name or value of a user takes more than its share.
+
+    >>> _short("unknown parameter a\\nb"), len(_short("a" * 5000)), len(_short("a " * 5000))
+    ('unknown parameter a b', 103, 803)
+    """
+    words = [word if len(word) <= 100 else f"{word[:100]}..." for word in text.split()]
+    line = " ".join(words).encode("utf-8", "replace").decode()
+    return line if len(line) <= 800 else f"{line[:800]}..."
 
 
 def _sections(annotation: Any) -> list[type[Any]]:

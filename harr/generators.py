@@ -47,8 +47,8 @@ class SmallLM(Section):
     """A causal language model that stage ``generator`` trains from scratch for the fictional world."""
 
     kind: Literal["small_lm"]
-    plays: Literal["search_r1", "r_search"] = "search_r1"
-    """It learns from traces of this pipeline, and plays no other."""
+    plays: Literal["search_r1", "r_search", "leret"] = "search_r1"
+    """It learns from traces of this pipeline (of leret: from queries in several styles), and plays no other."""
     steps: Positive = 1500
     """Updates of 4,096 tokens."""
     vocabulary: int = Field(2600, ge=300)

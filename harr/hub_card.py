@@ -8,6 +8,17 @@ from harr import __version__
 from harr.cards import purpose
 from harr.evaluate import Summary, headline, is_share, label, percent, spread
 
+EVALUATION = """## Evaluation
+
+{title} in percent with bootstrap 95 % intervals, every arm on the same questions. `full` is this model; where it has
+several seeds, this is the first of them. Seeds are averaged per question before the bootstrap, so an interval is about
+questions.
+
+{arms}
+
+{contrasts}
+"""
+
 DATASET = """---
 {license}tags: [harr, question-answering, retrieval]
 configs:
@@ -44,15 +55,7 @@ from sentence_transformers import SentenceTransformer
 queries = SentenceTransformer("{name}").encode_query(["Query: Where was Ada Brown born?"])
 ```
 
-## Evaluation
-
-{title} in percent with bootstrap 95 % intervals, every arm on the same questions. `full` is this model; where it has
-several seeds, this is the first of them. Seeds are averaged per question before the bootstrap, so an interval is about
-questions.
-
-{arms}
-
-{contrasts}
+{evaluation}
 
 | fact | value |
 |---|---|
@@ -83,15 +86,7 @@ It writes searches, whose results somebody has to put into its text: docs/usage_
 |---|---|
 {training}
 
-## Evaluation
-
-{title} in percent with bootstrap 95 % intervals, every arm on the same questions. `full` is this model; where it has
-several seeds, this is the first of them. Seeds are averaged per question before the bootstrap, so an interval is about
-questions.
-
-{arms}
-
-{contrasts}
+{evaluation}
 
 All metrics of `full`; shares in percent:
 
@@ -139,19 +134,9 @@ def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts:
         contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n}}}``.
         license: the hub's short name of a licence; empty: the card says nothing.
     """
-    facts = plain_facts(facts)
-    lead, base = headline(summary), facts["base_model"]
-    others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
     return MODEL.format(
-        name=name,
-        license=_license(license),
-        base_model=f"base_model: {base}\n" if "/" in base else "",
-        version=__version__,
-        what=purpose(facts),
-        title=label(lead)[0].upper() + label(lead)[1:],
-        arms="\n".join(_arms(summary, lead)),
-        contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
-        facts="\n".join(_row(key, value) for key, value in facts.items()),
+        **_common(name, facts, summary, contrasts, license),
+        what=purpose(plain_facts(facts)),
     )
 
 
@@ -168,25 +153,34 @@ def llm_card(
         contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n}}}``.
         license: the hub's short name of a licence; empty: the card says nothing.
     """
-    facts = plain_facts(facts)
-    lead, base = headline(summary), facts["base_model"]
-    others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
     return LLM.format(
-        name=name,
-        license=_license(license),
-        base_model=f"base_model: {base}\n" if "/" in base else "",
-        version=__version__,
-        base=base,
+        **_common(name, facts, summary, contrasts, license),
         training="\n".join(_row(key, value) for key, value in training.items()),
-        title=label(lead)[0].upper() + label(lead)[1:],
-        arms="\n".join(_arms(summary, lead)),
-        contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
         metrics="\n".join(
             _row(label(metric), spread(found, "mean") if is_share(metric) else _plain(found), found["n"])
             for metric, found in summary["arms"].get("full", {}).items()
         ),
-        facts="\n".join(_row(key, value) for key, value in facts.items()),
     )
+
+
+def _common(name: str, facts: Mapping[str, str], summary: Summary, contrasts: Summary, license: str) -> dict[str, str]:
+    """What the cards of both kinds of model say."""
+    facts = plain_facts(facts)
+    lead, base = headline(summary), facts["base_model"]
+    others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
+    return {
+        "name": name,
+        "license": _license(license),
+        "base": base,
+        "base_model": f"base_model: {base}\n" if "/" in base else "",
+        "version": __version__,
+        "evaluation": EVALUATION.format(
+            title=label(lead)[0].upper() + label(lead)[1:],
+            arms="\n".join(_arms(summary, lead)),
+            contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
+        ).rstrip(),
+        "facts": "\n".join(_row(key, value) for key, value in facts.items()),
+    }
 
 
 def _plain(found: Mapping[str, float]) -> str:

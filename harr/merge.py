@@ -12,6 +12,7 @@ from transformers import AutoModel
 from harr.cards import purpose
 from harr.errors import ModelError
 from harr.files import publish, read_json, write_json, write_text
+from harr.folders import KINDS
 from harr.policies.adapter import load_adapter
 from harr.retrieval.encoder import Encoder
 
@@ -26,8 +27,8 @@ PROBES = (
 )
 """Texts of several lengths on which adapter and merged model must agree."""
 
-KINDS = {".safetensors", ".json", ".txt", ".md"}
-"""What a published model folder may hold: nothing that could run code."""
+KEPT = KINDS - {".jinja", ".model"}
+"""What an encoder's folder holds."""
 
 CARD = """---
 library_name: sentence-transformers
@@ -71,7 +72,7 @@ def merge(
     shutil.rmtree(draft, ignore_errors=True)
     encoder.model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
     encoder.model.save_pretrained(str(draft), create_model_card=False)
-    for path in [path for path in draft.rglob("*") if path.is_file() and path.suffix not in KINDS]:
+    for path in [path for path in draft.rglob("*") if path.is_file() and path.suffix not in KEPT]:
         path.unlink()  # a chat template or a tokeniser's own format; the reloaded folder proves it is not needed
     known = {**read_json(adapter / "harr.json"), **facts}
     table = "\n".join(f"| {name} | {value} |" for name, value in known.items())

@@ -63,6 +63,7 @@ def merge_llm(trained: Path, out: Path, work: Path, *, facts: Mapping[str, str])
     tokenizer.save_pretrained(draft)
     del model  # before the next one comes: there may be room for one only
     known = {**read_json(trained / "harr.json"), **facts}
+    known.pop("beside", None)
     table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
     write_text(draft / "README.md", CARD.format(base=known["base_model"], facts=table))
     write_json(draft / "harr.json", known)

@@ -79,6 +79,44 @@ class PPO(Training):
     entropy_weight: float = Field(0.0, ge=0)
 
 
+class LeReT(Section):
+    """Preferences between queries that were tried: SFT, then IPO, by TRL (LeReT, arXiv 2410.23214)."""
+
+    method: Literal["leret"]
+    iterations: Positive = 1
+    """How often is sampled and trained; from the second on, the model that was trained before samples."""
+    sft_epochs: Positive = 1
+    sft_batch: Positive = 8
+    """Prompts of an update."""
+    sft_learning_rate: float = Field(1e-7, gt=0)
+    ipo_epochs: Positive = 2
+    ipo_batch: Positive = 4
+    """Pairs of an update."""
+    ipo_learning_rate: float = Field(1e-7, gt=0)
+    ipo_target_margin_nats: float = Field(10.0, gt=0)
+    """By how much more the better query should gain in log-probability than the worse one, of the whole query."""
+    warmup_steps: int = Field(150, ge=0)
+    """The learning rate rises evenly, in SFT and in IPO; then it stays."""
+    max_grad_norm: float = Field(10.0, gt=0)
+    rows_per_pass: Positive = 4
+    """Prompts or pairs per forward pass; gradients accumulate over an update."""
+    gradient_checkpointing: bool = False
+    max_tokens: Positive = 64
+    """Of a query."""
+    lora: Lora | None = Lora()
+    """null: all weights are trained."""
+
+    @model_validator(mode="after")
+    def _passes_are_whole(self) -> "LeReT":
+        for name in ("sft_batch", "ipo_batch"):
+            if getattr(self, name) % self.rows_per_pass:
+                raise ValueError(
+                    f"train.{name} {getattr(self, name)} does not make whole passes of {self.rows_per_pass}; "
+                    "set train.rows_per_pass to a divisor"
+                )
+        return self
+
+
 class PQN(Training):
     """Values of two towers instead of a policy (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811)."""
 

@@ -12,17 +12,19 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from harr.datasets import BabiLong, Fraction, Hub, Jsonl, MaybeAddress, MedQuAD, Positive, Ruler, Section, World
+from harr.datasets import BabiLong, Fraction, Hover, Hub, Jsonl, MaybeAddress, MedQuAD, Positive, Ruler, Section, World
 from harr.errors import ParamsError
 from harr.explain import explain
 from harr.generators import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
-from harr.methods import GRPO, PPO, PQN, Agent
+from harr.methods import GRPO, PPO, PQN, Agent, LeReT
 from harr.sections import (
     TAUGHT,
     Evaluate,
     Lengths,
+    LeReT as LeReTPipeline,
     Multistep,
     Pick,
+    Preferences,
     React,
     Retriever,
     RSearch,
@@ -136,6 +138,8 @@ class Filter(Section):
     """Of the language model, where that is what learns; as in train."""
     max_tokens: Positive = 64
     """Of its completions; as in train."""
+    preferences: Preferences | None = None
+    """Of train.method leret, which tries queries in place of whole rollouts; null: as published."""
 
 
 class Merge(Section):
@@ -161,7 +165,7 @@ class Params(Section):
     """All of params.yaml."""
 
     seed: int = Field(0, ge=0)
-    download: Annotated[World | Jsonl | Hub | BabiLong | Ruler | MedQuAD, Field(discriminator="dataset")]
+    download: Annotated[World | Jsonl | Hub | Hover | BabiLong | Ruler | MedQuAD, Field(discriminator="dataset")]
     encoder: Encoder = Encoder()
     embed: Embed = Embed()
     runner: Annotated[Here | Threads | Ray, Field(discriminator="kind")] = Here()
@@ -170,11 +174,11 @@ class Params(Section):
     retriever: Retriever = Retriever()
     sources: dict[str, Source] = Field({})
     """Where a pipeline with tools searches, by the name of the tool."""
-    pipeline: Annotated[Multistep | React | SearchR1 | RSearch | Pick, Field(discriminator="name")]
+    pipeline: Annotated[Multistep | React | SearchR1 | RSearch | Pick | LeReTPipeline, Field(discriminator="name")]
     generator: Annotated[Scripted | Server | Local | SmallLM | Warmstart | NoGenerator, Field(discriminator="kind")]
     reward: Reward = Reward()
     filter: Filter = Filter()
-    train: Annotated[GRPO | PPO | PQN | Agent, Field(discriminator="method")]
+    train: Annotated[GRPO | PPO | PQN | Agent | LeReT, Field(discriminator="method")]
     evaluate: Evaluate = Evaluate()
     lengths: Lengths = Lengths()
     merge: Merge = Merge()
@@ -189,7 +193,7 @@ class Params(Section):
                 f"pipeline {pipeline} and generator {writer}: a pick without reader needs kind none, "
                 "the others need a generator"
             )
-        if pipeline in ("react", "r_search", "pick") and writer == "scripted":
+        if pipeline in ("react", "r_search", "pick", "leret") and writer == "scripted":
             raise ValueError("the scripted generator plays multistep and search_r1 only; use a server or a local model")
         if isinstance(self.generator, SmallLM) and pipeline != self.generator.plays:
             raise ValueError(
@@ -258,41 +262,66 @@ class Params(Section):
     @model_validator(mode="after")
     def _who_learns_is_compared(self) -> "Params":
         writer, arms = self.generator.kind, set(self.evaluate.arms)
-        if not isinstance(self.train, Agent):
-            if began := sorted({"base", "warmstart"} & arms):
-                raise ValueError(f"evaluate.arms {began[0]} is for train.method agent, where the language model learns")
+        method = self.train.method
+        if isinstance(self.pipeline, LeReTPipeline) != isinstance(self.train, LeReT):
+            raise ValueError(
+                f"pipeline {self.pipeline.name} and train.method {method}: pipeline leret goes with method leret only; "
+                "set both or neither"
+            )
+        if not isinstance(self.train, Agent | LeReT):
+            if began := sorted({"base", "warmstart", "few_shot", "few_shot_all", "sft"} & arms):
+                raise ValueError(
+                    f"evaluate.arms {began[0]} is for train.method agent or leret, where the language model learns"
+                )
             return self
         if writer not in ("small_lm", "warmstart", "local"):
             raise ValueError(
-                f"train.method agent trains the language model; generator.kind is {writer}: use small_lm, warmstart or "
-                "local"
+                f"train.method {method} trains the language model; generator.kind is {writer}: use small_lm, warmstart "
+                "or local"
             )
         played = {"temperature": 0.0, "max_tokens": self.train.max_tokens}
         for name in sorted(played.keys() & self.generator.model_fields_set):
             if (given := getattr(self.generator, name)) != played[name]:
                 raise ValueError(
-                    f"generator.{name} {given} is not read: train.method agent writes completions of train.max_tokens "
-                    f"{self.train.max_tokens}, in evaluation its most likely tokens; leave generator.{name} out"
+                    f"generator.{name} {given} is not read: train.method {method} writes completions of "
+                    f"train.max_tokens {self.train.max_tokens}, in evaluation its most likely tokens; leave "
+                    f"generator.{name} out"
                 )
-        if self.pipeline.name not in ("search_r1", "r_search", "react"):
+        if method == "agent" and self.pipeline.name not in ("search_r1", "r_search", "react"):
             raise ValueError(
                 f"train.method agent plays search_r1, r_search or react, not {self.pipeline.name}; set pipeline.name"
             )
         if isinstance(self.pipeline, React) and self.pipeline.shows != "passages":
             raise ValueError("train.method agent trains on one growing text; set pipeline.shows: passages")
         known = ("base", "full") if writer == "local" else ("base", "warmstart", "full")
+        known = ("base", "few_shot", "few_shot_all", "sft", "full") if method == "leret" else known
         if unknown := sorted(arms - set(known)):
             raise ValueError(
-                f"evaluate.arms {unknown[0]} does not go with train.method agent and generator.kind {writer}; "
+                f"evaluate.arms {unknown[0]} does not go with train.method {method} and generator.kind {writer}; "
                 f"choose from {', '.join(known)}"
             )
+        if "sft" in arms and "full" not in arms:
+            raise ValueError("the arm sft is what full was trained from; add full to evaluate.arms")
         if self.evaluate.pass_at:
-            raise ValueError("evaluate.pass_at samples a retriever that learns; leave it out for train.method agent")
+            raise ValueError(
+                f"evaluate.pass_at samples a retriever that learns; leave it out for train.method {method}"
+            )
         return self
 
     @model_validator(mode="after")
     def _the_filter_samples_what_learns(self) -> "Params":
         given = {"temperature", "max_tokens"} & self.filter.model_fields_set
+        if isinstance(self.train, LeReT):
+            if unread := {"temperature", "keep", "group_size"} & self.filter.model_fields_set:
+                raise ValueError(f"train.method leret does not read filter.{min(unread)}; see filter.preferences")
+            if self.filter.max_tokens != self.train.max_tokens:
+                raise ValueError(
+                    f"the filter tries queries of as many tokens as evaluation: filter.max_tokens "
+                    f"{self.filter.max_tokens}, train.max_tokens {self.train.max_tokens}; set both alike"
+                )
+            return self
+        if self.filter.preferences:
+            raise ValueError("filter.preferences is for train.method leret; leave it out")
         if not isinstance(self.train, Agent):
             if given:
                 raise ValueError(f"filter.{min(given)} is for train.method agent; leave it out")
@@ -316,11 +345,16 @@ class Params(Section):
         return self
 
     @property
+    def writer_learns(self) -> bool:
+        """Whether the language model is what learns, and the retriever stays as it is."""
+        return isinstance(self.train, Agent | LeReT)
+
+    @property
     def baseline(self) -> str:
         """The arm that `full` is compared with: what it was before training."""
-        if self.train.method != "agent":
+        if not self.writer_learns:
             return "frozen"
-        return "base" if self.generator.kind == "local" else "warmstart"
+        return "base" if self.generator.kind == "local" or isinstance(self.train, LeReT) else "warmstart"
 
     @property
     def headline(self) -> str:
@@ -339,8 +373,9 @@ class Params(Section):
             values = yaml.safe_load(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ParamsError(f"{path}: cannot be read ({error.strerror}); copy one of recipes/*.yaml there") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            where = " ".join(str(error).split())
+        # PyYAML lets through what its own conversions raise: `2024-13-45` is no date, `!!bool x` no truth value.
+        except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            where = " ".join(str(error).split())[:500]
             raise ParamsError(f"{path}: not valid YAML: {where}") from None
         if not isinstance(values, dict):
             raise ParamsError(f"{path}: expected sections such as `train:`, found {type(values).__name__}")

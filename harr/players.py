@@ -69,7 +69,7 @@ def open_setup(params: Params, questions: Path, *, history: bool = True, samplin
         _check_encoder(encoder, vectors)
         game = params.model_dump(include={"retriever", "pipeline", "generator", "reward"}, mode="json")
         section, place = params.retriever, writer_folder(params.generator)
-        writes = params.train.method == "agent"
+        writes = params.writer_learns
         retriever: Retriever
         if params.sources:
             game["sources"] = settings(params.sources)
@@ -95,6 +95,8 @@ def open_setup(params: Params, questions: Path, *, history: bool = True, samplin
                     "writer": stamps(place),
                 }
             ),
+            index=vectors.identity,
+            data=questions.parent,
             writer=str(place) if writes else "",
         )
 
@@ -124,7 +126,7 @@ def open_players(
         def player(arm: str, trained: Path | None) -> Retriever:
             if params.sources:
                 return _sources(params, base, index, vectors, passages, candidates)
-            search = params.retriever.search if params.train.method == "agent" else FIXED.get(arm)
+            search = params.retriever.search if params.writer_learns else FIXED.get(arm)
             if search:
                 return _fixed(params, search, base, index, vectors, passages, candidates)
             if trained and (trained / "action").exists():

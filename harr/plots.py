@@ -40,6 +40,9 @@ ARM_STYLE = {
     "no_positions": (PURPLE, "v"),
     "base": (GREY, "s"),
     "warmstart": (BLUE, "o"),
+    "few_shot": (ORANGE, "^"),
+    "few_shot_all": (PURPLE, "v"),
+    "sft": (BLUE, "o"),
     "full": (GREEN, "D"),
 }
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from harr.datasets import MaybeAddress, Positive, Section
+from harr.datasets import Fraction, MaybeAddress, Positive, Section
 
 TAUGHT = ("General", "News", "Academy")
 """The tools of R-Search, which the small language model is taught to ask."""
@@ -61,6 +61,19 @@ class RSearch(Section):
         if not self.tools or not named or len(set(self.tools)) < len(self.tools):
             raise ValueError(f"tools {list(self.tools)} should be different words without blanks, at least one")
         return self
+
+
+class LeReT(Section):
+    """A query a hop, written by a model that sees what was found so far; no answer (LeReT, arXiv 2410.23214)."""
+
+    name: Literal["leret"]
+    hops: Positive = 2
+    order: Literal["rank", "score"] = "rank"
+    """Of all passages found: by their rank in their own search, or by the retriever's score, as published."""
+    template: Literal["plain", "chatml", "chat", "bare"] = "plain"
+    """As for search_r1; ``chat``: the model's own chat template."""
+    max_tokens: int = Field(2048, ge=16)
+    """Of a prompt without its instructions; a longer one loses its last passages, whole ones."""
 
 
 class Pick(Section):
@@ -161,7 +174,19 @@ class Cassette(Section):
 
 Source = Annotated[Milvus | Exa | Function | Cassette, Field(discriminator="kind")]
 Arm = Literal[
-    "bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "no_positions", "base", "warmstart", "full"
+    "bm25",
+    "frozen",
+    "hybrid",
+    "history",
+    "rl_no_history",
+    "infonce",
+    "no_positions",
+    "base",
+    "warmstart",
+    "few_shot",
+    "few_shot_all",
+    "sft",
+    "full",
 ]
 
 
@@ -187,6 +212,48 @@ class Evaluate(Section):
             raise ValueError("arms is empty; name at least one, e.g. [frozen, full]")
         if self.pass_at and max(self.pass_at) > self.samples:
             raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples, found {self.samples}; raise samples")
+        return self
+
+
+class Preferences(Section):
+    """How queries are tried and compared, where they are what is learnt (train.method leret)."""
+
+    pool: Positive = 50
+    """Training questions that demonstrations are taken from."""
+    validation: Positive = 50
+    """Training questions that sets of demonstrations are compared on."""
+    candidates: Positive = 12
+    """Sets of demonstrations that are compared."""
+    prompts: Positive = 3
+    """The best so many of them become prompts, beside the one without demonstrations."""
+    demonstrations: Positive = 3
+    """At most so many in a prompt."""
+    min_ap: Fraction = 0.0
+    """A play is demonstrated where its average precision is above this."""
+    bootstrap_temperature: float = Field(1.0, ge=0)
+    """Of the plays that are demonstrated: their styles differ by chance."""
+    temperature: float = Field(0.1, ge=0)
+    """Of the queries that are compared: they differ by their prompts."""
+    sampled_at_once: Positive = 128
+    """Completions that are sampled together."""
+    held_out: Fraction = 0.1
+    """Share of the questions whose preferences are not learnt but predicted."""
+    levels: Literal["adjacent", "all"] = "adjacent"
+    """A query is preferred to those of the next lower score, or to all of lower ones."""
+    min_margin: Fraction = 0.0
+    """Least difference of scores of a pair."""
+    max_pairs: int = Field(0, ge=0)
+    """Of a prompt; 0: no limit."""
+    gain: Literal["accumulated", "marginal"] = "accumulated"
+    """Average precision of all passages so far, or of this hop's alone by what was missing before."""
+    num_partitions: Positive = 1
+    partition: int = Field(0, ge=0)
+    """Of so many parts of the questions this one is played, so that several machines can share them."""
+
+    @model_validator(mode="after")
+    def _partition_is_there(self) -> "Preferences":
+        if self.partition >= self.num_partitions:
+            raise ValueError(f"partition {self.partition} is none of {self.num_partitions}; they count from 0")
         return self
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harr.scoring.mix import Reward
@@ -23,6 +24,10 @@ class Setup:
     generator: Generator | None
     reward: Reward
     identity: str
+    index: str = ""
+    """Identity of the index that is searched."""
+    data: Path | None = None
+    """The folder that the questions are from; LeReT finds its preferences there."""
     writer: str = ""
     """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then, but in the
     filter, which samples with it."""

@@ -5,6 +5,7 @@ is sent their answers; ``harr.rollout.play`` drives many of them at once. A *pla
 requests: a :class:`Retriever` finds passages, a :class:`Generator` writes text.
 """
 
+import re
 from collections.abc import Callable, Generator as PyGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -73,16 +74,19 @@ class Question:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What tells it from other questions: its text, and its gold where that is a story of its own.
+        """What tells it from other questions: its words, and its gold where that is a story of its own.
 
-        "Where is Mary?" is another question in every story. Passages of a question's own story have
-        its id and a hyphen before their number.
+        Neither case nor punctuation makes another question. "Where is Mary?" is another one in every story. Passages
+        of a question's own story have its id and a hyphen before their number.
 
-        >>> Question("q1", "Who?", gold_ids=("p7",)).identity, Question("q2", "Who?", gold_ids=("q2-0",)).identity
-        (('Who?',), ('Who?', 'q2-0'))
+        >>> Question("q1", "Who is  it?", gold_ids=("p7",)).identity
+        ('who is it',)
+        >>> Question("q2", "Who?", gold_ids=("q2-0",)).identity
+        ('who', 'q2-0')
         """
         own = all(pid.startswith(f"{self.id}-") for pid in self.gold_ids)
-        return (self.text, *self.gold_ids) if own else (self.text,)
+        words = " ".join(re.findall(r"\w+", self.text.casefold())) or self.text
+        return (words, *self.gold_ids) if own else (words,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,22 @@ class Generate:
         """
         return text[: min((text.find(word) for word in self.stop if word in text), default=len(text))]
 
+    def stopped(self, completion: str) -> bool:
+        """Whether a stop string ended a completion. One that has no ``ending`` cannot tell, and is taken for stopped.
+
+        >>> request = Generate(prompt="q", stop=("</a>",))
+        >>> request.stopped("Bath "), request.stopped(Cut("Bath "))
+        (True, False)
+        """
+        ending = getattr(completion, "ending", None)
+        return ending is None or any(word in f"{completion}{ending}" for word in self.stop)
+
+
+class Cut(str):
+    """A completion that no stop string ended: a limit of tokens cut it off, or the model ended its text."""
+
+    ending = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -150,7 +170,8 @@ class Retrieval:
     A sampling retriever also stores its action: ``state`` (the text it encoded), ``pool`` (row
     numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice. One
     that goes by values stores ``value``, the Q of its first passage. A source that failed brings no passages but an
-    ``error``: the reason in a line, which the model is shown.
+    ``error``: the reason in a line, which the model is shown. ``scores``: one per passage, higher is better, of a
+    retriever that ranks by scores of its own.
     """
 
     passages: tuple[Passage, ...]
@@ -159,6 +180,7 @@ class Retrieval:
     logprob: float | None = None
     value: float | None = None
     error: str = ""
+    scores: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +196,7 @@ class Outcome:
     """What a pipeline returns: its final answer, its hops, and what was counted.
 
     ``malformed``: replies that could not be used. ``escaped``: control tags that stood in passages
-    and were made harmless before a model read them. ``turns``: how often the model wrote, where the
+    and were made harmless before a model read them. ``turns``: how often the model wrote, or should have, where the
     pipeline looks at its form; ``faults``: for every turn that is not well-formed, the reason. ``graph``: the reasons
     why the search graph that the model wrote is none; () it is one; None: the pipeline has no graphs. ``tool_errors``:
     calls that a tool could not take, and searches that a source failed.

@@ -16,7 +16,7 @@ from tasks.train import ADAPTER
 ARMS = Path("models/arms")
 DRAFT, RUNS = Path("work/arms"), Path("work/arm-runs")
 LAST = ".reward_last_10"
-UNTRAINED = ("bm25", "frozen", "hybrid", "history", "base", "warmstart")
+UNTRAINED = ("bm25", "frozen", "hybrid", "history", "base", "warmstart", "few_shot", "few_shot_all")
 
 
 def trained_runs(params: Params) -> dict[str, list[Path]]:
@@ -27,6 +27,8 @@ def trained_runs(params: Params) -> dict[str, list[Path]]:
     }
     if "full" in folders:
         folders["full"][0] = ADAPTER
+    if "sft" in folders:
+        folders["sft"] = [folder / "sft" for folder in folders["full"]]
     return folders
 
 
@@ -57,7 +59,7 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
     steps = 0
     for arm, folders in trained_runs(params).items():
         for seed, folder in enumerate(folders, start=params.seed):
-            if folder == ADAPTER:
+            if folder == ADAPTER or arm == "sft":  # which full leaves beside itself
                 continue
             tell(f"arm {arm}, seed {seed}")
             own = of_arm(params, arm)

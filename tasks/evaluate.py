@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ from prefect import task
 from harr.errors import CorpusError
 from harr.files import publish, read_json, read_jsonl, write_json, write_text
 from harr.params import Params
-from harr.types import Episode, Log, Question
+from harr.types import Episode, Log, Pipeline, Question
 from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
-from tasks.filter import statistics_rows
+from tasks.embed import VECTORS
+from tasks.filter import FILTERED, statistics_rows
 from tasks.train import STATS
 
 EVALUATION = Path("data/evaluation")
-RIVALS = ("hybrid", "history", "rl_no_history", "infonce", "no_positions", "base")
+RIVALS = ("hybrid", "history", "rl_no_history", "infonce", "no_positions", "base", "few_shot", "few_shot_all", "sft")
 """Arms that `full` is also compared with directly, beside its baseline."""
 Row = dict[str, Any]
 Rows = list[Row]
@@ -42,13 +44,13 @@ def play_arms(
     Returns:
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
-    from harr.build import build_generator, build_pipeline, build_reward, build_writer
-    from harr.evaluate import join_candidates, pass_rates, question_rows, run_arm
+    from harr.build import build_generator, build_reward, build_writer
+    from harr.evaluate import join_candidates, pass_rates, run_arm
     from harr.players import open_players
     from harr.policies.dense import DensePolicy
 
-    pipeline, reward, section = build_pipeline(params), build_reward(params), params.evaluate
-    writes = params.train.method == "agent"
+    pipelines, reward, section = arm_pipelines(params), build_reward(params), params.evaluate
+    writes = params.writer_learns
     generator = None if writes else build_generator(params)
     folders = trained_runs(params) | ({"full": [model]} if model else {})
     runs = [(arm, seed, folder) for arm in section.arms for seed, folder in enumerate(folders.get(arm, [None]))]
@@ -58,7 +60,7 @@ def play_arms(
         played = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
         with open_players(params, played, candidates=candidates) as player:
             for arm, seed, folder in runs:
-                retriever, desc = player(arm, folder), f"{arm}-{seed} ({candidates})"
+                retriever, desc, pipeline = player(arm, folder), f"{arm}-{seed} ({candidates})", pipelines[arm]
                 if writes:  # the arms differ in who writes; whoever did leaves the memory before the next one comes
                     generator = None
                     generator = build_writer(params, arm, folder)
@@ -66,8 +68,7 @@ def play_arms(
                 report_usage(log, **({f"{arm}-{seed}": generator} if writes else {}), sources=retriever)
                 if dropped := getattr(retriever, "dropped_hops", 0):
                     print(f"{desc}: {dropped} hops left out of states longer than retriever.max_tokens")
-                picking = params.pipeline.name == "pick"
-                found = question_rows(episodes, reward.means(episodes), picking=picking)
+                found = scored(params, pipeline, episodes, reward.means(episodes))
                 if section.pass_at and isinstance(retriever, DensePolicy):
                     rates = pass_rates(
                         played, pipeline, generator, retriever, samples=section.samples, ks=section.pass_at, seed=seed
@@ -80,6 +81,36 @@ def play_arms(
     for (name, _), by_candidates in rows.items():
         by_arm.setdefault(name, []).append(join_candidates(by_candidates))
     return by_arm, shown
+
+
+def arm_pipelines(params: Params) -> dict[str, Pipeline]:
+    """The pipeline of every arm: of leret, some are shown demonstrations.
+
+    Raises:
+        CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one.
+    """
+    from harr.build import build_pipeline
+    from harr.pipelines.leret import LeReT
+    from harr.prompts import arm_prompt
+    from harr.sampling import check_index
+
+    pipeline = build_pipeline(params)
+    if not isinstance(pipeline, LeReT):
+        return dict.fromkeys(params.evaluate.arms, pipeline)
+    check_index(FILTERED, read_json(VECTORS / "manifest.json")["identity"])
+    return {arm: replace(pipeline, demonstrations=arm_prompt(arm, FILTERED)) for arm in params.evaluate.arms}
+
+
+def scored(params: Params, pipeline: Pipeline, episodes: Sequence[Episode], terms: Sequence[Row]) -> Rows:
+    """A row of metrics per question; of leret also recall and average precision after every hop."""
+    from harr.evaluate import question_rows
+    from harr.pipelines.leret import LeReT
+    from harr.prompts import hop_metrics
+
+    rows = question_rows(episodes, terms, picking=params.pipeline.name == "pick")
+    if isinstance(pipeline, LeReT):
+        return [row | hop_metrics(episode, pipeline) for row, episode in zip(rows, episodes, strict=True)]
+    return rows
 
 
 @task(**TASK)

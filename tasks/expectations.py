@@ -25,6 +25,7 @@ ROW_KEYS = {
     "index": ["collection"],
     "filtered": ["id"],
     "all_kept": ["id"],
+    "preferences": ["id"],
     "evaluation": ["arm", "id"],
 }
 """Columns that tell a person which row offended."""
@@ -65,6 +66,18 @@ SUITES: dict[str, list[Any]] = {
         gxe.ExpectTableRowCountToBeBetween(min_value=1),
         gxe.ExpectColumnValuesToBeUnique(column="id"),
         gxe.ExpectColumnValuesToBeInSet(column="kept", value_set=[True]),
+    ],
+    "preferences": [
+        gxe.ExpectTableRowCountToBeBetween(min_value=1),
+        gxe.ExpectColumnDistinctValuesToContainSet(column="split", value_set=["train"]),
+        gxe.ExpectColumnDistinctValuesToBeInSet(column="split", value_set=["train", "held_out"]),
+        gxe.ExpectColumnValuesToBeInSet(column="in_other_split", value_set=[False]),
+        gxe.ExpectColumnValuesToBeBetween(column="margin", min_value=0, strict_min=True),
+        gxe.ExpectColumnValueLengthsToBeBetween(column="chosen", min_value=1, max_value=10_000),
+        gxe.ExpectColumnValueLengthsToBeBetween(column="rejected", min_value=1, max_value=10_000),
+        gxe.ExpectCompoundColumnsToBeUnique(column_list=["id", "chosen", "rejected"]),
+        gxe.ExpectColumnValuesToBeInSet(column="target_is_best", value_set=[True]),
+        gxe.ExpectColumnValuesToBeBetween(column="hop", min_value=1),
     ],
     "evaluation": [
         gxe.ExpectCompoundColumnsToBeUnique(column_list=["arm", "id"]),

@@ -12,6 +12,7 @@ from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.download import QUESTIONS
 
 FILTERED, WORK = Path("data/filtered"), Path("work/filter")
+PREFERENCES_PAGE = Path("reports/preferences.html")
 
 
 @task(**GPU_TASK)
@@ -20,9 +21,35 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     from harr.filter import filter_questions
     from harr.players import open_setup
 
+    if params.train.method == "leret":
+        return _try_queries(params, log)
     with open_setup(params, QUESTIONS / "train.jsonl", sampling=params.filter.keep == "disagreeing") as setup:
         figures = filter_questions(params.filter, setup, FILTERED, WORK, log, params.seed)
         report_usage(log, generator=setup.generator, judge=setup.reward, sources=setup.retriever)
+        return figures
+
+
+def _try_queries(params: Params, log: Log) -> dict[str, float]:
+    """Try queries of training questions hop by hop, and keep which were better."""
+    from harr.build import build_samplers
+    from harr.players import open_setup
+    from harr.sampling import sample_preferences
+    from harr.sections import Preferences
+
+    section = params.filter
+    with open_setup(params, QUESTIONS / "train.jsonl") as setup:
+        figures = sample_preferences(
+            section.preferences or Preferences(),
+            setup,
+            build_samplers(params, setup.writer),
+            FILTERED,
+            WORK,
+            log,
+            params.seed,
+            target=section.target,
+            batch_size=section.batch_size,
+        )
+        report_usage(log, sources=setup.retriever)
         return figures
 
 
@@ -32,11 +59,51 @@ def statistics_rows() -> list[dict[str, object]]:
     return read_jsonl(FILTERED / "statistics.jsonl")
 
 
+def filter_suite(params: Params) -> str:
+    """The suite that what the stage kept is checked by."""
+    if params.train.method == "leret":
+        return "preferences"
+    return "all_kept" if params.filter.keep == "all" else "filtered"
+
+
 @task(**TASK)
 def filtered_frame() -> pd.DataFrame:
     """The kept questions as a table for the suite ``filtered``."""
     frame = pd.DataFrame(statistics_rows())
     return frame[frame["kept"].astype(bool)]
+
+
+@task(**TASK)
+def write_preferences_page() -> Path:
+    """Examples of preferences and the distribution of their levels, as reports/preferences.html."""
+    from harr.preferences_page import write_page
+
+    write_page(FILTERED, PREFERENCES_PAGE)
+    return PREFERENCES_PAGE
+
+
+@task(**TASK)
+def preferences_frame() -> pd.DataFrame:
+    """The pairs of queries as a table for the suite ``preferences``."""
+    rows = read_jsonl(FILTERED / "preferences.jsonl")
+    split = {"train": {row["question_id"] for row in rows if row["split"] == "train"}}
+    split["held_out"] = {row["question_id"] for row in rows if row["split"] == "held_out"}
+    both = split["train"] & split["held_out"]
+    return pd.DataFrame(
+        {
+            "id": row["id"],
+            "split": row["split"],
+            "hop": row["hop"],
+            "prompt": row["prompt"],
+            "chosen": row["responses"][chosen],
+            "rejected": row["responses"][rejected],
+            "margin": row["scores"][chosen] - row["scores"][rejected],
+            "target_is_best": row["sft_target"] == row["responses"][-1] and row["scores"][-1] == max(row["scores"]),
+            "in_other_split": row["question_id"] in both,
+        }
+        for row in rows
+        for chosen, rejected in row["pairs"]
+    )
 
 
 @task(**TASK)

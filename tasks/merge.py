@@ -14,6 +14,7 @@ from tasks.common import TASK
 from tasks.download import CORPUS, QUESTIONS
 from tasks.embed import VECTORS
 from tasks.evaluate import EVALUATION
+from tasks.filter import filter_suite
 from tasks.fingerprints import digest_of, revisions
 from tasks.registry import register
 from tasks.tracking import Run
@@ -30,7 +31,7 @@ def merge_adapter(params: Params) -> dict[str, float]:
     is models/retriever/action.
     """
     facts = {"index_identity": read_json(VECTORS / "manifest.json")["identity"]}
-    if params.train.method == "agent":
+    if params.writer_learns:
         from harr.merge_llm import merge_llm
 
         _note(RETRIEVER, params.model_dump(include={"encoder", "retriever"}, mode="json"))
@@ -69,7 +70,7 @@ def register_model(run: Run, params: Params) -> str:
 
     The expectations that held are figures of the stages before, so DVC ties them to the data.
     """
-    writes = params.train.method == "agent"
+    writes = params.writer_learns
     index = read_json(VECTORS / "manifest.json")["identity"]
     corpus = read_json(CORPUS / "manifest.json")["identity"]
     played = {"retriever", "pipeline"} if writes else {"retriever", "pipeline", "generator"}
@@ -96,7 +97,7 @@ def held_expectations(params: Params) -> dict[str, float]:
         "questions": "download",
         "vectors": "embed",
         "index": "index",
-        "all_kept" if params.filter.keep == "all" else "filtered": "filter",
+        filter_suite(params): "filter",
         "evaluation": "evaluate",
     }
     figures = {stage: Path("metrics") / f"{stage}.json" for stage in suites.values()}

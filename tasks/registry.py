@@ -17,6 +17,7 @@ from prefect import task
 
 from harr.errors import PromotionRefused
 from harr.files import check_sums
+from harr.folders import check_publishable
 from harr.params import Params
 from tasks.answers import found, service, taken, uploading
 from tasks.common import TASK
@@ -52,11 +53,13 @@ def register(
         tags: fingerprints of data, index, code and evaluation; that of the environment is added.
 
     Raises:
+        ModelError: the folder holds something else, which might run code; nothing was sent.
         DamagedFile: a file of the model or of its evaluation changed since it was written.
         Refused: the artifact store did not take the model.
         ServiceUnavailable: a server did not answer.
     """
     name = params.tracking.registered_model
+    check_publishable(folder)
     check_sums(folder, "dvc repro -f -s merge")
     check_sums(evaluation, "dvc repro -f -s evaluate")
     run.artifact(folder, kind)

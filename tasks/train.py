@@ -14,6 +14,8 @@ from tasks.filter import FILTERED
 
 ADAPTER, WORK = Path("models/adapter"), Path("work/train")
 STATS = Path("metrics/training_stats.jsonl")
+LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
+"""Figures of the last step that tell a run of leret from others."""
 
 
 @task(**GPU_TASK)
@@ -32,7 +34,8 @@ def summary(history: list[dict[str, Any]]) -> dict[str, float]:
     """The run in a few figures: rewards of the first and last ten steps, and the time."""
     ends = {"first": history[:10], "last": history[-10:]}
     rewards = {f"reward_{name}_10": sum(r["reward_mean"] for r in rows) / len(rows) for name, rows in ends.items()}
-    return {"steps": float(len(history)), **rewards, "seconds": sum(row["seconds"] for row in history)}
+    last = {name: history[-1][name] for name in LAST if name in history[-1]}
+    return {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
 
 
 @task(**TASK)

@@ -18,6 +18,9 @@ from servers import wait_for
 from flows.server import free_port
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Two workers share the cores; and sums of floats made by another number of threads differ in their last bits, so that
+# a test and the process it starts need one number where their results are compared. Before torch is imported.
+os.environ["OMP_NUM_THREADS"] = "1"
 ROOT = Path(__file__).parents[1]
 
 

@@ -17,10 +17,18 @@ ENTRY = {
     "embed": ["harr/retrieval/embed.py", "harr/retrieval/encoder.py"],
     "index": ["harr/retrieval/index.py"],
     "generator": ["harr/generation/small_lm.py", "harr/train/warmstart.py"],
-    "filter": ["harr/filter.py", "harr/players.py"],
+    "filter": ["harr/filter.py", "harr/sampling.py", "harr/players.py"],
     "train": ["harr/train/__init__.py", "harr/players.py"],
     "arms": ["harr/train/__init__.py", "harr/players.py"],
-    "evaluate": ["harr/evaluate.py", "harr/trajectories.py", "harr/plots.py", "harr/report.py", "harr/players.py"],
+    "evaluate": [
+        "harr/evaluate.py",
+        "harr/trajectories.py",
+        "harr/plots.py",
+        "harr/prompts.py",
+        "harr/report.py",
+        "harr/sampling.py",
+        "harr/players.py",
+    ],
     "merge": ["harr/merge.py", "harr/merge_llm.py", "harr/retrieval/encoder.py"],
 }
 PLUMBING = {
@@ -34,6 +42,7 @@ PLUMBING = {
     "harr/errors.py",
     "harr/explain.py",
     "harr/files.py",
+    "harr/folders.py",  # refuses; shapes nothing
     "harr/generators.py",
     "harr/params.py",  # its values are watched as parameters
     "harr/progress.py",

@@ -19,6 +19,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from digests import digests
 from mlflow import MlflowClient
 from pymilvus import MilvusClient
 from servers import Server, milvus
@@ -90,10 +91,6 @@ def figures(stage: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if "second" not in name}
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.fixture
 def place(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small corpus, not yet embedded; all stages belong to one run."""
@@ -109,11 +106,11 @@ def embedding() -> bool:
     return len(list(Path("work/embed").glob("*/vectors-*.npy"))) > 2
 
 
-def embedded_alone(place: Path) -> dict[str, bytes]:
+def embedded_alone(place: Path) -> dict[str, str]:
     """What stage embed makes where nothing goes away; its output and its run are taken away again."""
     copy = (place / "mlflow.db").read_bytes()
     ended(run("embed"))
-    found = contents(Path("data/vectors"))
+    found = digests(Path("data/vectors"))
     shutil.rmtree("data/vectors")
     Path("metrics/embed.json").unlink()
     (place / "mlflow.db").write_bytes(copy)
@@ -136,7 +133,7 @@ def test_milvus(place: Path, lite: bool, tmp_path_factory: pytest.TempPathFactor
         for begun in (None, lambda: list(Path("work/index").glob("*/progress.json"))):
             stage = run("index", HARR_TEST_TOKEN=token)
             told = ended(stage) if begun is None else without(server, stage, begun)
-            results.append((figures("index"), contents(Path("data/index"))))
+            results.append((figures("index"), digests(Path("data/index"))))
             if begun is None:
                 client = MilvusClient(uri, token=token)
                 client.drop_collection(client.list_collections()[0])
@@ -148,7 +145,7 @@ def test_milvus(place: Path, lite: bool, tmp_path_factory: pytest.TempPathFactor
             stage = run("filter", HARR_TEST_TOKEN=token)
             begun = partial(talks_to, stage, server.port)
             told = without(server, stage, begun) if disturbed else ended(stage)
-            results.append((figures("filter"), contents(Path("data/filtered"))))
+            results.append((figures("filter"), digests(Path("data/filtered"))))
         assert results[0] == results[1]
         assert f"Milvus at {uri} " in told and "waiting, at most" in told
     finally:
@@ -163,7 +160,7 @@ def test_mlflow(place: Path) -> None:
     try:
         server.start()
         told = without(server, run("embed", MLFLOW_TRACKING_URI=uri), embedding)
-        assert contents(Path("data/vectors")) == expected
+        assert digests(Path("data/vectors")) == expected
         assert "MLflow server does not answer" in told and "kept in work/spool" in told
         told += ended(run("index", MLFLOW_TRACKING_URI=uri))
         assert "MLflow answers again" in told or "sent to MLflow what 1 earlier stages had kept" in told
@@ -185,7 +182,7 @@ def test_prefect(place: Path) -> None:
         limit = [sys.executable, "-m", "prefect", "concurrency-limit", "create", "gpu", "1"]
         subprocess.run(limit, env={**os.environ, "PREFECT_API_URL": url}, check=True, capture_output=True)
         told = without(server, run("embed", PREFECT_API_URL=url), embedding)
-        assert contents(Path("data/vectors")) == expected
+        assert digests(Path("data/vectors")) == expected
         assert "the Prefect server at" in told and "answers again, after" in told and "Traceback" not in told
         assert [one["state_name"] for one in ask(f"{url}/flow_runs/filter")] == ["Completed"]
         assert until(lambda: {one["state_name"] for one in ask(f"{url}/task_runs/filter")} == {"Completed"})

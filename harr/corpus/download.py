@@ -3,13 +3,16 @@
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from reprlib import repr as short
+
+from tqdm import tqdm
 
 from harr.corpus.chunks import Spans
 from harr.corpus.questions import DATASETS
 from harr.corpus.store import Passages, write_passages, write_questions
-from harr.datasets import BabiLong, Hub, Jsonl, MedQuAD, Ruler, World
+from harr.datasets import BabiLong, Hover, Hub, Jsonl, MedQuAD, Ruler, World
 from harr.errors import CorpusError
-from harr.files import publish
+from harr.files import publish, write_text
 from harr.progress import bar
 from harr.types import Passage, Question
 
@@ -17,7 +20,10 @@ WORK = Path("work/download")
 
 
 def download(
-    params: World | Jsonl | Hub | BabiLong | Ruler | MedQuAD, corpus: Path, questions: Path, spans: Spans | None = None
+    params: World | Jsonl | Hub | Hover | BabiLong | Ruler | MedQuAD,
+    corpus: Path,
+    questions: Path,
+    spans: Spans | None = None,
 ) -> dict[str, float]:
     """Fetch or make a data set, check all of it, then publish ``corpus`` and ``questions``.
 
@@ -36,6 +42,10 @@ def download(
     with bar(source.passages, desc="passages", unit="passage") as stream:
         checked = unique_passages(stream, words)
         write_passages(checked, WORK / "corpus", searchable=source.searchable)
+    if source.left_out:
+        write_text(WORK / "corpus" / "left_out.txt", "".join(f"{line}\n" for line in source.left_out))
+        told = f"accepted {len(words):,} passages; left out {len(source.left_out):,}, see {corpus / 'left_out.txt'}"
+        tqdm.write(told)
     if not words:
         raise CorpusError("download: no passages; check download.passages and download.passages_where in params.yaml")
     stored = Passages.open(WORK / "corpus")
@@ -55,6 +65,7 @@ def download(
         "train_questions": float(len(kept)),
         "test_questions": float(len(test)),
         "train_questions_dropped_because_in_test": float(len(train) - len(kept)),
+        **({"left_out": float(len(source.left_out))} if source.left_out else {}),
         **source.figures,
     }
 
@@ -72,14 +83,14 @@ def unique_passages(passages: Iterable[Passage], words: list[int]) -> Iterator[P
         if bool(passage.source) != sourced:
             has, others = ("a", "none") if passage.source else ("no", "one")
             raise CorpusError(
-                f"download: passage {passage.id!r} has {has} source, those before it have {others}; "
+                f"download: passage {short(passage.id)} has {has} source, those before it have {others}; "
                 "give every passage a source, or none"
             )
         first = seen.setdefault(passage.id, position)
         if first != position:
             raise CorpusError(
-                f"download: passage id {passage.id!r} stands twice, as passages {first} and {position} of the input; "
-                "ids must be unique over all files"
+                f"download: passage id {short(passage.id)} stands twice, as passages {first} and {position} of the "
+                "input; ids must be unique over all files"
             )
         words.append(len(passage.text.split()))
         yield passage
@@ -94,9 +105,11 @@ def check_questions(questions: Iterable[Question], split: str, passages: Passage
     kept: dict[str, Question] = {}
     for question in questions:
         if question.id in kept:
-            raise CorpusError(f"download: question id {question.id!r} stands twice in the {split} questions")
+            raise CorpusError(f"download: question id {short(question.id)} stands twice in the {split} questions")
         if not question.answers and not question.gold_ids:
-            raise CorpusError(f"download: {split} question {question.id!r} has neither answers nor supporting passages")
+            raise CorpusError(
+                f"download: {split} question {short(question.id)} has neither answers nor supporting passages"
+            )
         kept[question.id] = question
     if not kept:
         raise CorpusError(f"download: no {split} questions; check download.{split} and download.{split}_where")
@@ -112,5 +125,5 @@ def _check_known(named: Mapping[str, tuple[str, ...]], field: str, split: str, p
         qid, pid = missing[0]
         raise CorpusError(
             f"download: {len(missing)} {field} ids of {split} questions are not in the corpus "
-            f"(first: question {qid!r} names {pid!r}); add the passages or drop the questions"
+            f"(first: question {short(qid)} names {short(pid)}); add the passages or drop the questions"
         )

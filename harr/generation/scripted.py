@@ -69,7 +69,7 @@ def turn(text: str) -> str:
         return f"<think> {plan} </think><search> {_query(question, chain, 0, '')} </search>"
     subject = shown[-2][1].rpartition(" is ")[2].strip() if hop > 1 else chain.start
     relation = chain.relations[hop - 1]
-    found = _facts(relation, subject, _DOCUMENT.findall(shown[-1][0]))
+    found = facts(relation, subject, _DOCUMENT.findall(shown[-1][0]))
     value = found.pop() if len(found) == 1 else "unknown"
     thought = f"<think> {grammar.phrase(relation, subject)} is {value} </think>"
     if value == "unknown" or hop == len(chain.relations):
@@ -108,7 +108,7 @@ def plan(text: str) -> str:
     told, value = [], chain.start
     for relation in chain.relations:
         subject = value
-        found = _facts(relation, subject, _DOCUMENT.findall(results))
+        found = facts(relation, subject, _DOCUMENT.findall(results))
         value = found.pop() if len(found) == 1 else "unknown"
         told.append(f"{grammar.phrase(relation, subject)} is {value}")
         if value == "unknown":
@@ -170,13 +170,13 @@ def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: str) -
         relation, subject = chain.relations[0], chain.start
     lines = passages.splitlines()
     headings = (heading.partition("] ")[2] for heading in lines[::2])
-    answers = _facts(relation, subject, zip(headings, lines[1::2], strict=False))
+    answers = facts(relation, subject, zip(headings, lines[1::2], strict=False))
     if len(answers) > 1:
         return {"status": "AMBIGUOUS", "answer": ""}
     return {"status": "FOUND", "answer": answers.pop()} if answers else _NOT_FOUND
 
 
-def _facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]]) -> set[str]:
+def facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]]) -> set[str]:
     """What passages, as pairs of title and text, state as ``relation`` of ``subject``."""
     name, qualifier = grammar.split_mention(subject)
     answers: set[str] = set()

@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from harr.files import fingerprint, newest_sound, note_published, publish, read_json, write_json
 from harr.generation.local import LocalGenerator
+from harr.generation.queries import QUERY_HOPS, examples, share_as_taught
 from harr.generation.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
 from harr.generators import SmallLM
 from harr.progress import bar, stop_asked, stoppable
@@ -32,8 +33,12 @@ from harr.tensors import optimizer_tensors, restore_optimizer
 from harr.types import Log
 
 END = "<|endoftext|>"
-SHOWS = {"search_r1": "information", "r_search": "result"}
-"""The block in which a pipeline shows what was found."""
+TAGS = {
+    "search_r1": ("think", "search", "information", "answer"),
+    "r_search": ("think", "search", "result", "answer"),
+    "leret": (),
+}
+"""The blocks of a pipeline's text."""
 HEADS, CONTEXT, TOKENS_PER_STEP = 4, 2048, 4096
 MUON_RATE, ADAMW_RATE, WEIGHT_DECAY = 0.01, 2e-3, 0.01
 RECALL, RECITATION, PRACTICE, ONE_HOP, TWO_HOPS = 0.08, 0.2, 0.4, 0.5, 0.6
@@ -56,7 +61,8 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
 
     Returns:
         Tokens, seconds and parameters; the mean loss of the last steps; and the exact match on
-        questions of unseen worlds with up to three hops, when every search finds its gold passage.
+        questions of unseen worlds with up to three hops, when every search finds its gold passage. Of queries for
+        ``leret`` the share, after one demonstration, that is as the teacher writes them.
     """
     shape = params.model_dump(include={"plays", "steps", "vocabulary", "width", "layers"})
     run = work / fingerprint({"shape": shape, "seed": seed})
@@ -85,7 +91,7 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
     draft = run / "model"
     _save_model(model, tokenizer, draft)
     shutil.move(run / BASE, draft / BASE)
-    figures |= {"parameters": float(model.num_parameters()), "em_with_gold_passages": _test(draft, params)}
+    figures |= {"parameters": float(model.num_parameters()), **_test(draft, params)}
     note_published(run)
     publish(draft, out)
     return figures
@@ -100,7 +106,7 @@ def _save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, fol
 
 def _tokenizer(vocabulary: int, plays: str) -> PreTrainedTokenizerFast:
     """Byte-level BPE in which most names are one token; the tags are tokens of their own."""
-    tags = [f"<{slash}{name}>" for name in ("think", "search", SHOWS[plays], "answer") for slash in ("", "/")]
+    tags = [f"<{slash}{name}>" for name in TAGS[plays] for slash in ("", "/")]
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -121,7 +127,8 @@ def _texts(plays: str) -> Iterator[str]:
         reader = open_world(number, hops=(1, 2, 3))
         yield from (f" {passage.title} {passage.text}" for passage in reader.passages.values())
         for question in reader.questions[:6]:
-            yield "".join(text for text, _ in trace(question, Oracle(reader, rng, 1), plays))
+            pieces = examples(reader, rng, 1) if plays == "leret" else trace(question, Oracle(reader, rng, 1), plays)
+            yield "".join(text for text, _ in pieces)
 
 
 def _model(vocabulary: int, width: int, layers: int) -> Qwen3ForCausalLM:
@@ -195,6 +202,7 @@ def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLM, seed: 
     """The texts of one step: at most ``TOKENS_PER_STEP`` tokens with their padding, from a world of their own."""
     rng, done = random.Random(f"{seed}/{step}"), step / params.steps
     hops = (1,) if done < ONE_HOP else (1, 2) if done < TWO_HOPS else (1, 2, 3)
+    hops = QUERY_HOPS if params.plays == "leret" else hops
     reader = open_world(seed * 100_000 + 100 + step, hops)
     length = rng.randint(16, 64)
     rows: list[Row] = []
@@ -221,6 +229,8 @@ def _lesson(
         return _recall(len(tokenizer), rng, rng.randint(50, 150))
     if done < PRACTICE or dice < REVISION:
         return _encode(tokenizer, practice(reader, rng, documents, plays))
+    if plays == "leret":
+        return _encode(tokenizer, examples(reader, rng, PASSAGES))
     question = reader.questions[number % len(reader.questions)]
     return _encode(tokenizer, trace(question, Oracle(reader, rng, PASSAGES, MISSING), plays))
 
@@ -299,11 +309,13 @@ def _restore(run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Op
     return figures
 
 
-def _test(folder: Path, params: SmallLM) -> float:
-    """Exact match on questions of worlds that were not read, when the oracle searches."""
+def _test(folder: Path, params: SmallLM) -> dict[str, float]:
+    """Exact match on questions of worlds that were not read, when the oracle searches; or queries as taught."""
     generator = LocalGenerator(
         str(folder), temperature=0.0, max_tokens=params.max_tokens, batch_size=params.batch_size, seed=0
     )
+    if params.plays == "leret":
+        return {"queries_as_taught": share_as_taught(generator, open_world(-1, QUERY_HOPS), TESTED, PASSAGES)}
     pipeline = game_of(params.plays, searches=3)
     right: list[bool] = []
     number = 0
@@ -312,4 +324,4 @@ def _test(folder: Path, params: SmallLM) -> float:
         reader = open_world(number, hops=(1, 2, 3))
         episodes = play(reader.questions, pipeline, Oracle(reader, random.Random(number), PASSAGES), generator)
         right += [episode.answer in episode.question.answers for episode in episodes]
-    return sum(right) / len(right)
+    return {"em_with_gold_passages": sum(right) / len(right)}

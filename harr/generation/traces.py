@@ -16,7 +16,7 @@ from harr.corpus.relations import RELATIONS, SOURCES
 from harr.corpus.world import make_world
 from harr.generation import scripted
 from harr.pipelines.r_search import r_search
-from harr.pipelines.search_r1 import information, search_r1
+from harr.pipelines.search_r1 import documents, information, search_r1
 from harr.types import Generate, Passage, Pipeline, Question, Request, Retrieval, Retriever, Search
 
 PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
@@ -73,7 +73,7 @@ def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = 
 
 
 def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
-    """Passages, and every fact in them as a thought.
+    """Passages, and every fact in them as a thought, or in ``leret`` as a query tells it.
 
     >>> pieces = practice(open_world(0, hops=(1,)), random.Random(0), documents=1)
     >>> [learnt for _, learnt in pieces[:3]]
@@ -83,8 +83,9 @@ def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "s
     facts = [(phrase, value) for passage in passages for phrase, _, value in _facts(passage)]
     rng.shuffle(facts)
     pieces: list[Piece] = [(_shown(passages, plays), False)]
+    begin, end = ("\nQuery:", ",") if plays == "leret" else ("<think>", " </think>")
     for phrase, value in facts:
-        pieces += [(f"<think> {phrase} is", False), (f" {value} </think>", True)]
+        pieces += [(f"{begin} {phrase} is", False), (f" {value}{end}", True)]
     return pieces
 
 
@@ -153,7 +154,9 @@ class Oracle:
 
 
 def _shown(passages: Sequence[Passage], plays: str) -> str:
-    """Passages in the block of the pipeline."""
+    """Passages in the block of the pipeline; ``leret`` has none."""
+    if plays == "leret":
+        return "\n".join(documents(passages))
     block = information(passages)[0]
     return block.replace("information>", "result>") if plays == "r_search" else block
 

@@ -125,6 +125,8 @@ def _call(reply: str) -> tuple[str, str]:
     written, _, after = rest.partition(STOP)
     call = last_json(written, "name")
     arguments = call.get("arguments")
+    if isinstance(arguments, str):  # as in the interface of OpenAI
+        arguments = last_json(arguments, "query")
     query = line(arguments.get("query")) if isinstance(arguments, dict) else ""
     if not call:
         return "", "the call is not a JSON object with a name"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 _CONTROL = re.compile(
-    r"<\s*/?\s*(?:think|search|information|result|answer|tools|tool_call|tool_response)\s*>|<\|[^|<>]{1,40}\|>"
+    r"<\s*(?:/\s*)?(?:think|search|information|result|answer|tools|tool_call|tool_response)\s*>|<\|[^|<>]{1,40}\|>"
     r"|<\uff5c[^\uff5c<>]{1,40}\uff5c>|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_RESULTS)\]",
     re.IGNORECASE,
 )

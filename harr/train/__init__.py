@@ -12,9 +12,16 @@ def _agent(*args: Any) -> list[dict[str, Any]]:
     return train(*args)
 
 
+def _leret(*args: Any) -> list[dict[str, Any]]:
+    from harr.train.leret import train  # likewise
+
+    return train(*args)
+
+
 METHODS: dict[str, Callable[..., list[dict[str, Any]]]] = {
     "agent": _agent,
     "grpo": grpo.train,
+    "leret": _leret,
     "ppo": ppo.train,
     "pqn": pqn.train,
     "infonce": infonce.train,

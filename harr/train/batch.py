@@ -1,5 +1,6 @@
 """A step's episodes: the questions it draws, its rollouts, and its searches laid out as tensors."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -67,8 +68,9 @@ def reward_figures(
     episodes: Sequence[Episode],
     step: int,
 ) -> dict[str, Any]:
-    """What a step's rollouts say, before any update; ``phase`` numbers the rewards that may be compared.
+    """What a step's rollouts say, before any update.
 
+    ``phase`` numbers the rewards that may be compared; ``faults`` counts the reasons for which turns were ill-formed.
     ``rewards`` are the totals of ``scores``, whose terms are told one by one (:func:`harr.train.record.term_figures`).
     An episode without a reward counts as the mean of its group; a group without any is left out.
     """
@@ -89,6 +91,7 @@ def reward_figures(
         "zero_std_share": float((std_B < 1e-6).float().mean()),
         "episodes_without_search": float(sum(not episode.steps for episode in episodes)),
         "malformed": float(sum(episode.outcome.malformed for episode in episodes)),
+        "faults": dict(Counter(fault for episode in episodes for fault in episode.outcome.faults).most_common()),
         "escaped_tags": float(sum(episode.outcome.escaped for episode in episodes)),
         "searches": float(sum(len(episode.steps) for episode in episodes)),
         "episodes": float(len(episodes)),

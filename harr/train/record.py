@@ -48,12 +48,12 @@ def column(term: str) -> str:
 
 
 def plain(row: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of a row, without its quantiles: what a tracker takes.
+    """The figures of a row, without its quantiles and faults: what a tracker takes.
 
-    >>> plain({"reward_mean": 0.5, "quantiles": {"total": [0.5]}})
+    >>> plain({"reward_mean": 0.5, "quantiles": {"total": [0.5]}, "faults": {"no query": 1}})
     {'reward_mean': 0.5}
     """
-    return {name: value for name, value in row.items() if name != "quantiles"}
+    return {name: value for name, value in row.items() if not isinstance(value, dict)}
 
 
 def _quantiles(values: Sequence[float]) -> list[float]:

@@ -35,17 +35,33 @@ UNREAD = {"temperature", "max_tokens", "batch_size"}
 """Parameters of the generator that say how it plays, not what it learns."""
 
 
+FIGURES = {"loss": "loss", "mean_token_accuracy": "accuracy", "grad_norm": "grad_norm"}
+"""What TRL logs, and how we call it."""
+
+
 class Keeper(TrainerCallback):
-    """Between two updates of TRL's loop: figures, checkpoints, and a clean stop."""
+    """Between two updates of TRL's loop: figures, checkpoints, and a clean stop.
+
+    ``desc`` names its bar; ``told`` are the figures that TRL logs, by our names; loss and accuracy are logged.
+    """
 
     def __init__(
-        self, kept: tuple[Any, Any, Checkpoints], history: list[dict[str, float]], steps: int, seed: int, log: Log
+        self,
+        kept: tuple[Any, Any, Checkpoints],
+        history: list[dict[str, float]],
+        steps: int,
+        seed: int,
+        log: Log,
+        *,
+        desc: str = "warm start",
+        told: Mapping[str, str] = FIGURES,
     ) -> None:
+        self.told = told
         self.model, self.optimizer, self.checkpoints = kept
         self.history, self.total, self.seed, self.log = history, steps, seed, log
         self.step, self.began = len(history), time.perf_counter()
         self.steps = stoppable(range(len(history), steps))
-        self.progress = bar(total=steps, desc="warm start", unit="step", initial=len(history))
+        self.progress = bar(total=steps, desc=desc, unit="step", initial=len(history))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Leave here if a stop was asked for."""
@@ -59,9 +75,7 @@ class Keeper(TrainerCallback):
             return
         row = {
             "step": self.step,
-            "loss": float(logs["loss"]),
-            "accuracy": float(logs["mean_token_accuracy"]),
-            "grad_norm": float(logs["grad_norm"]),
+            **{name: float(logs[key]) for key, name in self.told.items()},
             "seconds": time.perf_counter() - self.began,
         }
         self.history.append(row)

@@ -1,6 +1,5 @@
 """The pipeline over the stages: recipes, order, and a stopped or broken DVC."""
 
-import fcntl
 import os
 import shutil
 import signal
@@ -90,16 +89,12 @@ def test_a_worker_s_run_is_noted_while_it_waits_for_the_folder(workplace: Path) 
     """`make down` and ``sweep`` know it before its first stage."""
     shutil.copy(ROOT / "dvc.yaml", workplace)
     code = "from flows.pipeline import one_stage; one_stage.fn('download')"
-    folder = os.open(workplace, os.O_RDONLY)
-    fcntl.flock(folder, fcntl.LOCK_EX)
     environment = os.environ | {"PREFECT__RUNTIME__FLOW_RUN__ID": "waits"}
-    with subprocess.Popen(
-        [sys.executable, "-u", "-c", code], env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, "-u", "-c", code]
+    with prepare(""), subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert "another run works in" in process.stdout.readline()
         assert [(told["flow_run"], told["pid"]) for told in working()] == [("waits", process.pid)]
         process.send_signal(signal.SIGINT)
-    os.close(folder)
     assert not list(records().glob("*"))
 
 

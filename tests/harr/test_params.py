@@ -287,3 +287,52 @@ def test_an_agent_that_cannot_be_trained_or_compared(changes: dict[str, Any], li
 def test_a_weight_that_ends_before_it_starts(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="starts at step 5 cannot end at step 5"):
         load({**GOOD, "reward": {"terms": {"recall": {"weight": 1, "start": 5, "end": 5}}}}, tmp_path)
+
+
+LERET: dict[str, Any] = {
+    "train": {"method": "leret"},
+    "pipeline": {"name": "leret"},
+    "generator": {"kind": "local", "model": "m"},
+    "evaluate": {"arms": ["base", "few_shot", "few_shot_all", "sft", "full"]},
+}
+
+
+def test_leret_is_compared_with_what_it_was_shown_nothing(tmp_path: Path) -> None:
+    params = load({**GOOD, **LERET}, tmp_path)
+    assert params.baseline == "base" and params.writer_learns
+    small = {"generator": {"kind": "small_lm", "plays": "leret"}, "filter": {"preferences": {"prompts": 5}}}
+    assert load({**GOOD, **LERET, **small}, tmp_path).baseline == "base"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"pipeline": {"name": "search_r1"}}, "pipeline search_r1 and train.method leret: pipeline leret goes with"),
+        (
+            {"train": {"method": "agent"}},
+            "pipeline leret and train.method agent: pipeline leret goes with method leret",
+        ),
+        ({"generator": {"kind": "scripted"}}, "the scripted generator plays multistep and search_r1 only"),
+        ({"generator": SERVER}, "leret trains the language model; generator.kind is server"),
+        ({"generator": {"kind": "small_lm"}}, "plays search_r1, not leret"),
+        (
+            {"evaluate": {"arms": ["warmstart", "full"]}},
+            "arms warmstart .* choose from base, few_shot, few_shot_all, sft",
+        ),
+        ({"evaluate": {"arms": ["base", "sft"]}}, "the arm sft is what full was trained from; add full"),
+        ({"filter": {"temperature": 0.5}}, "leret does not read filter.temperature; see filter.preferences"),
+        ({"filter": {"keep": "all"}}, "leret does not read filter.keep"),
+        ({"filter": {"max_tokens": 8}}, "filter.max_tokens 8, train.max_tokens 64; set both alike"),
+        ({"filter": {"preferences": {"partition": 2, "num_partitions": 2}}}, "partition 2 is none of 2"),
+        ({"train": {"method": "leret", "ipo_batch": 6}}, "train.ipo_batch 6 does not make whole passes of 4"),
+    ],
+)
+def test_leret_that_cannot_be_played(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=line) as error:
+        load({**GOOD, **LERET, **changes}, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_preferences_are_for_leret(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=r"filter\.preferences is for train\.method leret; leave it out"):
+        load({**GOOD, **AGENT, "filter": {"keep": "all", "preferences": {}}}, tmp_path)

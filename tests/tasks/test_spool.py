@@ -194,7 +194,7 @@ def test_a_server_that_is_down_takes_little_of_the_work_s_time(
         time.sleep(0.2)
         began = time.monotonic()
         run.log(0, {"loss": 3.0})
-        assert time.monotonic() - began < 2, "the step waited for a server that is down"
+        assert time.monotonic() - began < 3.5, "the step waited for a server that is down"
         assert len(run.journal) == 2
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the end asks once more
 

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from digests import digests
 
 from flows.server import free_port, healthy, prefect_server
 from harr.build import embed_as_worker
@@ -78,17 +79,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def expected(workplace: Path) -> dict[str, bytes]:
+def expected(workplace: Path) -> dict[str, str]:
     """A corpus of 9 shards in the current folder, and what is made of it without any runner."""
     write_passages([Passage(f"p{i}", f"Town {i} has a river. " + "snow " * (i % 30)) for i in range(COUNT)], CORPUS)
     write_json(Path("params.yaml"), Params.load().model_dump(mode="json", exclude_unset=True) | {"embed": EMBED})
     encoder = Encoder(PACKAGED, max_tokens=Params.load().encoder.max_tokens)
     embed_corpus(Passages.open(CORPUS), encoder, Embed(**EMBED), Path("local"), Path("work/local"))
-    return contents(Path("local"))
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    return digests(Path("local"))
 
 
 def run(script: str, server: str) -> str:
@@ -100,22 +97,22 @@ def run(script: str, server: str) -> str:
     return done.stdout
 
 
-def test_threads_make_the_bytes_of_the_local_run(expected: dict[str, bytes], server: str) -> None:
+def test_threads_make_the_bytes_of_the_local_run(expected: dict[str, str], server: str) -> None:
     run(THREADS, server)
-    assert contents(VECTORS) == expected
+    assert digests(VECTORS) == expected
     assert not list(WORK.iterdir())
 
 
 @pytest.mark.skipif(find_spec("prefect_ray") is None, reason="the extra ray is not installed")
-def test_ray_completes_every_row_once_when_a_node_is_killed(expected: dict[str, bytes], server: str) -> None:
+def test_ray_completes_every_row_once_when_a_node_is_killed(expected: dict[str, str], server: str) -> None:
     said = run(TWO_NODES, server)
     assert "killed" in said and f"'embedded': {COUNT}" in said
-    assert contents(VECTORS) == expected
+    assert digests(VECTORS) == expected
     rows = [shard["rows"] for shard in read_json(VECTORS / "manifest.json")["shards"]]
     assert rows == [SHARD] * (COUNT // SHARD)
 
 
-def test_a_worker_with_another_model_or_corpus_is_refused(expected: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_worker_with_another_model_or_corpus_is_refused(expected: dict[str, str], tmp_path: Path) -> None:
     manifest = read_json(Path("local/manifest.json"))
     write_json(tmp_path / "shards/manifest.json", manifest | {"encoder": "another"})
     with pytest.raises(IndexMismatch, match=r"has encoder .* is of another and"):

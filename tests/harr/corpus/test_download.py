@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from digests import digests
 
 from harr.corpus.download import download
 from harr.corpus.store import Passages, read_questions
@@ -73,9 +74,9 @@ def test_a_training_question_that_is_also_a_test_question_is_left_out(write: Cal
 def test_equal_input_gives_equal_bytes(write: Callable[..., Jsonl]) -> None:
     params = write()
     run(params)
-    before = {path: path.read_bytes() for path in Path("data").rglob("*") if path.is_file()}
+    before = digests(Path("data"))
     run(params)
-    assert before == {path: path.read_bytes() for path in Path("data").rglob("*") if path.is_file()}
+    assert before == digests(Path("data"))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_wrong_input_is_one_line_and_changes_nothing(
     write: Callable[..., Jsonl], change: dict[str, Any], line: str
 ) -> None:
     run(write())
-    before = {path: path.read_bytes() for path in Path("data").rglob("*") if path.is_file()}
+    before = digests(Path("data"))
     missing = change.get("passages_file")
     params = write(**{key: rows for key, rows in change.items() if key != "passages_file"})
     if missing:
@@ -113,7 +114,7 @@ def test_wrong_input_is_one_line_and_changes_nothing(
     with pytest.raises(CorpusError, match=line) as error:
         run(params)
     assert "\n" not in str(error.value)
-    assert before == {path: path.read_bytes() for path in Path("data").rglob("*") if path.is_file()}
+    assert before == digests(Path("data"))
 
 
 def test_a_truncated_gzip_is_named(write: Callable[..., Jsonl]) -> None:

@@ -114,4 +114,5 @@ def test_temporary_files_and_unfinished_work(project: Path) -> None:
     assert levels(check_leftovers(project, busy=True)) == ["ok"]
     (found,) = check_leftovers(project, busy=False)
     assert (found.level, found.fix) == ("warn", "rm metrics/.train.json.tmp")
+    assert found.found == "1 left by a kill: metrics/.train.json.tmp"
     assert unfinished(project) == [("work/train", 1, "0 B")]

@@ -1,21 +1,25 @@
 """The small language model: its texts, its first induction head, and a run that is killed."""
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from styled import DOCUMENT
 
 from harr.generation import scripted, small_lm
+from harr.generation.queries import STYLES, examples, query
 from harr.generation.scripted import Scripted
 from harr.generation.traces import Oracle, game_of, open_world, practice, recitation, trace
 from harr.generators import SmallLM
 from harr.rollout import play
-from harr.types import Generate, Generator
+from harr.types import Generate, Generator, Passage
 
 TINY = SmallLM(kind="small_lm", steps=10, vocabulary=400, width=32, layers=2, max_tokens=8)
 
@@ -51,19 +55,40 @@ def test_the_teacher_answers_all_it_finds_and_nothing_else(plays: str, teacher: 
     )  # a namesake may have the same fact
 
 
-@pytest.mark.parametrize("plays", ["search_r1", "r_search"])
+@pytest.mark.parametrize("plays", ["search_r1", "r_search", "leret"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_text_in_pieces_has_the_tokens_of_the_whole(seed: int, plays: str) -> None:
     """What is learnt in pieces is met as one text when the model plays."""
     tokenizer = tokenizer_of(plays)
     reader = open_world(seed, hops=(3,))
     rng = random.Random(seed)
-    trace_pieces = trace(reader.questions[0], Oracle(reader, rng, 3, missing=0.3), plays)
-    for pieces in (trace_pieces, practice(reader, rng, 2, plays)):
+    if plays == "leret":
+        told = examples(open_world(seed, hops=(2,)), rng, 3)
+    else:
+        told = trace(reader.questions[0], Oracle(reader, rng, 3, missing=0.3), plays)
+    for pieces in (told, practice(reader, rng, 2, plays)):
         ids, _ = small_lm._encode(tokenizer, pieces)
         whole = "".join(text for text, _ in pieces)
         assert ids == tokenizer(whole)["input_ids"]
         assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == whole
+
+
+def test_queries_of_a_text_have_one_style_and_each_style_is_seen() -> None:
+    """What a demonstration shows is gone on with; without any the poor styles come first."""
+    reader, rng = open_world(2, hops=(2,)), random.Random(0)
+    first: Counter[str] = Counter()
+    for _ in range(300):
+        texts = [text for text, _ in examples(reader, rng, 3)]
+        styles = set(STYLES)
+        for shown, told in pairwise(texts):
+            if told.startswith(" "):
+                (asked, *_), documents = shown.strip().partition("\n"), DOCUMENT.findall(shown)
+                context = [Passage("p", text, title) for title, text in documents]
+                wanted = {style: f" {query(asked.removeprefix('Question: '), context, style)}\n" for style in STYLES}
+                styles &= {style for style, written in wanted.items() if written == told}
+        assert styles
+        first.update(styles if len(styles) == 1 else [])
+    assert first.most_common(1)[0][0] == "question" and len(first) == len(STYLES)
 
 
 def test_most_names_are_few_tokens_and_only_the_models_words_are_learnt() -> None:

@@ -154,6 +154,7 @@ CALLS = {
     '{"name": ["search"], "arguments": {"query": "x"}}': "unknown tool",
     '{"name": "search"}': "no query",
     '{"name": "search", "arguments": "flu"}': "no query",
+    '{"name": "search", "arguments": "{\\"text\\": \\"flu\\"}"}': "no query",
     '{"name": "search", "arguments": {"query": " "}}': "no query",
     '{"name": "search", "arguments": {"query": {"text": "flu"}}}': "no query",
     '{"name": "search", "arguments": {"query": "\\ud800"}}': "no query",
@@ -170,6 +171,12 @@ def test_a_call_that_the_tool_cannot_take_is_told_and_counted(written: str, reas
     assert again.messages[-1]["content"] == f"<tool_response>\nError: {reason}\n</tool_response>\n{ACT}"
     outcome = finish(game, f"{THINK}Final answer: unknown.")
     assert (outcome.answer, outcome.malformed, outcome.tool_errors, outcome.faults) == ("", 1, 1, (reason,))
+
+
+def test_arguments_may_be_a_json_string_as_in_the_interface_of_openai() -> None:
+    game, _ = reading()
+    asked = game.send(f"{THINK}<tool_call>{json.dumps({'name': 'search', 'arguments': json.dumps({'query': 'flu'})})}")
+    assert isinstance(asked, Search) and asked.query == "flu"
 
 
 def test_a_source_that_failed_is_told_and_counted() -> None:

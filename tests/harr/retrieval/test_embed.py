@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from digests import digests
 
 from harr.corpus.store import Passages, write_passages
 from harr.errors import DamagedFile
@@ -68,10 +69,6 @@ def passages(corpus: Path) -> Passages:
     return Passages.open(corpus)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_rows_are_in_corpus_order_and_counted(passages: Passages, encoder: Encoder, tmp_path: Path) -> None:
     figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
     vectors = Vectors.open(tmp_path / "out")
@@ -101,7 +98,7 @@ def test_killed_run_ends_in_the_same_bytes(
     assert figures["embedded"] == 100 - 3 * 16
     assert figures["truncated"] == 10
     embed_corpus(passages, encoder, PARAMS, tmp_path / "undisturbed", tmp_path / "work")
-    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+    assert digests(tmp_path / "killed") == digests(tmp_path / "undisturbed")
 
 
 def interrupt_after(encoder: Encoder, shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +115,11 @@ def interrupt_after(encoder: Encoder, shards: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_damaged_shard_is_made_again_alone(
-    passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    passages: Passages,
+    encoder: Encoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         interrupt_after(encoder, 3, patch)
@@ -128,6 +129,7 @@ def test_damaged_shard_is_made_again_alone(
     figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
     # 3 of 7 shards were finished, one of them damaged: all but 2 x 16 rows are embedded.
     assert figures["embedded"] == 68
+    assert f"{path} is missing or damaged and will be made again" in capsys.readouterr().out
     np.testing.assert_allclose(
         Vectors.open(tmp_path / "out").take(np.arange(100)), encoder.encode(passages.contents(0, 100)), atol=1e-6
     )
@@ -139,8 +141,8 @@ def test_a_damaged_shard_of_published_vectors_is_made_again_alone(
     """The rest of what was published is taken back; whole vectors are not, for the code may have changed."""
     out = tmp_path / "out"
     embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")
-    whole, path = contents(out), out / "vectors-00003.npy"
-    damaged = bytearray(whole[path.name])
+    whole, path = digests(out), out / "vectors-00003.npy"
+    damaged = bytearray(path.read_bytes())
     damaged[-1] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(DamagedFile, match=r"vectors-00003\.npy is damaged .*`dvc repro -f -s embed"):
@@ -149,13 +151,13 @@ def test_a_damaged_shard_of_published_vectors_is_made_again_alone(
     assert "vectors-00003.npy is missing or damaged and will be made again" in capsys.readouterr().out
     assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 0  # as after a kill
     finish(tmp_path / "work")
-    assert contents(out) == whole and not list((tmp_path / "work").iterdir())
+    assert digests(out) == whole and not list((tmp_path / "work").iterdir())
     assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 100
     finish(tmp_path / "work")
     for name in ("manifest.json", "sha256sums.txt"):
         (out / name).write_text((out / name).read_text().replace("a", "b"))
         assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] >= 0
-        assert contents(out) == whole
+        assert digests(out) == whole
 
 
 def test_resumed_run_keeps_its_dtype(
@@ -177,7 +179,8 @@ def test_probe_takes_bfloat16_only_if_it_agrees(
 ) -> None:
     monkeypatch.setattr(embed, "PROBE_SECONDS", 0.0)
     assert embed._choose_dtype(passages, encoder, 8) in ("float32", "bfloat16")
-    assert float(capsys.readouterr().out.split()[-1]) > 0.99
+    told = capsys.readouterr().out
+    assert "times as fast, cosine at least " in told and float(told.split()[-1]) > 0.99
     monkeypatch.setattr(embed, "MIN_COSINE", 1.1)
     assert embed._choose_dtype(passages, encoder, 8) == "float32"
 

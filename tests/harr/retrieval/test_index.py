@@ -1,6 +1,5 @@
 """The Milvus index on real Milvus Lite: exact search, BM25 by hand, identity, locks, kills."""
 
-import hashlib
 import json
 import math
 import os
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from digests import digests
 from numpy.typing import NDArray
 
 from harr import milvus
@@ -79,11 +79,6 @@ def write_vectors(folder: Path, vectors_ND: NDArray[np.float32], identity: str) 
 def unit_vectors(count: int, width: int = 8) -> NDArray[np.float32]:
     vectors = np.random.default_rng(0).standard_normal((count, width)).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-
-
-def hashes(folder: Path) -> dict[str, str]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +153,7 @@ def test_ties_are_settled_by_row(tmp_path: Path) -> None:
 
 
 def test_other_identity_and_width_are_refused(built: Path) -> None:
-    with pytest.raises(IndexMismatch, match=r"feed.*dead.*dvc repro -f -s index"):
+    with pytest.raises(IndexMismatch, match=r"was built as feed.*dead.*dvc repro -f -s index"):
         opened(built, "dead")
     with opened(built) as index, pytest.raises(IndexMismatch, match=r"width 4.*width 8"):
         index.search(unit_vectors(2, width=4), 3)
@@ -211,7 +206,7 @@ def test_server_that_is_not_there(built: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_reading_changes_no_file_even_when_killed(built: Path) -> None:
-    before = hashes(built / "index")
+    before = digests(built / "index")
     command = [sys.executable, "-c", READER, str(built / "index"), "feed"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as reader:
         try:
@@ -224,7 +219,7 @@ def test_reading_changes_no_file_even_when_killed(built: Path) -> None:
     for _ in range(2):
         with opened(built) as index:
             assert index.search_text(["snow"], 1)[0].tolist() == [[4]]
-    assert hashes(built / "index") == before
+    assert digests(built / "index") == before
 
 
 @pytest.mark.parametrize("full_text", [False, True])

@@ -21,9 +21,10 @@ from harr.scoring.mix import Reward
 from harr.setup import Setup
 from harr.train import METHODS, agent
 from harr.train.agent import Game, Keeper, asked, train, trl_config
+from harr.train.batch import reward_figures
 from harr.train.record import plain
 from harr.train.vllm import check_vllm
-from harr.types import Generate, Outcome, Question, Request
+from harr.types import Episode, Generate, Outcome, Question, Request
 
 QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
 PARAMS = Agent(
@@ -47,7 +48,16 @@ def nothing(step: int, values: object) -> None:
 def setup(tmp_path: Path) -> Setup:
     folder = save_letters(tmp_path / "letters", spread=0.5)
     reward = Reward({"letters:share_of_a": 1.0})
-    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", str(folder))  # type: ignore[arg-type]
+    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(folder))  # type: ignore[arg-type]
+
+
+def test_the_reasons_of_ill_formed_turns_are_counted(setup: Setup) -> None:
+    outcomes = [Outcome("a", faults=("no query", "unknown tool", "no query")), Outcome("b", faults=("no query",))]
+    episodes = [Episode(QUESTIONS[0], (), outcome) for outcome in outcomes * (PARAMS.group_size // 2)]
+    scores = setup.reward.score(episodes)
+    figures = reward_figures(PARAMS, setup, scores, setup.reward.totals_or_none(scores, 0), episodes, 0)
+    half = PARAMS.group_size // 2
+    assert figures["faults"] == {"no query": 3 * half, "unknown tool": half}
 
 
 ADAPTER = PARAMS.model_copy(update={"lora": Lora(rank=8, alpha=64), "learning_rate": 2e-2, "steps": 24})
@@ -64,6 +74,7 @@ def test_the_model_learns_to_please(setup: Setup, tmp_path: Path, params: Agent)
     told = {"think_words", "answer_words", "invalid_share", "searches_mean", "episodes", "zero_std_share"}
     assert told <= set(history[0]), "what tells a healthy run"
     assert history[0]["reward_letters.share_of_a_mean"] == pytest.approx(history[0]["reward_mean"])
+    assert history[0]["faults"] == {}, "spelling has no form"
     assert set(history[0]["quantiles"]) == {"total", "letters.share_of_a"}
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert ("adapter_model.safetensors" if params.lora else "model.safetensors") in names and "harr.json" in names

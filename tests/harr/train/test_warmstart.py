@@ -155,7 +155,7 @@ def test_an_agent_begins_with_the_warm_start(tmp_path: Path, monkeypatch: Any) -
     folder = str(build.writer_folder(params.generator))
     questions = [Question(letter, letter) for letter in LETTERS]
     reward = Reward({"letters:share_of_a": 1.0})
-    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", folder)  # type: ignore[arg-type]
+    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", writer=folder)  # type: ignore[arg-type]
     rows = METHODS["agent"](params.train, setup, Path("models/adapter"), Path("work/train"), nothing, 0)
     assert rows[0]["reward_mean"] > 0.5
     assert read_json(Path("models/adapter/harr.json"))["base"] == base_identity(folder)

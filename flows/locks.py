@@ -1,0 +1,74 @@
+"""Who works where: a lock that goes with its process, in a file that says whose it is."""
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+
+from harr.errors import InUse
+
+LOCKS = Path(".harr/locks")
+
+
+@contextlib.contextmanager
+def alone(stage: str) -> Iterator[None]:
+    """Run a stage in this folder, unless another process does: two would write the same files.
+
+    Raises:
+        InUse: says which process has the lock, and since when.
+    """
+
+    def busy(owner: str) -> None:
+        raise InUse(f"stage {stage} in {Path().resolve()} is locked by {owner}; wait for its end, or stop it")
+
+    with taken(LOCKS / stage, busy):
+        yield
+
+
+@contextlib.contextmanager
+def taken(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
+    """Hold a lock for the length of the block; where another has it, tell ``busy`` who, then wait.
+
+    The system takes a lock from a process that ends, however it ends: what is left in the file means nothing.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        while True:
+            file = stack.enter_context(path.open("a+", encoding="utf-8"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                busy(owner(path))
+                fcntl.flock(file, fcntl.LOCK_EX)
+            with contextlib.suppress(FileNotFoundError):  # the one before took its file away as it ended
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    break
+        file.truncate(0)
+        json.dump({"pid": os.getpid(), "host": platform.node(), "since": psutil.Process().create_time()}, file)
+        file.flush()
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)  # while it is locked: whoever waits for it makes another
+
+
+def owner(path: Path) -> str:
+    """The process that a lock's file names, in a person's words.
+
+    >>> owner(Path("nowhere"))
+    'a process that has just begun'
+    """
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(told["since"]))
+        here = told["host"] == platform.node()
+        state = "alive" if here and psutil.pid_exists(told["pid"]) else "of another machine or container"
+        return f"pid {told['pid']} on {told['host']} since {since} ({state})"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "a process that has just begun"

@@ -1,0 +1,310 @@
+"""Try queries hop by hop and keep which were better: the preferences that LeReT learns (arXiv 2410.23214, section 3).
+
+Every question is asked with every prompt; the average precision of what a query led to says how good it was. One of
+the outcomes is the context of the next hop. Questions are split into those that are learnt and those that are held
+out before anything is sampled. What is tried depends on (seed, question, hop) alone, so that a sampling that was
+killed, or made in parts, ends with the same bytes.
+"""
+
+import json
+import random
+import shutil
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harr.corpus.store import write_questions
+from harr.errors import CorpusError, IndexMismatch
+from harr.files import fingerprint, note_published, publish, read_json, read_jsonl, write_json, write_text
+from harr.pipelines.leret import LeReT
+from harr.preferences import documents_of, next_try, preferences, score_of
+from harr.progress import bar, stoppable
+from harr.prompts import by_hop, chosen_prompts, find_prompts
+from harr.rollout import play
+from harr.scoring.ranking import average_precision
+from harr.sections import Preferences
+from harr.setup import Setup
+from harr.types import Generator, Log, Passage, Question, Retrieval
+
+Row = dict[str, Any]
+Sample = Callable[[float], Generator]
+"""The language model as it is sampled at a temperature."""
+
+
+def sample_preferences(
+    params: Preferences,
+    setup: Setup,
+    sample: Sample,
+    out: Path,
+    work: Path,
+    log: Log,
+    seed: int,
+    *,
+    target: int = 0,
+    batch_size: int = 64,
+) -> dict[str, float]:
+    """Try the queries of at most ``target`` questions (0: all), and write what is preferred to the folder ``out``.
+
+    ``prompts.json``: what the model was shown. ``preferences.jsonl``: a row per prompt that teaches, ``{id,
+    question_id, hop, split, prompt, responses, scores, pairs, sft_target}``. ``questions.jsonl``: those that are learnt
+    from. ``statistics.jsonl``: all that were tried. ``manifest.json``: settings, and the identity of the index.
+
+    Returns:
+        Counts of questions, prompts and pairs, and the share of prompts that teach.
+
+    Raises:
+        CorpusError: there are too few questions, no demonstrations, or no preference at all.
+        ServiceUnavailable: the retriever cannot be reached; what was tried so far is kept in ``work``.
+    """
+    program = setup.pipeline
+    assert isinstance(program, LeReT)
+    settings = params.model_dump() | {"target": target, "batch_size": batch_size}
+    run = work / fingerprint({"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed})
+    questions = shuffled(setup.questions, seed)
+    prompts = run / "prompts.json"
+    if not prompts.exists():
+        writers = sample(params.bootstrap_temperature), sample(params.temperature)
+        write_json(prompts, find_prompts(params, program, questions, setup.retriever, writers, seed))
+    programs = [replace(program, demonstrations=examples) for examples in chosen_prompts(read_json(prompts))]
+    asked = part_of(questions[params.pool + params.validation :], params, target)
+    tried = list(try_all(params, programs, asked, setup, sample, run, log, seed, batch_size=batch_size))
+    return _write(params, settings, program, asked, tried, run, out, setup.index, seed)
+
+
+def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
+    """The questions that have gold, in seeded order."""
+    order = np.random.default_rng(seed).permutation(len(questions))
+    return [questions[place] for place in order if questions[place].gold_ids]
+
+
+def part_of(questions: Sequence[Question], params: Preferences, target: int) -> list[Question]:
+    """The questions of this partition: equal parts in a row; of these at most ``target`` (0: all)."""
+    ends = [len(questions) * number // params.num_partitions for number in range(params.num_partitions + 1)]
+    part = list(questions[ends[params.partition] : ends[params.partition + 1]])
+    return part[:target] if target else part
+
+
+def is_held_out(question: Question, share: float, seed: int) -> bool:
+    """Whether a question's preferences are predicted, not learnt: by its text, so that no text is on both sides.
+
+    >>> [is_held_out(Question("q", text), 0.5, seed=0) for text in ("Who?", "Where?", "When?")]
+    [False, True, False]
+    """
+    return random.Random(f"{seed}/held out/{question.text}").random() < share
+
+
+def try_all(
+    params: Preferences,
+    programs: Sequence[LeReT],
+    questions: Sequence[Question],
+    setup: Setup,
+    sample: Sample,
+    run: Path,
+    log: Log,
+    seed: int,
+    *,
+    batch_size: int,
+) -> Iterator[Row]:
+    """What every hop of every question led to, batch by batch; batches that are on disk are not played again."""
+    rows: dict[str, Row] = {}
+    step, writer = 0, None
+    with bar(total=len(questions) * programs[0].hops, desc="preferences", unit="question") as progress:
+        for hop in range(programs[0].hops):
+            contexts = [(question, _context(rows.get(question.id), hop, seed)) for question in questions]
+            open_ = [(question, found) for question, found in contexts if found is not None]
+            rows = {}
+            for first in stoppable(range(0, len(open_), batch_size)):
+                shard = run / f"hop-{hop}-batch-{first // batch_size:05d}.json"
+                if not shard.exists():
+                    writer = writer or sample(params.temperature)
+                    batch = open_[first : first + batch_size]
+                    write_json(shard, try_batch(params, programs, batch, hop, setup, writer))
+                played = read_json(shard)
+                rows |= {row["question_id"]: row for row in played}
+                progress.update(len(played))
+                log(step, {"hop": float(hop + 1), "tried": float(len(rows)), "ap": _mean_best(played)})
+                step += 1
+                yield from played
+
+
+def try_batch(
+    params: Preferences,
+    programs: Sequence[LeReT],
+    batch: Sequence[tuple[Question, Sequence[Retrieval]]],
+    hop: int,
+    setup: Setup,
+    writer: Generator,
+) -> list[Row]:
+    """One hop of a batch of questions, each with every prompt: all are played together."""
+    ranked = [programs[0].ranked(found) for _, found in batch]
+    games = [program.one_hop(context) for context in ranked for program in programs]
+    turns = iter(games)
+    asked = [question for question, _ in batch for _ in programs]
+    episodes = iter(play(asked, lambda question: next(turns)(question), setup.retriever, writer))
+    rows = []
+    for (question, found), context in zip(batch, ranked, strict=True):
+        tries = []
+        for _ in programs:
+            episode = next(episodes)
+            retrieval = next(by_hop(episode))
+            after = programs[0].ranked([*found, retrieval])
+            gold, got = question.gold_documents, documents_of(after)
+            tries.append(
+                {
+                    "query": episode.outcome.hops[0].query,
+                    "ap": average_precision(got, gold),
+                    "recall": len({*got} & {*gold}) / len(gold),
+                    "score": score_of(params.gain, gold, context, retrieval.passages, after),
+                    **_packed(retrieval),
+                }
+            )
+        prompt = programs[0].prompt(question, context)[0]
+        past = [_packed(retrieval) for retrieval in found]
+        rows.append({"question_id": question.id, "hop": hop, "prompt": prompt, "found": past, "tries": tries})
+    return rows
+
+
+def check_index(folder: Path, identity: str) -> None:
+    """Compare the index that preferences were sampled with and the one that is here.
+
+    Raises:
+        IndexMismatch: they differ, so that a query is worth something else now.
+    """
+    path = folder / "manifest.json"
+    known = str(read_json(path)["index"]) if path.exists() else identity
+    if known != identity:
+        raise IndexMismatch(
+            f"{folder} was sampled with index {known}, but this one is {identity}; run `dvc repro` to sample again, or "
+            "put the index back"
+        )
+
+
+def read_preferences(folder: Path) -> list[Row]:
+    """The rows of ``preferences.jsonl``.
+
+    Raises:
+        CorpusError: there are none.
+    """
+    path = folder / "preferences.jsonl"
+    if not path.exists():
+        raise CorpusError(f"{path} is missing; run `dvc repro filter` with train.method: leret")
+    return read_jsonl(path)
+
+
+def _context(row: Row | None, hop: int, seed: int) -> list[Retrieval] | None:
+    """What the hops before have found; None where the question is solved, or was before."""
+    if hop == 0:
+        return []
+    if row is None:
+        return None
+    rng = random.Random(f"{seed}/{row['question_id']}/{hop}")
+    place = next_try([tried["ap"] for tried in row["tries"]], rng)
+    return None if place is None else [_unpacked(found) for found in (*row["found"], row["tries"][place])]
+
+
+def _packed(retrieval: Retrieval) -> Row:
+    return {"passages": [asdict(passage) for passage in retrieval.passages], "scores": list(retrieval.scores)}
+
+
+def _unpacked(row: Mapping[str, Any]) -> Retrieval:
+    return Retrieval(tuple(Passage(**passage) for passage in row["passages"]), scores=tuple(row["scores"]))
+
+
+def _mean_best(rows: Sequence[Row]) -> float:
+    return statistics.fmean(max(tried["ap"] for tried in row["tries"]) for row in rows)
+
+
+def _write(
+    params: Preferences,
+    settings: Row,
+    program: LeReT,
+    questions: Sequence[Question],
+    tried: Sequence[Row],
+    run: Path,
+    out: Path,
+    index: str,
+    seed: int,
+) -> dict[str, float]:
+    held = {question.id for question in questions if is_held_out(question, params.held_out, seed)}
+    rows = [row for made in tried if (row := preference_row(params, made, made["question_id"] in held))]
+    learnt = {row["question_id"] for row in rows} - held
+    if not learnt:
+        raise CorpusError(
+            f"no preference was found: at all {len(tried)} prompts of {len(questions)} questions every query did as "
+            "well as every other; raise filter.preferences.prompts or temperature, or use other questions"
+        )
+    levels: dict[str, list[float]] = {question.id: [] for question in questions}
+    for row in tried:
+        levels[row["question_id"]] += [made["ap"] for made in row["tries"]]
+    notes = [statistics_row(name, values, held, learnt) for name, values in levels.items()]
+    draft = run / "filtered"
+    shutil.rmtree(draft, ignore_errors=True)
+    write_questions((question for question in questions if question.id in learnt), draft / "questions.jsonl")
+    for name, lines in {"preferences": rows, "statistics": notes}.items():
+        write_text(draft / f"{name}.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    shutil.copy(run / "prompts.json", draft / "prompts.json")
+    write_json(draft / "manifest.json", {"index": index, "settings": settings, "seed": seed, "hops": program.hops})
+    note_published(run)
+    publish(draft, out)
+    return figures(rows, notes, tried, read_json(out / "prompts.json"))
+
+
+def preference_row(params: Preferences, made: Row, held_out: bool) -> Row | None:
+    """The row of ``preferences.jsonl`` that a prompt gives; None where its queries do not differ."""
+    found = preferences(
+        [tried["query"] for tried in made["tries"]],
+        [tried["score"] for tried in made["tries"]],
+        levels=params.levels,
+        min_margin=params.min_margin,
+        max_pairs=params.max_pairs,
+    )
+    if found is None:
+        return None
+    return {
+        "id": f"{made['question_id']}/{made['hop'] + 1}",
+        "question_id": made["question_id"],
+        "hop": made["hop"] + 1,
+        "split": "held_out" if held_out else "train",
+        "prompt": made["prompt"],
+        "responses": list(found.responses),
+        "scores": list(found.scores),
+        "pairs": [list(pair) for pair in found.pairs],
+        "sft_target": found.target,
+    }
+
+
+def statistics_row(name: str, values: Sequence[float], held: set[str], learnt: set[str]) -> Row:
+    """What all tries of a question came to, in the shape of the filter's statistics."""
+    mean, std = statistics.fmean(values), statistics.pstdev(values)
+    alike = "all right" if mean == 1 else "all wrong" if mean == 0 else "all alike"
+    kept = name in learnt
+    reason = "queries differ" if kept else "held out" if name in held else alike
+    return {"id": name, "reward_mean": mean, "reward_std": std, "kept": kept, "reason": reason}
+
+
+def figures(rows: Sequence[Row], notes: Sequence[Row], tried: Sequence[Row], prompts: Row) -> dict[str, float]:
+    """A sampling in a few numbers."""
+    chosen = [row["ap"] for row in prompts["sets"] if row["chosen"]]
+    pairs = Counter(row["split"] for row in rows for _ in row["pairs"])
+    by_prompt = [[row["tries"][place]["ap"] for row in tried] for place in range(len(tried[0]["tries"]))]
+    return {
+        "tried": float(len(notes)),
+        "kept": float(sum(note["kept"] for note in notes)),
+        "kept_share": sum(note["kept"] for note in notes) / len(notes),
+        "prompts": float(len(chosen) + 1),
+        "demonstrations": float(prompts["accepted"]),
+        "zero_shot_ap": prompts["zero_shot"],
+        "few_shot_ap": max(chosen),
+        "situations": float(len(tried)),
+        "situations_that_teach": float(len(rows)),
+        "pairs": float(pairs["train"]),
+        "pairs_held_out": float(pairs["held_out"]),
+        **{f"ap_prompt_{place}": statistics.fmean(values) for place, values in enumerate(by_prompt)},
+        "queries": float(len({made["query"] for made in chain.from_iterable(row["tries"] for row in tried)})),
+    }

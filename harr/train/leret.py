@@ -1,0 +1,371 @@
+"""LeReT: a language model learns which queries find more (arXiv 2410.23214), by TRL: SFT, then IPO.
+
+SFT imitates the best query of every prompt, so that the model writes without demonstrations what it wrote with them
+(context distillation). IPO (arXiv 2310.12036) then raises better queries over worse ones, measured from the SFT model.
+Prompts are the tokens that the model reads when it plays; nothing is ever cut.
+"""
+
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from peft import PeftModel
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import PrinterCallback
+from trl.trainer.dpo_config import DPOConfig
+from trl.trainer.dpo_trainer import DPOTrainer
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
+
+from harr import processes
+from harr.errors import CorpusError, ParamsError
+from harr.files import fingerprint, publish, read_json, sha256, write_json
+from harr.generation.adapter import base_identity, begin
+from harr.generation.demonstrations import Tokens
+from harr.generation.local import Writer, load_model
+from harr.generation.sampler import open_samplers
+from harr.methods import LeReT
+from harr.pipelines.leret import RAW, completion_text, request
+from harr.sampling import check_index, read_preferences, sample_preferences
+from harr.sections import Preferences
+from harr.setup import Setup
+from harr.tensors import trained_weights
+from harr.train.checkpoint import Checkpoints
+from harr.train.warmstart import Keeper, dataset, order
+from harr.types import Log
+
+Rows = Sequence[Mapping[str, Any]]
+Pair = dict[str, list[int]]
+"""Token ids of a prompt, of the query to prefer, and of the other."""
+IPO_FIGURES = {
+    "loss": "loss",
+    "rewards/accuracies": "accuracy",
+    "rewards/margins": "margin_nats",
+    "logps/chosen": "logprob_chosen",
+    "logps/rejected": "logprob_rejected",
+    "grad_norm": "grad_norm",
+    "beta": "beta",
+    "target_margin_nats": "target_margin_nats",
+}
+"""What TRL logs, and how we call it. Accuracy is of tokens in SFT, of pairs in IPO."""
+
+
+class TokenDPOTrainer(DPOTrainer):  # type: ignore[misc]
+    """TRL's trainer on pairs that are tokens already."""
+
+    def _prepare_dataset(self, dataset: Dataset, *_: Any) -> Dataset:
+        return dataset
+
+
+def train(params: LeReT, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+    """Train the language model of ``setup`` by the preferences beside its questions, and write it to ``out``.
+
+    ``out/sft`` is the whole model after SFT, which a LoRA in ``out`` is for. From the second iteration on the model
+    that was trained samples new preferences. A run that was killed goes on after its last checkpoint, and ends with the
+    same weights.
+
+    Returns:
+        One row per update: loss, accuracy (``reward_mean`` too), and of IPO beta, margin and log-probabilities.
+
+    Raises:
+        CorpusError: no preferences. IndexMismatch: they were sampled with another index. ModelError: the model cannot
+            be loaded. ParamsError: several processes.
+    """
+    if processes.count() > 1:
+        raise ParamsError("train.method leret trains in one process; run it without accelerate launch")
+    assert setup.data is not None
+    check_index(setup.data, setup.index)
+    data = {
+        name: sha256(setup.data / name)
+        for name in ("preferences.jsonl", "prompts.json")
+        if (setup.data / name).exists()
+    }
+    run = {"kind": "leret", "params": params.model_dump(), "setup": setup.identity, "data": data, "seed": seed}
+    folder = work / fingerprint(run)
+    history: list[dict[str, float]] = []
+    begun, given = setup.writer, setup.data
+    for iteration in range(params.iterations):
+        part = folder / str(iteration)
+        if iteration:
+            begun = _merged(folder / str(iteration - 1))
+            given = _sampled_again(params, setup, begun, part, seed * 1_000_003 + iteration)
+        one = _Iteration(params, setup, read_preferences(given), part, log, seed)
+        for number, rows in enumerate((one.imitate(begun), one.prefer())):
+            for row in rows:
+                more = {"step": len(history), "phase": float(2 * iteration + number), "zero_std_share": 0.0}
+                history.append({**row, **more, "reward_mean": row["accuracy"]})
+    _export(params, folder / str(params.iterations - 1), setup.writer, folder / "draft", out)
+    return history
+
+
+class _Iteration:
+    """SFT and IPO of one set of preferences; what is finished stays in ``folder``."""
+
+    def __init__(self, params: LeReT, setup: Setup, rows: Rows, folder: Path, log: Log, seed: int) -> None:
+        self.params, self.template, self.folder, self.log, self.seed = (
+            params,
+            setup.pipeline.template,  # type: ignore[attr-defined]
+            folder,
+            log,
+            seed,
+        )
+        self.rows = {split: [row for row in rows if row["split"] == split] for split in ("train", "held_out")}
+        if not self.rows["train"]:
+            raise CorpusError(f"{setup.data} holds no preferences to learn; run `dvc repro filter`")
+
+    def imitate(self, begun: str) -> list[dict[str, float]]:
+        """SFT of the model ``begun``; leaves the whole model in ``folder/sft``."""
+        params, done = self.params, self.folder / "sft"
+        checkpoints = Checkpoints(self.folder / "sft-run")
+        if done.exists():
+            return checkpoints.history()
+        loaded, tokenizer = load_model(begun)
+        writer, precision = Writer(loaded, tokenizer, name=begun), loaded.dtype
+        rows = targets(writer, self.rows["train"], self.template)
+        steps = -(-len(rows) * params.sft_epochs // params.sft_batch)
+        model, optimizer, history = self._begin(loaded, checkpoints, params.sft_learning_rate, "SFT", steps)
+        if len(history) < steps:
+            places = order(len(rows), len(history) * params.sft_batch, steps * params.sft_batch, self.seed)
+            keeper = Keeper((model, optimizer, checkpoints), history, steps, self.seed, self.log, desc="SFT")
+            trainer = SFTTrainer(
+                model=model,
+                processing_class=tokenizer,
+                args=sft_config(params, checkpoints.folder / "trl", steps - len(history), self.seed),
+                train_dataset=dataset(rows, places),
+                optimizers=(optimizer, self._schedule(optimizer, len(history))),
+                callbacks=[keeper],
+            )
+            trainer.remove_callback(PrinterCallback)
+            checkpoints.load(model, None, optimizer)
+            trainer.train()
+        else:
+            checkpoints.load(model, None, optimizer)
+        model.eval()
+        whole = model.merge_and_unload() if params.lora else model.to(precision)
+        _save(whole, tokenizer, self.folder / "sft.draft")
+        publish(self.folder / "sft.draft", done)
+        return history
+
+    def prefer(self) -> list[dict[str, float]]:
+        """IPO from ``folder/sft``; leaves a LoRA or a whole model in ``folder/ipo``."""
+        params, done, begun = self.params, self.folder / "ipo", str(self.folder / "sft")
+        checkpoints = Checkpoints(self.folder / "ipo-run")
+        if done.exists():
+            return _with_held_out(checkpoints.history(), self.folder)
+        loaded, tokenizer = load_model(begun)
+        writer = Writer(loaded, tokenizer, name=begun)
+        rows = {split: pairs(writer, part, self.template) for split, part in self.rows.items()}
+        beta = beta_of(rows["train"], params.ipo_target_margin_nats)
+        steps = -(-len(rows["train"]) * params.ipo_epochs // params.ipo_batch)
+        model, optimizer, history = self._begin(loaded, checkpoints, params.ipo_learning_rate, "IPO", steps)
+        left = steps - len(history)
+        places = order(len(rows["train"]), len(history) * params.ipo_batch, steps * params.ipo_batch, self.seed)
+        aim = {"beta": beta, "target_margin_nats": params.ipo_target_margin_nats}
+        keeper = _IPOKeeper((model, optimizer, checkpoints), history, steps, self.seed, self.log, aim=aim)
+        trainer = TokenDPOTrainer(
+            model=model,
+            ref_model=None if params.lora else load_model(begun)[0].float(),
+            processing_class=tokenizer,
+            args=ipo_config(params, beta, checkpoints.folder / "trl", max(1, left), self.seed),
+            train_dataset=Dataset.from_list(rows["train"]).select(places or [0]),
+            optimizers=(optimizer, self._schedule(optimizer, len(history))),
+            callbacks=[keeper],
+        )
+        trainer.remove_callback(PrinterCallback)
+        checkpoints.load(model, None, optimizer)  # TRL has kept the adapter as it began: the reference
+        if left:
+            trainer.train()
+        told = {}
+        if rows["held_out"]:
+            trainer.evaluate(Dataset.from_list(rows["held_out"]))
+            told = {"held_out_accuracy": trainer.state.log_history[-1]["eval_rewards/accuracies"]}
+        write_json(self.folder / "held-out.json", told)
+        model.eval()
+        _save(model, tokenizer, self.folder / "ipo.draft")
+        publish(self.folder / "ipo.draft", done)
+        return _with_held_out(history, self.folder)
+
+    def _begin(
+        self, loaded: Any, checkpoints: Checkpoints, rate: float, name: str, steps: int
+    ) -> tuple[Any, torch.optim.Optimizer, list[dict[str, float]]]:
+        model = begin(loaded, self.params.lora, self.seed)
+        optimizer = torch.optim.RMSprop(trained_weights(model).values(), rate)
+        history = checkpoints.history()
+        if history:
+            print(f"resuming {name} at step {len(history)}/{steps}")
+        return model, optimizer, history
+
+    def _schedule(self, optimizer: torch.optim.Optimizer, done: int) -> LambdaLR:
+        return LambdaLR(optimizer, lambda update: min(1.0, (done + update + 1) / max(1, self.params.warmup_steps)))
+
+
+class _IPOKeeper(Keeper):
+    """Also keeps what the margin is aimed at."""
+
+    def __init__(self, *args: Any, aim: Mapping[str, float]) -> None:
+        super().__init__(*args, desc="IPO", told=IPO_FIGURES)
+        self.aim = aim
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **more: Any) -> None:
+        """TRL multiplies the margin by beta."""
+        if logs and "rewards/margins" in logs:
+            logs = {**logs, **self.aim, "rewards/margins": logs["rewards/margins"] / self.aim["beta"]}
+        super().on_log(args, state, control, logs, **more)
+
+
+def targets(writer: Writer, rows: Rows, template: str) -> list[Tokens]:
+    """A prompt and its best query as tokens, of which those of the query are learnt; whole, or an error.
+
+    Raises:
+        CorpusError: a prompt has no room for its query.
+    """
+    found = []
+    for row in rows:
+        prompt, query = tokens(writer, row, row["sft_target"], template)
+        found.append((prompt + query, [False] * len(prompt) + [True] * len(query)))
+    return found
+
+
+def pairs(writer: Writer, rows: Rows, template: str) -> list[Pair]:
+    """All pairs of all prompts as tokens."""
+    found = []
+    for row in rows:
+        coded = [tokens(writer, row, query, template) for query in row["responses"]]
+        for chosen, rejected in row["pairs"]:
+            found.append(
+                {"prompt_ids": coded[0][0], "chosen_ids": coded[chosen][1], "rejected_ids": coded[rejected][1]}
+            )
+    return found
+
+
+def tokens(writer: Writer, row: Mapping[str, Any], query: str, template: str) -> tuple[list[int], list[int]]:
+    """Token ids of a prompt, as the model reads it when it plays, and of a query with its end.
+
+    Raises:
+        CorpusError: both are longer than the model reads.
+    """
+    prompt = writer.encode(request(row["prompt"], template))
+    ids: list[int] = writer.tokenizer(completion_text(query, template), add_special_tokens=False)["input_ids"]
+    if template not in RAW and writer.ends:
+        own = writer.tokenizer.eos_token_id
+        ids = [*ids, own if own in writer.ends else min(writer.ends)]
+    if len(prompt) + len(ids) > writer.room:
+        raise CorpusError(
+            f"prompt {row['id']} and its query have {len(prompt) + len(ids)} tokens, the model reads {writer.room}; "
+            "lower pipeline.max_tokens and run `dvc repro filter`"
+        )
+    return prompt, ids
+
+
+def beta_of(rows: Sequence[Pair], margin: float) -> float:
+    """TRL's beta for a margin of so many nats between queries of median length.
+
+    The published loss is (D - 1/(2 beta))^2 of sums over the tokens, TRL's of their means: a margin of 1/(2 beta) nats
+    a token is L/(2 beta) of L tokens.
+
+    >>> beta_of([{"prompt_ids": [1], "chosen_ids": [2] * 12, "rejected_ids": [3] * 8}], margin=10.0)
+    0.5
+    """
+    lengths = [len(row[name]) for row in rows for name in ("chosen_ids", "rejected_ids")]
+    return statistics.median(lengths) / (2.0 * margin)
+
+
+def sft_config(params: LeReT, folder: Path, steps: int, seed: int) -> SFTConfig:
+    """Our parameters as TRL's; it neither cuts nor shuffles nor writes."""
+    return SFTConfig(
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        activation_checkpointing=params.gradient_checkpointing,
+        learning_rate=params.sft_learning_rate,
+        **_shared(params, params.sft_batch, folder, steps, seed),
+    )
+
+
+def ipo_config(params: LeReT, beta: float, folder: Path, steps: int, seed: int) -> DPOConfig:
+    """As :func:`sft_config`, for IPO."""
+    return DPOConfig(
+        loss_type=["ipo"],
+        beta=beta,
+        max_length=None,
+        activation_checkpointing=params.gradient_checkpointing,
+        learning_rate=params.ipo_learning_rate,
+        per_device_eval_batch_size=params.rows_per_pass,
+        **_shared(params, params.ipo_batch, folder, steps, seed),
+    )
+
+
+def _shared(params: LeReT, batch: int, folder: Path, steps: int, seed: int) -> dict[str, Any]:
+    cuda = torch.cuda.is_available()
+    return {
+        "output_dir": str(folder),
+        "max_steps": steps,
+        "per_device_train_batch_size": params.rows_per_pass,
+        "gradient_accumulation_steps": batch // params.rows_per_pass,
+        "max_grad_norm": params.max_grad_norm,
+        "train_sampling_strategy": "sequential",
+        "bf16": cuda and torch.cuda.is_bf16_supported(),
+        "use_cpu": not cuda,
+        "disable_tqdm": True,
+        "logging_steps": 1,
+        "logging_strategy": "steps",
+        "save_strategy": "no",
+        "report_to": "none",
+        "seed": seed,
+    }
+
+
+def _sampled_again(params: LeReT, setup: Setup, model: str, part: Path, seed: int) -> Path:
+    """The folder of preferences between queries of ``model``."""
+    data = part / "data"
+    if not data.exists():
+        assert setup.data is not None
+        settings = read_json(setup.data / "manifest.json")["settings"] | {"num_partitions": 1, "partition": 0}
+        batch_size, _ = settings.pop("batch_size"), settings.pop("target")
+        tried = Preferences(**settings)
+        sample = open_samplers(model, max_tokens=params.max_tokens, batch_size=tried.sampled_at_once, seed=seed)
+        game = replace(setup, identity=fingerprint([setup.identity, base_identity(model)]))
+        sample_preferences(tried, game, sample, data, part / "sampling", _silent, seed, batch_size=batch_size)
+    return data
+
+
+def _silent(step: int, values: object) -> None:
+    """The steps of sampling are none of training."""
+
+
+def _merged(part: Path) -> str:
+    """The whole model that an iteration ended with."""
+    if not (part / "ipo" / "adapter_config.json").exists():
+        return str(part / "ipo")
+    if not (part / "merged").exists():
+        loaded, tokenizer = load_model(str(part / "sft"))
+        model = PeftModel.from_pretrained(loaded, str(part / "ipo")).merge_and_unload()
+        _save(model, tokenizer, part / "merged.draft")
+        publish(part / "merged.draft", part / "merged")
+    return str(part / "merged")
+
+
+def _save(model: Any, tokenizer: Any, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder, **({"selected_adapters": ["default"]} if isinstance(model, PeftModel) else {}))
+    tokenizer.save_pretrained(folder)
+    (folder / "README.md").unlink(missing_ok=True)
+
+
+def _with_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[str, float]]:
+    """The last row says how many held-out pairs are in the right order."""
+    return [*history[:-1], {**history[-1], **read_json(folder / "held-out.json")}]
+
+
+def _export(params: LeReT, part: Path, begun: str, draft: Path, out: Path) -> None:
+    """Publish what IPO trained, with the model after SFT beside it."""
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.copytree(part / "ipo", draft)
+    shutil.copytree(part / "sft", draft / "sft")
+    of = {"base": base_identity(str(draft / "sft")), "beside": "sft"} if params.lora else {"base": base_identity(begun)}
+    write_json(draft / "harr.json", {"base_model": begun, **of, "kind": "llm"})
+    publish(draft, out)

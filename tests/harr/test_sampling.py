@@ -1,0 +1,193 @@
+"""Queries are tried hop by hop: what is kept, what survives a kill, and what is told of bad input."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from styled import Styled, Words
+
+from harr import sampling
+from harr.corpus.store import read_questions
+from harr.errors import CorpusError, IndexMismatch, ServiceUnavailable
+from harr.files import read_json, read_jsonl
+from harr.generation.traces import Reader, open_world
+from harr.pipelines.leret import LeReT
+from harr.preferences import documents_of
+from harr.prompts import arm_prompt, chosen_prompts, hop_metrics
+from harr.rollout import play
+from harr.scoring.mix import Reward
+from harr.sections import Preferences
+from harr.setup import Setup
+from harr.types import Passage, Question, Retrieval, Search
+
+SMALL = Preferences(pool=8, validation=4, candidates=6, prompts=3, held_out=0.3)
+FILES = ("preferences.jsonl", "prompts.json", "questions.jsonl", "statistics.jsonl", "manifest.json")
+
+
+@pytest.fixture(scope="module")
+def world() -> Reader:
+    return open_world(3, hops=(2,))
+
+
+def setup_of(world: Reader, retriever: Any = None, questions: Sequence[Question] = ()) -> Setup:
+    """The game of a small world."""
+    program = LeReT(2, template="bare")
+    asked = questions or world.questions
+    return Setup(asked, program, retriever or Words(world), None, Reward({"recall": 1.0}), "world", index="index-1")
+
+
+def silent(step: int, values: object) -> None:
+    """A log nobody reads."""
+
+
+def sample(world: Reader, out: Path, work: Path, params: Preferences = SMALL, **more: Any) -> dict[str, float]:
+    given = {"log": silent, "setup": setup_of(world), "sample": Styled, "batch_size": 5} | more
+    log, setup, writer = given.pop("log"), given.pop("setup"), given.pop("sample")
+    return sampling.sample_preferences(params, setup, writer, out, work, log, 0, **given)
+
+
+def test_what_is_kept(world: Reader, tmp_path: Path) -> None:
+    logged: list[Any] = []
+    found = sample(world, tmp_path / "out", tmp_path / "work", log=lambda step, row: logged.append(row))
+    rows, notes = read_jsonl(tmp_path / "out/preferences.jsonl"), read_jsonl(tmp_path / "out/statistics.jsonl")
+    assert found["tried"] == len(notes) == 12 and found["situations_that_teach"] == len(rows) > 4
+    assert found["prompts"] == 4 and found["few_shot_ap"] > found["zero_shot_ap"]
+    assert {row["hop"] for row in logged} == {1.0, 2.0}
+    by_id = {question.id: question for question in world.questions}
+    for row in rows:
+        assert row["prompt"].startswith(f"Question: {by_id[row['question_id']].text}\n")
+        assert row["sft_target"] == row["responses"][-1] and row["scores"] == sorted(row["scores"])
+        assert all(row["scores"][chosen] > row["scores"][rejected] for chosen, rejected in row["pairs"])
+        assert ("\nDoc 1" in row["prompt"]) == (row["hop"] == 2)
+    split = {name: {row["question_id"] for row in rows if row["split"] == name} for name in ("train", "held_out")}
+    assert split["train"] and split["held_out"] and not split["train"] & split["held_out"]
+    assert {question.id for question in read_questions(tmp_path / "out/questions.jsonl")} == split["train"]
+    assert {note["reason"] for note in notes} <= {"queries differ", "held out", "all right", "all wrong", "all alike"}
+    shown = {
+        row["question"] for part in read_json(tmp_path / "out/prompts.json")["sets"] for row in part["demonstrations"]
+    }
+    assert not shown & {by_id[note["id"]].text for note in notes}
+    assert not list((tmp_path / "work").iterdir())
+
+
+def test_the_next_hop_goes_on_from_an_unsolved_try(world: Reader, tmp_path: Path, monkeypatch: Any) -> None:
+    kept: list[Any] = []
+    real = sampling.try_batch
+    monkeypatch.setattr(sampling, "try_batch", lambda *given: kept.append(real(*given)) or kept[-1])
+    sample(world, tmp_path / "out", tmp_path / "work")
+    rows = [row for batch in kept for row in batch]
+    first = {row["question_id"]: row for row in rows if row["hop"] == 0}
+    second = [row for row in rows if row["hop"] == 1]
+    assert second
+    for row in second:
+        (found,) = row["found"]
+        from_tries = [tried for tried in first[row["question_id"]]["tries"] if tried["passages"] == found["passages"]]
+        assert any(tried["ap"] < 1.0 for tried in from_tries)
+        for tried in row["tries"]:
+            parts = [Retrieval(tuple(Passage(**p) for p in part["passages"])) for part in (found, tried)]
+            names = documents_of(LeReT(2).ranked(parts))
+            gold = next(q for q in world.questions if q.id == row["question_id"]).gold_ids
+            assert tried["recall"] == len({*names} & {*gold}) / 2
+
+
+@pytest.mark.parametrize("stop_at", [0, 2, 4])
+def test_a_killed_sampling_resumes_to_the_same_bytes(world: Reader, tmp_path: Path, stop_at: int) -> None:
+    def kill(step: int, values: object) -> None:
+        if step == stop_at:
+            raise KeyboardInterrupt
+
+    sample(world, tmp_path / "whole", tmp_path / "a")
+    with pytest.raises(KeyboardInterrupt):
+        sample(world, tmp_path / "parts", tmp_path / "b", log=kill)
+    assert not (tmp_path / "parts").exists()
+    left = Words(world)
+    sample(world, tmp_path / "parts", tmp_path / "b", setup=setup_of(world, left))
+    assert left.calls < 12  # prompts and finished batches were not searched again
+    for name in FILES:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes()
+
+
+def test_a_retriever_that_is_down_loses_nothing(world: Reader, tmp_path: Path) -> None:
+    sample(world, tmp_path / "whole", tmp_path / "a")
+    with pytest.raises(ServiceUnavailable, match="did not answer"):
+        sample(world, tmp_path / "out", tmp_path / "b", setup=setup_of(world, Words(world, fails_at=18)))
+    assert not (tmp_path / "out").exists() and list((tmp_path / "b").rglob("hop-0-*.json"))
+    sample(world, tmp_path / "out", tmp_path / "b")
+    assert (tmp_path / "whole/preferences.jsonl").read_bytes() == (tmp_path / "out/preferences.jsonl").read_bytes()
+
+
+class Nothing:
+    """A corpus in which nothing is found."""
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """No passage."""
+        return [Retrieval(()) for _ in searches]
+
+
+class Parrot(Styled):
+    """Repeats the question whatever it is shown."""
+
+    def _query(self, prompt: str) -> str:
+        return self._read(prompt.split("\n\n")[-1])[0]
+
+
+def test_an_empty_pool_is_one_clear_line(world: Reader, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"pool of prompts is empty: none of 8 plays .* lower min_ap$"):
+        sample(world, tmp_path / "out", tmp_path / "work", setup=setup_of(world, Nothing()))
+    assert not (tmp_path / "out").exists()
+
+
+def test_queries_that_all_tie_are_one_clear_line(world: Reader, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"no preference was found: at all .* every query did as well as every other"):
+        sample(world, tmp_path / "out", tmp_path / "work", sample=Parrot)
+    assert not (tmp_path / "out").exists()
+
+
+def test_too_few_questions_are_one_clear_line(world: Reader, tmp_path: Path) -> None:
+    few = setup_of(world, questions=world.questions[:12])
+    with pytest.raises(CorpusError, match="12 training questions are too few"):
+        sample(world, tmp_path / "out", tmp_path / "work", setup=few)
+
+
+def test_another_index_is_one_clear_line(world: Reader, tmp_path: Path) -> None:
+    sample(world, tmp_path / "out", tmp_path / "work")
+    sampling.check_index(tmp_path / "out", "index-1")
+    with pytest.raises(
+        IndexMismatch, match=r"was sampled with index index-1, but this one is index-2; run `dvc repro`"
+    ):
+        sampling.check_index(tmp_path / "out", "index-2")
+
+
+def test_partitions_are_the_whole(world: Reader) -> None:
+    parts = [
+        sampling.part_of(world.questions, SMALL.model_copy(update={"num_partitions": 3, "partition": number}), 0)
+        for number in range(3)
+    ]
+    assert [question for part in parts for question in part] == list(world.questions)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_equal_texts_are_on_one_side() -> None:
+    sides = [{sampling.is_held_out(Question(f"{n}-{copy}", f"Who {n}?"), 0.5, 0) for copy in "ab"} for n in range(50)]
+    assert all(len(side) == 1 for side in sides) and len({*map(tuple, sides)}) == 2
+
+
+def test_arms_are_shown_what_was_found(world: Reader, tmp_path: Path) -> None:
+    sample(world, tmp_path / "out", tmp_path / "work")
+    sets = chosen_prompts(read_json(tmp_path / "out/prompts.json"))
+    assert sets[0] == () == arm_prompt("full", tmp_path / "out")
+    assert arm_prompt("few_shot", tmp_path / "out") == sets[1]
+    assert set(arm_prompt("few_shot_all", tmp_path / "out")) == {example for part in sets for example in part}
+    with pytest.raises(CorpusError, match=r"prompts\.json is missing; the arm few_shot"):
+        arm_prompt("few_shot", tmp_path / "elsewhere")
+
+
+def test_metrics_after_every_hop(world: Reader) -> None:
+    program = LeReT(2, template="bare")
+    (episode,) = play(world.questions[:1], program, Words(world), Styled(0.1))
+    found = hop_metrics(episode, program)
+    assert set(found) == {"recall_after_1", "recall_after_2", "ap_after_1", "ap_after_2"}
+    assert found["recall_after_2"] >= found["recall_after_1"] and 0 <= found["ap_after_2"] <= 1
+    assert json.dumps(found)

@@ -1,0 +1,194 @@
+"""LeReT's training by TRL: it prefers what was better, resumes bit for bit, and keeps the model after SFT."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from letters import OnePassage, save_letters
+from peft import PeftModel
+from safetensors.torch import load_file
+
+from harr.errors import CorpusError, IndexMismatch, ModelError
+from harr.files import read_json, write_json
+from harr.generation.adapter import base_identity
+from harr.generation.local import LocalGenerator, Writer, load_model
+from harr.methods import LeReT, Lora
+from harr.pipelines import leret as program
+from harr.pipelines.leret import render, request
+from harr.scoring.mix import Reward
+from harr.setup import Setup
+from harr.train import METHODS, leret, warmstart
+from harr.types import Generate, Question
+
+QUESTIONS = [f"{first}{second}?" for first in "qwer" for second in "tyu"]
+
+
+def preference(number: int, split: str = "train") -> dict[str, Any]:
+    """The query with the letter of the question is better than one without."""
+    question = QUESTIONS[number]
+    return {
+        "id": f"q{number}/1",
+        "question_id": f"q{number}",
+        "hop": 1,
+        "split": split,
+        "prompt": render(question, ())[0],
+        "responses": ["zz", "mm", question[0] * 2],
+        "scores": [0.0, 0.5, 1.0],
+        "pairs": [[1, 0], [2, 1]],
+        "sft_target": question[0] * 2,
+    }
+
+
+def settings(**changes: Any) -> LeReT:
+    """Learnt in seconds."""
+    given = {
+        "method": "leret",
+        "sft_epochs": 6,
+        "sft_batch": 4,
+        "sft_learning_rate": 3e-3,
+        "ipo_epochs": 3,
+        "ipo_learning_rate": 3e-3,
+        "warmup_steps": 2,
+        "max_tokens": 4,
+        "lora": None,
+    }
+    return LeReT(**{**given, **changes})
+
+
+@pytest.fixture
+def game(tmp_path: Path) -> Setup:
+    """The letters model, ten prompts to learn and two that are held out."""
+    folder = save_letters(tmp_path / "letters", spread=0.3, room=96, printable=True)
+    data = tmp_path / "filtered"
+    data.mkdir()
+    rows = [preference(number, "train" if number < 10 else "held_out") for number in range(12)]
+    (data / "preferences.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    write_json(data / "manifest.json", {"index": "index-1", "settings": {}})
+    questions = [Question(f"q{number}", text) for number, text in enumerate(QUESTIONS)]
+    pipeline = program.LeReT(1, template="bare")
+    return Setup(questions, pipeline, OnePassage(), None, Reward({"recall": 1.0}), "game", "index-1", data, str(folder))
+
+
+def nothing(step: int, values: object) -> None:
+    """Log nowhere."""
+
+
+def margin(folder: str, prompt: str, better: str, worse: str) -> float:
+    """By how much more likely (nats) a model finds one query than another."""
+    model, tokenizer = load_model(folder)
+    context = tokenizer(prompt)["input_ids"]
+
+    def logprob(query: str) -> float:
+        ids = tokenizer(f" {query}\n")["input_ids"]
+        logits = model(torch.tensor([context + ids])).logits[0, len(context) - 1 : -1].log_softmax(-1)
+        return float(logits.gather(-1, torch.tensor(ids)[:, None]).sum().detach())
+
+    return logprob(better) - logprob(worse)
+
+
+@pytest.mark.parametrize("lora", [None, Lora(rank=8, alpha=64)], ids=["full", "lora"])
+def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: Lora | None) -> None:
+    params = settings(lora=lora, sft_epochs=2)
+    rows = METHODS["leret"](params, game, tmp_path / "out", tmp_path / "work", nothing, 0)
+    sft, ipo = ([row for row in rows if row["phase"] == phase] for phase in (0.0, 1.0))
+    assert len(sft) == 10 * 2 / 4 and len(ipo) == 20 * 3 / 4 and [row["step"] for row in rows] == list(range(len(rows)))
+    assert sft[-1]["loss"] < sft[0]["loss"]
+    assert {row["beta"] for row in ipo} == {4 / 2 / 10}  # " qq\n" is four tokens
+    assert abs(ipo[0]["margin_nats"]) < 0.2 < ipo[-1]["margin_nats"]
+    assert ipo[-1]["target_margin_nats"] == 10.0 and "held_out_accuracy" in ipo[-1]
+    row = preference(0)
+    found = [
+        margin(name, row["prompt"], "qq", "mm")
+        for name in (game.writer, str(tmp_path / "out/sft"), str(tmp_path / "out"))
+    ]
+    assert found[0] < found[1] < found[2]
+    assert isinstance(load_model(str(tmp_path / "out"))[0], PeftModel) == (lora is not None)
+    assert read_json(tmp_path / "out/harr.json")["base_model"] == game.writer
+    assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))
+
+
+def test_the_adapter_goes_with_the_model_beside_it(game: Setup, tmp_path: Path) -> None:
+    METHODS["leret"](
+        settings(lora=Lora(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1),
+        game,
+        tmp_path / "a",
+        tmp_path / "w",
+        nothing,
+        0,
+    )
+    (tmp_path / "a").rename(tmp_path / "moved")
+    known = read_json(tmp_path / "moved/harr.json")
+    assert known["beside"] == "sft" and known["base"] == base_identity(str(tmp_path / "moved/sft")) != base_identity(
+        game.writer
+    )
+    written = LocalGenerator(str(tmp_path / "moved"), temperature=0.0, max_tokens=4, batch_size=1, seed=0)
+    assert written.complete([Generate(prompt="q")])
+    save_letters(tmp_path / "moved/sft", spread=0.1, room=96, printable=True)
+    with pytest.raises(ModelError, match="was trained on another model"):
+        load_model(str(tmp_path / "moved"))
+
+
+@pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=8)], ids=["full", "lora"])
+@pytest.mark.parametrize("phase", ["SFT", "IPO"])
+def test_a_killed_run_ends_with_the_same_weights(
+    game: Setup, tmp_path: Path, lora: Lora | None, phase: str, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(warmstart, "SAVE_EVERY", 3)
+    params = settings(lora=lora, sft_epochs=2, ipo_epochs=1)
+    seen: list[Any] = []
+
+    def kill(step: int, row: Any) -> None:
+        seen.append(step)
+        if step == 4 and len(seen) > (5 if phase == "IPO" else 0):
+            raise KeyboardInterrupt
+
+    whole = METHODS["leret"](params, game, tmp_path / "whole", tmp_path / "a", nothing, 0)
+    with pytest.raises(KeyboardInterrupt):
+        METHODS["leret"](params, game, tmp_path / "parts", tmp_path / "b", kill, 0)
+    assert not (tmp_path / "parts").exists()
+    again: list[int] = []
+    parts = METHODS["leret"](params, game, tmp_path / "parts", tmp_path / "b", lambda step, row: again.append(step), 0)
+    assert again[0] == 3
+    assert [{**row, "seconds": 0.0} for row in whole] == [{**row, "seconds": 0.0} for row in parts]
+    for path in (tmp_path / "whole").rglob("*.safetensors"):
+        one, two = load_file(path), load_file(tmp_path / "parts" / path.relative_to(tmp_path / "whole"))
+        assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize("template", ["bare", "plain", "chatml", "chat"])
+def test_a_prompt_is_learnt_as_the_tokens_that_are_played(game: Setup, template: str) -> None:
+    writer = Writer(*load_model(game.writer), name=game.writer)
+    writer.room = 10_000
+    rows = [preference(number) for number in range(3)]
+    played = [writer.encode(request(row["prompt"], template)) for row in rows]
+    for (ids, own), prompt, row in zip(leret.targets(writer, rows, template), played, rows, strict=True):
+        assert ids[: len(prompt)] == prompt and own == [False] * len(prompt) + [True] * (len(ids) - len(prompt))
+        query = row["sft_target"]
+        assert writer.decode(ids[len(prompt) :]) == (f" {query}\n" if template in ("bare", "plain") else query)
+        assert (ids[-1] in writer.ends) == (template in ("chatml", "chat"))
+    pairs = leret.pairs(writer, rows, template)
+    assert [pair["prompt_ids"] for pair in pairs] == [prompt for prompt in played for _ in range(2)]
+    assert all(pair["chosen_ids"] != pair["rejected_ids"] for pair in pairs)
+
+
+def test_what_does_not_fit_is_refused_and_never_cut(game: Setup) -> None:
+    writer = Writer(*load_model(game.writer), name=game.writer)
+    row = {**preference(0), "prompt": "x" * 93}
+    with pytest.raises(
+        CorpusError, match=r"prompt q0/1 and its query have 97 tokens, the model reads 96; lower pipeline"
+    ):
+        leret.targets(writer, [row], "bare")
+
+
+def test_another_index_or_no_preferences_is_one_clear_line(game: Setup, tmp_path: Path) -> None:
+    assert game.data
+    write_json(game.data / "manifest.json", {"index": "index-2"})
+    with pytest.raises(IndexMismatch, match="was sampled with index index-2, but this one is index-1"):
+        METHODS["leret"](settings(), game, tmp_path / "out", tmp_path / "work", nothing, 0)
+    write_json(game.data / "manifest.json", {"index": "index-1"})
+    (game.data / "preferences.jsonl").write_text(json.dumps(preference(0, "held_out")) + "\n")
+    with pytest.raises(CorpusError, match="holds no preferences to learn"):
+        METHODS["leret"](settings(), game, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,62 @@
+"""A writer of queries that goes on in the style it is shown, and a search engine of words: LeReT without a model."""
+
+import random
+import re
+from collections.abc import Sequence
+
+from harr.generation.queries import STYLES, query
+from harr.generation.traces import Reader
+from harr.types import Generate, Passage, Retrieval, Search
+
+DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
+
+
+class Styled:
+    """Zero-shot it repeats the question; shown a demonstration it goes on as that; warm it writes in any style."""
+
+    def __init__(self, temperature: float) -> None:
+        self.temperature = temperature
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """One query a request."""
+        return [f" {self._query(request.prompt)}" for request in requests]
+
+    def usage(self) -> dict[str, float]:
+        """Nothing."""
+        return {}
+
+    def _query(self, prompt: str) -> str:
+        *shown, asked = prompt.split("\n\n")
+        style = random.Random(prompt).choice(tuple(STYLES)) if self.temperature >= 1 else "question"
+        for example in shown[:1]:
+            head, _, told = example.rpartition("Query: ")
+            style = next(name for name in STYLES if query(*self._read(head), name) == told)
+        return query(*self._read(asked), style)
+
+    @staticmethod
+    def _read(text: str) -> tuple[str, list[Passage]]:
+        question = text.partition("Question: ")[2].partition("\n")[0]
+        return question, [Passage(str(place), *reversed(found)) for place, found in enumerate(DOCUMENT.findall(text))]
+
+
+class Words:
+    """Ranks the passages of a small world by the words that they share with the query; titles count thrice."""
+
+    def __init__(self, reader: Reader, fails_at: int = 0) -> None:
+        self.passages, self.calls, self.fails_at = sorted(reader.passages.values(), key=lambda p: p.id), 0, fails_at
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """Three passages a search; call number ``fails_at`` finds the server down."""
+        from harr.errors import ServiceUnavailable
+
+        self.calls += 1
+        if self.calls == self.fails_at:
+            raise ServiceUnavailable("Milvus at http://127.0.0.1:19530 did not answer; start it and run again")
+        return [self._best(set(re.findall(r"\w+", search.query))) for search in searches]
+
+    def _best(self, wanted: set[str]) -> Retrieval:
+        def score(passage: Passage) -> int:
+            return 3 * len(wanted & {*re.findall(r"\w+", passage.title)}) + len(wanted & {*passage.text.split()})
+
+        best = sorted(self.passages, key=lambda passage: (-score(passage), passage.id))[:3]
+        return Retrieval(tuple(best), scores=tuple(float(score(passage)) for passage in best))

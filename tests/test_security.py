@@ -1,0 +1,238 @@
+"""No pickle, no code of others, no secret on disk, no text that acts, nothing asked of other machines."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harr.errors import ModelError
+from harr.folders import check_loadable, check_publishable
+
+ROOT = Path(__file__).parents[1]
+FILES = sorted(path for top in ("harr", "tasks", "flows", "benchmarks") for path in (ROOT / top).rglob("*.py"))
+FORBIDDEN = {"pickle", "cPickle", "_pickle", "joblib", "dill", "cloudpickle", "shelve", "marshal", "jsonpickle"}
+NEEDS = {
+    "torch.load": ("weights_only", True),
+    "numpy.load": ("allow_pickle", False),
+    "np.load": ("allow_pickle", False),
+    "np.save": ("allow_pickle", False),
+    "AutoTokenizer.from_pretrained": ("local_files_only", True),
+    "SentenceTransformer": ("local_files_only", True),
+}
+"""Calls, and the argument without which they may run what a file says, or fetch it."""
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def dangers(source: str) -> list[str]:
+    """What a file does that may run code which came as data."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        found += [f"imports {module}" for module in modules if module.partition(".")[0] in FORBIDDEN]
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        given = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
+        opened = any(word.arg is None for word in node.keywords)  # **options, looked at where they are made
+        if called in ("eval", "exec", "compile", "__import__", "os.system", "os.popen"):
+            found.append(f"calls {called}")
+        if called in NEEDS and not opened and given.get(NEEDS[called][0]) is not NEEDS[called][1]:
+            found.append(f"calls {called} without {NEEDS[called][0]}={NEEDS[called][1]}")
+        if called in ("yaml.load", "yaml.unsafe_load", "yaml.full_load") and "safe" not in ast.unparse(node).lower():
+            loader = next((word.value for word in node.keywords if word.arg == "Loader"), None)
+            if loader is None or ast.unparse(loader) != "loader" or "SafeLoader" not in source:
+                found.append(f"calls {called} without a safe loader")
+        if given.get("trust_remote_code") or given.get("shell") or given.get("allow_pickle"):
+            found.append(f"calls {called} with trust_remote_code, shell or allow_pickle")
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=name)
+def test_nothing_runs_what_came_as_data(path: Path) -> None:
+    assert not dangers(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("import pickle", "from joblib import load", "import torch; torch.load('x')", "eval('1')", "exec('1')"),
+        *("torch.load('x', weights_only=False)", "yaml.load(text)", "yaml.load(text, Loader=yaml.Loader)"),
+        *("np.load('x')", "AutoModel.from_pretrained('x', trust_remote_code=True)", "subprocess.run('x', shell=True)"),
+    ],
+)
+def test_the_check_finds_what_it_looks_for(line: str) -> None:
+    assert dangers(line)
+
+
+PIPELINE = """
+import json, sys
+
+events = []
+def watch(event, values):
+    if event in ("pickle.find_class", "os.system", "urllib.Request"):
+        events.append([event, str(values)[:200]])
+    if event == "socket.connect" and isinstance(values[1], tuple) and values[1][0] not in ("127.0.0.1", "::1"):
+        events.append([event, str(values[1])])
+    if event == "socket.getaddrinfo" and values[0] not in (None, "localhost", "127.0.0.1", "::1", b"localhost"):
+        events.append([event, str(values[:2])])
+
+import harr.players  # what libraries do while they are imported is theirs
+from pathlib import Path
+from harr.corpus.download import download
+from harr.corpus.store import Passages
+from harr.filter import filter_questions
+from harr.params import Params
+from harr.retrieval.embed import embed_corpus
+from harr.retrieval.index import build_index
+from harr.retrieval.encoder import Encoder
+from harr.retrieval.vectors import Vectors
+from harr.players import open_setup
+from harr.train import METHODS
+
+sys.addaudithook(watch)
+params = Params.load()
+data = Path("data")
+download(params.download, data / "corpus", data / "questions")
+passages = Passages.open(data / "corpus")
+encoder = Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
+embed_corpus(passages, encoder, params.embed, data / "vectors", Path("work/embed"))
+build_index(passages, Vectors.open(data / "vectors"), params.index, data / "index", Path("work/index"))
+silent = lambda step, values: None
+with open_setup(params, data / "questions/train.jsonl") as setup:
+    filter_questions(params.filter, setup, data / "filtered", Path("work/filter"), silent, 0)
+with open_setup(params, data / "filtered/questions.jsonl") as setup:
+    METHODS["grpo"](params.train, setup, Path("models/adapter"), Path("work/train"), silent, 0)
+found = list(events)
+import pickle  # the watch is awake
+pickle.loads(pickle.dumps(Path))
+print(json.dumps([found, len(events) - len(found)]))
+"""
+
+
+def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: Path) -> None:
+    """Under Python's audit hook: no class is looked up for a pickle, no command started by a shell, no host asked."""
+    values = yaml.safe_load(Path("params.yaml").read_text())
+    values["download"] |= {"passages": 200, "train_questions": 12, "test_questions": 8}
+    values["filter"] |= {"target": 4, "batch_size": 12}
+    values["train"] |= {"steps": 1, "questions_per_step": 2}
+    values["embed"]["dtype"] = "float32"
+    Path("params.yaml").write_text(yaml.safe_dump(values))
+    done = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1]) == [[], 1]
+    assert Path("models/adapter/adapter_model.safetensors").exists()
+    kinds = {path.suffix for path in Path("models").rglob("*") if path.is_file()}
+    assert kinds <= {".safetensors", ".json", ".txt", ".md"}
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("modeling_x.py", "print()", "holds code (modeling_x.py), which is never run"),
+        ("part/native.so", "x", "holds code (part/native.so), which is never run"),
+        ("part/pytorch_model.bin", "x", "part/pytorch_model.bin is a pickle, which can run code"),
+        ("part/training_args.pt", "x", "part/training_args.pt is a pickle, which can run code"),
+        (
+            "model.safetensors.index.json",
+            '{"weight_map": {"a": "../../other/model.safetensors"}}',
+            "names '../../other/model.safetensors', which is outside its folder",
+        ),
+        ("model.safetensors.index.json", "{", "is no index of shards"),
+    ],
+)
+def test_a_model_folder_that_is_not_only_weights_is_refused(tmp_path: Path, file: str, content: str, told: str) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    check_loadable(tmp_path)
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ModelError) as refused:
+        check_loadable(tmp_path)
+    assert told in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("file", ["weights.bin", "notes.html", "run", "model.pt", "sub/x.py"])
+def test_a_model_with_a_file_of_another_kind_is_not_registered(tmp_path: Path, file: str) -> None:
+    for fine in ("model.safetensors", "config.json", "vocab.txt", "README.md"):
+        (tmp_path / fine).write_text("{}")
+    check_publishable(tmp_path)
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("x")
+    with pytest.raises(
+        ModelError, match=r"is a file of another kind; a registered model holds .* nothing was registered"
+    ):
+        check_publishable(tmp_path)
+    (tmp_path / file).unlink()
+    (tmp_path / "link.json").symlink_to("/etc/passwd")
+    with pytest.raises(ModelError, match="is a link"):
+        check_publishable(tmp_path)
+
+
+SECRETS = {
+    name: f"s3cr3t-{name.lower()}-4711"
+    for name in (
+        *("OPENAI_API_KEY", "MILVUS_TOKEN", "EXA_API_KEY", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+        *("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "PREFECT_API_KEY", "PREFECT_API_AUTH_STRING"),
+    )
+}
+
+
+def scan(folder: Path, secrets: dict[str, str]) -> list[str]:
+    """Files under ``folder`` that hold one of the secrets' values."""
+    values = [value.encode() for value in secrets.values()]
+    own = (path for path in folder.rglob("*") if path.is_file() and not any(p.is_symlink() for p in path.parents))
+    return [str(path) for path in own if any(value in path.read_bytes() for value in values)]
+
+
+def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
+    """Of ten keys in the environment nothing is on disk or told after a stage, its status and a doctor's look."""
+    values = yaml.safe_load(Path("params.yaml").read_text())
+    values["download"] |= {"passages": 200, "train_questions": 8, "test_questions": 8}
+    values["encoder"] |= {"base_url": "http://127.0.0.1:9/v1"}
+    Path("params.yaml").write_text(yaml.safe_dump(values))
+    shutil.copy(ROOT / "dvc.yaml", "dvc.yaml")
+    known = {**os.environ, **SECRETS, "PREFECT_API_URL": "http://127.0.0.1:9/api", "HARR_EXECUTION": "one"}
+    told = ""
+    for words, code in (("flows.download", 0), ("flows.cli status", 0), ("flows.cli doctor", 1)):
+        command = [sys.executable, "-m", *words.split()]
+        done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+        told += done.stdout + done.stderr
+    assert Path("data/corpus/manifest.json").exists() and (stored / "mlflow.db").exists()
+    assert not [name for name, value in SECRETS.items() if value in told]
+    assert scan(stored, SECRETS) == []
+    (stored / "work").mkdir(exist_ok=True)
+    (stored / "work/leak.json").write_text(SECRETS["HF_TOKEN"])
+    assert scan(stored, SECRETS) == [str(stored / "work/leak.json")], "the scan finds what there is"
+
+
+def bound(path: Path) -> list[str]:
+    """Addresses that a file of ours listens at, as they stand in its strings."""
+    hosts = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        texts: list[Any] = list(node.elts) if isinstance(node, ast.List | ast.Tuple) else []
+        for first, second in pairwise(texts):
+            if getattr(first, "value", None) in ("--host", "-H", "--listen"):
+                hosts.append(getattr(second, "value", ast.unparse(second)))
+    return hosts
+
+
+def test_servers_listen_on_loopback_and_the_pages_say_how_to_open_them() -> None:
+    hosts = {host for path in (ROOT / "flows").glob("*.py") for host in bound(path)}
+    assert hosts == {"127.0.0.1"}
+    named = [name(path) for path in FILES if '"0.0.0.0"' in path.read_text(encoding="utf-8")]
+    assert named == ["harr/doctor/processes.py"], "it looks for servers that others can reach, and warns"
+    opened = (ROOT / "docs/docker.md").read_text(encoding="utf-8")
+    assert "Every port is on 127.0.0.1" in opened and "SSH tunnel" in opened and "proxy" in opened
+    assert "127.0.0.1 only" in (ROOT / "docs/operations.md").read_text(encoding="utf-8")
