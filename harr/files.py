@@ -150,7 +150,9 @@ def check_sums(folder: Path, rebuild: str, *names: str) -> None:
     place = next((place for place in (folder, folder.parent) if (place / SUMS).exists()), None)
     if place is None:
         return
-    text = (place / SUMS).read_text(encoding="utf-8", errors="replace")
+    text = (
+        (place / SUMS).read_bytes().decode(errors="replace")
+    )  # read_text would take a carriage return for a line feed
     listed = {name: digest for digest, name in _LINE.findall(text)}
     if "".join(f"{digest}  {name}\n" for name, digest in listed.items()) != text or not listed.keys() >= set(names):
         raise DamagedFile(f"{place / SUMS} is damaged; run `{rebuild}`")

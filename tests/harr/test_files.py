@@ -51,6 +51,10 @@ def test_hashes_are_those_of_coreutils_and_cover_the_folders_within(tmp_path: Pa
     (out / "part/c").unlink()
     with pytest.raises(DamagedFile, match="part/c is missing"):
         check_sums(out, "dvc repro")
+    listed = (out / "sha256sums.txt").read_bytes()
+    (out / "sha256sums.txt").write_bytes(listed.replace(b"\n", b"\r", 1))
+    with pytest.raises(DamagedFile, match=r"sha256sums\.txt is damaged"):
+        check_sums(out, "dvc repro")
     (out / "sha256sums.txt").write_text("nothing")
     with pytest.raises(DamagedFile, match=r"sha256sums\.txt is damaged"):
         check_sums(out, "dvc repro")

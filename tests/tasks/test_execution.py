@@ -52,3 +52,14 @@ def test_dead_owners_are_forgotten_even_when_their_number_is_used_again(workplac
     write_json(OWNERS / "3.json", {"pid": os.getpid(), "started": started, "id": "this one"})
     assert [told["id"] for told in live_owners()] == ["this one"]
     assert sorted(path.name for path in OWNERS.glob("*.json")) == ["3.json"]
+
+
+def test_the_stump_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(workplace: Path) -> None:
+    OWNERS.mkdir(parents=True)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    stumps = [OWNERS / f".{pid}.json.tmp" for pid in (ended.pid, os.getpid())]
+    for stump in stumps:
+        stump.write_text("{")
+    assert live_owners() == []
+    assert [stump.exists() for stump in stumps] == [False, True]
