@@ -351,16 +351,16 @@ def chain(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """One to three kills, and the run that must end well; returns the kills, and what was wrong."""
     place.restore(stage)
-    attempts = []
+    attempts: list[Told] = []
     for _ in range(draw.choice((1, 2, 3))):
         if draw.random() < 0.6:
             told = run(place, stage, kill_at=draw.randint(1, calm["events"]))
         else:
             told = run(place, stage, after=draw.uniform(0.05, calm["seconds"]))
-        if told["code"] != -signal.SIGKILL:
-            break
+        if told["code"] != -signal.SIGKILL:  # there was less to do than when nothing disturbed it
+            return attempts, troubles(place, stage, told, calm, attempts)
         attempts.append({**told, "reported": reported(place, stage)})
-    return attempts, troubles(place, stage, run(place, stage), calm, attempts) if attempts else []
+    return attempts, troubles(place, stage, run(place, stage), calm, attempts)
 
 
 def main() -> int:
@@ -382,7 +382,7 @@ def main() -> int:
             stage = min(STAGES, key=lambda name: kills[name])
             attempts, found = chain(place, stage, calm[stage], draw)
             kills[stage] += len(attempts)
-            chains[stage] += bool(attempts)
+            chains[stage] += 1
             wrong[stage] += bool(found)
             for line in found:
                 print(f"WRONG {stage} after {len(attempts)} kills: {line}", flush=True)

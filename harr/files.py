@@ -150,9 +150,8 @@ def check_sums(folder: Path, rebuild: str, *names: str) -> None:
     place = next((place for place in (folder, folder.parent) if (place / SUMS).exists()), None)
     if place is None:
         return
-    text = (
-        (place / SUMS).read_bytes().decode(errors="replace")
-    )  # read_text would take a carriage return for a line feed
+    # Not read_text, which takes a carriage return for the end of a line, too.
+    text = (place / SUMS).read_bytes().decode(errors="replace")
     listed = {name: digest for digest, name in _LINE.findall(text)}
     if "".join(f"{digest}  {name}\n" for name, digest in listed.items()) != text or not listed.keys() >= set(names):
         raise DamagedFile(f"{place / SUMS} is damaged; run `{rebuild}`")
