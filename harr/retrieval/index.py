@@ -391,6 +391,9 @@ def _where(params: Index, folder: Path) -> str:
 
 
 def _drop_half_written_indexes(folder: Path) -> None:
-    """A kill while Lite writes an index file leaves a stump that it can never load; it rebuilds a missing one."""
+    """A kill leaves stumps of index files, which Lite never loads (it makes missing ones), and of collections."""
     for path in folder.rglob("*.idx"):
         path.unlink()
+    for path in folder.glob("out/milvus.db/collections/*"):  # Lite knows a collection by its schema.json
+        if not (path / "schema.json").exists():
+            shutil.rmtree(path)

@@ -272,3 +272,15 @@ def test_a_build_that_was_killed_after_it_had_published_is_not_done_again(built:
     assert not list(work.iterdir())
     figures.append(build_index(passages, vectors, Index(), out, work)["inserted"])
     assert figures == [172, 0, 172]
+
+
+def test_a_kill_while_milvus_lite_makes_a_collection_bars_no_build(built: Path, tmp_path: Path) -> None:
+    """Found by benchmarks.crash: the folder of a collection without its schema."""
+    passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
+    work = tmp_path / "work"
+    build_index(passages, vectors, Index(), tmp_path / "index", work)
+    (note,) = work.glob("*.published")
+    (collection,) = (tmp_path / "index").glob("milvus.db/collections/*")
+    stump = note.with_suffix("") / "out/milvus.db/collections" / collection.name
+    stump.mkdir(parents=True)
+    assert build_index(passages, vectors, Index(), tmp_path / "again", work)["inserted"] == 172
