@@ -78,6 +78,7 @@ def test_rows_are_in_corpus_order_and_counted(passages: Passages, encoder: Encod
     assert (figures["passages"], figures["truncated"], figures["truncated_share"]) == (100, 10, 0.1)
     assert (figures["width"], figures["bfloat16"], figures["embedded"]) == (384, 0, 100)
     assert figures["texts_per_second"] > 0
+    finish(tmp_path / "work")
     assert list((tmp_path / "work").iterdir()) == []
 
 
