@@ -25,7 +25,7 @@ from harr.files import fingerprint, note_published, publish, read_json, read_man
 from harr.milvus import REBUILD, Connection, check_full_text, connect, explained
 from harr.params import Index
 from harr.progress import bar, stoppable
-from harr.retrieval.bulk import MAX_TEXT_BYTES, Start, State, import_passages, searched_text
+from harr.retrieval.bulk import MAX_TEXT_BYTES, import_jobs, import_passages, searched_text
 from harr.retrieval.vectors import Vectors
 
 SEARCH_SECONDS = 60.0
@@ -123,7 +123,7 @@ def _build_collection(
         tqdm.write(f"resuming {what} at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
     with bar(total=len(rows), initial=first, desc=what, unit="passages") as progress:
         if (params.bulk and first < len(rows)) or (known.exists() and "jobs" in read_json(known)):
-            start_job, state = _jobs(client, name)
+            start_job, state = import_jobs(client, name)
             import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)
         else:
             done = first
@@ -261,17 +261,6 @@ def _records(passages: Passages, vectors: Vectors, rows: NDArray[np.int64], para
         for record, passage in zip(records, passages.take(rows.tolist()), strict=True):
             record["text"] = searched_text(passage.content)
     return records
-
-
-def _jobs(client: Connection, name: str) -> tuple[Start, State]:
-    """How to start an import, and to ask after it. MilvusClient has no method for it, its connection has."""
-    connection = client.client._get_connection()
-
-    def state(job: int) -> tuple[str, str]:
-        found = client.wait(lambda: connection.get_bulk_insert_state(job, timeout=SEARCH_SECONDS))
-        return found.state_name, found.failed_reason
-
-    return lambda file: connection.do_bulk_insert(name, "", [file], timeout=SEARCH_SECONDS), state
 
 
 def _first_missing(client: Connection, name: str, content: dict[str, Any], width: int, progress: Path) -> int:
