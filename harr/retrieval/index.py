@@ -381,7 +381,7 @@ def _where(params: Index, folder: Path) -> str:
 
 def _drop_half_written_indexes(folder: Path) -> None:
     """A kill leaves stumps of index files, which Lite never loads (it makes missing ones), and of collections."""
-    for path in folder.rglob("*.idx"):
+    for path in [*folder.rglob("*.idx"), *folder.rglob("*.tmp")]:
         path.unlink()
     for path in folder.glob("out/milvus.db/collections/*"):  # Lite knows a collection by its schema.json
         if not (path / "schema.json").exists():
