@@ -16,8 +16,8 @@ run: $(VENV)/ready      ## set up, then the pipeline of params.yaml; prints the 
 	dvc repro
 	@python -m flows.evaluate --show
 
-test: $(VENV)/ready     ## set up, then the tests
-	pytest
+test: $(VENV)/ready     ## set up, then the tests, in two processes
+	pytest -n 2 --dist loadfile
 
 lint: $(VENV)/ready     ## ruff
 	ruff check .

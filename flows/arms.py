@@ -4,7 +4,8 @@ from prefect import flow
 
 from flows.common import main
 from harr.params import Params
-from tasks.arms import train_arms, train_each
+from tasks.arms import RUNS, train_arms, train_each
+from tasks.common import forget
 from tasks.tracking import tracked_run
 
 
@@ -14,6 +15,7 @@ async def arms() -> None:
     params = Params.load()
     with tracked_run("arms", params) as run:
         run.record("arms", train_arms(params, run.log))
+        forget(RUNS)
 
 
 def join(params: Params) -> None:

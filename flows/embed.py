@@ -3,10 +3,11 @@
 from prefect import flow
 
 from flows.common import main
+from harr.files import finish
 from harr.params import Params
 from tasks.checks import expect
 from tasks.download import CORPUS
-from tasks.embed import embed_passages, vectors_frame
+from tasks.embed import WORK, embed_passages, vectors_frame
 from tasks.tracking import tracked_run
 
 
@@ -18,6 +19,7 @@ async def embed() -> None:
         figures = embed_passages(params)
         run.record("embed", figures | expect("vectors", vectors_frame()))
         run.dataset("corpus", CORPUS, "corpus")
+        finish(WORK)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from prefect import flow
 
 from flows.common import main
+from harr.files import finish
 from harr.params import Params
 from tasks.checks import expect
 from tasks.download import QUESTIONS
 from tasks.filter import (
+    WORK,
     filter_suite,
     filter_training_questions,
     filtered_frame,
@@ -30,6 +32,7 @@ async def filter() -> None:
         if suite == "preferences":
             run.artifact(write_preferences_page())
         run.dataset("train questions", QUESTIONS / "train.jsonl", "training")
+        finish(WORK)
 
 
 if __name__ == "__main__":

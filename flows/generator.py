@@ -3,8 +3,9 @@
 from prefect import flow
 
 from flows.common import main
+from harr.files import finish
 from harr.params import Params
-from tasks.generator import make_generator
+from tasks.generator import WORK, make_generator
 from tasks.tracking import tracked_run
 
 
@@ -14,6 +15,7 @@ async def generator() -> None:
     params = Params.load()
     with tracked_run("generator", params) as run:
         run.record("generator", make_generator(params, run.log))
+        finish(WORK)
 
 
 if __name__ == "__main__":

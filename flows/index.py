@@ -3,10 +3,11 @@
 from prefect import flow
 
 from flows.common import main
+from harr.files import finish
 from harr.params import Params
 from tasks.checks import expect
 from tasks.embed import VECTORS
-from tasks.index import index_frame, index_passages
+from tasks.index import WORK, index_frame, index_passages
 from tasks.tracking import tracked_run
 
 
@@ -18,6 +19,7 @@ async def index() -> None:
         figures = index_passages(params)
         run.record("index", figures | expect("index", index_frame(figures)))
         run.dataset("vectors", VECTORS, "index")
+        finish(WORK)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ from prefect import flow
 
 from flows.common import main
 from harr.params import Params
+from tasks.common import forget
 from tasks.filter import FILTERED
 from tasks.tracking import tracked_run
-from tasks.train import plot_training, summary, train_policy, write_stats
+from tasks.train import WORK, plot_training, summary, train_policy, write_stats
 
 
 @flow(name="train")
@@ -20,6 +21,7 @@ async def train() -> None:
         for plot in plot_training(history):
             run.artifact(plot, "plots")
         run.dataset("kept questions", FILTERED / "questions.jsonl", "training")
+        forget(WORK)
 
 
 def join(params: Params) -> None:

@@ -96,6 +96,8 @@ def fingerprint(value: Any) -> str:
 
 def publish(folder: Path, out: Path) -> None:
     """Note the hash of every file of a finished folder in it, and rename it to ``out``, replacing what was there."""
+    for stump in folder.rglob(".*.tmp"):  # of a call that was killed
+        stump.unlink()
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
     write_text(folder / SUMS, "".join(f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths))
     for path in paths:
@@ -107,6 +109,23 @@ def publish(folder: Path, out: Path) -> None:
         shutil.rmtree(out)
     folder.replace(out)
     _sync_folder(out.parent)
+
+
+def note_published(run: Path) -> Path:
+    """Note beside the unfinished work ``run`` that it is being published: a kill before the stage has ended undoes it.
+
+    Until :func:`finish`, whoever runs the stage again goes on from what was published, not from the start.
+    """
+    note = run.with_suffix(".published")
+    write_text(note, "")
+    return note
+
+
+def finish(work: Path) -> None:
+    """Forget the work that was published, once the stage has reported it: it must not answer for code of tomorrow."""
+    for note in work.glob("*.published"):
+        shutil.rmtree(note.with_suffix(""), ignore_errors=True)
+        note.unlink(missing_ok=True)
 
 
 def check_sums(folder: Path, rebuild: str, *names: str) -> None:

@@ -5,7 +5,6 @@ will learn) score differently (HARR, arXiv 2602.03645, section 5.1); every other
 """
 
 import json
-import shutil
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import torch
 
 from harr.corpus.store import write_questions
 from harr.errors import CorpusError
-from harr.files import fingerprint, publish, read_json, write_json, write_text
+from harr.files import fingerprint, note_published, publish, write_text
 from harr.params import Filter
 from harr.progress import bar, stoppable
 from harr.rollout import play
@@ -29,7 +28,7 @@ def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: L
     """Roll out shuffled questions batch by batch until ``params.target`` are kept.
 
     Writes ``out/questions.jsonl`` (kept, from easy to hard) and ``out/statistics.jsonl`` (all that were tried: id,
-    reward_mean, reward_std, kept, reason). Finished batches survive a kill in ``work``.
+    reward_mean, reward_std, kept, reason). Finished batches survive a kill in ``work``, until the stage has ended.
 
     Returns:
         Counts per reason, and the share kept.
@@ -43,29 +42,34 @@ def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: L
     rows: list[dict[str, Any]] = []
     with bar(total=min(params.target, len(questions)), desc="filter", unit="kept") as progress:
         for number, first in stoppable(enumerate(range(0, len(questions), params.batch_size))):
-            shard = run / f"batch-{number:05d}.json"
-            found = _kept(shard)
+            shard = run / f"batch-{number:05d}.jsonl"
+            found = kept(shard)
             if found is None:
                 batch = questions[first : first + params.batch_size]
                 found = _try_batch(params, setup, batch, seed * 1_000_003 + number)
-                write_json(shard, {"sha256": fingerprint(found), "rows": found})
+                keep(shard, found)
             rows += found
-            kept = sum(row["kept"] for row in rows)
-            progress.update(min(kept, params.target) - progress.n)
-            log(number, {"kept": float(kept), "tried": float(len(rows))})
-            if kept >= params.target:
+            count = sum(row["kept"] for row in rows)
+            progress.update(min(count, params.target) - progress.n)
+            log(number, {"kept": float(count), "tried": float(len(rows))})
+            if count >= params.target:
                 break
     return _write(params, questions, rows, run, out)
 
 
-def _kept(shard: Path) -> list[dict[str, Any]] | None:
-    """The rows of a batch that was finished before; None where there is none, or its file is damaged."""
+def keep(shard: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write the rows of a finished batch, after a line with their hash."""
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(shard, f"{fingerprint(lines)}\n{lines}")
+
+
+def kept(shard: Path) -> list[dict[str, Any]] | None:
+    """What :func:`keep` wrote; None where there is no such file, or it is damaged."""
     try:
-        told = read_json(shard)
-        rows: list[dict[str, Any]] = told["rows"]
-        return rows if told["sha256"] == fingerprint(rows) else None
-    except (OSError, ValueError, KeyError, TypeError):
+        digest, _, lines = shard.read_bytes().decode().partition("\n")
+    except (OSError, ValueError):
         return None
+    return [json.loads(line) for line in lines.split("\n")[:-1]] if fingerprint(lines) == digest else None
 
 
 def _try_batch(params: Filter, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
@@ -116,8 +120,8 @@ def _write(
     draft.mkdir(parents=True, exist_ok=True)
     write_questions((by_id[pid] for pid in kept_ids), draft / "questions.jsonl")
     write_text(draft / "statistics.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    note_published(run)
     publish(draft, out)
-    shutil.rmtree(run)
     counts = {f"dropped_{reason.replace(' ', '_')}": float(n) for reason, n in dropped.items()}
     return {
         "tried": float(len(rows)),

@@ -21,7 +21,7 @@ import numpy as np
 
 from harr.corpus.store import write_questions
 from harr.errors import CorpusError, IndexMismatch
-from harr.files import fingerprint, publish, read_json, read_jsonl, write_json, write_text
+from harr.files import fingerprint, note_published, publish, read_json, read_jsonl, write_json, write_text
 from harr.pipelines.leret import LeReT
 from harr.preferences import documents_of, next_try, preferences, score_of
 from harr.progress import bar, stoppable
@@ -250,8 +250,8 @@ def _write(
         write_text(draft / f"{name}.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     shutil.copy(run / "prompts.json", draft / "prompts.json")
     write_json(draft / "manifest.json", {"index": index, "settings": settings, "seed": seed, "hops": program.hops})
+    note_published(run)
     publish(draft, out)
-    shutil.rmtree(run)
     return figures(rows, notes, tried, read_json(out / "prompts.json"))
 
 

@@ -138,6 +138,22 @@ class Generate:
         """
         return text[: min((text.find(word) for word in self.stop if word in text), default=len(text))]
 
+    def stopped(self, completion: str) -> bool:
+        """Whether a stop string ended a completion. One that has no ``ending`` cannot tell, and is taken for stopped.
+
+        >>> request = Generate(prompt="q", stop=("</a>",))
+        >>> request.stopped("Bath "), request.stopped(Cut("Bath "))
+        (True, False)
+        """
+        ending = getattr(completion, "ending", None)
+        return ending is None or any(word in f"{completion}{ending}" for word in self.stop)
+
+
+class Cut(str):
+    """A completion that no stop string ended: a limit of tokens cut it off, or the model ended its text."""
+
+    ending = ""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -180,7 +196,7 @@ class Outcome:
     """What a pipeline returns: its final answer, its hops, and what was counted.
 
     ``malformed``: replies that could not be used. ``escaped``: control tags that stood in passages
-    and were made harmless before a model read them. ``turns``: how often the model wrote, where the
+    and were made harmless before a model read them. ``turns``: how often the model wrote, or should have, where the
     pipeline looks at its form; ``faults``: for every turn that is not well-formed, the reason. ``graph``: the reasons
     why the search graph that the model wrote is none; () it is one; None: the pipeline has no graphs. ``tool_errors``:
     calls that a tool could not take, and searches that a source failed.

@@ -47,7 +47,6 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
     figures = train_each(params, log, print)
     write_json(DRAFT / "runs.json", sorted(name for name in figures if name.endswith(LAST)))
     publish(DRAFT, ARMS)
-    shutil.rmtree(RUNS, ignore_errors=True)
     return figures
 
 

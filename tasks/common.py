@@ -1,8 +1,10 @@
 """What every task shares: retries for servers that do not answer, and no result caching (DVC does that)."""
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,11 @@ TASK: dict[str, Any] = {
 }
 GPU_TASK: dict[str, Any] = {**TASK, "tags": ["gpu"]}
 """For work that uses the accelerator: `prefect concurrency-limit create gpu 1` lets one run at a time."""
+
+
+def forget(work: Path) -> None:
+    """Remove a stage's checkpoints once it has reported: a run that is done must not answer for code of tomorrow."""
+    shutil.rmtree(work, ignore_errors=True)
 
 
 def even_sample(rows: int) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
 """Stage evaluate: every arm on the same questions, with intervals, plots and a report."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -152,6 +153,7 @@ def write_evaluation(
     from harr.trajectories import trajectories
 
     draft = Path("work/evaluate/evaluation")
+    shutil.rmtree(draft, ignore_errors=True)
     for arm, by_seed in rows.items():
         for seed, arm_rows in enumerate(by_seed, start=params.seed):
             lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]

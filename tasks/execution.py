@@ -58,6 +58,7 @@ def claim() -> dict[str, Any]:
 def live_owners() -> list[dict[str, Any]]:
     """Owners that still run; forgets the others."""
     alive = []
+    sweep_stumps(OWNERS, ".json.tmp")
     for path in sorted(OWNERS.glob("*.json")):
         with contextlib.suppress(OSError, ValueError):  # another process has just forgotten it
             told = read_json(path)
@@ -66,6 +67,14 @@ def live_owners() -> list[dict[str, Any]]:
             else:
                 path.unlink(missing_ok=True)
     return alive
+
+
+def sweep_stumps(folder: Path, ending: str) -> None:
+    """Remove the temporary files ``.<pid><ending>`` of processes that are gone."""
+    for path in folder.glob(f".*{ending}"):
+        pid = path.name[1 : -len(ending)]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            path.unlink(missing_ok=True)
 
 
 def runs_still(pid: int, started: float) -> bool:

@@ -15,14 +15,15 @@ import psutil
 
 from harr.errors import bare
 from harr.files import read_json, write_json
-from tasks.execution import me, runs_still
+from tasks.execution import me, runs_still, sweep_stumps
 
 
 @contextmanager
 def noted(spool: Path, name: str, experiment: str, execution: str) -> Iterator[None]:
     """Note this process as the one of the run ``name`` (its tag ``harr.spool``) for the length of the block."""
-    path, here = spool / f"{name}.running", psutil.Process()
-    told = {"host": platform.node(), "pid": here.pid, "started": here.create_time()}
+    here = psutil.Process()
+    path = spool / f"{here.pid}.running"
+    told = {"name": name, "host": platform.node(), "pid": here.pid, "started": here.create_time()}
     write_json(path, {**told, "experiment": experiment, "execution": execution})
     try:
         yield
@@ -40,20 +41,18 @@ def close_orphans(spool: Path, client: Any) -> list[str]:
         told = _read(path)
         if told["host"] != platform.node() or runs_still(told["pid"], told["started"]):
             continue
-        if path.with_suffix(".jsonl").exists():
+        if (spool / f"{told['name']}.jsonl").exists():
             continue
         if experiment := client.get_experiment_by_name(told["experiment"]):
             where = experiment.experiment_id
-            for run in _running(client, where, f"tags.`harr.spool` = '{path.stem}'"):
+            for run in _running(client, where, f"tags.`harr.spool` = '{told['name']}'"):
                 _close(client, run, told["pid"])
                 lines.append(_line(run, told["pid"], bare(client.tracking_uri)))
             for parent in _running(client, where, f"tags.`harr.execution` = '{told['execution']}'"):
                 if not _running(client, where, f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"):
                     _close(client, parent, told["pid"])
         path.unlink(missing_ok=True)
-    for path in spool.glob(".*.running.tmp"):  # cut off while it was noted: there was no run yet
-        if time.time() - path.stat().st_mtime > 60:
-            path.unlink(missing_ok=True)
+    sweep_stumps(spool, ".running.tmp")  # cut off while it was noted: there was no run yet
     return lines
 
 

@@ -1,7 +1,6 @@
 """Stage train: build, call, record."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,12 @@ LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
 @task(**GPU_TASK)
 def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
     """Train by the method named in params.yaml; returns one row per step."""
-    from harr import processes
     from harr.players import open_setup
     from harr.train import METHODS
 
     with open_setup(params, FILTERED / "questions.jsonl") as setup:
         history = METHODS[params.train.method](params.train, setup, ADAPTER, WORK, log, params.seed)
         report_usage(log, generator=setup.generator, judge=setup.reward, sources=setup.retriever)
-    if processes.is_main():
-        shutil.rmtree(WORK, ignore_errors=True)  # a run that is done must not answer for code that changes later
     return history
 
 

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from harr.files import fingerprint
-from harr.types import Generate, Generator
+from harr.types import Cut, Generate, Generator
 
 BATCH = 512
 """So many new completions are kept at a time: a kill or a dead server loses no more."""
@@ -37,7 +37,8 @@ class CachedGenerator:
         """What is asked where nothing is remembered."""
         self._path, self._cached, self._keep = path, 0, keep
         with closing(self._open()) as store:
-            store.execute("CREATE TABLE IF NOT EXISTS completions (request TEXT PRIMARY KEY, text TEXT) WITHOUT ROWID")
+            columns = "request TEXT PRIMARY KEY, text TEXT, cut INTEGER"
+            store.execute(f"CREATE TABLE IF NOT EXISTS replies ({columns}) WITHOUT ROWID")
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order; only unknown ones are asked for, and those once."""
@@ -52,8 +53,9 @@ class CachedGenerator:
                 batch = missing[start : start + BATCH]
                 new = dict(zip(batch, self.generator.complete([distinct[key] for key in batch]), strict=True))
                 with store:
-                    rows = [(key, text) for key, text in new.items() if self._keep(distinct[key], text)]
-                    store.executemany("INSERT OR REPLACE INTO completions VALUES (?, ?)", rows)
+                    kept = {key: text for key, text in new.items() if self._keep(distinct[key], text)}
+                    rows = [(key, text, isinstance(text, Cut)) for key, text in kept.items()]
+                    store.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?)", rows)
                 texts |= new
         return [texts[key] for key in keys]
 
@@ -71,5 +73,6 @@ class CachedGenerator:
         for start in range(0, len(keys), BATCH):
             batch = keys[start : start + BATCH]
             marks = ",".join("?" * len(batch))
-            texts.update(store.execute(f"SELECT request, text FROM completions WHERE request IN ({marks})", batch))
+            rows = store.execute(f"SELECT request, text, cut FROM replies WHERE request IN ({marks})", batch)
+            texts |= {key: Cut(text) if cut else text for key, text, cut in rows}
         return texts

@@ -28,7 +28,7 @@ from harr.files import check_sums, read_json
 from harr.folders import check_loadable
 from harr.generation.adapter import base_identity
 from harr.generation.chat import keep_turns
-from harr.types import Generate
+from harr.types import Cut, Generate
 
 
 class LocalGenerator:
@@ -68,7 +68,7 @@ class LocalGenerator:
             batch_size=self._batch_size,
         )
         done = {
-            key: request.cut(self._writer.decode(ids))
+            key: _said(request, self._writer.decode(ids))
             for (key, request), ids in zip(distinct.items(), written, strict=True)
         }
         self._usage["requests"] += len(distinct)
@@ -229,6 +229,12 @@ class _Sample(LogitsProcessor):
         uniform = torch.stack([torch.rand(scores.shape[1], generator=source) for source in self._random])
         gumbel = -torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
         return scores.float() / self._temperature + gumbel.to(scores.device)
+
+
+def _said(request: Generate, text: str) -> str:
+    """A completion without its stop string, which it may lack."""
+    said = request.cut(text)
+    return said if said != text or not request.stop else Cut(text)
 
 
 def _key(request: Generate) -> str:

@@ -17,7 +17,7 @@ from harr.types import Generator, Hop, Passage, Question, Search
 QUERY_HOPS = (2,)
 """Of the questions that queries are learnt for."""
 
-STYLES = {"question": 0.4, "start": 0.2, "ask": 0.15, "words": 0.15, "told": 0.1}
+STYLES = {"question": 0.5, "start": 0.2, "told": 0.3}
 """How often a query is written in each style where no demonstration shows one."""
 SITUATIONS = 4
 """At most so many queries in a text that is learnt: up to three demonstrations, and what they demonstrate."""
@@ -30,14 +30,14 @@ UNFOUND = 0.15
 def query(question: str, context: Sequence[Passage], style: str) -> str:
     """What to search for next, knowing the passages in ``context``; a question that cannot be parsed as it stands.
 
-    ``question``: all of it again. ``start``: the thing that it begins with. ``ask``: a question for the next fact.
-    ``words``: that fact in words. ``told``: what the passages say, then that fact in words.
+    ``question``: all of it again. ``start``: the thing that it begins with. ``told``: what the passages say, and what
+    is to be found out about that.
 
     >>> text, found = "Where was the mother of Ada Brown born?", [Passage("p", "Her mother was Eva Gray.", "Ada Brown")]
-    >>> [query(text, found, style) for style in ("start", "ask", "words")]
-    ['Ada Brown', 'Where was Eva Gray born?', 'birthplace of Eva Gray']
-    >>> query(text, found, "told"), query(text, (), "told")
-    ('the mother of Ada Brown is Eva Gray, birthplace of Eva Gray', 'mother of Ada Brown')
+    >>> query(text, found, "start"), query(text, (), "told")
+    ('Ada Brown', 'the mother of Ada Brown')
+    >>> query(text, found, "told")
+    'the mother of Ada Brown is Eva Gray, the birthplace of Eva Gray'
     """
     chain = grammar.parse(question)
     if chain is None or style == "question":
@@ -51,10 +51,8 @@ def query(question: str, context: Sequence[Passage], style: str) -> str:
         if len(values) != 1:
             break
         value = values.pop()
-        subject, told, known = value, f"{grammar.phrase(relation, subject)} is {value}, ", known + 1
-    relation = chain.relations[known]
-    words = f"{relation.name.replace('_', ' ')} of {subject}"
-    return {"ask": grammar.ask(relation, subject, 0), "words": words, "told": told + words}[style]
+        subject, told, known = value, f"{told}{grammar.phrase(relation, subject)} is {value}, ", known + 1
+    return told + grammar.phrase(chain.relations[known], subject)
 
 
 def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
@@ -77,19 +75,15 @@ def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
 
 
 def share_as_taught(generator: Generator, reader: Reader, number: int, passages: int) -> float:
-    """The share of queries of later hops that are the teacher's, after one demonstration of the same style.
-
-    Styles that copy the question are left out: what is tested is reading.
-    """
+    """The share of queries of later hops as the teacher writes them, after one demonstration of style ``told``."""
     rng = random.Random(0)
     requests, wanted = [], []
-    for count in range(number):
-        style = ("ask", "words", "told")[count % 3]
+    for _ in range(number):
         shown, asked = rng.sample(reader.questions, 2)
         first, second = (_found(question, reader, rng, passages, later=1.0) for question in (shown, asked))
-        example = Demonstration(shown.text, first, query(shown.text, first, style))
+        example = Demonstration(shown.text, first, query(shown.text, first, "told"))
         requests.append(request(render(asked.text, second, [example])[0], "bare"))
-        wanted.append(query(asked.text, second, style))
+        wanted.append(query(asked.text, second, "told"))
     written = map(query_of, generator.complete(requests))
     return sum(told == want for told, want in zip(written, wanted, strict=True)) / number
 

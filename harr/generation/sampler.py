@@ -113,11 +113,13 @@ class Sampler:
 
     Args:
         writer: encodes and decodes. write: samples. max_tokens: of a completion.
+        grows: the text of an episode is one that grows; else every request is a text of its own.
 
     An episode that has no room for another completion is given an empty one, which is counted.
     """
 
-    def __init__(self, writer: Writer, write: Write, *, max_tokens: int) -> None:
+    def __init__(self, writer: Writer, write: Write, *, max_tokens: int, grows: bool = True) -> None:
+        self._grows = grows
         self._writer, self._write, self._max_tokens = writer, write, max_tokens
         self._keeps_turns = keeps_turns(writer.tokenizer)
         self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "without_room": 0}
@@ -154,7 +156,7 @@ class Sampler:
 
     def context(self, request: Generate) -> list[int]:
         """The ids that a request goes on from: those of the last turn, and what was told since."""
-        if not request.past:
+        if not (self._grows and request.past):
             return self._writer.encode(request)
         last = request.past[-1]
         written, told = last.completion, self._told(request, last)
@@ -190,9 +192,12 @@ class Sampler:
         return self._writer.render(Generate((*kept, marked, *since))).partition(_REPLY)[2]
 
 
-def open_samplers(model: str, *, max_tokens: int, batch_size: int, seed: int) -> Callable[[float], Sampler]:
-    """Samplers by temperature with the model of a folder, or a cached hub name, as it is; loaded once, when asked for.
+def open_samplers(
+    model: str, *, max_tokens: int, batch_size: int, seed: int, grows: bool = False
+) -> Callable[[float], Sampler]:
+    """Samplers by temperature with the model of a folder, or a cached hub name, as it is.
 
+    It is loaded once, when it is asked for. ``grows`` as for :class:`Sampler`; prompts of LeReT do not.
     Rollouts of a question are independent, and the same whatever else is asked for at the time.
 
     Raises (when asked for):
@@ -214,14 +219,14 @@ def open_samplers(model: str, *, max_tokens: int, batch_size: int, seed: int) ->
                 batch_size=batch_size,
             )
 
-        return Sampler(writer(), write, max_tokens=max_tokens)
+        return Sampler(writer(), write, max_tokens=max_tokens, grows=grows)
 
     return sampler
 
 
 def open_sampler(model: str, *, temperature: float, max_tokens: int, batch_size: int, seed: int) -> Sampler:
-    """One of :func:`open_samplers`."""
-    return open_samplers(model, max_tokens=max_tokens, batch_size=batch_size, seed=seed)(temperature)
+    """One of :func:`open_samplers`, for texts that grow."""
+    return open_samplers(model, max_tokens=max_tokens, batch_size=batch_size, seed=seed, grows=True)(temperature)
 
 
 def _shared(first: str, second: str) -> int:

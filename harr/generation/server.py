@@ -9,7 +9,7 @@ from typing import Any
 from harr.errors import ParamsError
 from harr.generators import Server
 from harr.service import Service
-from harr.types import Generate
+from harr.types import Cut, Generate
 
 
 class ServerGenerator:
@@ -99,10 +99,16 @@ def _count(value: Any) -> int:
 def _text(reply: Any, *, raw: bool) -> str | None:
     """The text of an answer; a message may say null for an empty one. None for an answer that holds no text.
 
+    It is :class:`harr.types.Cut` where the server says that it reached its limit.
+
     Half a character (a lone surrogate), which no file can hold, becomes "?".
     """
     try:
-        text = reply.choices[0].text if raw else reply.choices[0].message.content or ""
+        choice = reply.choices[0]
+        text = choice.text if raw else choice.message.content or ""
     except (AttributeError, LookupError, TypeError):
         return None
-    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else None
+    if not isinstance(text, str):
+        return None
+    text = text.encode("utf-8", "replace").decode()
+    return Cut(text) if getattr(choice, "finish_reason", "") == "length" else text

@@ -22,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from harr.files import fingerprint, newest_sound, publish, read_json, write_json
+from harr.files import fingerprint, newest_sound, note_published, publish, read_json, write_json
 from harr.generation.local import LocalGenerator
 from harr.generation.queries import QUERY_HOPS, examples, share_as_taught
 from harr.generation.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
@@ -92,8 +92,8 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
     _save_model(model, tokenizer, draft)
     shutil.move(run / BASE, draft / BASE)
     figures |= {"parameters": float(model.num_parameters()), **_test(draft, params)}
+    note_published(run)
     publish(draft, out)
-    shutil.rmtree(run)
     return figures
 
 

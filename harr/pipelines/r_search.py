@@ -6,8 +6,9 @@ that its own query did not have (:func:`learnt`). The results show every query a
 was put in. A node is not asked if a node that it refers to found nothing or if the budget is spent, which the results
 say, too. A node never gets a passage that a node before it already found.
 
-A text that is no graph ends the episode with the answer "", as published: the reasons are in ``Outcome.graph``.
-Whether the blocks have their form is another matter (``Outcome.faults``), which counts what the prompt began.
+A text that is no graph ends the episode with the answer "", as published: the reasons are in ``Outcome.graph``. So does
+a plan that was cut off. Whether the blocks have their form is another matter (``Outcome.faults``), which counts what
+the prompt began. There are two turns, plan and answer; an answer that was never asked for is not well-formed.
 """
 
 import re
@@ -24,7 +25,7 @@ from harr.pipelines.tags import disorder, escape
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
 
 LEARNT_WORDS = 20
-_BEGUN = "<think>"
+_BEGUN, _CUT = "<think>", "cut off"
 _CAPITAL = r"[A-Z][\w'-]*"
 _NAME = re.compile(
     rf"\b{_CAPITAL}(?:(?: (?:of|the|and|to|for|&))* {_CAPITAL})+|(?<![.!?] )(?<!^)\b(?:{_CAPITAL}|\d{{4}}\b)"
@@ -49,14 +50,17 @@ def r_search(
     opening, escaped = _opening(question, tools, max_nodes, max_words, budget, template)
     begun = _BEGUN if opening.endswith(_BEGUN) else ""
     planning = Generate(prompt=opening, stop=("</search>",))
-    plan = planning.cut((yield planning))
+    completion: str = yield planning
+    plan = planning.cut(completion)
     written = _closed(plan, "search")
-    wrong = disorder(begun + written, ("think", "search"))
+    whole = planning.stopped(completion)
+    wrong = disorder(begun + written, ("think", "search")) if whole else _CUT
     faults = (wrong,) if wrong else ()
-    block = _block(begun + plan, "search")
-    graph = ("no search block",) if block is None else parse(block, tools, max_nodes=max_nodes, max_words=max_words)
+    block = _block(begun + plan, "search") if whole else None
+    missing = "no search block" if whole else _CUT
+    graph = (missing,) if block is None else parse(block, tools, max_nodes=max_nodes, max_words=max_words)
     if not isinstance(graph, Graph):
-        return Outcome("", (), 1, escaped, 1, faults, graph)
+        return Outcome("", (), 1, escaped, 2, (*faults, "no answer"), graph)
     findings = _Findings(graph, budget)
     for level in levels(graph):
         searches = findings.searches(question, level)
@@ -64,8 +68,10 @@ def r_search(
             findings.add(searches, (yield tuple(searches.values())))
     result, found = escape(findings.text())
     answering = Generate(prompt=f"{opening}{written}\n<result>\n{result}\n</result>\n", stop=("</answer>",))
-    reply = answering.cut((yield answering))
+    completion = yield answering
+    reply = answering.cut(completion)
     wrong = disorder(_closed(reply, "answer"), ("think", "answer") if "<think>" in reply else ("answer",))
+    wrong = wrong if answering.stopped(completion) else _CUT
     answer = " ".join((_block(reply, "answer") or "").split())
     return Outcome(
         answer,

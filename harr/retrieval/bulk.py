@@ -19,6 +19,7 @@ from pyarrow.fs import FileSystem
 from harr.corpus.store import Passages
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.files import read_json, write_json
+from harr.milvus import Connection
 from harr.params import Index
 from harr.progress import stoppable
 from harr.retrieval.vectors import Vectors
@@ -28,12 +29,24 @@ FILE_BYTES = 1 << 28
 JOBS = 4
 """So many imports are under way at a time."""
 POLL_SECONDS = 1.0
+ASK_SECONDS = 60.0
 STALLED_SECONDS = 1800.0
 MAX_TEXT_BYTES = 65_535
 Start = Callable[[str], int]
 """Have the server import the file it knows by this name; returns the number of the job."""
 State = Callable[[int], tuple[str, str]]
 """The state of a job: Completed, Failed or another word; and the reason."""
+
+
+def import_jobs(client: Connection, name: str) -> tuple[Start, State]:
+    """How to start an import, and to ask after it. MilvusClient has no method for it, its connection has."""
+    connection = client.client._get_connection()
+
+    def state(job: int) -> tuple[str, str]:
+        found = client.wait(lambda: connection.get_bulk_insert_state(job, timeout=ASK_SECONDS))
+        return found.state_name, found.failed_reason
+
+    return lambda file: connection.do_bulk_insert(name, "", [file], timeout=ASK_SECONDS), state
 
 
 def import_passages(

@@ -5,7 +5,7 @@ make it. The manifest is written by the caller of :func:`embed_corpus` alone.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from harr.corpus.store import Passages
-from harr.files import SUMS, appears_whole, fingerprint, publish, read_json, sha256, write_json
+from harr.errors import DamagedFile
+from harr.files import (
+    SUMS,
+    appears_whole,
+    check_sums,
+    fingerprint,
+    note_published,
+    publish,
+    read_json,
+    sha256,
+    write_json,
+)
 from harr.params import Embed
 from harr.progress import bar, stoppable
 from harr.retrieval.encoder import Encoder
@@ -41,9 +52,9 @@ def embed_corpus(
 
     A shard is a float32 array of unit vectors, rows in corpus order. Unfinished shards live in
     ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
-    and shard size; a shard there whose hash differs is made again, alone. ``served`` computes in place of
-    ``encoder``, after they agreed on the first passages. ``spread`` has the shards made elsewhere, in any order:
-    the bytes are the same.
+    and shard size; a shard there whose hash differs is made again, alone; so is one of a damaged ``out``.
+    ``served`` computes in place of ``encoder``, after they agreed on the first passages. ``spread`` has the
+    shards made elsewhere, in any order: the bytes are the same.
 
     Returns:
         Figures for the metrics file; ``seconds`` and ``texts_per_second`` are of this call only.
@@ -58,6 +69,7 @@ def embed_corpus(
         "shard_size": params.shard_size,
     }
     folder = work / fingerprint(plan)
+    _take_back(out, folder, passages, encoder, plan)
     manifest = _resume(folder, passages, encoder, params) or _begin(passages, encoder, dtype, params.batch_size)
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)
@@ -79,6 +91,7 @@ def embed_corpus(
             write_json(folder / "manifest.json", manifest)
             if spread:
                 progress.update(entry["rows"])
+    note_published(folder)
     publish(folder, out)
     return _figures(manifest, embedded=len(passages) - finished_rows, seconds=time.monotonic() - started)
 
@@ -147,20 +160,44 @@ def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
     }
 
 
-def _resume(folder: Path, passages: Passages, encoder: Encoder, params: Embed) -> dict[str, Any] | None:
-    """The manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
-    if not (folder / "manifest.json").exists():
-        return None
+def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, plan: Mapping[str, Any]) -> None:
+    """Published vectors of this plan that are damaged become unfinished work, so that only that part is made again.
+
+    So do those of a stage that was killed after it published them. Others are left where they are: whoever runs the
+    stage again then wants all of it anew.
+    """
+    manifest = None if folder.exists() else _unfinished(out, passages, encoder)
+    first = min(plan["shard_size"], len(passages))
+    if manifest and plan["dtype"] in ("auto", manifest["dtype"]) and manifest["shards"][0].get("rows") == first:
+        try:
+            check_sums(out, "")
+            wanted = folder.with_suffix(".published").exists()
+        except DamagedFile:
+            wanted = True
+        if wanted:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            out.replace(folder)
+
+
+def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str, Any] | None:
+    """The manifest in a folder; None where there is none, or none of this corpus and encoder."""
     try:
         manifest: dict[str, Any] = read_json(folder / "manifest.json")
-        found = manifest.pop("shards")
-        if {**manifest, "shards": []} != _header(passages, encoder, manifest["dtype"]):
-            raise ValueError
-    except (ValueError, KeyError, TypeError):
-        tqdm.write(f"{folder / 'manifest.json'} is damaged; embedding begins anew")
+        header = _header(passages, encoder, manifest["dtype"])
+        return manifest if {**manifest, "shards": []} == header and isinstance(manifest["shards"], list) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _resume(folder: Path, passages: Passages, encoder: Encoder, params: Embed) -> dict[str, Any] | None:
+    """The manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
+    manifest = _unfinished(folder, passages, encoder)
+    if manifest is None:
+        if (folder / "manifest.json").exists():
+            tqdm.write(f"{folder / 'manifest.json'} is damaged; embedding begins anew")
         return None
     intact = []
-    for shard in found:
+    for shard in manifest["shards"]:
         path = folder / str(shard.get("file"))
         if path.is_file() and sha256(path) == shard.get("sha256"):
             intact.append(shard)

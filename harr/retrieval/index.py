@@ -10,7 +10,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ from tqdm import tqdm
 
 from harr.corpus.store import Passages
 from harr.errors import DamagedFile, IndexMismatch
-from harr.files import fingerprint, publish, read_json, read_manifest, write_json
+from harr.files import fingerprint, note_published, publish, read_json, read_manifest, write_json
 from harr.milvus import REBUILD, Connection, check_full_text, connect, explained
 from harr.params import Index
 from harr.progress import bar, stoppable
-from harr.retrieval.bulk import MAX_TEXT_BYTES, Start, State, import_passages, searched_text
+from harr.retrieval.bulk import MAX_TEXT_BYTES, import_jobs, import_passages, searched_text
 from harr.retrieval.vectors import Vectors
 
 SEARCH_SECONDS = 60.0
@@ -74,6 +74,7 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
     # Another place for the files is another import: what waits in the old one is not looked for.
     plan = {**content, "uri": params.uri} | ({"bulk": params.bulk} if params.bulk else {})
     folder = work / fingerprint(plan | ({"sources": parts} if parts else {}))
+    _take_back(out, folder, manifest)
     _drop_half_written_indexes(folder)
     started = time.monotonic()
     with _opened(params, folder / "out") as client:
@@ -82,6 +83,7 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
         (folder / "out").mkdir(parents=True, exist_ok=True)
         built = {s: _build_collection(client, passages, vectors, part, params, folder, s) for s, part in rows.items()}
     write_json(folder / "out" / "manifest.json", manifest)
+    note_published(folder)
     publish(folder / "out", out)
     shutil.rmtree(folder)
     seconds, inserted = time.monotonic() - started, sum(new for _, new in built.values())
@@ -95,6 +97,15 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
         "seconds": seconds,
         "rows_per_second": inserted / seconds,
     }
+
+
+def _take_back(out: Path, folder: Path, manifest: dict[str, Any]) -> None:
+    """What a stage that was then killed had published goes on where it was."""
+    if folder.with_suffix(".published").exists() and not (folder / "out").exists():
+        with suppress(DamagedFile):
+            if (out / "manifest.json").exists() and read_manifest(out, REBUILD) == manifest:
+                folder.mkdir(parents=True, exist_ok=True)
+                out.replace(folder / "out")
 
 
 def _name(vectors: Vectors, params: Index, source: str) -> str:
@@ -121,7 +132,7 @@ def _build_collection(
         tqdm.write(f"resuming {what} at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
     with bar(total=len(rows), initial=first, desc=what, unit="passages") as progress:
         if (params.bulk and first < len(rows)) or (known.exists() and "jobs" in read_json(known)):
-            start_job, state = _jobs(client, name)
+            start_job, state = import_jobs(client, name)
             import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)
         else:
             done = first
@@ -259,17 +270,6 @@ def _records(passages: Passages, vectors: Vectors, rows: NDArray[np.int64], para
         for record, passage in zip(records, passages.take(rows.tolist()), strict=True):
             record["text"] = searched_text(passage.content)
     return records
-
-
-def _jobs(client: Connection, name: str) -> tuple[Start, State]:
-    """How to start an import, and to ask after it. MilvusClient has no method for it, its connection has."""
-    connection = client.client._get_connection()
-
-    def state(job: int) -> tuple[str, str]:
-        found = client.wait(lambda: connection.get_bulk_insert_state(job, timeout=SEARCH_SECONDS))
-        return found.state_name, found.failed_reason
-
-    return lambda file: connection.do_bulk_insert(name, "", [file], timeout=SEARCH_SECONDS), state
 
 
 def _first_missing(client: Connection, name: str, content: dict[str, Any], width: int, progress: Path) -> int:

@@ -292,7 +292,7 @@ def ipo_config(params: LeReT, beta: float, folder: Path, steps: int, seed: int) 
         loss_type=["ipo"],
         beta=beta,
         max_length=None,
-        gradient_checkpointing=params.gradient_checkpointing,
+        activation_checkpointing=params.gradient_checkpointing,
         learning_rate=params.ipo_learning_rate,
         per_device_eval_batch_size=params.rows_per_pass,
         **_shared(params, params.ipo_batch, folder, steps, seed),

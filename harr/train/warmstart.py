@@ -18,7 +18,7 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from harr.errors import CorpusError
-from harr.files import fingerprint, publish, write_json
+from harr.files import fingerprint, note_published, publish, write_json
 from harr.generation.adapter import base_identity, begin
 from harr.generation.demonstrations import Tokens, make_demonstrations, read_demonstrations
 from harr.generation.local import Writer, load_model
@@ -143,8 +143,8 @@ def train_warmstart(params: Warmstart, out: Path, work: Path, log: Log, seed: in
     whole.save_pretrained(draft)
     tokenizer.save_pretrained(draft)
     write_json(draft / "harr.json", {"base_model": params.model, "base": run["base"], "kind": "llm"})
+    note_published(checkpoints.folder)
     publish(draft, out)
-    shutil.rmtree(checkpoints.folder)
     return figures(history, kept, len(rows) - len(kept), whole.num_parameters())
 
 

@@ -10,6 +10,7 @@ from letters import OnePassage, save_letters, spell
 
 from harr.corpus.store import read_questions
 from harr.errors import CorpusError
+from harr.files import finish
 from harr.filter import filter_questions
 from harr.generation.sampler import open_sampler
 from harr.params import Filter
@@ -34,6 +35,7 @@ def test_every_tried_question_has_a_reason(setup: Setup, tmp_path: Path) -> None
         assert row["kept"] == (row["reward_std"] > 0)
         expected = {0.0: "all wrong", 1.0: "all right"}.get(row["reward_mean"], "rollouts disagree")
         assert row["reason"] == expected
+    finish(tmp_path / "work")
     assert not list((tmp_path / "work").iterdir())
 
 
@@ -78,7 +80,7 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> str:
 def writing(letters: str, questions: Sequence[Question] = LETTERS, terms: str = "letters:share_of_a") -> Setup:
     """A game in which the language model learns, and a sampler of that model."""
     sampler = open_sampler(letters, temperature=1.0, max_tokens=8, batch_size=7, seed=0)
-    return Setup(questions, spell, OnePassage(), sampler, Reward({terms: 1.0}), "letters", letters)
+    return Setup(questions, spell, OnePassage(), sampler, Reward({terms: 1.0}), "letters", writer=letters)
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, object]]:

@@ -7,7 +7,7 @@ from letters import save_letters
 
 from harr.errors import ModelError
 from harr.generation.local import LocalGenerator
-from harr.types import Generate
+from harr.types import Cut, Generate
 
 PROMPTS = [Generate(prompt=text) for text in ("a", "bcd", "abcabcabc", "zz", "hello")]
 
@@ -41,7 +41,9 @@ def test_a_completion_ends_before_its_first_stop_string(letters: Path) -> None:
     stop = whole[2:4]
     cut = whole[: whole.index(stop)]
     player = generator(letters)
-    assert player.complete([Generate(prompt="a", stop=("never", stop)), *PROMPTS[1:]])[0] == cut
+    (found, *_) = player.complete([Generate(prompt="a", stop=("never", stop)), *PROMPTS[1:]])
+    assert found == cut and not isinstance(found, Cut)
+    assert isinstance(player.complete([Generate(prompt="a", stop=("never",))])[0], Cut), "it ended at its limit"
     alone = generator(letters)
     alone.complete([Generate(prompt="a", stop=(stop,))])
     assert alone.usage()["completion_tokens"] == len(cut) + 2

@@ -13,7 +13,7 @@ from harr.errors import ParamsError, ServiceUnavailable
 from harr.generation.server import ServerGenerator
 from harr.generators import Server
 from harr.params import Params
-from harr.types import Generate
+from harr.types import Cut, Generate
 
 
 def echo(body: dict[str, Any], number: int) -> tuple[int, Any]:
@@ -173,6 +173,17 @@ def test_an_unset_key_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(echo) as served:
         assert generator(served.base_url).complete(ask("a")) == ["echo a"]
     assert served.keys == {"Bearer no-key"}
+
+
+def test_a_limit_of_tokens_is_told() -> None:
+    def text(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        reason = "length" if body["prompt"] == "once" else "stop"
+        choice = {"index": 0, "finish_reason": reason, "logprobs": None, "text": "so"}
+        return 200, {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
+
+    with serving(text) as served:
+        found = generator(served.base_url).complete([Generate(prompt="once"), Generate(prompt="twice")])
+    assert found == ["so", "so"] and [isinstance(reply, Cut) for reply in found] == [True, False]
 
 
 def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:

@@ -13,7 +13,7 @@ from harr.generation.sampler import Sampler, Trace, Written
 from harr.pipelines.r_search import LEARNT_WORDS, r_search
 from harr.rollout import play
 from harr.scoring.rewards import TERMS
-from harr.types import Episode, Generate, Hop, Outcome, Passage, Question, Retrieval, Search
+from harr.types import Cut, Episode, Generate, Hop, Outcome, Passage, Question, Retrieval, Search
 
 QUESTION = Question("q", "Where was the mother of Ada Brown born", ("Bath",))
 TOOLS = ("General", "News", "Academy")
@@ -141,6 +141,10 @@ def test_a_passage_cannot_act_for_the_model_and_is_not_read_as_a_reference() -> 
         ("<think>x</think><search>Nodes:\nA: q (Web)\nEdges:", ("unknown tool: Web",), ()),
         ("<think>x</think><answer>Bath</answer>", ("no search block",), ("no search",)),
         ("", ("no search block",), ("no think",)),
+        (Cut(PLAN), ("cut off",), ("cut off",)),
+        (Cut(""), ("cut off",), ("cut off",)),
+        (Written.of(PLAN, [], [], ""), ("cut off",), ("cut off",)),
+        (Written.of(PLAN, [], [], "<eos>"), ("cut off",), ("cut off",)),
     ],
 )
 def test_an_invalid_graph_ends_the_episode_and_form_is_judged_apart(
@@ -148,9 +152,9 @@ def test_an_invalid_graph_ends_the_episode_and_form_is_judged_apart(
 ) -> None:
     game, _ = start()
     outcome = end(game, plan)
-    assert outcome == Outcome("", malformed=1, turns=1, faults=faults, graph=graph)
+    assert outcome == Outcome("", malformed=1, turns=2, faults=(*faults, "no answer"), graph=graph)
     episode = Episode(QUESTION, (), outcome)
-    assert (TERMS["graph"](episode), TERMS["format"](episode)) == (0.0, 0.0 if faults else 1.0)
+    assert (TERMS["graph"](episode), TERMS["format"](episode)) == (0.0, 0.0 if faults else 0.5)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +179,35 @@ def test_the_four_blocks_in_order_each_once_with_nothing_outside(
     assert episode.outcome.faults == faults and episode.outcome.turns == 2 and len(episode.steps) == 2
     assert TERMS["format"](episode) == 1 - len(faults) / 2 and TERMS["graph"](episode) == 1.0
     assert episode.outcome.malformed == ("<answer>" not in answer) and TERMS["context_length"](episode) == -0.1
+
+
+@pytest.mark.parametrize("ending", ["", "<eos>", "</answer>"])
+def test_an_answer_that_was_cut_off_is_read_but_is_not_well_formed(ending: str) -> None:
+    game, _ = start()
+    game.send(Written.of(PLAN, [], [], "</search>"))
+    game.send([Retrieval(())])
+    outcome = end(game, Written.of(ANSWER, [], [], ending))
+    assert outcome.faults == (() if ending == "</answer>" else ("cut off",)) and outcome.answer == "Bath"
+    assert TERMS["format"](Episode(QUESTION, (), outcome)) == 1 - len(outcome.faults) / 2
+
+
+@pytest.mark.parametrize("limit", [1, 4, 400])
+def test_a_model_that_reaches_its_limit_is_given_nothing_for_its_form(limit: int) -> None:
+    """What a limit of tokens leaves of plan and answer, sampled; the teacher's own texts score as they always did."""
+    texts = (f"{PLAN}</search>", f"{ANSWER}</answer>")
+    writer = word_model(start()[1].prompt, *texts, "\n<result>\nA (General): B (News): Clara\n</result>\n")
+
+    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+        told = [texts[stop == ("</answer>",)] for stop in stops]
+        return [writer.tokenizer(text, add_special_tokens=False)["input_ids"][:limit] for text in told]
+
+    def pipeline(question: Question) -> Any:
+        return r_search(question, tools=TOOLS, template="bare")
+
+    (episode,) = play([QUESTION], pipeline, Named({}), Sampler(writer, write, max_tokens=400))
+    whole = limit == 400
+    assert (TERMS["format"](episode), TERMS["graph"](episode)) == (1.0, 1.0) if whole else (0.0, 0.0)
+    assert bool(episode.steps) == whole
 
 
 def test_no_graph_term_where_there_are_no_graphs() -> None:

@@ -13,6 +13,8 @@ import torch
 from digests import digests
 
 from harr.corpus.store import Passages, write_passages
+from harr.errors import DamagedFile
+from harr.files import finish
 from harr.params import Embed
 from harr.retrieval import embed
 from harr.retrieval.embed import embed_corpus
@@ -76,6 +78,7 @@ def test_rows_are_in_corpus_order_and_counted(passages: Passages, encoder: Encod
     assert (figures["passages"], figures["truncated"], figures["truncated_share"]) == (100, 10, 0.1)
     assert (figures["width"], figures["bfloat16"], figures["embedded"]) == (384, 0, 100)
     assert figures["texts_per_second"] > 0
+    finish(tmp_path / "work")
     assert list((tmp_path / "work").iterdir()) == []
 
 
@@ -130,6 +133,31 @@ def test_damaged_shard_is_made_again_alone(
     np.testing.assert_allclose(
         Vectors.open(tmp_path / "out").take(np.arange(100)), encoder.encode(passages.contents(0, 100)), atol=1e-6
     )
+
+
+def test_a_damaged_shard_of_published_vectors_is_made_again_alone(
+    passages: Passages, encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rest of what was published is taken back; whole vectors are not, for the code may have changed."""
+    out = tmp_path / "out"
+    embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")
+    whole, path = digests(out), out / "vectors-00003.npy"
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(DamagedFile, match=r"vectors-00003\.npy is damaged .*`dvc repro -f -s embed"):
+        Vectors.open(out)
+    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 16
+    assert "vectors-00003.npy is missing or damaged and will be made again" in capsys.readouterr().out
+    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 0  # as after a kill
+    finish(tmp_path / "work")
+    assert digests(out) == whole and not list((tmp_path / "work").iterdir())
+    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 100
+    finish(tmp_path / "work")
+    for name in ("manifest.json", "sha256sums.txt"):
+        (out / name).write_text((out / name).read_text().replace("a", "b"))
+        assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] >= 0
+        assert digests(out) == whole
 
 
 def test_resumed_run_keeps_its_dtype(

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from harr import milvus
 from harr.corpus.store import Passages, write_passages
 from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
-from harr.files import sha256, write_json
+from harr.files import SUMS, sha256, write_json
 from harr.params import Index
 from harr.retrieval.index import PassageIndex, build_index
 from harr.retrieval.vectors import Vectors
@@ -190,6 +190,9 @@ def test_damaged_database_gives_one_line(built: Path, tmp_path: Path) -> None:
     shutil.copytree(built / "index", tmp_path / "index")
     data = next((tmp_path / "index").rglob("*.parquet"))
     data.write_bytes(data.read_bytes()[:-100])
+    with pytest.raises(DamagedFile, match=r"\.parquet is damaged \(sha256 differs .*dvc repro -f -s index"):
+        opened(tmp_path)
+    (tmp_path / "index" / SUMS).unlink()  # as made by hand: Milvus itself must find it
     with pytest.raises(DamagedFile, match=r"milvus\.db failed .*dvc repro -f -s index") as caught:
         opened(tmp_path)
     assert "\n" not in str(caught.value)

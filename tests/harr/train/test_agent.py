@@ -48,7 +48,7 @@ def nothing(step: int, values: object) -> None:
 def setup(tmp_path: Path) -> Setup:
     folder = save_letters(tmp_path / "letters", spread=0.5)
     reward = Reward({"letters:share_of_a": 1.0})
-    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", str(folder))  # type: ignore[arg-type]
+    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(folder))  # type: ignore[arg-type]
 
 
 def test_the_reasons_of_ill_formed_turns_are_counted(setup: Setup) -> None:
@@ -83,14 +83,15 @@ def test_the_model_learns_to_please(setup: Setup, tmp_path: Path, params: Agent)
 
 def test_a_killed_run_ends_with_the_same_weights(setup: Setup, tmp_path: Path) -> None:
     def kill(step: int, row: object) -> None:
-        if step == 6:
+        if step == 3:
             raise KeyboardInterrupt
 
-    whole = train(PARAMS, setup, tmp_path / "whole", tmp_path / "a", nothing, 0)
+    params = PARAMS.model_copy(update={"steps": 5, "checkpoint_every": 2})
+    whole = train(params, setup, tmp_path / "whole", tmp_path / "a", nothing, 0)
     with pytest.raises(KeyboardInterrupt):
-        train(PARAMS, setup, tmp_path / "parts", tmp_path / "b", kill, 0)
+        train(params, setup, tmp_path / "parts", tmp_path / "b", kill, 0)
     assert not (tmp_path / "parts").exists()
-    parts = train(PARAMS, setup, tmp_path / "parts", tmp_path / "b", nothing, 0)
+    parts = train(params, setup, tmp_path / "parts", tmp_path / "b", nothing, 0)
     untimed = [[{**row, "seconds": 0.0} for row in rows] for rows in (whole, parts)]
     assert untimed[0] == untimed[1]
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))

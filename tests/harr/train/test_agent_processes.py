@@ -43,7 +43,7 @@ def learn(out: Path, kill_at: int = -1) -> None:
 
     reward = Reward({"letters:share_of_a": 1.0, "letters:variety": 0.1})
     questions = [Question(f"q{number}", text) for number, text in enumerate("qwert")]
-    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", "letters")  # type: ignore[arg-type]
+    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", writer="letters")  # type: ignore[arg-type]
     rows = train(PARAMS, setup, out / "adapter", out / "work", log, 0)
     write_json(out / f"history-{os.environ.get('RANK', 'alone')}.json", rows)
 

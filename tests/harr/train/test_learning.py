@@ -73,14 +73,14 @@ def test_a_killed_run_resumes_with_the_same_weights(method: str, setup: Setup, t
     class Killed(Exception):
         pass
 
-    def kill_at_seven(step: int, values: object) -> None:
-        if step == 7:
+    def kill_at_three(step: int, values: object) -> None:
+        if step == 3:
             raise Killed
 
-    learn, params = METHODS[method], ALL[method]
+    learn, params = METHODS[method], ALL[method].model_copy(update={"steps": 5})
     whole = learn(params, fresh(setup), tmp_path / "whole", tmp_path / "a", silent, seed=1)
     with pytest.raises(Killed):
-        learn(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", kill_at_seven, seed=1)
+        learn(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", kill_at_three, seed=1)
     resumed = learn(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", silent, seed=1)
     a = load_file(tmp_path / "whole" / "adapter_model.safetensors")
     b = load_file(tmp_path / "resumed" / "adapter_model.safetensors")

@@ -83,20 +83,20 @@ def margin(folder: str, prompt: str, better: str, worse: str) -> float:
     def logprob(query: str) -> float:
         ids = tokenizer(f" {query}\n")["input_ids"]
         logits = model(torch.tensor([context + ids])).logits[0, len(context) - 1 : -1].log_softmax(-1)
-        return float(logits.gather(-1, torch.tensor(ids)[:, None]).sum())
+        return float(logits.gather(-1, torch.tensor(ids)[:, None]).sum().detach())
 
     return logprob(better) - logprob(worse)
 
 
 @pytest.mark.parametrize("lora", [None, Lora(rank=8, alpha=64)], ids=["full", "lora"])
 def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: Lora | None) -> None:
-    params = settings(lora=lora)
+    params = settings(lora=lora, sft_epochs=2)
     rows = METHODS["leret"](params, game, tmp_path / "out", tmp_path / "work", nothing, 0)
     sft, ipo = ([row for row in rows if row["phase"] == phase] for phase in (0.0, 1.0))
-    assert len(sft) == 10 * 6 / 4 and len(ipo) == 20 * 3 / 4 and [row["step"] for row in rows] == list(range(len(rows)))
+    assert len(sft) == 10 * 2 / 4 and len(ipo) == 20 * 3 / 4 and [row["step"] for row in rows] == list(range(len(rows)))
     assert sft[-1]["loss"] < sft[0]["loss"]
     assert {row["beta"] for row in ipo} == {4 / 2 / 10}  # " qq\n" is four tokens
-    assert ipo[0]["margin_nats"] == pytest.approx(0.0, abs=0.2) < ipo[-1]["margin_nats"]
+    assert abs(ipo[0]["margin_nats"]) < 0.2 < ipo[-1]["margin_nats"]
     assert ipo[-1]["target_margin_nats"] == 10.0 and "held_out_accuracy" in ipo[-1]
     row = preference(0)
     found = [

@@ -158,10 +158,10 @@ def test_a_killed_run_ends_with_the_same_weights(corpus, tmp_path: Path, base: P
     from safetensors.torch import load_file
 
     def kill(step: int, values: object) -> None:
-        if step == 6:
+        if step == 3:
             raise KeyboardInterrupt
 
-    params = base.model_copy(update={"steps": 10})
+    params = base.model_copy(update={"steps": 5, "checkpoint_every": 2})
     whole = pqn.train(params, game(corpus, "relative", picks=2), tmp_path / "a", tmp_path / "wa", nothing, 0)
     with pytest.raises(KeyboardInterrupt):
         pqn.train(params, game(corpus, "relative", picks=2), tmp_path / "b", tmp_path / "wb", kill, 0)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from harr import build
 from harr.errors import CorpusError
-from harr.files import read_json
+from harr.files import finish, read_json
 from harr.generation.adapter import base_identity
 from harr.generation.local import LocalGenerator, load_model
 from harr.generators import Warmstart
@@ -72,6 +72,7 @@ def test_the_model_learns_to_say_what_was_shown(tmp_path: Path, lora: Lora | Non
     assert not isinstance(model, PeftModel) and not any("lora" in name for name, _ in model.named_parameters())
     assert read_json(tmp_path / "out/harr.json") == {"base_model": params.model, "base": base, "kind": "llm"}
     assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))
+    finish(tmp_path / "work")
     assert not any((tmp_path / "work").iterdir()) and base_identity(params.model) == base
 
 
@@ -154,7 +155,7 @@ def test_an_agent_begins_with_the_warm_start(tmp_path: Path, monkeypatch: Any) -
     folder = str(build.writer_folder(params.generator))
     questions = [Question(letter, letter) for letter in LETTERS]
     reward = Reward({"letters:share_of_a": 1.0})
-    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", folder)  # type: ignore[arg-type]
+    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", writer=folder)  # type: ignore[arg-type]
     rows = METHODS["agent"](params.train, setup, Path("models/adapter"), Path("work/train"), nothing, 0)
     assert rows[0]["reward_mean"] > 0.5
     assert read_json(Path("models/adapter/harr.json"))["base"] == base_identity(folder)

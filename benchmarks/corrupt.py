@@ -1,0 +1,184 @@
+"""Change one byte of an artifact, open it, and put the byte back: ``python -m benchmarks.corrupt --cases 10000``.
+
+Every kind of artifact is written by the code that writes it in the stages, small, and opened by the code that opens
+it there. One case in ten lacks a byte in place of another one. Whoever opens must say which file it is, or for
+unfinished work must not take it. What is damaged of vectors is then made again: that shard alone.
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+TEXT = "Town {} has a river and {} bridges."
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of artifact: its folder, and what opens it (raises an error, or returns None, where it is damaged)."""
+
+    folder: Path
+    open: Callable[[], Any]
+
+
+def kinds(root: Path) -> dict[str, Kind]:
+    """Write one of each kind."""
+    import torch
+    from transformers import BertConfig, BertModel, Qwen3Config, Qwen3ForCausalLM
+
+    from harr.corpus.store import Passages, read_questions, write_passages, write_questions
+    from harr.files import check_sums, newest_sound, publish, read_jsonl, write_text
+    from harr.filter import keep, kept
+    from harr.generation.local import load_model
+    from harr.params import Embed, Index
+    from harr.policies.adapter import add_adapter, load_adapter, save_adapter
+    from harr.retrieval.embed import embed_corpus
+    from harr.retrieval.encoder import PACKAGED, Encoder, find_folder
+    from harr.retrieval.index import PassageIndex, build_index
+    from harr.retrieval.vectors import Vectors
+    from harr.train.checkpoint import Checkpoints
+    from harr.types import Passage, Question
+
+    def published(name: str, fill: Callable[[Path], object]) -> Path:
+        draft = root / "draft" / name
+        draft.mkdir(parents=True)
+        fill(draft)
+        publish(draft, root / name)
+        return root / name
+
+    passages = [Passage(f"p{i}", TEXT.format(i, i + 1), f"Town {i}") for i in range(48)]
+    asked = [Question(f"q{i}", f"How many bridges has Town {i}?", (str(i + 1),), (f"p{i}",)) for i in range(24)]
+    corpus = published("corpus", lambda draft: write_passages(passages, draft))
+    questions = published("questions", lambda draft: write_questions(asked, draft / "test.jsonl"))
+    filtered = published("filtered", lambda draft: write_questions(asked, draft / "questions.jsonl"))
+    stored, encoder = Passages.open(corpus), Encoder(PACKAGED, max_tokens=32)
+    embed_corpus(stored, encoder, Embed(dtype="float32", shard_size=12), root / "vectors", root / "work/embed")
+    vectors = Vectors.open(root / "vectors")
+    build_index(stored, vectors, Index(), root / "index", root / "work/index")
+    adapter = add_adapter(encoder, rank=1, alpha=2, seed=0)
+    published("adapter", lambda draft: save_adapter(adapter, encoder, draft))
+    small = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
+    retriever = BertModel(BertConfig(**small, num_hidden_layers=1))
+    published("retriever", lambda draft: retriever.save_pretrained(draft))
+    writer = Qwen3ForCausalLM(Qwen3Config(**small, num_hidden_layers=1, num_key_value_heads=2, head_dim=8))
+    published("llm", lambda draft: writer.save_pretrained(draft))
+    rows = "".join(f'{{"id": "q{i}", "recall": 1.0}}\n' for i in range(24))
+    published("evaluation", lambda draft: write_text(draft / "full.jsonl", rows))
+    layer = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    layer(torch.ones(1, 8)).sum().backward()
+    optimizer.step()
+    Checkpoints(root / "train").save(1, layer, None, optimizer, [{"loss": 1.0}], best=1)
+    tried = [{"id": f"q{i}", "kept": True} for i in range(8)]
+    keep(root / "batch/batch-00000.jsonl", tried)
+
+    def rows_of_evaluation() -> object:
+        check_sums(root / "evaluation", "dvc repro")
+        return read_jsonl(root / "evaluation/full.jsonl")
+
+    def open_index() -> object:
+        PassageIndex.open(root / "index", Index(), identity=vectors.identity).close()
+        return True
+
+    def open_checkpoint() -> object:
+        check_sums(root / "train/checkpoint-000001", "the same command again")  # as newest_sound does, which removes
+        return newest_sound([root / "train/checkpoint-000001"])
+
+    fresh = Encoder(PACKAGED, max_tokens=32)
+    return {
+        "corpus": Kind(corpus, lambda: Passages.open(corpus)),
+        "questions": Kind(questions, lambda: read_questions(questions / "test.jsonl")),
+        "vectors": Kind(root / "vectors", lambda: Vectors.open(root / "vectors")),
+        "index": Kind(root / "index", open_index),
+        "filtered": Kind(filtered, lambda: read_questions(filtered / "questions.jsonl")),
+        "adapter": Kind(root / "adapter", lambda: load_adapter(fresh, root / "adapter") or True),
+        "checkpoint": Kind(root / "train/checkpoint-000001", open_checkpoint),
+        "retriever": Kind(root / "retriever", lambda: find_folder(str(root / "retriever"))),
+        "llm": Kind(root / "llm", lambda: load_model(str(root / "llm"))),
+        "evaluation": Kind(root / "evaluation", rows_of_evaluation),
+        "batch of filter": Kind(root / "batch", lambda: kept(root / "batch/batch-00000.jsonl")),
+    }
+
+
+def damaged(data: bytes, draw: random.Random) -> bytes:
+    """One byte is another, or one in ten times is missing."""
+    place = draw.randrange(len(data))
+    if draw.random() < 0.1:
+        return data[:place] + data[place + 1 :]
+    return data[:place] + bytes([data[place] ^ draw.randint(1, 255)]) + data[place + 1 :]
+
+
+def found(kind: Kind, path: Path) -> bool:
+    """Whether opening it says that this file is damaged; the list of hashes stands for every file in it."""
+    from harr.errors import HarrError
+
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return kind.open() is None
+    except HarrError as error:
+        return path.name in str(error) or path.name == "sha256sums.txt"
+
+
+def rebuilt(root: Path, draw: random.Random) -> tuple[int, int]:
+    """Damage one published shard, and run embed again: how many passages were embedded, and how many it holds."""
+    from harr.corpus.store import Passages
+    from harr.params import Embed
+    from harr.retrieval.embed import embed_corpus
+    from harr.retrieval.encoder import PACKAGED, Encoder
+
+    path = draw.choice(sorted((root / "vectors").glob("*.npy")))
+    path.write_bytes(damaged(path.read_bytes(), draw))
+    passages, encoder = Passages.open(root / "corpus"), Encoder(PACKAGED, max_tokens=32)
+    params = Embed(dtype="float32", shard_size=12)
+    figures = embed_corpus(passages, encoder, params, root / "vectors", root / "work/embed")
+    return int(figures["embedded"]), 12
+
+
+def main() -> int:
+    """Print a line a kind; exit 1 where one was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    draw, cases, hits, began = random.Random(options.seed), Counter[str](), Counter[str](), time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        all_kinds = kinds(Path(folder))
+        files = {
+            name: [path for path in sorted(kind.folder.rglob("*")) if path.is_file() and path.stat().st_size]
+            for name, kind in all_kinds.items()
+        }
+        for number in range(options.cases):
+            name = list(all_kinds)[number % len(all_kinds)]
+            path = draw.choice(files[name])
+            whole = path.read_bytes()
+            changed = damaged(whole, draw)
+            path.write_bytes(changed)
+            hit = found(all_kinds[name], path)
+            path.write_bytes(whole)
+            cases[name] += 1
+            hits[name] += hit
+            if not hit:
+                place = next((i for i, (a, b) in enumerate(zip(whole, changed, strict=False)) if a != b), len(changed))
+                print(f"MISSED {name}: {path.name} at byte {place} of {len(whole)}")
+        whole_again = {name: name == "llm" or kind.open() is not None for name, kind in all_kinds.items()}
+        made, held = rebuilt(Path(folder), draw)
+    for name in cases:
+        print(f"{name}: {hits[name]} of {cases[name]} found, among {len(files[name])} files")
+    print(f"all: {sum(hits.values())} of {sum(cases.values())} found")
+    print(f"one damaged shard of vectors: {made} of 48 passages embedded again")
+    print(f"{time.monotonic() - began:.0f} s")
+    return int(hits != cases or not all(whole_again.values()) or made != held)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
