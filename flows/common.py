@@ -113,9 +113,7 @@ def machine_fault(error: Exception) -> str:
     >>> machine_fault(ValueError("no"))
     ''
     """
-    if (
-        isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    ):  # torch's, which is not loaded here
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
         said = str(error).partition(". ")[0] or "out of memory"
         return f"{said}; what is finished is kept; {LESS_MEMORY} and run the same command again"
     number = error.errno if isinstance(error, OSError) else None

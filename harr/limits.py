@@ -26,6 +26,8 @@ PLACES = {
     "merge": "models",
 }
 """Where a stage writes what is large; the others write little."""
+KEPT = {"embed": "data/vectors", "index": "data/index"}
+"""What DVC leaves in place for a stage that may go on with it."""
 LITE = ("index", "filter", "train", "arms", "evaluate")
 """Stages that hold the index of Milvus Lite in their memory."""
 
@@ -95,7 +97,8 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
         NoRoom: says how much is needed and what there is.
     """
     size, place = sizes(params, root), (root / PLACES.get(stage, "metrics")).resolve()
-    done = sum(path.stat().st_size for path in (root / "work" / stage).rglob("*") if path.is_file())
+    kept = (root / "work" / stage, root / KEPT.get(stage, "work/none"))
+    done = sum(path.stat().st_size for folder in kept for path in folder.rglob("*") if path.is_file())
     if (needed := max(SPARE, disk_bytes(stage, params, size) - done)) > free:
         raise NoRoom(
             f"stage {stage} needs {_told(needed)}, {_told(free)} free at {place}; nothing written; make room "

@@ -247,7 +247,7 @@ def fuzz_bodies(source: random.Random) -> None:
     good |= {"id": "x", "object": "chat.completion", "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
     values = mutated(source, good) if source.random() < 0.8 else good
     if isinstance(values, dict) and source.random() < 0.3:
-        values["choices"] = [{"message": {"content": some_value(source)}, "text": some_value(source)}]
+        values = values | {"choices": [{"message": {"content": some_value(source)}, "text": some_value(source)}]}
     generator, answer = server()
     answer["content"] = bent(source, json.dumps(values).encode())
     answer["status_code"] = source.choice((200, 200, 200, 200, 400, 401, 404, 418, 422))

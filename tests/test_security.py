@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from harr.corpus.jsonl import passage_of, read_rows
 from harr.errors import ModelError
 from harr.folders import check_loadable, check_publishable
 
@@ -26,6 +28,7 @@ NEEDS = {
     "np.save": ("allow_pickle", False),
     "AutoTokenizer.from_pretrained": ("local_files_only", True),
     "SentenceTransformer": ("local_files_only", True),
+    "Environment": ("autoescape", True),
 }
 """Calls, and the argument without which they may run what a file says, or fetch it."""
 
@@ -69,6 +72,7 @@ def test_nothing_runs_what_came_as_data(path: Path) -> None:
     [
         *("import pickle", "from joblib import load", "import torch; torch.load('x')", "eval('1')", "exec('1')"),
         *("torch.load('x', weights_only=False)", "yaml.load(text)", "yaml.load(text, Loader=yaml.Loader)"),
+        "Environment(loader=loader)",
         *("np.load('x')", "AutoModel.from_pretrained('x', trust_remote_code=True)", "subprocess.run('x', shell=True)"),
     ],
 )
@@ -177,6 +181,20 @@ def test_a_model_with_a_file_of_another_kind_is_not_registered(tmp_path: Path, f
     (tmp_path / "link.json").symlink_to("/etc/passwd")
     with pytest.raises(ModelError, match="is a link"):
         check_publishable(tmp_path)
+
+
+def test_templates_take_nothing_as_markup_but_our_own_figures() -> None:
+    for path in (ROOT / "harr").rglob("*.j2"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(r"[^'\"\s]\s*\|\s*safe\b", text), f"{path.name}: only words of its own are markup"
+    makers = {name(path) for path in FILES if "Markup(" in path.read_text(encoding="utf-8")}
+    assert makers <= {"harr/report.py", "harr/preferences_page.py"}
+
+
+def test_a_text_of_a_corpus_does_not_act_on_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"id": "p1", "text": "Bath\x1b[2J\x07 \x9b31m is\x00 a\ttown"}))
+    (row,) = read_rows(tmp_path / "rows.jsonl")
+    assert passage_of(row).text == "Bath [2J 31m is a town"
 
 
 SECRETS = {

@@ -14,6 +14,8 @@ from harr.errors import CorpusError
 from harr.types import Passage, Question
 
 SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""Characters that would act on a terminal."""
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """How JSON spells one half of a character beyond the first 65,536."""
 
@@ -26,13 +28,14 @@ class Row:
     place: str
 
     def text(self, key: str, kind: str) -> str:
-        """The non-empty string under ``key``, inner white space folded.
+        """The non-empty string under ``key``, inner white space and control characters folded to a space.
 
         Raises:
             CorpusError: names the place, the key and what was found.
         """
         found = self.values.get(key)
-        folded = " ".join(found.replace("\x00", " ").split()) if isinstance(found, str) else ""
+        written = found if isinstance(found, str) else ""
+        folded = " ".join((written if written.isprintable() else CONTROL.sub(" ", written)).split())
         if not folded:
             what = "is missing" if found is None else f"is {str(found)[:40]!r}"
             raise CorpusError(f"{self.place}: {kind} without {key} ({key} {what}); expected a non-empty string")

@@ -85,10 +85,15 @@ class ServerGenerator:
         with self._lock:
             self._usage.update(
                 requests=1,
-                prompt_tokens=getattr(usage, "prompt_tokens", None) or 0,
-                completion_tokens=getattr(usage, "completion_tokens", None) or 0,
+                prompt_tokens=_count(getattr(usage, "prompt_tokens", 0)),
+                completion_tokens=_count(getattr(usage, "completion_tokens", 0)),
             )
         return text
+
+
+def _count(value: Any) -> int:
+    """A number of tokens; 0 for whatever else a server may say."""
+    return value if type(value) is int and 0 <= value < 1 << 40 else 0
 
 
 def _text(reply: Any, *, raw: bool) -> str | None:

@@ -88,7 +88,7 @@ class ServedEncoder:
         )
         try:
             by_index = {row.index: _floats(row.embedding) for row in reply.data}
-        except (AttributeError, TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError, OverflowError):
             raise ParamsError(
                 f"{where}: the answer holds no embeddings; encoder.base_url must be an OpenAI-compatible address "
                 "of an embedding model, usually ending in /v1"
