@@ -11,6 +11,7 @@ from harr import processes
 from harr.corpus.store import Passages
 from harr.errors import IndexMismatch
 from harr.files import fingerprint, read_manifest
+from harr.generation.adapter import base_identity
 from harr.generation.cache import CachedGenerator
 from harr.generation.local import LocalGenerator, load_tokenizer
 from harr.generation.sampler import Sampler, open_sampler, open_samplers
@@ -223,8 +224,10 @@ def base_folder(section: GeneratorSection) -> Path:
 
 
 def stamps(folder: Path) -> str:
-    """Name, size and time of a model's files: cheaper than hashes of gigabytes."""
-    files = sorted(path for path in folder.glob("*") if path.is_file()) if folder.is_dir() else []
+    """Name, size and time of a model's files: cheaper than hashes of gigabytes. Of a hub name what is cached of it."""
+    if not folder.is_dir():
+        return base_identity(str(folder)) or fingerprint([])
+    files = sorted(path for path in folder.glob("*") if path.is_file())
     return fingerprint([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])
 
 

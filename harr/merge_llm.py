@@ -42,9 +42,12 @@ tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
 """
 
 
-def merge_llm(trained: Path, out: Path, work: Path, *, facts: Mapping[str, str]) -> dict[str, float]:
+def merge_llm(
+    trained: Path, out: Path, work: Path, *, facts: Mapping[str, str], training: Mapping[str, str] | None = None
+) -> dict[str, float]:
     """Merge the adapter ``trained`` into its base, or take a whole model as it is, and publish the folder ``out``.
 
+    Its harr.json holds the ``facts``, and under ``training`` what a card may say of that.
     The folder is reloaded from disk and its logits on probe texts are compared with the adapter's before it appears.
 
     Returns:
@@ -66,7 +69,7 @@ def merge_llm(trained: Path, out: Path, work: Path, *, facts: Mapping[str, str])
     known.pop("beside", None)
     table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
     write_text(draft / "README.md", CARD.format(base=known["base_model"], facts=table))
-    write_json(draft / "harr.json", known)
+    write_json(draft / "harr.json", {**known, "training": dict(training)} if training else known)
     found = _logits(*load_model(str(draft)))
     differences = torch.cat([(one - two).abs().flatten() for one, two in zip(wanted, found, strict=True)])
     largest = float(differences.max())

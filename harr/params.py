@@ -31,6 +31,8 @@ from harr.sections import (
     SearchR1,
     Source,
     Terms,
+    check_search,
+    check_terms,
     one_at_a_time,
     told_name,
 )
@@ -124,6 +126,11 @@ class Reward(Section):
     filter_by_mean: bool = False
     """Learn only from rollouts that are on one side of their group's mean in every term."""
 
+    @model_validator(mode="after")
+    def _can_be_scored(self) -> "Reward":
+        check_terms(self.terms, self.mix, judged=self.judge is not None)
+        return self
+
 
 class Filter(Section):
     """Which training questions are worth learning from."""
@@ -200,6 +207,10 @@ class Params(Section):
                 f"the small language model plays {self.generator.plays}, not {pipeline}; set generator.plays and "
                 "pipeline.name to the same"
             )
+        if isinstance(self.generator, SmallLM) and (template := getattr(self.pipeline, "template", "bare")) != "bare":
+            raise ValueError(
+                f"the small language model was never shown the instructions of pipeline.template {template}; set bare"
+            )
         if isinstance(self.generator, Warmstart) and not self.generator.demonstrations:
             template = self.generator.template
             if (pipeline, getattr(self.pipeline, "template", "")) != ("search_r1", template):
@@ -214,15 +225,7 @@ class Params(Section):
                     "medquad is cut by the tokens of its encoder: download.tokenizer should be encoder.model "
                     f"({self.encoder.model}), and download.chunk_tokens at most {self.encoder.max_tokens - 2}"
                 )
-        by_words = {"bm25", "hybrid"} & set(self.evaluate.arms)
-        if (by_words or self.retriever.search != "dense") and not self.index.full_text:
-            what = f"the arm {min(by_words)}" if by_words else f"retriever.search {self.retriever.search}"
-            raise ValueError(f"{what} needs the BM25 index; set index.full_text: true")
-        if self.retriever.search != "dense" and self.retriever.candidates == "question":
-            raise ValueError(
-                f"retriever.search {self.retriever.search} is for candidates: corpus; given passages are not searched, "
-                "they all compete; set retriever.search: dense"
-            )
+        check_search(self.retriever, self.evaluate, full_text=self.index.full_text)
         if self.train.method != "pqn":
             if self.retriever.positions != "none" or "no_positions" in self.evaluate.arms:
                 raise ValueError("retriever.positions and the arm no_positions are for train.method pqn")
@@ -250,6 +253,8 @@ class Params(Section):
             return self
         if lacking := set(self.pipeline.tools) - set(self.sources):
             raise ValueError(f"pipeline.tools {min(lacking)} has no source; add sources.{min(lacking)}")
+        if unasked := set(self.sources) - set(self.pipeline.tools):
+            raise ValueError(f"sources.{min(unasked)} is asked by no tool; leave it out, or add it to pipeline.tools")
         if self.train.method != "agent":
             raise ValueError(
                 f"train.method {self.train.method} trains the retriever, and sources do not learn; leave sources out, "

@@ -3,6 +3,7 @@
 See ``harr/params.py`` for all the others.
 """
 
+import math
 import re
 from itertools import pairwise
 from typing import Annotated, Literal
@@ -102,6 +103,8 @@ class Retriever(Section):
     weights: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = (0.8, 0.2)
     """Of the dense and of the sparse ranking, for fusion: weighted."""
     temperature: float = Field(0.05, gt=0)
+    """Scores are divided by it before a retriever that learns is sampled; where the language model learns (agent,
+    leret) nothing reads it."""
     candidates: Literal["corpus", "question"] = "corpus"
     """Search the whole corpus, or only the passages given with the question."""
     positions: Literal["none", "absolute", "random", "relative"] = "none"
@@ -117,6 +120,8 @@ class Retriever(Section):
             raise ValueError(
                 f"k = {self.k} passages cannot be chosen from a pool of {self.pool}; lower k or raise pool"
             )
+        if self.fusion == "rrf" and "weights" in self.model_fields_set:
+            raise ValueError("weights are not read by fusion rrf; leave them out, or set fusion: weighted")
         return self
 
 
@@ -215,6 +220,28 @@ class Evaluate(Section):
         return self
 
 
+def check_search(retriever: Retriever, evaluate: Evaluate, *, full_text: bool) -> None:
+    """See that the index has what is searched, and that what is told of a search is read.
+
+    Raises:
+        ValueError: it is not.
+    """
+    search, by_words = retriever.search, {"bm25", "hybrid"} & set(evaluate.arms)
+    if (by_words or search != "dense") and not full_text:
+        what = f"the arm {min(by_words)}" if by_words else f"retriever.search {search}"
+        raise ValueError(f"{what} needs the BM25 index; set index.full_text: true")
+    if search != "dense" and retriever.candidates == "question":
+        raise ValueError(
+            f"retriever.search {search} is for candidates: corpus; given passages are not searched, "
+            "they all compete; set retriever.search: dense"
+        )
+    unread = {"fusion", "weights"} & retriever.model_fields_set
+    if unread and search != "hybrid" and "hybrid" not in by_words:
+        raise ValueError(
+            f"retriever.{min(unread)} is for search: hybrid and the arm hybrid, search is {search}; leave it out"
+        )
+
+
 class Preferences(Section):
     """How queries are tried and compared, where they are what is learnt (train.method leret)."""
 
@@ -303,6 +330,51 @@ def one_at_a_time(terms: Terms) -> Terms:
             if one.end is None or two.start < one.end:
                 raise ValueError(f"{name} has two weights at step {two.start}; let one end where the next starts")
     return terms
+
+
+TERM_NAMES = (
+    "answer_f1", "answer_em", "substring_em", "rouge_l", "recall", "all_gold", "mrr", "format", "graph", "length",
+    "search_cost", "context_length", UNJUDGED, "relevance", "novelty", "misses", "judge", SEMANTIC, "answer_similarity",
+)  # fmt: skip
+"""What ``reward.terms`` may name, beside functions (``harr/scoring/mix.py``)."""
+COSTS = ("length", "search_cost", "context_length")
+"""Terms that are 0 at most."""
+
+
+def check_terms(terms: Terms, mix: str, *, judged: bool) -> None:
+    """See that a reward can be made of terms.
+
+    Raises:
+        ValueError: a term is unknown, or there twice; no weight counts; a judge is missing, or has nothing to judge; or
+            ``mix`` l2 would meet a negative reward.
+    """
+    weights = {
+        name: [w if isinstance(w, float) else w.weight for w in _several(given)] for name, given in terms.items()
+    }
+    every = [weight for several in weights.values() for weight in several]
+    if unknown := [name for name in terms if name not in TERM_NAMES and ":" not in name]:
+        raise ValueError(
+            f"unknown term {unknown[0]} in terms; known: {', '.join(TERM_NAMES)}, or package.module:function"
+        )
+    if not all(map(math.isfinite, every)) or not any(every):
+        raise ValueError(f"terms: weights must be finite and not all 0 (found {every})")
+    if judged != bool({"judge", SEMANTIC} & set(terms)) and (judged or "judge" in terms):
+        raise ValueError(
+            f"judge is asked by the terms judge and {SEMANTIC} only; add one of them to terms, or leave judge out"
+            if judged
+            else "the term judge needs a model; give reward.judge"
+        )
+    if not judged and {SEMANTIC, UNJUDGED} <= set(terms):
+        raise ValueError(f"without reward.judge the term {SEMANTIC} is {UNJUDGED}; leave one of them out")
+    for name, several in weights.items() if mix == "l2" else ():
+        if any(weight > 0 if name in COSTS else weight < 0 for weight in several):
+            raise ValueError(
+                f"mix l2 takes rewards of at least 0 and positive weights; leave {name} out, or set another mix"
+            )
+
+
+def _several(weights: float | Weight | tuple[Weight, ...]) -> tuple[float | Weight, ...]:
+    return weights if isinstance(weights, tuple) else (weights,)
 
 
 def told_name(term: str, *, judged: bool) -> str:

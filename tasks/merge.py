@@ -9,7 +9,9 @@ from typing import Any
 from prefect import task
 
 from harr.files import fingerprint, publish, read_json, write_json
+from harr.methods import LeReT
 from harr.params import Params
+from harr.sections import told_name
 from tasks.common import TASK
 from tasks.download import CORPUS, QUESTIONS
 from tasks.embed import VECTORS
@@ -35,7 +37,7 @@ def merge_adapter(params: Params) -> dict[str, float]:
         from harr.merge_llm import merge_llm
 
         _note(RETRIEVER, params.model_dump(include={"encoder", "retriever"}, mode="json"))
-        return merge_llm(ADAPTER, LLM, WORK, facts=facts)
+        return merge_llm(ADAPTER, LLM, WORK, facts=facts, training=training_facts(params))
     _note(LLM, params.model_dump(include={"generator"}, mode="json"))
     return _merge_retriever(params, facts)
 
@@ -54,6 +56,48 @@ def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, floa
         second = merge(actions, ADAPTER / "action", RETRIEVER / "action", WORK, min_cosine=least, facts=facts)
         figures |= {f"action_{name}": value for name, value in second.items()}
     return figures
+
+
+def training_facts(params: Params) -> dict[str, str]:
+    """What a card says of the training: no address of a server is told, and no path of this machine."""
+    from harr.hub_card import plain_name
+
+    train, judge = params.train, params.reward.judge
+    terms = params.model_dump(mode="json")["reward"]["terms"]
+    rewards = {told_name(name, judged=judge is not None): weight for name, weight in terms.items()}
+    if isinstance(train, LeReT):
+        method = {
+            "method": "leret (SFT, then IPO, by TRL)",
+            "iterations": str(train.iterations),
+            "learning rate": f"SFT {train.sft_learning_rate:g}, IPO {train.ipo_learning_rate:g}",
+        }
+    else:
+        method = {
+            "method": f"{train.method} (GRPO by TRL, loss {getattr(train, 'loss', '')})",
+            "steps": f"{train.steps}, each {train.questions_per_step} questions x {train.group_size} rollouts",
+            "learning rate": f"{train.learning_rate:g}",
+        }
+    return {
+        **method,
+        "LoRA": f"rank {train.lora.rank}, alpha {train.lora.alpha}" if train.lora else "none: all weights",
+        "pipeline": params.pipeline.name,
+        "questions": params.download.dataset,
+        "rewards": "; ".join(f"{name}: {_weights(weight)}" for name, weight in rewards.items()),
+        "judge": plain_name(judge.model) if judge else "none",
+    }
+
+
+def _weights(weight: Any) -> str:
+    """A weight with its steps, or several.
+
+    >>> _weights(0.5), _weights([{"weight": 0.2, "start": 0, "end": 30}, {"weight": 0.5, "start": 30, "end": None}])
+    ('0.5', '0.2 (steps 0 to 29), 0.5 (from step 30)')
+    """
+    if isinstance(weight, int | float):
+        return f"{weight:g}"
+    several = weight if isinstance(weight, list) else [weight]
+    ends = [f"from step {w['start']}" if w["end"] is None else f"steps {w['start']} to {w['end'] - 1}" for w in several]
+    return ", ".join(f"{one['weight']:g} ({steps})" for one, steps in zip(several, ends, strict=True))
 
 
 def _note(folder: Path, sections: Mapping[str, Any]) -> None:

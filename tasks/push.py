@@ -3,12 +3,9 @@
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 from harr.errors import CorpusError, ParamsError
 from harr.files import read_json, read_jsonl
-from harr.params import Params
-from harr.sections import told_name
 from tasks.filter import FILTERED, statistics_rows
 from tasks.merge import LLM, RETRIEVER
 
@@ -57,43 +54,10 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
             files[path.relative_to(folder).as_posix()] = text.encode()
         figures = (read_json(EVALUATE), read_json(CONTRASTS), license)
         facts = read_json(folder / "harr.json")
-        card = (
-            llm_card(model, facts, training_facts(), *figures) if folder == LLM else model_card(model, facts, *figures)
-        )
+        training = facts.pop("training", None)
+        if folder == LLM and training is None:
+            raise CorpusError(f"{folder / 'harr.json'} does not say how it was trained; run `dvc repro -f -s merge`")
+        card = llm_card(model, facts, training, *figures) if training else model_card(model, facts, *figures)
         uploads.append(Upload("model", model, private, files, card))
     for upload in uploads:
         print(told(upload) if dry_run else f"pushed {upload.kind} {upload.name}: {send(upload, token)}", flush=True)
-
-
-def training_facts() -> dict[str, Any]:
-    """What a card says of the training in params.yaml: no address of a server is told, and no path of this machine."""
-    from harr.hub_card import plain_name
-
-    params = Params.load()
-    train, judge = params.train, params.reward.judge
-    terms = params.model_dump(mode="json")["reward"]["terms"]
-    rewards = {told_name(name, judged=judge is not None): weight for name, weight in terms.items()}
-    lora = f"rank {train.lora.rank}, alpha {train.lora.alpha}" if train.lora else "none: all weights"
-    return {
-        "method": f"{train.method} (GRPO by TRL, loss {getattr(train, 'loss', '')})",
-        "steps": f"{train.steps}, each {train.questions_per_step} questions x {train.group_size} rollouts",
-        "learning rate": f"{train.learning_rate:g}",
-        "LoRA": lora,
-        "pipeline": params.pipeline.name,
-        "questions": params.download.dataset,
-        "rewards": "; ".join(f"{name}: {_weights(weight)}" for name, weight in rewards.items()),
-        "judge": plain_name(judge.model) if judge else "none",
-    }
-
-
-def _weights(weight: Any) -> str:
-    """A weight with its steps, or several.
-
-    >>> _weights(0.5), _weights([{"weight": 0.2, "start": 0, "end": 30}, {"weight": 0.5, "start": 30, "end": None}])
-    ('0.5', '0.2 (steps 0 to 29), 0.5 (from step 30)')
-    """
-    if isinstance(weight, int | float):
-        return f"{weight:g}"
-    several = weight if isinstance(weight, list) else [weight]
-    ends = [f"from step {w['start']}" if w["end"] is None else f"steps {w['start']} to {w['end'] - 1}" for w in several]
-    return ", ".join(f"{one['weight']:g} ({steps})" for one, steps in zip(several, ends, strict=True))

@@ -50,19 +50,20 @@ class Item:
     known: tuple[str, ...]
 
 
-def medquad(params: MedQuAD, spans: Spans) -> Source:
+def medquad(params: MedQuAD, spans: Spans, staging: Path | None = STAGING) -> Source:
     """The documents of MedQuAD as chunks, and its questions with the chunks of their document as gold.
 
     Chunks of equal title and text are one passage. A document all of whose chunks stand elsewhere has the document
-    that holds most of them as its gold.
+    that holds most of them as its gold. ``staging`` is made anew, and holds the rows; None: a file that SQLite deletes.
 
     Raises:
         CorpusError: a folder or file is missing or damaged, or a question stands twice.
     """
     figures: dict[str, float] = {}
-    STAGING.parent.mkdir(parents=True, exist_ok=True)
-    STAGING.unlink(missing_ok=True)
-    database = sqlite3.connect(STAGING, isolation_level=None)
+    if staging:
+        staging.parent.mkdir(parents=True, exist_ok=True)
+        staging.unlink(missing_ok=True)
+    database = sqlite3.connect(staging or "", isolation_level=None)
     database.executescript(TABLES)
     with database:
         database.execute("begin")

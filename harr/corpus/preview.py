@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harr.corpus.chunks import Spans
 from harr.corpus.hub import FILES, WIKI17, WIKI18
+from harr.corpus.medquad import medquad
 from harr.corpus.questions import DATASETS
 from harr.datasets import BabiLong, Hover, Hub, Jsonl, MedQuAD, Ruler, World
 from harr.types import Question
@@ -37,9 +38,10 @@ def read_split(params: Section, split: str, spans: Spans | None = None) -> tuple
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong.
     """
-    if isinstance(params, MedQuAD):
-        params = params.model_copy(update={"scrape": None})
-    source = DATASETS[params.dataset](params, spans) if spans else DATASETS[params.dataset](params)
+    if isinstance(params, MedQuAD) and spans:
+        source = medquad(params.model_copy(update={"scrape": None}), spans, None)
+    else:
+        source = DATASETS[params.dataset](params)
     if not isinstance(params, Hub | Hover):  # a hub's questions do not wait for 21 million passages
         for _ in source.passages:
             pass

@@ -73,11 +73,12 @@ def scrape(urls: Iterable[str], params: Scrape) -> tuple[Pages, dict[str, float]
     pages = Pages(Path(params.pages))
     wanted = list(dict.fromkeys(urls))
     missing = [url for url in wanted if not pages.text(url)]
+    tried = set(missing)
     with bar(total=len(wanted), initial=len(wanted) - len(missing), desc="pages", unit="page") as progress:
         for url, text, reason in stoppable(_fetched(missing, params)):
             pages.keep(url, text, reason)
             progress.update()
-    failed = {url: reason for url, reason in pages.failures().items() if url in set(missing)}
+    failed = {url: reason for url, reason in pages.failures().items() if url in tried}
     for reason, count in Counter(failed.values()).most_common(3):
         tqdm.write(f"{count} pages were not fetched: {reason}; the next run tries again")
     return pages, {"pages": float(len(wanted) - len(failed)), "pages_failed": float(len(failed))}
@@ -87,7 +88,7 @@ def _fetched(urls: Sequence[str], params: Scrape) -> Iterator[tuple[str, str, st
     """(address, text, reason) of every page as it comes; hosts side by side, the pages of one one after the other."""
     by_host: dict[str, list[str]] = {}
     for url in urls:
-        by_host.setdefault(urlsplit(url).netloc, []).append(url)
+        by_host.setdefault(_host_of(url), []).append(url)
     found: queue.SimpleQueue[tuple[str, str, str] | BaseException] = queue.SimpleQueue()
     stop = threading.Event()
     with (
@@ -115,6 +116,21 @@ def _fetched(urls: Sequence[str], params: Scrape) -> Iterator[tuple[str, str, st
                 yield page
         finally:
             stop.set()
+
+
+def _host_of(url: str) -> str:
+    """Host and port of an http address; "" where it is none.
+
+    >>> [_host_of(url) for url in ("http://a.org:80/x", "ftp://a.org/", "http://[bad/x", "http://a..b/x")]
+    ['a.org:80', '', '', '']
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").encode("idna"), parts.port
+        httpx.Request("GET", url)
+    except (ValueError, httpx.InvalidURL):  # what is no address, and names that no address can have
+        return ""
+    return parts.netloc if host and port != 0 and parts.scheme in ("http", "https") else ""
 
 
 class _Host:
@@ -145,8 +161,7 @@ class _Guest:
         deadline = time.monotonic() + self._params.deadline_seconds
         try:
             for _ in range(REDIRECTS + 1):
-                parts = urlsplit(url)
-                if parts.scheme not in ("http", "https") or not parts.hostname:
+                if not _host_of(url):
                     raise _Failed("no http address")
                 self._check_robots(url, deadline)
                 answer = self._ask(url, deadline)
@@ -198,6 +213,8 @@ class _Guest:
 
     def _ask(self, url: str, deadline: float) -> httpx.Response:
         """An answer below 500 and not 429; anything else is asked for again until the deadline."""
+        if not _host_of(url):
+            raise _Failed("no http address")
         host, pause = self._host(url), 1.0
         while True:
             wish = 0.0

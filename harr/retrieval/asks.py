@@ -125,7 +125,7 @@ def cassette(tool: str, path: Path) -> Ask:
 
     def ask(query: str, k: int) -> list[Passage]:
         if query not in tape:
-            raise CorpusError(f"{path} holds no answer of {tool} to this query")
+            raise CorpusError(f"the recording holds no answer of {tool} to this query")
         return tape[query][:k]
 
     return ask

@@ -18,7 +18,7 @@ def verdicts(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value]
     """1.0 or 0.0 by the judge's verdict, 0.0 without an answer, None where it cannot be read; and how many cannot."""
     asked = [i for i, episode in enumerate(episodes) if episode.answer]
     values: list[Value] = [0.0] * len(episodes)
-    requests = [_request("judge.txt", episodes[i], episodes[i].answer or "") for i in asked]
+    requests = [_request("judge.txt", episodes[i]) for i in asked]
     for i, reply in zip(asked, judge.complete(requests) if requests else [], strict=True):
         values[i] = verdict_of(reply)
     return values, values.count(None)
@@ -28,14 +28,11 @@ def grades(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], 
     """How right every answer is by ``semantic.txt``, and how many replies of the judge cannot be read.
 
     0.0, and nothing is asked, without an answer or where the search graph that the model wrote is none (J x D of
-    R-Search, arXiv 2506.08352). None for a question without gold answers, and where the reply cannot be read. The
-    answer is shown as one JSON string: it cannot write lines of its own into the judge's prompt.
+    R-Search, arXiv 2506.08352). None for a question without gold answers, and where the reply cannot be read.
     """
     values: list[Value] = [0.0 if episode.question.answers else None for episode in episodes]
     asked = [i for i, e in enumerate(episodes) if e.answer and e.question.answers and not e.outcome.graph]
-    requests = [
-        _request("semantic.txt", episodes[i], json.dumps(episodes[i].answer, ensure_ascii=False)) for i in asked
-    ]
+    requests = [_request("semantic.txt", episodes[i]) for i in asked]
     for i, reply in zip(asked, judge.complete(requests) if requests else [], strict=True):
         values[i] = grade_of(reply)
     return values, sum(values[i] is None for i in asked)
@@ -67,9 +64,12 @@ def readable(request: Generate, reply: str) -> bool:
     return (grade_of(reply) if graded else verdict_of(reply)) is not None
 
 
-def _request(name: str, episode: Episode, answer: str) -> Generate:
-    """The messages of a prompt file, whose parts are divided by a line of three hyphens."""
+def _request(name: str, episode: Episode) -> Generate:
+    """The messages of a prompt file, whose parts are divided by a line of three hyphens.
+
+    The answer is one JSON string: it cannot write lines of its own into the judge's prompt.
+    """
     system, _, user = (Path(__file__).parent / name).read_text(encoding="utf-8").partition("\n---\n")
-    gold = json.dumps(episode.question.answers, ensure_ascii=False)
+    gold, answer = (json.dumps(text, ensure_ascii=False) for text in (episode.question.answers, episode.answer))
     content = Template(user.strip()).substitute(question=episode.question.text, gold=gold, answer=answer)
     return Generate(({"role": "system", "content": system}, {"role": "user", "content": content}))

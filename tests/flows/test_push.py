@@ -19,6 +19,8 @@ from huggingface_hub import close_session, constants
 from serving import running
 
 from flows.push import command
+from harr.params import Params
+from tasks.merge import training_facts
 
 # huggingface_hub 2.4 gives its client the bytes of large files by an old name
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -279,13 +281,15 @@ def test_a_language_model_is_pushed_in_place_of_a_retriever_that_was_not_trained
     (finished / "models/llm").mkdir()
     facts = {"base_model": "/home/ada/models/Writer-1B", "kind": "llm", "index_identity": "i1"}
     (finished / "models/llm/harr.json").write_text(json.dumps(facts))
+    assert "does not say how it was trained" in push("--model", "ada/writer", "--dry-run").stderr
     (finished / "models/llm/README.md").write_text("its base is /home/ada/models/Writer-1B")
     (finished / "models/llm/model.safetensors").write_bytes(LARGE)
     params = yaml.safe_load((finished / "recipes/agent_small.yaml").read_text())
     judge = {"kind": "server", "base_url": "http://ada:private@judge.local/v1", "model": "grader"}
     weights = [{"weight": 0.2, "end": 30}, {"weight": 0.5, "start": 30}]
     params["reward"] = {"terms": {"semantic": weights, "format": 0.25}, "judge": judge}
-    (finished / "params.yaml").write_text(yaml.safe_dump(params))
+    trained = training_facts(Params.model_validate(params))  # params.yaml is that of another training by now
+    (finished / "models/llm/harr.json").write_text(json.dumps(facts | {"training": trained}))
     with serving() as hub:
         done = push_here("--model", "ada/writer", "--private", "--license", "mit", address=hub.address)
     assert done.returncode == 0, done.stderr
@@ -298,7 +302,7 @@ def test_a_language_model_is_pushed_in_place_of_a_retriever_that_was_not_trained
         "Its base is Writer-1B.",
         "| method | agent (GRPO by TRL, loss dapo) |",
         "| pipeline | search_r1 |",
-        "| rewards | format: 0.25; semantic: 0.2 (steps 0 to 29), 0.5 (from step 30) |",
+        "| rewards | semantic: 0.2 (steps 0 to 29), 0.5 (from step 30); format: 0.25 |",
         "| judge | grader |",
         "| answer F1 | 98.0 [97.0, 99.0] | 400 |",
         "- `full` over `infonce`: +68.6 [+64.2, +73.1], p 0.0002, n 400",

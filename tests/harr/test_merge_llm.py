@@ -9,7 +9,7 @@ from peft import LoraConfig, get_peft_model
 
 from harr import merge_llm
 from harr.errors import ModelError
-from harr.files import write_json
+from harr.files import read_json, write_json
 from harr.generation.adapter import base_identity
 from harr.generation.local import LocalGenerator, load_model
 from harr.merge_llm import merge_llm as merge
@@ -35,7 +35,9 @@ def says(folder: Path) -> str:
 
 
 def test_the_merged_model_says_what_the_adapter_says(adapter: Path, tmp_path: Path) -> None:
-    figures = merge(adapter, tmp_path / "llm", tmp_path / "work", facts={"index_identity": "i"})
+    told = {"facts": {"index_identity": "i"}, "training": {"method": "agent"}}
+    figures = merge(adapter, tmp_path / "llm", tmp_path / "work", **told)
+    assert read_json(tmp_path / "llm/harr.json")["training"] == {"method": "agent"}
     assert 0.0 < figures["logit_difference_max"] < 1e-3 and figures["probes"] == 6.0
     assert says(tmp_path / "llm") == says(adapter) != says(tmp_path / "letters")
     assert not any("lora" in name for name, _ in load_model(str(tmp_path / "llm"))[0].named_parameters())

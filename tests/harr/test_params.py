@@ -11,6 +11,9 @@ from harr.errors import ParamsError
 from harr.generators import Server
 from harr.methods import GRPO, Agent
 from harr.params import Params
+from harr.scoring.mix import BATCHED
+from harr.scoring.rewards import STEP_TERMS, TERMS
+from harr.sections import COSTS, TERM_NAMES
 from harr.types import Question
 
 ROOT = Path(__file__).parents[2]
@@ -153,6 +156,16 @@ def test_no_file(tmp_path: Path) -> None:
             {"retriever": {"search": "sparse", "candidates": "question"}},
             "retriever.search sparse is for candidates: corpus",
         ),
+        (
+            {"pipeline": {"name": "search_r1"}, "generator": {"kind": "small_lm"}},
+            "was never shown the instructions of pipeline.template plain; set bare",
+        ),
+        ({"retriever": {"fusion": "rrf"}}, r"retriever\.fusion is for search: hybrid and the arm hybrid"),
+        ({"retriever": {"search": "sparse", "weights": [0.5, 0.5]}}, r"retriever\.weights is for search: hybrid"),
+        (
+            {"retriever": {"search": "hybrid", "fusion": "rrf", "weights": [0.5, 0.5]}},
+            "retriever: weights are not read by fusion rrf; leave them out",
+        ),
     ],
 )
 def test_sections_that_do_not_fit_each_other(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
@@ -163,7 +176,7 @@ def test_sections_that_do_not_fit_each_other(changes: dict[str, Any], line: str,
 
 AGENT: dict[str, Any] = {
     "train": {"method": "agent"},
-    "pipeline": {"name": "search_r1"},
+    "pipeline": {"name": "search_r1", "template": "bare"},
     "generator": {"kind": "small_lm"},
     "filter": {"keep": "all"},
     "evaluate": {"arms": ["base", "warmstart", "full"]},
@@ -174,7 +187,7 @@ def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
     assert load({**GOOD, **AGENT}, tmp_path).baseline == "warmstart"
     local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "full"]}}
     assert load({**GOOD, **AGENT, **local}, tmp_path).baseline == "base"
-    warm = {"generator": {"kind": "warmstart", "model": "m"}}
+    warm = {"generator": {"kind": "warmstart", "model": "m", "template": "bare"}}
     assert load({**GOOD, **AGENT, **warm}, tmp_path).baseline == "warmstart"
     assert load(GOOD, tmp_path).baseline == "frozen"
     graphs = {**GOOD, **AGENT, **local, "pipeline": {"name": "r_search", "budget": 4, "tools": ["General"]}}
@@ -198,11 +211,15 @@ def test_a_vllm_server_has_an_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"pipeline": {"name": "search_r1"}, "generator": {"kind": "small_lm"}}, "search_r1 names no tool in its"),
+        (
+            {"pipeline": {"name": "search_r1", "template": "bare"}, "generator": {"kind": "small_lm"}},
+            "search_r1 names no tool in its",
+        ),
+        ({"pipeline": {"name": "r_search", "tools": ["General"]}}, r"sources\.Academy is asked by no tool"),
         ({"pipeline": {"name": "r_search", "tools": ["Law"]}}, "pipeline.tools Law has no source; add sources.Law"),
         (
             {
-                "pipeline": {"name": "r_search", "tools": ["News"]},
+                "pipeline": {"name": "r_search", "tools": ["News"], "template": "bare"},
                 "generator": {"kind": "small_lm", "plays": "r_search"},
             },
             "the small language model asks General, News, Academy; add Academy to pipeline.tools",
@@ -269,8 +286,8 @@ def test_sources_are_for_graphs_of_an_agent(changes: dict[str, Any], line: str, 
             "traces are made for pipeline search_r1 with template plain",
         ),
         (
-            {"generator": {"kind": "warmstart", "model": "m", "template": "bare"}},
-            "traces are made for pipeline search_r1 with template bare",
+            {"generator": {"kind": "warmstart", "model": "m", "template": "chatml"}},
+            "traces are made for pipeline search_r1 with template chatml",
         ),
         (
             {"generator": {"kind": "warmstart", "model": "m", "rows_per_step": 3}},
@@ -282,6 +299,44 @@ def test_an_agent_that_cannot_be_trained_or_compared(changes: dict[str, Any], li
     with pytest.raises(ParamsError, match=line) as error:
         load({**GOOD, **AGENT, **changes}, tmp_path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ({"terms": {"anser_f1": 1}}, "reward: unknown term anser_f1 in terms; known: answer_f1, answer_em"),
+        ({"terms": {"recall": 0, "mrr": [{"weight": 0, "end": 3}]}}, r"not all 0 \(found \[0.0, 0.0\]\)"),
+        ({"terms": {"recall": float("inf")}}, r"weights must be finite .*found \[inf\]"),
+        ({"terms": {"judge": 1}}, "the term judge needs a model; give reward.judge"),
+        ({"terms": {"judge": 1, "semantic": 1}}, "the term judge needs a model; give reward.judge"),
+        ({"terms": {"recall": 1}, "judge": SERVER}, "judge is asked by the terms judge and semantic only"),
+        ({"terms": {"semantic": 1, "semantic_f1": 1}}, "the term semantic is semantic_f1; leave one of them out"),
+        ({"terms": {"recall": 1, "search_cost": 0.1}, "mix": "l2"}, "mix l2 takes .* leave search_cost out"),
+        ({"terms": {"recall": 1, "misses": -0.1}, "mix": "l2"}, "mix l2 takes .* leave misses out"),
+    ],
+)
+def test_a_reward_that_nothing_could_be_scored_by(section: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=line) as error:
+        load({**GOOD, "reward": section}, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"terms": {"semantic": 1}},
+        {"terms": {"semantic": 1}, "judge": SERVER},
+        {"terms": {"judge": 1, "recall": 0}, "judge": SERVER},
+        {"terms": {"my.terms:mine": 1, "search_cost": 0.1}},
+        {"terms": {"recall": 1, "answer_em": 2}, "mix": "l2"},
+    ],
+)
+def test_a_reward_that_can_be_scored(section: dict[str, Any], tmp_path: Path) -> None:
+    load({**GOOD, "reward": section}, tmp_path)
+
+
+def test_the_names_of_terms_are_those_that_are_scored() -> None:
+    assert set(TERM_NAMES) == {*TERMS, *STEP_TERMS, *BATCHED} and set(COSTS) <= set(TERMS)
 
 
 def test_a_weight_that_ends_before_it_starts(tmp_path: Path) -> None:
@@ -301,6 +356,7 @@ def test_leret_is_compared_with_what_it_was_shown_nothing(tmp_path: Path) -> Non
     params = load({**GOOD, **LERET}, tmp_path)
     assert params.baseline == "base" and params.writer_learns
     small = {"generator": {"kind": "small_lm", "plays": "leret"}, "filter": {"preferences": {"prompts": 5}}}
+    small["pipeline"] = {"name": "leret", "template": "bare"}
     assert load({**GOOD, **LERET, **small}, tmp_path).baseline == "base"
 
 

@@ -60,7 +60,7 @@ def test_a_run_in_which_another_player_learns_searches_as_it_is_told(  # type: i
 
 def test_arms_rank_by_their_own_search_whatever_the_pool_is(place) -> None:  # type: ignore[no-untyped-def]
     """``bm25`` and ``hybrid`` are what they are called; the pool of ``frozen`` follows retriever.search."""
-    told = params(search="sparse", fusion="rrf", weights=[0.5, 0.5])
+    told = params({"evaluate": {"arms": ["bm25", "frozen", "hybrid"]}}, search="sparse", fusion="rrf")
     with players.open_players(told, place.questions, candidates="corpus") as player:
         hybrid = player("hybrid", None)
         assert isinstance(hybrid, HybridRetriever) and hybrid.fusion == Fusion(1.0, 1.0, offset=61)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from harr.corpus.chunks import Spans
 from harr.corpus.download import download
+from harr.corpus.preview import read_split
 from harr.corpus.store import Passages, read_questions
 from harr.datasets import MedQuAD
 from harr.errors import CorpusError
@@ -60,6 +61,15 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> Callab
         return figures, stored.take(range(len(stored))), {question.id: question for question in questions}
 
     return make
+
+
+def test_a_preview_writes_nothing(run: Callable[..., Any], spans: Spans) -> None:
+    run()
+    before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
+    params = MedQuAD(dataset="medquad", chunk_tokens=64, train=("train.jsonl",), test=("test.jsonl",))
+    questions, _ = read_split(params, "test", spans)
+    assert [question.id for question in questions] == ["c1", "a3"]
+    assert before == {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
 
 
 def test_questions_of_one_page_share_a_document(run: Callable[..., Any]) -> None:

@@ -167,6 +167,13 @@ def test_failures_keep_their_reason_and_are_tried_again(site: Site, tmp_path: Pa
     assert site.count("/moved") == 1
 
 
+def test_what_is_no_address_is_a_failed_page_and_ends_nothing(site: Site, tmp_path: Path) -> None:
+    site.pages = {"/a": page("Here."), "/away": (302, "", {"location": "http://a..b/x"})}
+    wrong = ["http://[bad/x", "http://\u2100.invalid/x", "http://a..b/x", "http://a:99999/x", f"{site.address}/away"]
+    pages, counts = scrape([*wrong, f"{site.address}/a"], settings(tmp_path))
+    assert pages.failures() == dict.fromkeys(wrong, "no http address") and counts["pages"] == 1.0
+
+
 def test_a_server_that_says_nothing_is_given_up(site: Site, tmp_path: Path) -> None:
     over = threading.Event()
     site.pages = {"/slow": lambda: over.wait(20) and page("Late.")}

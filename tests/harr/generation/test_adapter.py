@@ -10,6 +10,7 @@ from letters import save_letters
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
+from harr.build import stamps
 from harr.errors import ModelError
 from harr.generation import adapter, local
 from harr.generation.adapter import base_identity
@@ -29,6 +30,18 @@ def test_a_copy_is_the_same_base_and_a_sibling_is_not(tmp_path: Path, block: int
     save_file({name: weight - 1e-3 for name, weight in weights.items()}, base / "model.safetensors")
     assert base_identity(str(base)) != base_identity(str(tmp_path / "copy"))
     assert base_identity(str(tmp_path / "gone")) == base_identity("no/such-model") == ""
+
+
+def test_a_model_by_its_hub_name_is_told_by_what_is_cached_of_it(tmp_path: Path, monkeypatch: Any) -> None:
+    base, cached = save_letters(tmp_path / "base", spread=0.5), dict[str, Path]()
+    monkeypatch.setattr(adapter, "cached_file", lambda name, file, **_: str(cached[name] / file))
+    cached["ada/letters"] = base
+    first = stamps(Path("ada/letters"))
+    shutil.copytree(base, tmp_path / "revised")
+    weights = load_file(base / "model.safetensors")
+    save_file({name: weight + 1 for name, weight in weights.items()}, tmp_path / "revised/model.safetensors")
+    cached["ada/letters"] = tmp_path / "revised"
+    assert stamps(Path("ada/letters")) != first
 
 
 def test_what_learns_is_in_32_bits(tmp_path: Path) -> None:

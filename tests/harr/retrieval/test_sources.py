@@ -180,7 +180,7 @@ def test_what_is_recorded_can_be_played(tmp_path: Path, monkeypatch: pytest.Monk
     played = web_source("General", Cassette(kind="cassette", path=str(tape)))
     *known, unknown = played.retrieve(searches("abc"))
     assert known == first
-    assert unknown.error == f"{tape} holds no answer of General to this query"
+    assert unknown.error == "the recording holds no answer of General to this query"
     assert web_source("News", Cassette(kind="cassette", path=str(tape))).retrieve(searches("a", "News"))[0].error
     tape.write_text('{"tool": "General", "query": "a", "passages": ["p"]}\n')
     with pytest.raises(ParamsError, match=r"sources\.General\.path: .*tape\.jsonl:1: passages is .*expected a list"):

@@ -109,3 +109,15 @@ def test_a_judge_that_does_not_answer_ends_the_run_at_its_deadline() -> None:
         with pytest.raises(ParamsError, match=r"reward\.judge\.base_url must be an OpenAI") as caught:
             reward(address).score(answered("Ada"))
     assert "private" not in str(caught.value)
+
+
+def test_a_judge_that_nothing_listens_for_is_one_line_after_its_deadline() -> None:
+    with serving(half) as served:
+        gone = served.base_url
+    began = time.monotonic()
+    with pytest.raises(
+        ServiceUnavailable, match=r"^reward\.judge at http://127.*: connection failed, tried for"
+    ) as told:
+        reward(gone, deadline_seconds=0.5).score(answered("Ada"))
+    assert "start the server, or mend reward.judge.base_url" in str(told.value) and "\n" not in str(told.value)
+    assert time.monotonic() - began < 5
