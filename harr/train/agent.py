@@ -205,7 +205,7 @@ class Keeper(TrainerCallback):
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
         last = self.stopped or stop_asked() or step + 1 == params.steps
         if processes.is_main() and (last or (step + 1) % params.checkpoint_every == 0):
-            best = best_step(self.history, params.guard_window, params.checkpoint_every)
+            best = best_step(self.history, params.guard_window, self.checkpoints.steps())
             self.checkpoints.save(step + 1, self.model, None, self.optimizer, self.history, best=best)
         control.should_training_stop = bool(self.stopped)
 
@@ -276,7 +276,7 @@ def finish(keeper: Keeper, tokenizer: Any, base: str, out: Path) -> None:
     """Publish the weights of the last step, or of the best one where the run has collapsed."""
     params, history, checkpoints = keeper.params, keeper.history, keeper.checkpoints
     if keeper.stopped:
-        best = best_step(history, params.guard_window, params.checkpoint_every)
+        best = best_step(history, params.guard_window, checkpoints.steps())
         checkpoints.load_best(keeper.model, None, best)
         print(f"train stopped after step {len(history)}: {keeper.stopped}; keeping the checkpoint of step {best}")
     export(keeper.model, tokenizer, base, checkpoints.folder / "adapter", out)
