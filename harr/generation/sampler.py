@@ -73,10 +73,15 @@ class Trace:
 
     @classmethod
     def of(cls, episode: Episode) -> "Trace":
-        """The tokens of an episode that a :class:`Sampler` wrote."""
+        """The tokens of an episode that a :class:`Sampler` wrote.
+
+        They end before what was told to a turn that had no room: the model has never read it, and could not.
+        """
         turns = [turn.completion for turn in episode.turns if isinstance(turn.completion, Written)]
         trace = cls(turns[0].context, [], [], [], whole=bool(turns[-1].ending))
-        for written in turns:
+        for number, written in enumerate(turns):
+            if number and not written.ids:
+                break
             trace.told(written.context[len(trace.prompt) + len(trace.ids) :])
             ids = written.ids
             trace.ids.extend(ids)

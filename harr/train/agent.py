@@ -5,6 +5,8 @@ it is. Tokens that the environment put in are attended to and have no loss (``en
 engine samples, whose log-probabilities TRL corrects for by importance sampling.
 """
 
+import inspect
+import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +24,7 @@ from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from harr import processes
-from harr.errors import CorpusError, ParamsError
+from harr.errors import CorpusError, HarrError, ParamsError
 from harr.files import fingerprint, publish, write_json
 from harr.generation.adapter import base_identity, begin
 from harr.generation.local import Writer, load_model
@@ -111,21 +113,24 @@ class Game:
         )
 
     def rows(self, episodes: Sequence[Episode], sampler: Sampler) -> dict[str, Any]:
-        """Tokens, masks and rewards of played episodes, as TRL takes them."""
+        """Tokens, masks and rewards of played episodes, as TRL takes them.
+
+        None is longer than the model has room for: a prompt that leaves none loses its beginning, and learns nothing.
+        """
         traces = [Trace.of(episode) for episode in episodes]
-        end = sorted(self.writer.ends)[:1]
+        end, room = sorted(self.writer.ends)[:1], self.writer.room
         for trace in traces:
             if not trace.ids:  # no room to write anything, and TRL takes no empty text
                 trace.told([self.writer.pad])
-            elif trace.whole and trace.ids[-1] not in self.writer.ends:  # TRL takes a text without an end for a cut one
-                trace.told(end)
+            elif trace.whole and trace.ids[-1] not in self.writer.ends and len(trace.prompt + trace.ids) < room:
+                trace.told(end)  # TRL takes a text without an end for a cut one
         scores = self.setup.reward.score(episodes)
         rewards = self.setup.reward.totals_or_none(scores, self.step)
         self.figures = reward_figures(self.params, self.setup, scores, rewards, episodes, self.step)
         self.figures |= trace_figures(episodes, traces) | {"without_room": sampler.usage()["without_room"]}
         self.figures["without_reward"] = float(rewards.count(None))
         return {
-            "prompt_ids": [trace.prompt for trace in traces],
+            "prompt_ids": [trace.prompt[-max(1, room - len(trace.ids)) :] for trace in traces],
             "completion_ids": [trace.ids for trace in traces],
             "env_mask": [trace.own for trace in traces],
             "logprobs": [trace.logprobs for trace in traces] if self._vllm else None,
@@ -178,7 +183,7 @@ class Keeper(TrainerCallback):
     ) -> None:
         self.params, self.game, self.history, self.log = params, game, history, log
         self.model, self.optimizer, self.checkpoints = kept
-        self.stopped, self.began = "", time.perf_counter()
+        self.stopped, self.began, self.skipped = "", time.perf_counter(), 0
         self.steps = stoppable(range(len(history), params.steps))
         main = processes.is_main()
         self.progress = bar(total=params.steps, desc="train", unit="step", initial=len(history), shown=main)
@@ -188,7 +193,15 @@ class Keeper(TrainerCallback):
         if state.global_step % self.params.num_iterations == 0:
             self.game.step = next(self.steps)
             torch.manual_seed(self.game.seed * 1_000_003 + self.game.step)  # TRL shuffles the episodes of a step
-            self.began = time.perf_counter()
+            self.began, self.skipped = time.perf_counter(), 0
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Drop a gradient that is not finite, which is counted: no update then, where TRL would ruin the weights."""
+        weights = [w for group in self.optimizer.param_groups for w in group["params"] if w.grad is not None]
+        if weights and not bool(torch.stack([w.grad.isfinite().all() for w in weights]).all()):
+            self.skipped += 1
+            for weight in weights:
+                weight.grad = None
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **_: Any) -> None:
         """After an update: keep its figures; after the last one of a batch save, and stop a run that has collapsed."""
@@ -196,18 +209,25 @@ class Keeper(TrainerCallback):
             return
         params, step = self.params, self.game.step
         told = {name: float(logs[key]) for key, name in FIGURES.items() if key in logs}
-        seconds = time.perf_counter() - self.began
-        self.history.append({"step": step, **self.game.figures, **told, "seconds": seconds})
+        told["grad_norm"] = norm if math.isfinite(norm := told.get("grad_norm", 0.0)) else 0.0
+        told |= {"skipped_updates": float(self.skipped), "seconds": time.perf_counter() - self.began}
+        self.history.append({"step": step, **self.game.figures, **told})
         if processes.is_main():
             self.log(step, plain(self.history[-1]))
         self.progress.set_postfix(reward=f"{self.history[-1]['reward_mean']:.3f}", refresh=False)
         self.progress.update()
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
         last = self.stopped or stop_asked() or step + 1 == params.steps
-        if processes.is_main() and (last or (step + 1) % params.checkpoint_every == 0):
-            best = best_step(self.history, params.guard_window, params.checkpoint_every)
-            self.checkpoints.save(step + 1, self.model, None, self.optimizer, self.history, best=best)
+        if last or (step + 1) % params.checkpoint_every == 0:
+            self.save()
         control.should_training_stop = bool(self.stopped)
+
+    def save(self) -> None:
+        """Keep the state after the last step, unless that is done, and the best of the checkpoints."""
+        done, steps = len(self.history), self.checkpoints.steps()
+        if done and done not in steps and processes.is_main():
+            best = best_step(self.history, self.params.guard_window, steps)
+            self.checkpoints.save(done, self.model, None, self.optimizer, self.history, best=best)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Close the loop and its bar."""
@@ -227,7 +247,8 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
 
     Raises:
         CorpusError: there is no question. ModelError: the model cannot be loaded or trained.
-        ParamsError: ``train.vllm`` cannot be had here. ServiceUnavailable: the vLLM server cannot be used.
+        ParamsError: ``train.vllm`` cannot be had here. ServiceUnavailable: the vLLM server cannot be used; or the
+            retriever or the judge cannot be reached: all finished steps are kept.
     """
     check_vllm(params)
     if not setup.questions:
@@ -266,17 +287,39 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
                 callbacks=[keeper],
             )
         trainer.remove_callback(PrinterCallback)
+        for each in (loaded, trainer.ref_model):
+            skip_padding(each)
         checkpoints.load(model, None, optimizer)  # TRL keeps the adapter as it began: what kl_weight measures from
-        trainer.train()
+        try:
+            trainer.train()
+        except HarrError:  # between two updates: an episode could not be played or judged
+            keeper.save()
+            raise
     processes.only_main(lambda: finish(keeper, tokenizer, setup.writer, out))
     return history
+
+
+def skip_padding(model: Any) -> None:
+    """Let positions begin at the first token of a text, as when it was sampled: TRL would count the padding before it.
+
+    Where positions are learnt, as in GPT-2, texts would else be read at other positions, or past the last.
+    """
+
+    def numbered(module: Any, args: Any, kwargs: Any) -> Any:
+        mask = kwargs.get("attention_mask")
+        if mask is not None and mask.dim() == 2 and kwargs.get("position_ids") is None:
+            kwargs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+        return args, kwargs
+
+    if model is not None and "position_ids" in inspect.signature(model.forward).parameters:
+        model.register_forward_pre_hook(numbered, with_kwargs=True)
 
 
 def finish(keeper: Keeper, tokenizer: Any, base: str, out: Path) -> None:
     """Publish the weights of the last step, or of the best one where the run has collapsed."""
     params, history, checkpoints = keeper.params, keeper.history, keeper.checkpoints
     if keeper.stopped:
-        best = best_step(history, params.guard_window, params.checkpoint_every)
+        best = best_step(history, params.guard_window, checkpoints.steps())
         checkpoints.load_best(keeper.model, None, best)
         print(f"train stopped after step {len(history)}: {keeper.stopped}; keeping the checkpoint of step {best}")
     export(keeper.model, tokenizer, base, checkpoints.folder / "adapter", out)

@@ -49,6 +49,10 @@ class Checkpoints:
             if old != self._path(best):
                 shutil.rmtree(old)
 
+    def steps(self) -> list[int]:
+        """After how many steps each of the checkpoints that there are was written."""
+        return [int(path.name.rpartition("-")[2]) for path in self._whole()]
+
     def history(self) -> list[dict[str, Any]]:
         """The history of the latest sound checkpoint; [] where there is none."""
         return self._history(newest_sound(self._whole()))

@@ -1,7 +1,7 @@
 """The guard of a training run: which checkpoint is best, and whether the run has collapsed."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 SKIPS = 3
 """So many updates in a row without a finite gradient end a run."""
@@ -30,16 +30,18 @@ def comparable(history: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, 
     return [row for row in history if row.get("phase", 0.0) == now]
 
 
-def best_step(history: Sequence[Mapping[str, float]], window: int, every: int) -> int:
+def best_step(history: Sequence[Mapping[str, float]], window: int, kept: Iterable[int]) -> int:
     """After how many steps the best checkpoint was written: the highest smoothed reward, the latest of equals.
 
+    ``kept``: the steps of the checkpoints that there are; that of the last step is there, or about to be.
+
     >>> rows = [{"reward_mean": reward} for reward in (0.0, 0.8, 0.9, 0.1)]
-    >>> best_step(rows, 1, 2), best_step(rows, 1, 3)
+    >>> best_step(rows, 1, [2]), best_step(rows, 1, [1, 3])
     (2, 3)
     """
     rows = comparable(history)
     means, before = smoothed([row["reward_mean"] for row in rows], window), len(history) - len(rows)
-    steps = [step for step in range(before + 1, len(history) + 1) if step % every == 0 or step == len(history)]
+    steps = {step for step in (*kept, len(history)) if before < step <= len(history)}
     return max(steps, key=lambda step: (means[step - before - 1], step), default=0)
 
 

@@ -135,7 +135,7 @@ class Learner:
                 last = self.stopped or halted or step + 1 == params.steps
                 due = last or (step + 1) % params.checkpoint_every == 0
                 if due and main:
-                    best = best_step(self.history, params.guard_window, params.checkpoint_every)
+                    best = best_step(self.history, params.guard_window, self.checkpoints.steps())
                     self.checkpoints.save(step + 1, self.adapter, self.head, self.optimizer, self.history, best=best)
                 if self.stopped:
                     break
@@ -208,7 +208,7 @@ class Learner:
 
     def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]], facts: Mapping[str, str]) -> None:
         if self.stopped:
-            best = best_step(self.history, self.params.guard_window, self.params.checkpoint_every)
+            best = best_step(self.history, self.params.guard_window, self.checkpoints.steps())
             self.checkpoints.load_best(self.adapter, self.head, best)
             print(
                 f"train stopped after step {len(self.history)}: {self.stopped}; keeping the checkpoint of step {best}"

@@ -1,6 +1,12 @@
 """R-Search driven by hand, and by a tiny model; the known faults of the published programs each have a test here."""
 
+import ast
+import re
+import threading
+import time
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,12 +14,19 @@ import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+import harr
+from harr.errors import ParamsError
 from harr.generation.local import Writer
 from harr.generation.sampler import Sampler, Trace, Written
+from harr.methods import Agent
+from harr.params import Params
 from harr.pipelines.r_search import LEARNT_WORDS, r_search
+from harr.retrieval.sources import Sources
+from harr.retrieval.web import WebSource
 from harr.rollout import play
 from harr.scoring.rewards import TERMS
-from harr.types import Cut, Episode, Generate, Hop, Outcome, Passage, Question, Retrieval, Search
+from harr.train.agent import trl_config
+from harr.types import Cut, Episode, Generate, Hop, Outcome, Passage, Question, Retrieval, Retriever, Search
 
 QUESTION = Question("q", "Where was the mother of Ada Brown born", ("Bath",))
 TOOLS = ("General", "News", "Academy")
@@ -35,6 +48,11 @@ def end(game: Any, answer: Any) -> Outcome:
     outcome = stop.value.value
     assert isinstance(outcome, Outcome)
     return outcome
+
+
+def pipeline(question: Question) -> Any:
+    """As the model is trained: with the instructions."""
+    return r_search(question, tools=TOOLS)
 
 
 class Named:
@@ -61,7 +79,7 @@ class Says:
         return {}
 
 
-def played(retriever: Named, *texts: str, **limits: Any) -> Episode:
+def played(retriever: Retriever, *texts: str, **limits: Any) -> Episode:
     def pipeline(question: Question) -> Any:
         return r_search(question, tools=TOOLS, **{"template": "bare", **limits})
 
@@ -246,9 +264,6 @@ def test_bug_3_and_11_the_results_are_told_apart_and_sampled_ids_are_trained_ids
         sampled.extend(ids)
         return ids
 
-    def pipeline(question: Question) -> Any:
-        return r_search(question, tools=TOOLS)
-
     known = {"mother of Ada Brown": Retrieval((MOTHER,)), "birthplace of Clara": Retrieval((TOWN,))}
     (episode,) = play([QUESTION], pipeline, Named(known), Sampler(writer, write, max_tokens=400))
     assert episode.answer == "Bath" and episode.outcome.faults == ()
@@ -279,18 +294,104 @@ def test_bug_5_and_11_there_is_one_turn_of_the_assistant_and_it_is_continued() -
     assert second.prompt.count("<|im_start|>assistant") == 1 and second.prompt.count("<|im_end|>") == 1
 
 
-def test_bug_10_the_answer_attends_to_the_results() -> None:
-    writer = word_model("a b c <result> Bath Rome </result>")
-    ids = [writer.tokenizer(f"a b <result> {town} </result>")["input_ids"] for town in ("Bath", "Rome")]
-    with torch.no_grad():
-        bath, rome = (writer.model(torch.tensor([row])).logits[0, -1].log_softmax(-1) for row in ids)
-    assert not torch.allclose(bath, rome, atol=1e-5)
+def test_bug_6_a_tool_is_a_source_of_its_own_and_its_failure_is_no_empty_evidence() -> None:
+    def news(query: str, k: int) -> list[Passage]:
+        raise KeyError("results")
+
+    def general(query: str, k: int) -> list[Passage]:
+        return [MOTHER]
+
+    asks = {"General": general, "News": news}
+    sources = Sources({}, {tool: WebSource(tool, ask, k=1, deadline_seconds=5.0) for tool, ask in asks.items()})
+    episode = played(sources, PLAN, ANSWER)
+    assert [step.retrieval.error for step in episode.steps] == ["", "KeyError: 'results'"]
+    assert episode.steps[0].retrieval.passages == (replace(MOTHER, source="General"),)
+    shown = episode.turns[1].request.prompt
+    assert "B (News): birthplace of Clara\nerror: KeyError: 'results'\n" in shown and "nothing found" not in shown
+    assert sources.usage()["General asked"] == sources.usage()["News asked"] == 1.0
 
 
-def test_bug_12_stop_strings_are_no_pattern_that_the_text_must_match() -> None:
-    game, first = start()
-    game.send(PLAN)
-    assert first.stop == ("</search>",) and game.send([Retrieval((MOTHER,))])[0].query.startswith("birthplace")
+def test_bug_7_trls_grpo_is_used_by_its_public_names_in_a_pinned_version() -> None:
+    root = Path(harr.__file__).parents[1]
+    users = [text for path in root.glob("harr/**/*.py") if "from trl" in (text := path.read_text())]
+    assert any("rollout_func=" in text for text in users)
+    for tree in map(ast.parse, users):
+        bases = {ast.unparse(base) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases}
+        assert not any(re.search(r"GRPO(Trainer|Config)", base) for base in bases)
+        words = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        words |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        assert not words & {"_generate_and_score_completions", "_get_per_token_logps", "max_prompt_length"}
+    assert re.search(r"^trl==\d", (root / "constraints.txt").read_text(), re.MULTILINE)
+
+
+def test_bug_9_a_run_starts_as_its_recipe_says_and_what_no_one_reads_is_refused(tmp_path: Path) -> None:
+    """Their script gave a flag that the parser had not."""
+    recipe = Path(harr.__file__).parents[1] / "recipes/r_search.yaml"
+    assert Params.load(recipe).pipeline.name == "r_search"
+    (tmp_path / "params.yaml").write_text(recipe.read_text().replace("\ntrain:\n", "\ntrain:\n  data_path: x\n"))
+    with pytest.raises(ParamsError, match=r"train.*data_path"):
+        Params.load(tmp_path / "params.yaml")
+
+
+def test_bug_10_the_answer_is_sampled_with_the_results_in_sight() -> None:
+    """Every token of the results is read, and none is hidden. That TRL does so, too, is in ``train/test_agent.py``."""
+    known = {"mother of Ada Brown": Retrieval((MOTHER,)), "birthplace of Clara": Retrieval((TOWN,))}
+    texts = [start(template="plain")[1].prompt, PLAN, ANSWER, MOTHER.text, MOTHER.title, TOWN.text]
+    writer = word_model(
+        *texts, "</search> <result> </result> A B (General): (News): birthplace Doc 1(Title: Brown) Clara)"
+    )
+    plan = writer.tokenizer(f"{PLAN.removeprefix('<think>')}</search>", add_special_tokens=False)["input_ids"]
+    seen: list[tuple[torch.Tensor, torch.Tensor]] = []
+    writer.model.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append((kwargs["input_ids"], kwargs["attention_mask"])), with_kwargs=True
+    )
+
+    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+        limits: dict[str, Any] = {"temperature": 1.0, "keys": ["x", "y"], "max_tokens": 1, "batch_size": 2}
+        return [plan, plan] if ("</search>",) in stops else writer.write(contexts, stops, **limits)
+
+    known = {"mother of Ada Brown": Retrieval((MOTHER,)), "birthplace of Clara": Retrieval((TOWN,))}
+    both = [QUESTION, Question("p", "Where was Ada Brown born")]  # of two lengths: one is padded
+    episodes = play(both, pipeline, Named(known), Sampler(writer, write, max_tokens=400))
+    (ids, mask), *_ = seen
+    read = [row[shown.bool()].tolist() for row, shown in zip(ids, mask, strict=True)]
+    answers = [answer for episode in episodes if isinstance(answer := episode.turns[1].completion, Written)]
+    assert read == [answer.context for answer in answers] and not mask.all()
+    assert all("Born in Bath." in writer.tokenizer.decode(row).partition("<result>")[2] for row in read)
+
+
+def test_bug_12_a_stop_string_ends_a_completion_and_is_no_pattern_that_it_must_match(tmp_path: Path) -> None:
+    """Free-running completions of a random model, as training samples them: of any text, up to the first end tag."""
+    writer = word_model(start(template="plain")[1].prompt)
+
+    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+        keys = [str(row) for row in range(len(contexts))]
+        return writer.write(contexts, stops, temperature=1.0, keys=keys, max_tokens=30, batch_size=64)
+
+    episodes = play([QUESTION] * 64, pipeline, Named({}), Sampler(writer, write, max_tokens=30))
+    texts = [text for episode in episodes if isinstance(text := episode.turns[0].completion, Written)]
+    assert len(texts) == 64 and not any("</search>" in text for text in texts)
+    endings = {text.ending for text in texts}
+    assert endings == {"</search>", "<eos>", ""} and all(text.strip() for text in texts if len(text.ids) > 5)
+    assert all(len(text.ids) == 30 for text in texts if text.ids[-1] != writer.pad and not text.ending)
+    config = trl_config(Agent(method="agent", vllm="colocate"), tmp_path, 1, 0)
+    assert config.vllm_structured_outputs_regex is None, "nor is there a pattern where vLLM writes"
+
+
+def test_six_independent_nodes_are_asked_at_once() -> None:
+    """They meet at the source, which then takes 200 ms over each: one after the other, none would be answered."""
+    met = threading.Barrier(6)
+
+    def slow(query: str, k: int) -> list[Passage]:
+        met.wait(timeout=20)
+        time.sleep(0.2)
+        return [Passage(query, query)]
+
+    nodes = "\n".join(f"{label}: town {label} (General)" for label in "ABCDEF")
+    source = WebSource("General", slow, k=1, deadline_seconds=30.0, concurrency=6)
+    episode = played(Sources({}, {"General": source}), f"<think>x</think><search>Nodes:\n{nodes}\nEdges:", ANSWER)
+    assert [step.retrieval.passages[0].id for step in episode.steps] == [f"town {label}" for label in "ABCDEF"]
+    assert (episode.outcome.tool_errors, source.usage()["asked"]) == (0, 6.0)
 
 
 def test_bug_13_a_plan_ends_at_its_first_end_tag() -> None:

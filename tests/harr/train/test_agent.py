@@ -118,18 +118,18 @@ def test_what_the_environment_said_has_no_gradient(setup: Setup, tmp_path: Path)
     assert (logits.grad[own == 0] == 0).all() and (logits.grad[own == 1] != 0).any()
 
 
-def test_trl_gives_the_environments_tokens_no_loss(
+def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In TRL's own loss: which log-probabilities of a whole step have a gradient, by who wrote their tokens."""
+    """In TRL's own loss: which log-probabilities of a whole step have a gradient, and which tokens the model sees."""
     told: dict[str, Any] = {}
-    seen: list[tuple[list[list[int]], list[list[bool]]]] = []
+    seen: list[tuple[list[list[int]], list[list[int]], list[list[bool]]]] = []
     rows = Game.rows
 
     def watch(module: Any, args: Any, kwargs: Any, output: Any) -> None:
         if kwargs.get("fused_lm_head"):  # TRL asks for log-probabilities in place of logits
-            ids = kwargs["input_ids"].tolist()
-            output.log_probs.register_hook(lambda grad: seen.append((ids, grad.ne(0).tolist())))
+            ids, mask = kwargs["input_ids"].tolist(), kwargs["attention_mask"].tolist()
+            output.log_probs.register_hook(lambda grad: seen.append((ids, mask, grad.ne(0).tolist())))
 
     def load(*given: str) -> tuple[Any, Any]:
         model, tokenizer = load_model(*given)
@@ -140,12 +140,14 @@ def test_trl_gives_the_environments_tokens_no_loss(
     monkeypatch.setattr(Game, "rows", lambda *given: told.update(rows(*given)) or told)
     train(PARAMS.model_copy(update={"steps": 1}), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     texts = [[*one, *two] for one, two in zip(told["prompt_ids"], told["completion_ids"], strict=True)]
-    found = set()
-    for ids, moved in ((ids, moved) for batch in seen for ids, moved in zip(*batch, strict=True)):
+    found, attended = set(), set()
+    for ids, mask, moved in (row for batch in seen for row in zip(*batch, strict=True)):
         row = max((row for row, text in enumerate(texts) if ids[: len(text)] == text), key=lambda row: len(texts[row]))
         first = len(told["prompt_ids"][row]) - len(ids)  # the last value is that of the last token
         found |= {(mine, moved[first + place]) for place, mine in enumerate(told["env_mask"][row])}
+        attended |= {(mine, mask[first + place]) for place, mine in enumerate(told["env_mask"][row])}
     assert {(1, True), (0, False)} <= found and (0, True) not in found
+    assert attended == {(1, 1), (0, 1)}, "hiding what was found from the answer is bug 10 of R-Search's authors"
 
 
 def test_bug_2_the_reference_is_that_of_the_question_whatever_its_place(setup: Setup) -> None:

@@ -1,0 +1,251 @@
+"""Runs of the agent that are stopped, collapse, break, or outgrow their model."""
+
+from collections.abc import Generator as PyGenerator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from letters import OnePassage, save_letters, spell
+from safetensors.torch import load_file
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
+
+from harr import progress
+from harr.errors import ServiceUnavailable
+from harr.generation.local import load_model
+from harr.methods import Agent
+from harr.pipelines.react import react_passages
+from harr.scoring.mix import Reward
+from harr.setup import Setup
+from harr.train import agent
+from harr.train.agent import train
+from harr.types import Generate, Outcome, Question, Request, Retrieval, Search
+
+QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
+PARAMS = Agent(
+    method="agent",
+    steps=12,
+    questions_per_step=2,
+    group_size=4,
+    learning_rate=3e-2,
+    episodes_per_pass=8,
+    max_tokens=6,
+    checkpoint_every=5,
+    guard_window=2,
+    guard_drop=0.5,
+    lora=None,
+)
+
+
+def nothing(step: int, values: object) -> None:
+    """Log nowhere."""
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """What a run, or a checkpoint, has trained."""
+    return load_file(next(folder.glob("*weights.safetensors"), folder / "model.safetensors"))
+
+
+def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    """Whether they are equal bit for bit; a checkpoint has what is trained only."""
+    return all(torch.equal(one[name], two[name]) for name in one.keys() & two.keys()) and bool(one.keys() & two.keys())
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    folder = save_letters(tmp_path / "letters", spread=0.5)
+    reward = Reward({"letters:share_of_a": 1.0})
+    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(folder))  # type: ignore[arg-type]
+
+
+def test_a_stopped_run_that_collapses_later_keeps_its_best_weights(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Step 7 is the best, and is saved because the run was stopped there; the reward falls after it went on."""
+    rewards = [0.5, 0.5, 0.6, 0.6, 0.9, 0.95, 0.99, 0.3, 0.1, 0.1, 0.05, 0.05]
+    best: dict[str, torch.Tensor] = {}
+    figures = agent.reward_figures
+
+    class Stopped(Exception):
+        pass
+
+    def leave() -> None:
+        raise Stopped
+
+    def falling(*given: Any) -> dict[str, Any]:
+        return figures(*given) | {"reward_mean": rewards[given[-1]]}
+
+    def stop(step: int, values: object) -> None:
+        if step == 6:
+            progress.ask_to_stop(leave)
+
+    monkeypatch.setattr(agent, "reward_figures", falling)
+    with monkeypatch.context() as asked:
+        asked.setattr(progress._Stop, "leave", None)
+        with pytest.raises(Stopped):
+            train(PARAMS, setup, tmp_path / "out", tmp_path / "work", stop, 0)
+    (saved,) = (tmp_path / "work").glob("*/checkpoint-000007")
+    best = weights(saved)
+    history = train(PARAMS, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert len(history) == 9 and same(best, weights(tmp_path / "out"))
+    (last,) = (tmp_path / "work").glob("*/checkpoint-000009")
+    assert not same(best, weights(last)), "the run did learn on"
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_a_killed_run_of_several_passes_ends_with_the_same_weights(setup: Setup, tmp_path: Path, passes: int) -> None:
+    """GRPO with a batch used more than once: what TRL keeps between two passes is made anew."""
+
+    def kill(step: int, row: object) -> None:
+        if step == 3:
+            raise KeyboardInterrupt
+
+    params = PARAMS.model_copy(
+        update={"steps": 5, "checkpoint_every": 2, "num_iterations": passes, "episodes_per_pass": 4}
+    )
+    whole = train(params, setup, tmp_path / "whole", tmp_path / "a", nothing, 0)
+    with pytest.raises(KeyboardInterrupt):
+        train(params, setup, tmp_path / "parts", tmp_path / "b", kill, 0)
+    parts = train(params, setup, tmp_path / "parts", tmp_path / "b", nothing, 0)
+    assert [row | {"seconds": 0.0} for row in whole] == [row | {"seconds": 0.0} for row in parts]
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Lets the gradient of these steps overflow; returns the log that tells which step it is."""
+    now = [0]
+
+    def load(*given: str) -> tuple[Any, Any]:
+        model, tokenizer = load_model(*given)
+        model.model.norm.weight.register_hook(lambda grad: grad * float("inf") if now[0] in steps else grad)
+        return model, tokenizer
+
+    def log(step: int, row: object) -> None:
+        now[0] = step + 1
+
+    monkeypatch.setattr(agent, "load_model", load)
+    return log
+
+
+def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = broken_in([1], monkeypatch)
+    three = PARAMS.model_copy(update={"steps": 3, "checkpoint_every": 1, "guard_drop": 0.0})
+    history = train(three, setup, tmp_path / "out", tmp_path / "work", log, 0)
+    assert [row["skipped_updates"] for row in history] == [0.0, 1.0, 0.0]
+    assert history[1]["grad_norm"] == 0.0 < history[2]["grad_norm"]
+    assert all(bool(weight.isfinite().all()) for weight in weights(tmp_path / "out").values())
+
+
+def test_three_of_them_in_a_row_end_the_run(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = broken_in(range(12), monkeypatch)
+    history = train(PARAMS, setup, tmp_path / "out", tmp_path / "work", log, 0)
+    assert len(history) == 3 and "gradient was not finite in 3 steps in a row" in capsys.readouterr().out
+    assert same(weights(Path(setup.writer)), weights(tmp_path / "out")), "nothing was learnt"
+
+
+def wordy(question: Question) -> PyGenerator[Request, Any, Outcome]:
+    """Two turns; a short question is told more in between than the model can read."""
+    first: str = yield Generate(prompt=question.text, stop=("s",))
+    told = "b" * (40 if len(question.text) < 3 else 3)
+    answer: str = yield Generate(prompt=f"{question.text}{first}{told}", stop=("t",))
+    return Outcome(answer)
+
+
+def test_an_episode_that_outgrows_learnt_positions_is_survived(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPT-2's shape with room for 32 tokens: a second turn without room, a prompt alone too long, and two that fit.
+
+    A batch of them is wider than 32; TRL must read every text at the positions at which it was sampled.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(setup.writer)
+    shape = {"n_positions": 32, "n_embd": 16, "n_layer": 1, "n_head": 2, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
+    ends = {"eos_token_id": tokenizer.eos_token_id, "bos_token_id": None, "attn_pdrop": 0.0}
+    torch.manual_seed(0)
+    GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), **shape, **ends)).save_pretrained(tmp_path / "gpt2")
+    tokenizer.save_pretrained(tmp_path / "gpt2")
+    seen: list[tuple[torch.Tensor, ...]] = []
+
+    def watch(module: Any, args: Any, kwargs: Any, output: Any) -> None:
+        if kwargs.get("fused_lm_head"):
+            seen.append((kwargs["input_ids"], kwargs["attention_mask"], output.log_probs.detach()))
+
+    def load(*given: str) -> tuple[Any, Any]:
+        model, tokenizer = load_model(*given)
+        model.register_forward_hook(watch, with_kwargs=True)
+        return model, tokenizer
+
+    monkeypatch.setattr(agent, "load_model", load)
+    texts = ["q", "w" * 20, "e" * 60, "rrrr"]
+    game = replace(
+        setup,
+        questions=[Question(f"q{number}", text) for number, text in enumerate(texts)],
+        pipeline=wordy,
+        writer=str(tmp_path / "gpt2"),
+    )
+    one = PARAMS.model_copy(update={"steps": 1, "questions_per_step": 4, "episodes_per_pass": 16})
+    (row,) = train(one, game, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert row["without_room"] >= 4 + 2 * 4 and row["skipped_updates"] == 0.0
+    model = GPT2LMHeadModel.from_pretrained(tmp_path / "gpt2").eval()
+    lengths = set()
+    for ids, mask, found in (row for batch in seen for row in zip(*batch, strict=True)):
+        text = ids[mask.bool()]
+        with torch.no_grad():
+            scores = model(text[None]).logits[0, :-1].log_softmax(-1).gather(-1, text[1:, None])[:, 0]
+        own = found[mask[1:].bool()][-len(scores) :]  # the first token has none; those of the prompt are 0
+        assert torch.allclose(own[own != 0], scores[own != 0], atol=1e-4)
+        lengths.add(len(text))
+    assert max(lengths) <= 32 and {32} < lengths and max(ids.shape[1] for ids, *_ in seen) > 32
+
+
+class Leaves:
+    """A corpus whose server is gone after so many calls."""
+
+    def __init__(self, calls: int) -> None:
+        self.calls = calls
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """The same for all, or none for any."""
+        self.calls -= 1
+        if self.calls < 0:
+            raise ServiceUnavailable("Milvus at http://127.0.0.1:9 does not answer; start it")
+        return OnePassage().retrieve(searches)
+
+
+def calling(question: Question) -> PyGenerator[Request, Any, Outcome]:
+    """ReAct with passages; to what the model writes first, a call is added."""
+    game = react_passages(question, max_searches=1)
+    reply = yield next(game)
+    call = f'<tool_call>{{"name": "search", "arguments": {{"query": "{question.text}"}}}}</tool_call>'
+    search = game.send(f"{reply}{call}")
+    answering = game.send((yield search))
+    answer = yield answering
+    try:
+        game.send(answer)
+    except StopIteration as end:
+        return Outcome(answer, end.value.hops)
+    raise AssertionError("one search, then the answer")
+
+
+def test_a_source_that_goes_away_ends_the_run_in_a_line_and_costs_no_step(setup: Setup, tmp_path: Path) -> None:
+    """An index that cannot be reached is no observation: the run ends, keeps all its steps, and goes on from there."""
+    folder = save_letters(tmp_path / "printable", spread=0.5, room=4000, printable=True)
+    params = PARAMS.model_copy(update={"steps": 4, "group_size": 2, "episodes_per_pass": 4})
+    game = replace(setup, pipeline=calling, writer=str(folder))
+    whole = train(params, game, tmp_path / "whole", tmp_path / "a", nothing, 0)
+    assert whole[0]["searches_mean"] == 1.0 and whole[0]["told_tokens"] > 100
+    with pytest.raises(ServiceUnavailable) as error:
+        train(params, replace(game, retriever=Leaves(3)), tmp_path / "parts", tmp_path / "b", nothing, 0)
+    assert str(error.value) == "Milvus at http://127.0.0.1:9 does not answer; start it"
+    assert not (tmp_path / "parts").exists()
+    assert [path.name for path in (tmp_path / "b").glob("*/checkpoint-*")] == ["checkpoint-000003"]
+    back = Leaves(1)
+    parts = train(params, replace(game, retriever=back), tmp_path / "parts", tmp_path / "b", nothing, 0)
+    assert back.calls == 0, "one step was left"
+    assert [row["reward_mean"] for row in parts] == [row["reward_mean"] for row in whole]
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
