@@ -152,7 +152,15 @@ def test_an_agent_that_plans_graphs_goes_through_all_stages(params: Params, monk
     write_stats(history)
     plot_training.fn(history)
     assert train_arms.fn(params, nothing)["runs"] == 0.0
-    # A model of a few steps plans nothing: the teacher writes for the arms, so that every collection is searched.
+    # By its own text it plans nothing yet, which is a result like any other.
+    asked = read_questions(QUESTIONS / "train.jsonl")[:3]
+    own, played = play_arms.fn(params, asked, nothing, model=None)
+    assert set(own) == {"base", "warmstart", "full"}
+    for arm, (scores, *_) in own.items():
+        turns = [turn.completion for episode in played[arm] for turn in episode.turns]
+        assert len(scores) == 3 and len(turns) == 3 and any(turns)
+        assert all(row["malformed"] >= 1.0 and row["graph"] == 0.0 for row in scores)
+    # So that every collection is searched, the teacher writes for the arms now.
     monkeypatch.setattr(LocalGenerator, "complete", planned)
     rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
     summary = summarise_arms.fn(params, rows)
