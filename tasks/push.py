@@ -9,6 +9,7 @@ from harr.errors import CorpusError, ParamsError
 from harr.files import read_json, read_jsonl
 from harr.params import Params
 from harr.sections import told_name
+from tasks.facts import training
 from tasks.filter import FILTERED, statistics_rows
 from tasks.merge import LLM, RETRIEVER
 
@@ -74,10 +75,10 @@ def training_facts() -> dict[str, Any]:
     terms = params.model_dump(mode="json")["reward"]["terms"]
     rewards = {told_name(name, judged=judge is not None): weight for name, weight in terms.items()}
     lora = f"rank {train.lora.rank}, alpha {train.lora.alpha}" if train.lora else "none: all weights"
+    by = "SFT, then IPO, by TRL" if train.method == "leret" else f"GRPO by TRL, loss {getattr(train, 'loss', '')}"
     return {
-        "method": f"{train.method} (GRPO by TRL, loss {getattr(train, 'loss', '')})",
-        "steps": f"{train.steps}, each {train.questions_per_step} questions x {train.group_size} rollouts",
-        "learning rate": f"{train.learning_rate:g}",
+        "method": f"{train.method} ({by})",
+        "training": training(params),
         "LoRA": lora,
         "pipeline": params.pipeline.name,
         "questions": params.download.dataset,
