@@ -209,7 +209,7 @@ def test_the_second_iteration_learns_from_what_the_first_one_wrote(game: Setup, 
     """It samples with the merged model, and a run that was killed between goes on to the same weights."""
     assert game.data
     folder = save_letters(tmp_path / "roomy", spread=0.3, room=256, printable=True)
-    tried = Preferences(pool=3, validation=2, candidates=2, prompts=2, temperature=1.0, held_out=0.0)
+    tried = Preferences(pool=6, validation=1, candidates=4, prompts=2, temperature=1.0, held_out=0.0)
     write_json(
         game.data / "manifest.json",
         {"index": "index-1", "settings": tried.model_dump() | {"target": 0, "batch_size": 4}},
