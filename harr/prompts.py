@@ -54,7 +54,7 @@ def find_prompts(
             f"the pool of prompts is empty: none of {params.pool} plays had an average precision above "
             f"{params.min_ap:g}; raise filter.preferences.pool or bootstrap_temperature, or lower min_ap"
         )
-    sets = {}
+    sets: dict[tuple[Demonstration, ...], int] = {}
     for number in range(params.candidates):
         sets.setdefault(_drawn(accepted, params.demonstrations, seed * 1_000_003 + number), number)
     asked = questions[params.pool : needed]

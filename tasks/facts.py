@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from harr.files import read_json
+from harr.methods import LeReT
 from harr.params import Params
 from tasks.embed import VECTORS
 from tasks.fingerprints import revisions
@@ -22,10 +23,24 @@ def run_facts(params: Params) -> dict[str, str]:
         "Pipeline": params.pipeline.name,
         "Generator": params.generator.kind,
         "Retriever": f"{params.retriever.k} of {params.retriever.pool}, temperature {params.retriever.temperature}",
-        "Training": f"{params.train.method}, {params.train.steps} steps of {params.train.questions_per_step} x "
-        f"{params.train.group_size} rollouts, learning rate {params.train.learning_rate:g}",
+        "Training": f"{params.train.method}, {training(params)}",
         "Training questions": f"{filtered['kept']:.0f} kept of {filtered['tried']:.0f} tried",
         "Seed": str(params.seed),
         "Trained arms": f"{params.evaluate.seeds} seed(s) each, averaged per question; intervals are over questions",
         "Git revision": revision["mlflow.source.git.commit"][:12] + edited,
     }
+
+
+def training(params: Params) -> str:
+    """How long was trained, and at what rate."""
+    train = params.train
+    if isinstance(train, LeReT):
+        return (
+            f"SFT {train.sft_epochs} epoch(s) of batch {train.sft_batch} at {train.sft_learning_rate:g}, IPO "
+            f"{train.ipo_epochs} of {train.ipo_batch} at {train.ipo_learning_rate:g}, margin "
+            f"{train.ipo_target_margin_nats:g} nats"
+        )
+    return (
+        f"{train.steps} steps of {train.questions_per_step} x {train.group_size} rollouts, learning rate "
+        f"{train.learning_rate:g}"
+    )

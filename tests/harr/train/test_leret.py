@@ -1,6 +1,7 @@
 """LeReT's training by TRL: it prefers what was better, resumes bit for bit, and keeps the model after SFT."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from harr.methods import LeReT, Lora
 from harr.pipelines import leret as program
 from harr.pipelines.leret import render, request
 from harr.scoring.mix import Reward
+from harr.sections import Preferences
 from harr.setup import Setup
 from harr.train import METHODS, leret, warmstart
-from harr.types import Generate, Question
+from harr.types import Generate, Passage, Question, Retrieval
 
 QUESTIONS = [f"{first}{second}?" for first in "qwer" for second in "tyu"]
 
@@ -192,3 +194,40 @@ def test_another_index_or_no_preferences_is_one_clear_line(game: Setup, tmp_path
     with pytest.raises(CorpusError, match="holds no preferences to learn"):
         METHODS["leret"](settings(), game, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert not (tmp_path / "out").exists()
+
+
+class Even:
+    """Finds the gold where a query begins with every other character."""
+
+    def retrieve(self, searches: Any) -> list[Retrieval]:
+        """The gold or something else."""
+        names = ["gold" if ord(search.query[0]) % 2 else "other" for search in searches]
+        return [Retrieval((Passage(name, "text", "Title"),)) for name in names]
+
+
+def test_the_second_iteration_learns_from_what_the_first_one_wrote(game: Setup, tmp_path: Path) -> None:
+    """It samples with the merged model, and a run that was killed between goes on to the same weights."""
+    assert game.data
+    folder = save_letters(tmp_path / "roomy", spread=0.3, room=256, printable=True)
+    tried = Preferences(pool=6, validation=1, candidates=4, prompts=2, temperature=1.0, held_out=0.0)
+    write_json(
+        game.data / "manifest.json",
+        {"index": "index-1", "settings": tried.model_dump() | {"target": 0, "batch_size": 4}},
+    )
+    questions = [Question(f"q{number}", text, gold_ids=("gold",)) for number, text in enumerate(QUESTIONS)]
+    again = replace(game, questions=questions, retriever=Even(), writer=str(folder))
+    params = settings(iterations=2, lora=Lora(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1)
+    rows = METHODS["leret"](params, again, tmp_path / "whole", tmp_path / "a", nothing, 0)
+    assert {row["phase"] for row in rows} == {0.0, 1.0, 2.0, 3.0}
+    assert load_model(str(tmp_path / "whole"))
+
+    def kill(step: int, row: Any) -> None:
+        if "beta" not in row and (list((tmp_path / "b").glob("*/1/data"))):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        METHODS["leret"](params, again, tmp_path / "parts", tmp_path / "b", kill, 0)
+    METHODS["leret"](params, again, tmp_path / "parts", tmp_path / "b", nothing, 0)
+    for path in (tmp_path / "whole").rglob("*.safetensors"):
+        one, two = load_file(path), load_file(tmp_path / "parts" / path.relative_to(tmp_path / "whole"))
+        assert all(torch.equal(one[name], two[name]) for name in one)
