@@ -323,10 +323,10 @@ def prepare(place: Place) -> dict[str, Told]:
     (place.here / "params.yaml").write_text(PARAMS)
     child = os.fork()
     if not child:
-        from mlflow import MlflowClient
+        from tasks.tracking import client_of
 
         os.chdir(place.here)
-        MlflowClient(f"sqlite:///{place.here}/mlflow.db").search_experiments()
+        client_of(f"sqlite:///{place.here}/mlflow.db").search_experiments()
         os._exit(0)
     os.waitpid(child, 0)
     calm = {}

@@ -76,6 +76,9 @@ class Game:
     _calls: int = 0
     _vllm: Any = None
 
+    def __post_init__(self) -> None:
+        self.writer.room = min(self.writer.room, self.params.vllm_tokens or self.writer.room)
+
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """Episodes of the questions with these ids, groups side by side; lists with an entry an episode."""
         known = {question.id: question for question in self.setup.questions}
@@ -247,8 +250,8 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
 
     Raises:
         CorpusError: there is no question. ModelError: the model cannot be loaded or trained.
-        ParamsError: ``train.vllm`` cannot be had here. ServiceUnavailable: the vLLM server cannot be used; or the
-            retriever or the judge cannot be reached: all finished steps are kept.
+        ParamsError: ``train.vllm`` cannot be had here.
+        ServiceUnavailable: vLLM, the retriever or the judge cannot be reached; all finished steps are kept.
     """
     check_vllm(params)
     if not setup.questions:
@@ -265,9 +268,7 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
     processes.check_same_step(len(history), checkpoints.folder)
     if history and processes.is_main():
         print(f"resuming train at step {len(history)}/{params.steps} ({len(history) / params.steps:.1%})")
-    writer = Writer(model, tokenizer, name=setup.writer)
-    writer.room = min(writer.room, params.vllm_tokens or writer.room)
-    game = Game(params, setup, writer, seed)
+    game = Game(params, setup, Writer(model, tokenizer, name=setup.writer), seed)
     keeper = Keeper(params, game, (model, optimizer, checkpoints), history, log)
     keeper.stopped = verdict(history, params.guard_window, params.guard_drop)
     if len(history) == params.steps or keeper.stopped:
@@ -287,8 +288,8 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
                 callbacks=[keeper],
             )
         trainer.remove_callback(PrinterCallback)
-        for each in (loaded, trainer.ref_model):
-            skip_padding(each)
+        skip_padding(loaded)
+        skip_padding(trainer.ref_model)
         checkpoints.load(model, None, optimizer)  # TRL keeps the adapter as it began: what kl_weight measures from
         try:
             trainer.train()
