@@ -55,7 +55,7 @@ IPO_FIGURES = {
 """What TRL logs, and how we call it. Accuracy is of tokens in SFT, of pairs in IPO."""
 
 
-class TokenDPOTrainer(DPOTrainer):  # type: ignore[misc]
+class TokenDPOTrainer(DPOTrainer):
     """TRL's trainer on pairs that are tokens already."""
 
     def _prepare_dataset(self, dataset: Dataset, *_: Any) -> Dataset:

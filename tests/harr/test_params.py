@@ -59,7 +59,7 @@ def test_the_headline_says_whether_there_is_a_judge(tmp_path: Path) -> None:
             "evaluate",
             {"arms": ["bm26"]},
             "evaluate.arms.0: should be 'bm25', 'frozen', 'hybrid', 'history', 'rl_no_history', 'infonce', "
-            "'no_positions', 'base', 'warmstart' or 'full'",
+            "'no_positions', 'base', 'warmstart', 'few_shot', 'few_shot_all', 'sft' or 'full'",
         ),
     ],
 )
@@ -348,6 +348,7 @@ LERET: dict[str, Any] = {
     "train": {"method": "leret"},
     "pipeline": {"name": "leret"},
     "generator": {"kind": "local", "model": "m"},
+    "filter": {},
     "evaluate": {"arms": ["base", "few_shot", "few_shot_all", "sft", "full"]},
 }
 
