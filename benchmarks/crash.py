@@ -378,7 +378,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="crash-") as folder:
         place = Place(Path(folder))
         calm = prepare(place)
-        while sum(kills.values()) < options.kills and time.monotonic() < deadline:
+        while (sum(kills.values()) < options.kills or not all(map(kills.get, STAGES))) and time.monotonic() < deadline:
             stage = min(STAGES, key=lambda name: kills[name])
             attempts, found = chain(place, stage, calm[stage], draw)
             kills[stage] += len(attempts)

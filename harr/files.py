@@ -17,7 +17,7 @@ from harr.errors import DamagedFile
 
 SUMS = "sha256sums.txt"
 """In every published folder: a line a file, as `sha256sum -c` reads it."""
-_LINE = re.compile(r"([0-9a-f]{64})  (\S[^\n]*)\n")
+_LINE = re.compile(r"([0-9a-f]{64})  (\S[^\r\n]*)\n")
 
 
 def _sync_folder(folder: Path) -> None:

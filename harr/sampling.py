@@ -94,7 +94,7 @@ def is_held_out(question: Question, share: float, seed: int) -> bool:
     """Whether a question's preferences are predicted, not learnt: by its text, so that no text is on both sides.
 
     >>> [is_held_out(Question("q", text), 0.5, seed=0) for text in ("Who?", "Where?", "When?")]
-    [False, True, False]
+    [True, False, False]
     """
     return random.Random(f"{seed}/held out/{question.text}").random() < share
 

@@ -11,7 +11,7 @@ from styled import Styled, Words
 from harr import sampling
 from harr.corpus.store import read_questions
 from harr.errors import CorpusError, IndexMismatch, ServiceUnavailable
-from harr.files import read_json, read_jsonl
+from harr.files import finish, read_json, read_jsonl
 from harr.generation.traces import Reader, open_world
 from harr.pipelines.leret import LeReT
 from harr.preferences import documents_of
@@ -69,6 +69,7 @@ def test_what_is_kept(world: Reader, tmp_path: Path) -> None:
         row["question"] for part in read_json(tmp_path / "out/prompts.json")["sets"] for row in part["demonstrations"]
     }
     assert not shown & {by_id[note["id"]].text for note in notes}
+    finish(tmp_path / "work")
     assert not list((tmp_path / "work").iterdir())
 
 

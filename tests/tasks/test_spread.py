@@ -15,7 +15,7 @@ from flows.server import free_port, healthy, prefect_server
 from harr.build import embed_as_worker
 from harr.corpus.store import Passages, write_passages
 from harr.errors import IndexMismatch
-from harr.files import read_json, write_json
+from harr.files import finish, read_json, write_json
 from harr.params import Embed, Params
 from harr.retrieval.embed import embed_corpus
 from harr.retrieval.encoder import PACKAGED, Encoder
@@ -100,6 +100,7 @@ def run(script: str, server: str) -> str:
 def test_threads_make_the_bytes_of_the_local_run(expected: dict[str, str], server: str) -> None:
     run(THREADS, server)
     assert digests(VECTORS) == expected
+    finish(WORK)
     assert not list(WORK.iterdir())
 
 

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from styled import DOCUMENT
 
+from harr.files import finish
 from harr.generation import scripted, small_lm
 from harr.generation.queries import STYLES, examples, query
 from harr.generation.scripted import Scripted
@@ -124,6 +125,7 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: py
             raise KeyboardInterrupt
 
     whole = small_lm.train_small_lm(TINY, tmp_path / "a", tmp_path / "work", lambda step, values: None, 0)
+    finish(tmp_path / "work")
     with pytest.raises(KeyboardInterrupt):
         small_lm.train_small_lm(TINY, tmp_path / "b", tmp_path / "work", kill, 0)
     resumed = small_lm.train_small_lm(TINY, tmp_path / "b", tmp_path / "work", lambda step, values: None, 0)

@@ -62,6 +62,7 @@ def test_the_policy_gets_better_on_towns_it_never_trained_on(method: str, setup:
         "adapter_config.json",
         "adapter_model.safetensors",
         "harr.json",
+        "sha256sums.txt",
     ], "the value head is not exported"
     if method == "grpo":
         assert history[0]["logprob_gap"] < 1e-3, "the first update must be exactly on-policy"

@@ -11,8 +11,8 @@ from letters import OnePassage, save_letters
 from peft import PeftModel
 from safetensors.torch import load_file
 
-from harr.errors import CorpusError, IndexMismatch, ModelError
-from harr.files import read_json, write_json
+from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError
+from harr.files import SUMS, read_json, write_json
 from harr.generation.adapter import base_identity
 from harr.generation.local import LocalGenerator, Writer, load_model
 from harr.methods import LeReT, Lora
@@ -128,6 +128,9 @@ def test_the_adapter_goes_with_the_model_beside_it(game: Setup, tmp_path: Path) 
     written = LocalGenerator(str(tmp_path / "moved"), temperature=0.0, max_tokens=4, batch_size=1, seed=0)
     assert written.complete([Generate(prompt="q")])
     save_letters(tmp_path / "moved/sft", spread=0.1, room=96, printable=True)
+    with pytest.raises(DamagedFile, match=r"sft/.* is damaged"):
+        load_model(str(tmp_path / "moved"))
+    (tmp_path / "moved" / SUMS).unlink()
     with pytest.raises(ModelError, match="was trained on another model"):
         load_model(str(tmp_path / "moved"))
 
