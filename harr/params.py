@@ -298,7 +298,7 @@ class Params(Section):
             )
         if isinstance(self.pipeline, React) and self.pipeline.shows != "passages":
             raise ValueError("train.method agent trains on one growing text; set pipeline.shows: passages")
-        known = ("base", "full") if writer == "local" else ("base", "warmstart", "full")
+        known: tuple[str, ...] = ("base", "full") if writer == "local" else ("base", "warmstart", "full")
         known = ("base", "few_shot", "few_shot_all", "sft", "full") if method == "leret" else known
         if unknown := sorted(arms - set(known)):
             raise ValueError(

@@ -177,7 +177,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
 def _died(mark: str) -> bool:
     """Whether a mark is of a process of this machine that is gone; of another machine's nobody here can tell."""
     holder = HOLDER.search(mark)
-    return bool(holder) and holder[2] == machine() and not runs_still(int(holder[1]), float(holder[3]))
+    return holder is not None and holder[2] == machine() and not runs_still(int(holder[1]), float(holder[3]))
 
 
 def _bury(client: Any, lock: str, created: int) -> None:

@@ -194,17 +194,18 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
         client = open_client(params)
     address = client.tracking_uri
     run = Run(client, stage, Journal(spool_of(address), f"{time.time_ns()}-{stage}"))
+    execution = execution_id()
     opening = {
         "do": "open",
         "stage": stage,
         "experiment": params.tracking.experiment,
-        "execution": execution_id(),
+        "execution": execution,
         "started": int(time.time() * 1000),
         "name": run.journal.path.stem,
         "tags": revisions(),
         "params": [[key, bare(str(value))[:500]] for key, value in flatten(params.model_dump(mode="json"))],
     }
-    with noted(spool_of(address), run.journal.path.stem, opening["experiment"], opening["execution"]):
+    with noted(spool_of(address), run.journal.path.stem, params.tracking.experiment, execution):
         _begin(run, address, opening)
         status = "KILLED"
         try:
