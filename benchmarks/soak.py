@@ -7,6 +7,7 @@ half of the cycles; open files, threads, child processes and files on disk are c
 
 import argparse
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -59,6 +60,7 @@ def cycle(params: Any) -> None:
 
 def measure() -> dict[str, float]:
     """What must not grow: RSS in MB, and counts."""
+    gc.collect()  # flows/__init__.py lets it come rarely, and a stage is a process of its own
     me = psutil.Process()
     names = [path for place in ("work", "data", "models", ".harr") for path in Path(place).rglob("*") if path.is_file()]
     return {
@@ -87,7 +89,7 @@ def main() -> int:
             with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
                 cycle(params)
             seen.append(measure())
-            if len(seen) % 25 == 1:
+            if len(seen) % 5 == 1:
                 print(f"{len(seen)} cycles, {time.monotonic() - began:.0f} s: {seen[-1]}", flush=True)
         os.chdir(ROOT)
     half = seen[len(seen) // 2 :]
