@@ -3,16 +3,20 @@
 The long run is ``python -m benchmarks.crash``; docs/faults.md has its figures.
 """
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
+
 
 def test_killed_stages_end_as_if_nothing_had_happened() -> None:
     """All seven stages and a promotion; no difference, no file, no open run and no lock stays."""
     command = [sys.executable, "-m", "benchmarks.crash", "--kills", "10", "--seed", "1"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "PATH", "PYTHONPATH") if name in os.environ}
+    done = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     told = re.search(r"all: (\d+) kills, \d+ reruns, 0 with a difference", done.stdout)
     assert told and int(told[1]) >= 10
