@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_killed_stages_end_as_if_nothing_had_happened() -> None:
     """All seven stages and a promotion; no difference, no file, no open run and no lock stays."""
     command = [sys.executable, "-m", "benchmarks.crash", "--kills", "10", "--seed", "1"]
