@@ -39,7 +39,7 @@ from harr.scoring.ranking import recall
 from harr.setup import Setup
 from harr.tensors import trained_weights
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
-from harr.train.checkpoint import Checkpoints
+from harr.train.checkpoint import QUIET, Checkpoints
 from harr.train.guard import best_step, verdict
 from harr.train.record import plain
 from harr.train.vllm import check_vllm, vllm_config, vllm_reached, write_by_vllm
@@ -379,12 +379,8 @@ def trl_config(params: Agent, folder: Path, steps: int, seed: int) -> GRPOConfig
         use_cpu=not torch.cuda.is_available(),
         **vllm_config(params),
         shuffle_dataset=False,
-        disable_tqdm=True,
-        logging_steps=1,
-        logging_strategy="steps",
-        save_strategy="no",
-        report_to="none",
         seed=seed,
+        **QUIET,
     )
 
 

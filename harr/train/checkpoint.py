@@ -14,6 +14,15 @@ from safetensors.torch import load_file, save_file
 from harr.files import check_sums, newest_sound, publish, read_json, write_json
 from harr.tensors import optimizer_tensors, put_back, restore_optimizer, trained_weights
 
+QUIET: dict[str, Any] = {
+    "disable_tqdm": True,
+    "logging_steps": 1,
+    "logging_strategy": "steps",
+    "save_strategy": "no",
+    "report_to": "none",
+}
+"""For TRL's trainers: they tell every update to our callbacks, which draw the bar and save; they do neither."""
+
 
 @dataclass(frozen=True)
 class Checkpoints:

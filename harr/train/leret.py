@@ -35,7 +35,7 @@ from harr.sampling import check_index, read_preferences, sample_preferences
 from harr.sections import Preferences
 from harr.setup import Setup
 from harr.tensors import trained_weights
-from harr.train.checkpoint import Checkpoints
+from harr.train.checkpoint import QUIET, Checkpoints
 from harr.train.warmstart import Keeper, dataset, order
 from harr.types import Log
 
@@ -310,12 +310,8 @@ def _shared(params: LeReT, batch: int, folder: Path, steps: int, seed: int) -> d
         "train_sampling_strategy": "sequential",
         "bf16": cuda and torch.cuda.is_bf16_supported(),
         "use_cpu": not cuda,
-        "disable_tqdm": True,
-        "logging_steps": 1,
-        "logging_strategy": "steps",
-        "save_strategy": "no",
-        "report_to": "none",
         "seed": seed,
+        **QUIET,
     }
 
 

@@ -25,7 +25,7 @@ from harr.generation.local import Writer, load_model
 from harr.generators import Warmstart
 from harr.progress import bar, stop_asked, stoppable
 from harr.tensors import trained_weights
-from harr.train.checkpoint import Checkpoints
+from harr.train.checkpoint import QUIET, Checkpoints
 from harr.types import Log
 
 SAVE_EVERY = 50
@@ -202,12 +202,8 @@ def trl_config(params: Warmstart, folder: Path, steps: int, seed: int) -> SFTCon
         activation_checkpointing=params.gradient_checkpointing,
         bf16=cuda and torch.cuda.is_bf16_supported(),
         use_cpu=not cuda,
-        disable_tqdm=True,
-        logging_steps=1,
-        logging_strategy="steps",
-        save_strategy="no",
-        report_to="none",
         seed=seed,
+        **QUIET,
     )
 
 
