@@ -327,6 +327,8 @@ class Params(Section):
             return self
         if self.filter.preferences:
             raise ValueError("filter.preferences is for train.method leret; leave it out")
+        if self.evaluate.reader:
+            raise ValueError("evaluate.reader is for train.method leret, whose pipeline does not answer; leave it out")
         if not isinstance(self.train, Agent):
             if given:
                 raise ValueError(f"filter.{min(given)} is for train.method agent; leave it out")

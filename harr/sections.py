@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from harr.datasets import Fraction, MaybeAddress, Positive, Section
+from harr.generators import Local, Scripted, Server
 
 TAUGHT = ("General", "News", "Academy")
 """The tools of R-Search, which the small language model is taught to ask."""
@@ -209,6 +210,8 @@ class Evaluate(Section):
     """Also sample every question, and report the share solved by at least one of k samples."""
     samples: Positive = 8
     batch_size: Positive = 512
+    reader: Annotated[Server | Local | Scripted, Field(discriminator="kind")] | None = None
+    """Who answers from what a pipeline without answers (leret) has found, so that answers are scored; null: nobody."""
     resamples: Positive = 10_000
 
     @model_validator(mode="after")
