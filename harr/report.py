@@ -93,6 +93,7 @@ def write_report(
         arms=_inline(draw_arms(rows)),
         hops=_inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
         curve=_inline(draw_learning_curve(curve)) if curve else "",
+        prefers=bool(curve) and "accuracy" in curve[-1],
         progress=_inline(draw_reward_progress(curve)) if told else "",
         distribution=_inline(draw_reward_distribution(curve)) if told else "",
         filter=_inline(draw_filter(filter_rows)) if any("reward_mean" in row for row in filter_rows) else "",

@@ -390,6 +390,16 @@ def test_leret_that_cannot_be_played(changes: dict[str, Any], line: str, tmp_pat
     assert "\n" not in str(error.value)
 
 
+def test_a_reader_is_for_leret(tmp_path: Path) -> None:
+    reader = {"reader": {"kind": "server", "base_url": "http://127.0.0.1:1/v1", "model": "m"}}
+    params = load({**GOOD, **LERET, "evaluate": {**LERET["evaluate"], **reader}}, tmp_path)
+    assert params.evaluate.reader and params.evaluate.reader.kind == "server"
+    with pytest.raises(ParamsError, match=r"evaluate\.reader is for train\.method leret, .* leave it out"):
+        load(
+            {**GOOD, **AGENT, "filter": {"keep": "all"}, "evaluate": {**AGENT.get("evaluate", {}), **reader}}, tmp_path
+        )
+
+
 def test_preferences_are_for_leret(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=r"filter\.preferences is for train\.method leret; leave it out"):
         load({**GOOD, **AGENT, "filter": {"keep": "all", "preferences": {}}}, tmp_path)
