@@ -395,9 +395,7 @@ def test_a_reader_is_for_leret(tmp_path: Path) -> None:
     params = load({**GOOD, **LERET, "evaluate": {**LERET["evaluate"], **reader}}, tmp_path)
     assert params.evaluate.reader and params.evaluate.reader.kind == "server"
     with pytest.raises(ParamsError, match=r"evaluate\.reader is for train\.method leret, .* leave it out"):
-        load(
-            {**GOOD, **AGENT, "filter": {"keep": "all"}, "evaluate": {**AGENT.get("evaluate", {}), **reader}}, tmp_path
-        )
+        load({**GOOD, **AGENT, "evaluate": {**AGENT.get("evaluate", {}), **reader}}, tmp_path)
 
 
 def test_preferences_are_for_leret(tmp_path: Path) -> None:

@@ -88,17 +88,8 @@ def test_answers_are_scored_where_there_is_a_reader() -> None:
 
 
 def test_the_curve_of_leret_tells_of_accuracy(tmp_path: Path) -> None:
-    rows = [
-        {
-            "step": step,
-            "phase": float(step > 5),
-            "loss": 3.0,
-            "accuracy": 0.5,
-            "reward_mean": 0.5,
-            "zero_std_share": 0.0,
-        }
-        for step in range(12)
-    ]
+    told = {"loss": 3.0, "accuracy": 0.5, "reward_mean": 0.5, "zero_std_share": 0.0}
+    rows = [{"step": step, "phase": float(step > 5), **told} for step in range(12)]
     learning_curve(rows, tmp_path / "train.svg")
     text = (tmp_path / "train.svg").read_text()
     assert "Accuracy while training" in text and "IPO follows SFT" in text and "mean reward" not in text

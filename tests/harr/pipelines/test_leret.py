@@ -136,13 +136,13 @@ def test_demonstrations_come_first_in_the_same_words() -> None:
 
 
 class Reader:
-    """Answers with the titles it was shown; keeps its prompts."""
+    """Always answers the same; keeps its prompts."""
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
 
     def complete(self, requests: Any) -> list[str]:
-        """One title after the other."""
+        """That."""
         self.prompts += [request.messages[1]["content"] for request in requests]
         return ["Answer: Bath." for _ in requests]
 
@@ -165,9 +165,6 @@ def test_a_reader_is_shown_the_ranking_and_nothing_else() -> None:
         ]
         * 2
     )
-    assert [episode.outcome.escaped for episode in episodes] == [
-        found.outcome.escaped + 2,
-        0,
-        found.outcome.escaped + 2,
-    ]
+    escaped = found.outcome.escaped + 2
+    assert [episode.outcome.escaped for episode in episodes] == [escaped, 0, escaped]
     assert episodes[0].steps == found.steps and episodes[0].turns == found.turns
