@@ -274,6 +274,11 @@ class Params(Section):
                 "set both or neither"
             )
         if not isinstance(self.train, Agent | LeReT):
+            if self.retriever.late_interaction:
+                raise ValueError(
+                    "retriever.late_interaction is for train.method agent or leret: a retriever that learns ranks by "
+                    "its own vectors; leave it out"
+                )
             if began := sorted({"base", "warmstart", "few_shot", "few_shot_all", "sft"} & arms):
                 raise ValueError(
                     f"evaluate.arms {began[0]} is for train.method agent or leret, where the language model learns"

@@ -103,6 +103,9 @@ class Retriever(Section):
     """Of hybrid: each side gives weight / rank (``weights``), or 1 / (60 + rank)."""
     weights: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = (0.8, 0.2)
     """Of the dense and of the sparse ranking, for fusion: weighted."""
+    late_interaction: str = ""
+    """A multi-vector model (ColBERT), folder or hub name, that orders the first ``pool`` passages of the search anew;
+    where the language model learns (agent, leret). Empty: none."""
     temperature: float = Field(0.05, gt=0)
     """Scores are divided by it before a retriever that learns is sampled; where the language model learns (agent,
     leret) nothing reads it."""

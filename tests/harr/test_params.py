@@ -390,6 +390,13 @@ def test_leret_that_cannot_be_played(changes: dict[str, Any], line: str, tmp_pat
     assert "\n" not in str(error.value)
 
 
+def test_late_interaction_is_for_a_retriever_that_stays_as_it_is(tmp_path: Path) -> None:
+    late = {"retriever": {**GOOD.get("retriever", {}), "late_interaction": "some/colbert"}}
+    assert load({**GOOD, **LERET, **late}, tmp_path).retriever.late_interaction == "some/colbert"
+    with pytest.raises(ParamsError, match=r"late_interaction is for train\.method agent or leret: .*; leave it out"):
+        load({**GOOD, **late}, tmp_path)
+
+
 def test_a_reader_is_for_leret(tmp_path: Path) -> None:
     reader = {"reader": {"kind": "server", "base_url": "http://127.0.0.1:1/v1", "model": "m"}}
     params = load({**GOOD, **LERET, "evaluate": {**LERET["evaluate"], **reader}}, tmp_path)
