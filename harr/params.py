@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from harr import strict_yaml
 from harr.datasets import BabiLong, Fraction, Hover, Hub, Jsonl, MaybeAddress, MedQuAD, Positive, Ruler, Section, World
 from harr.errors import ParamsError
 from harr.explain import explain
@@ -382,7 +383,7 @@ class Params(Section):
                 per fault with the key's full name and, for an unknown key, the nearest known one.
         """
         try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+            values = strict_yaml.load(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ParamsError(f"{path}: cannot be read ({error.strerror}); copy one of recipes/*.yaml there") from None
         # PyYAML lets through what its own conversions raise: `2024-13-45` is no date, `!!bool x` no truth value.

@@ -104,7 +104,15 @@ def test_an_unknown_section_and_a_missing_one(tmp_path: Path) -> None:
         load({key: value for key, value in GOOD.items() if key != "pipeline"}, tmp_path)
 
 
-@pytest.mark.parametrize(("text", "line"), [("a: [", "not valid YAML"), ("[1]", "expected sections"), ("", "sections")])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: [", "not valid YAML"),
+        ("seed: 1\nseed: 2", "line 2: the key seed stands twice; leave one out"),
+        ("[1]", "expected sections"),
+        ("", "sections"),
+    ],
+)
 def test_what_is_no_mapping(text: str, line: str, tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=line):
         load(text, tmp_path)
