@@ -194,6 +194,7 @@ def plot_and_report(
 
     arms(flat_rows(summary), Path("plots/arms.svg"))
     hops(flat_rows(summary), Path("plots/hops.svg"))
+    played = EVALUATION / "full.jsonl"
     write_report(
         Path("reports/index.html"),
         summary=summary,
@@ -204,6 +205,7 @@ def plot_and_report(
         facts=facts,
         links=links,
         candidates=params.evaluate.candidates,
+        played=read_jsonl(played) if played.exists() else [],
     )
 
 

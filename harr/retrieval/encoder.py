@@ -20,6 +20,7 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from harr.batches import fitting
 from harr.errors import HarrError, ModelError
 from harr.files import check_sums, fingerprint, read_json, sha256
 from harr.folders import check_inside, check_loadable
@@ -170,18 +171,23 @@ class Encoder:
         Args:
             texts: any number of them.
             prompt: put before each.
-            batch_size: texts per forward pass.
+            batch_size: texts per forward pass; fewer from the first one on that a GPU has no room for.
             max_tokens: cut here instead of at the encoder's own.
             on_batch: told how many texts were just done.
+
+        Raises:
+            torch.OutOfMemoryError: a GPU has no room for one text.
         """
+
+        def run(rows: Sequence[int]) -> NDArray[np.float32]:
+            return self.forward([texts[row] for row in rows], prompt=prompt, max_tokens=max_tokens).cpu().numpy()
+
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
         lengths = np.minimum(self.token_counts(texts), max_tokens or self.max_tokens)
         order = np.argsort(-lengths, kind="stable")
         with torch.no_grad():  # not inference_mode: FSDP keeps tensors that the next forward learns with
-            for start in range(0, len(texts), batch_size):
-                rows = order[start : start + batch_size]
-                batch_BD = self.forward([texts[row] for row in rows], prompt=prompt, max_tokens=max_tokens)
-                vectors_ND[rows] = batch_BD.cpu().numpy()
+            for rows, batch_BD in fitting(order.tolist(), batch_size, run, self.name):
+                vectors_ND[rows] = batch_BD
                 if on_batch is not None:
                     on_batch(len(rows))
         return vectors_ND

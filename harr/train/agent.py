@@ -232,10 +232,16 @@ class Keeper(TrainerCallback):
             best = best_step(self.history, self.params.guard_window, steps)
             self.checkpoints.save(done, self.model, None, self.optimizer, self.history, best=best)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Close the loop and its bar."""
-        self.steps.close()
-        self.progress.close()
+    def run(self, trainer: GRPOTrainer) -> None:
+        """Run TRL's loop and close ours and its bar, however it ends; what is finished is kept."""
+        try:
+            trainer.train()
+        except HarrError:  # between two updates: an episode could not be played or judged
+            self.save()
+            raise
+        finally:
+            self.steps.close()
+            self.progress.close()
 
 
 def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
@@ -291,11 +297,7 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
         skip_padding(loaded)
         skip_padding(trainer.ref_model)
         checkpoints.load(model, None, optimizer)  # TRL keeps the adapter as it began: what kl_weight measures from
-        try:
-            trainer.train()
-        except HarrError:  # between two updates: an episode could not be played or judged
-            keeper.save()
-            raise
+        keeper.run(trainer)
     processes.only_main(lambda: finish(keeper, tokenizer, setup.writer, out))
     return history
 
