@@ -25,7 +25,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from harr import processes
 from harr.errors import CorpusError, HarrError, ParamsError
-from harr.files import fingerprint, publish, write_json
+from harr.files import note_published, publish, write_json
 from harr.generation.adapter import base_identity, begin
 from harr.generation.local import Writer, load_model
 from harr.generation.sampler import Sampler, Trace
@@ -44,6 +44,7 @@ from harr.train.guard import best_step, verdict
 from harr.train.record import plain
 from harr.train.vllm import check_vllm, vllm_config, vllm_reached, write_by_vllm
 from harr.types import Episode, Log, Question
+from harr.work import unfinished
 
 FIGURES = {
     "loss": "loss",
@@ -263,7 +264,7 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
         trained_weights(model).values(), params.learning_rate, weight_decay=params.weight_decay
     )
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-    checkpoints = Checkpoints(work / fingerprint(run))
+    checkpoints = Checkpoints(processes.only_main(lambda: unfinished(work, run, setup=setup.told)))
     history = checkpoints.history()
     processes.check_same_step(len(history), checkpoints.folder)
     if history and processes.is_main():
@@ -323,6 +324,7 @@ def finish(keeper: Keeper, tokenizer: Any, base: str, out: Path) -> None:
         best = best_step(history, params.guard_window, checkpoints.steps())
         checkpoints.load_best(keeper.model, None, best)
         print(f"train stopped after step {len(history)}: {keeper.stopped}; keeping the checkpoint of step {best}")
+    note_published(checkpoints.folder)
     export(keeper.model, tokenizer, base, checkpoints.folder / "adapter", out)
 
 

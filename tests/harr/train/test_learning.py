@@ -17,7 +17,7 @@ from harr.train import METHODS
 from harr.train.batch import Batch, question_batch
 from harr.train.grpo import advantages_of, train
 from harr.train.infonce import wanted
-from harr.types import Episode, Question
+from harr.types import Episode, Log, Question
 
 COMMON = {
     "steps": 12,
@@ -89,6 +89,28 @@ def test_a_killed_run_resumes_with_the_same_weights(method: str, setup: Setup, t
     assert all(torch.equal(a[name], b[name]) for name in a)
     without_time = [{k: v for k, v in row.items() if k != "seconds"} for row in whole]
     assert without_time == [{k: v for k, v in row.items() if k != "seconds"} for row in resumed]
+
+
+def test_a_run_with_other_parameters_is_told_what_differs(setup: Setup, tmp_path: Path, capsys) -> None:
+    def killed(step: int, values: object) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+
+    def run(rate: float, log: Log = silent, seed: int = 0) -> str:
+        params = PARAMS.model_copy(update={"steps": 2, "checkpoint_every": 1, "learning_rate": rate})
+        train(params, fresh(setup), tmp_path / "adapter", work, log, seed)
+        return capsys.readouterr().out
+
+    work = tmp_path / "work"
+    with pytest.raises(KeyboardInterrupt):
+        run(1e-3, killed)
+    (folder,) = [path for path in work.iterdir() if path.is_dir()]
+    assert run(1e-4) == (
+        f"the unfinished work in {folder} is of other parameters (params.learning_rate: 0.001, now 0.0001); "
+        "it is kept, this run begins anew\n"
+    )
+    assert run(1e-3) == "resuming train at step 1/2 (50.0%)\n", "the old one can still go on"
+    assert run(1e-3, seed=1) == "", "what was published is finished, and another arm begins"
 
 
 def test_an_episode_without_a_search_has_no_row(setup: Setup) -> None:
