@@ -38,6 +38,7 @@ from harr.scoring.mix import Scores
 from harr.scoring.ranking import recall
 from harr.setup import Setup
 from harr.tensors import trained_weights
+from harr.train.advantages import all_alike
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
 from harr.train.checkpoint import QUIET, Checkpoints
 from harr.train.guard import best_step, verdict
@@ -133,12 +134,14 @@ class Game:
         self.figures = reward_figures(self.params, self.setup, scores, rewards, episodes, self.step)
         self.figures |= trace_figures(episodes, traces) | {"without_room": sampler.usage()["without_room"]}
         self.figures["without_reward"] = float(rewards.count(None))
+        mixed = self.mixed(scores, rewards)
+        self.figures["without_advantage"] = float(all_alike(mixed, self.params.group_size))
         return {
             "prompt_ids": [trace.prompt[-max(1, room - len(trace.ids)) :] for trace in traces],
             "completion_ids": [trace.ids for trace in traces],
             "env_mask": [trace.own for trace in traces],
             "logprobs": [trace.logprobs for trace in traces] if self._vllm else None,
-            "reward": self.mixed(scores, rewards),
+            "reward": mixed,
         }
 
     def mixed(self, scores: Scores, totals: Sequence[float | None]) -> list[float | None]:
