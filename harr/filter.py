@@ -22,6 +22,7 @@ from harr.progress import bar, stoppable
 from harr.rollout import play
 from harr.setup import Setup
 from harr.types import Episode, Log, Question
+from harr.work import unfinished
 
 
 def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
@@ -36,7 +37,8 @@ def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: L
     Raises:
         CorpusError: no question was kept.
     """
-    run = work / fingerprint({"params": params.model_dump(), "setup": setup.identity, "seed": seed})
+    identity = {"params": params.model_dump(), "setup": setup.identity, "seed": seed}
+    run = unfinished(work, identity, setup=setup.told)
     order = np.random.default_rng(seed).permutation(len(setup.questions))
     questions = [setup.questions[i] for i in order]
     rows: list[dict[str, Any]] = []

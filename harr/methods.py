@@ -42,7 +42,8 @@ class Training(Section):
     checkpoint_every: Positive = 5
     """Steps; as often PQN encodes all sentences anew (those just learnt from at every step)."""
     guard_window: Positive = 10
-    """Rewards are averaged over so many steps to find the best checkpoint and a collapse."""
+    """Rewards are averaged over so many steps to find the best checkpoint and a collapse; of as many steps in which no
+    group's rewards differ (GRPO), the run stops."""
     guard_drop: Fraction = 0.5
     """Stop where that average falls below so much of its best; 0: never."""
     lora: Lora | None = Lora()

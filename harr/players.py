@@ -81,24 +81,24 @@ def open_setup(params: Params, questions: Path, *, history: bool = True, samplin
             retriever = _towers(params, encoder, build_encoder(params), passages, sampling=True)
         else:
             retriever = _dense(params, encoder, index, vectors, passages, history=history, sampling=True)
+        facts = {
+            "game": game,
+            "history": history,
+            "index": vectors.identity,
+            "questions": sha256(questions),
+            "writer": stamps(place),
+        }
         yield Setup(
             questions=read_questions(questions),
             pipeline=build_training_pipeline(params),
             retriever=retriever,
             generator=build_generator(params) if not writes else build_sampler(params) if sampling else None,
             reward=build_reward(params),
-            identity=fingerprint(
-                {
-                    "game": game,
-                    "history": history,
-                    "index": vectors.identity,
-                    "questions": sha256(questions),
-                    "writer": stamps(place),
-                }
-            ),
+            identity=fingerprint(facts),
             index=vectors.identity,
             data=questions.parent,
             writer=str(place) if writes else "",
+            facts=facts,
         )
 
 
@@ -167,8 +167,8 @@ def _fixed(
         fusion = fusion_of("hybrid", section.fusion, section.weights)
         found = HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
     if section.late_interaction:
-        vectors = load_multi_vector(section.late_interaction, processes.device())
-        return LateInteraction(found, vectors, k=section.k, depth=section.pool)
+        tokens = load_multi_vector(section.late_interaction, processes.device())
+        return LateInteraction(found, tokens, k=section.k, depth=section.pool)
     return found
 
 

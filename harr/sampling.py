@@ -21,7 +21,7 @@ import numpy as np
 
 from harr.corpus.store import write_questions
 from harr.errors import CorpusError, IndexMismatch
-from harr.files import fingerprint, note_published, publish, read_json, read_jsonl, write_json, write_text
+from harr.files import note_published, publish, read_json, read_jsonl, write_json, write_text
 from harr.pipelines.leret import LeReT, by_hop
 from harr.preferences import documents_of, next_try, preferences, score_of
 from harr.progress import bar, stoppable
@@ -31,6 +31,7 @@ from harr.scoring.ranking import average_precision
 from harr.sections import Preferences
 from harr.setup import Setup
 from harr.types import Generator, Log, Passage, Question, Retrieval
+from harr.work import unfinished
 
 Row = dict[str, Any]
 Sample = Callable[[float], Generator]
@@ -65,7 +66,8 @@ def sample_preferences(
     program = setup.pipeline
     assert isinstance(program, LeReT)
     settings = params.model_dump() | {"target": target, "batch_size": batch_size}
-    run = work / fingerprint({"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed})
+    identity = {"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed}
+    run = unfinished(work, identity, setup=setup.told)
     questions = shuffled(setup.questions, seed)
     prompts = run / "prompts.json"
     if not prompts.exists():

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,21 @@ from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare
 LONGEST_PAUSE = 8.0
 AGAIN = (408, 409, 429)
 """Answers, beside 5xx, that may be better next time."""
+TOO_LONG = re.compile(
+    r"('max_tokens' or 'max_completion_tokens' is too large: \d+\. )?This model's maximum context length is \d"
+    r"|You passed \d+ input (tokens|characters) and requested \d+ output tokens\. However, the model's context length"
+    r"|The (\w+ )?prompt \((total )?length \d+\) is (too long|longer than the maximum model length)"
+    r"|The input \(\d+ tokens\) is longer than the model's context length"
+)
+"""How the answer 400 to a prompt without room begins: OpenAI, vLLM (old and new), SGLang. OpenAI has a code as well."""
+
+
+class PromptTooLong(ParamsError):
+    """A prompt is longer than the server's model reads; ``said``: whose model, and in its server's words."""
+
+    def __init__(self, text: str, said: str) -> None:
+        super().__init__(text)
+        self.said = said
 
 
 class Service:
@@ -52,7 +68,8 @@ class Service:
 
         Raises:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
-            ParamsError: the server refuses the request (address, model, key, length).
+            PromptTooLong: the server refuses the request for the length of its prompt.
+            ParamsError: it refuses the request for another reason (address, model, key).
         """
         deadline, pause = time.monotonic() + self._deadline, 0.5
         while True:
@@ -90,4 +107,12 @@ class Service:
         if error.status_code in (401, 403):
             return ParamsError(f"{where}; set the environment variable {self._key_variable} to a valid key")
         name = self._name
-        return ParamsError(f"{where}; check {name}.base_url, {name}.model ({self._model}) and {name}.max_tokens")
+        text = f"{where}; check {name}.base_url, {name}.model ({self._model}) and {name}.max_tokens"
+        return PromptTooLong(text, where) if _too_long(error) else ParamsError(text)
+
+
+def _too_long(error: openai.APIStatusError) -> bool:
+    """Whether a request was refused because its prompt, with what may be written, is longer than the model reads."""
+    told = error.body.get("message") if isinstance(error.body, dict) else None
+    known = error.code == "context_length_exceeded" or (isinstance(told, str) and TOO_LONG.match(told))
+    return error.status_code == 400 and bool(known)

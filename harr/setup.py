@@ -1,7 +1,7 @@
 """What a method needs to play and to learn, in one record."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +31,10 @@ class Setup:
     writer: str = ""
     """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then, but in the
     filter, which samples with it."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What ``identity`` is a hash of, by name."""
+
+    @property
+    def told(self) -> Any:
+        """The identity as a person reads it: the facts, where they are known."""
+        return dict(self.facts) or self.identity

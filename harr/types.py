@@ -155,6 +155,24 @@ class Cut(str):
     ending = ""
 
 
+class TooLong(Cut):
+    """The empty completion of a prompt that is longer than the model reads; ``said``: in the server's words."""
+
+    said = ""
+
+    @classmethod
+    def of(cls, said: str) -> "TooLong":
+        """Nothing, with the reason.
+
+        >>> reply = TooLong.of("at most 4096 tokens")
+        >>> reply == "" and isinstance(reply, Cut), reply.said
+        (True, 'at most 4096 tokens')
+        """
+        reply = cls()
+        reply.said = said
+        return reply
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One completion of an episode together with what was asked."""

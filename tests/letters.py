@@ -63,6 +63,11 @@ def variety(episode: Episode) -> float:
     return len(set("".join(turn.completion for turn in episode.turns))) / 26
 
 
+def half(episode: Episode) -> float:
+    """The same for all."""
+    return 0.5
+
+
 def share_without_a(episode: Episode) -> float:
     """The opposite."""
     return 1.0 - share_of_a(episode)

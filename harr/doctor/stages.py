@@ -16,6 +16,7 @@ import yaml
 
 from harr.doctor.finding import Finding, ok, warn
 from harr.errors import ParamsError
+from harr.work import differences
 
 HASHED_BYTES = 8_000_000
 """So much of one dependency or output is read."""
@@ -112,7 +113,7 @@ def _state(name: str, stage: Mapping[str, Any], lock: Mapping[str, Any] | None, 
     reasons = [] if lock.get("cmd") == stage["cmd"] else ["its command"]
     recorded = lock.get("params", {}).get("params.yaml", {})
     for key in stage.get("params", ()):
-        reasons += differences(key, recorded.get(key), _value(params, key))
+        reasons += [name for name, *_ in differences(key, recorded.get(key), _value(params, key))]
     entries = {entry["path"]: entry for entry in [*lock.get("deps", ()), *lock.get("outs", ())]}
     alike = False
     declared = [_path(one) for kind in ("deps", "outs", "metrics", "plots") for one in stage.get(kind, ())]
@@ -123,18 +124,6 @@ def _state(name: str, stage: Mapping[str, Any], lock: Mapping[str, Any] | None, 
     if reasons:
         return Stage(name, "changed", tuple(reasons))
     return Stage(name, "looks fresh" if alike else "fresh")
-
-
-def differences(key: str, before: Any, now: Any) -> list[str]:
-    """Dotted names of the parameters that changed.
-
-    >>> differences("train", {"steps": 3, "seed": 0}, {"steps": 4, "seed": 0})
-    ['train.steps']
-    """
-    if isinstance(before, dict) and isinstance(now, dict):
-        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        return [found for name in names for found in differences(f"{key}.{name}", before.get(name), now.get(name))]
-    return [] if before == now else [key]
 
 
 def _value(values: Any, key: str) -> Any:

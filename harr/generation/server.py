@@ -8,15 +8,16 @@ from typing import Any
 
 from harr.errors import ParamsError
 from harr.generators import Server
-from harr.service import Service
-from harr.types import Cut, Generate
+from harr.service import PromptTooLong, Service
+from harr.types import Cut, Generate, TooLong
 
 
 class ServerGenerator:
     """Completions from ``params.base_url``, up to ``params.concurrency`` at a time.
 
     Failed attempts are tried again as :class:`harr.service.Service` says. Every request carries the same
-    ``seed``, so equal requests of a batch are asked once.
+    ``seed``, so equal requests of a batch are asked once. A prompt that is longer than the model reads is answered by
+    nothing (:class:`harr.types.TooLong`), which is counted: one such prompt ends no run.
     """
 
     def __init__(self, params: Server, *, seed: int = 0, name: str = "generator") -> None:
@@ -33,11 +34,11 @@ class ServerGenerator:
             unreachable=f"{name}.base_url, timeout_seconds or deadline_seconds",
             overloaded=f"{name}.concurrency",
         )
-        self._usage: Counter[str] = Counter(requests=0, prompt_tokens=0, completion_tokens=0)
+        self._usage: Counter[str] = Counter(requests=0, prompt_tokens=0, completion_tokens=0, too_long=0)
         self._lock = threading.Lock()
 
     def usage(self) -> dict[str, float]:
-        """Requests, retries, time-outs and tokens since the start."""
+        """Requests, retries, time-outs, tokens and prompts that were too long, since the start."""
         tried = {"retries": self._service.retries, "timeouts": self._service.timeouts}
         with self._lock:
             counts = {"requests": 0, **tried, **self._usage}
@@ -50,8 +51,7 @@ class ServerGenerator:
 
         Raises:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
-            ParamsError: the server refuses the request (address, model, key, length) or does not
-                speak the protocol.
+            ParamsError: the server refuses the request (address, model, key) or does not speak the protocol.
         """
         keys = [(tuple(tuple(m.items()) for m in r.messages), r.prompt, r.stop) for r in requests]
         distinct = dict(zip(keys, requests, strict=True))
@@ -71,10 +71,15 @@ class ServerGenerator:
         if request.stop:
             options["stop"] = list(request.stop)
         messages: Any = list(request.messages)
-        if request.prompt:
-            reply = self._service.ask(lambda client: client.completions.create(prompt=request.prompt, **options))
-        else:
-            reply = self._service.ask(lambda client: client.chat.completions.create(messages=messages, **options))
+        try:
+            if request.prompt:
+                reply = self._service.ask(lambda client: client.completions.create(prompt=request.prompt, **options))
+            else:
+                reply = self._service.ask(lambda client: client.chat.completions.create(messages=messages, **options))
+        except PromptTooLong as error:
+            with self._lock:
+                self._usage.update(requests=1, too_long=1)
+            return TooLong.of(error.said)
         text = _text(reply, raw=bool(request.prompt))
         if text is None:
             raise ParamsError(

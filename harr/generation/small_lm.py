@@ -22,7 +22,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from harr.files import fingerprint, newest_sound, note_published, publish, read_json, write_json
+from harr.files import newest_sound, note_published, publish, read_json, write_json
 from harr.generation.local import LocalGenerator
 from harr.generation.queries import QUERY_HOPS, examples, share_as_taught
 from harr.generation.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
@@ -31,6 +31,7 @@ from harr.progress import bar, stop_asked, stoppable
 from harr.rollout import play
 from harr.tensors import optimizer_tensors, restore_optimizer
 from harr.types import Log
+from harr.work import unfinished
 
 END = "<|endoftext|>"
 TAGS = {
@@ -65,7 +66,7 @@ def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) 
         ``leret`` the share, after one demonstration, that is as the teacher writes them.
     """
     shape = params.model_dump(include={"plays", "steps", "vocabulary", "width", "layers"})
-    run = work / fingerprint({"shape": shape, "seed": seed})
+    run = unfinished(work, {"shape": shape, "seed": seed})
     torch.manual_seed(seed)
     tokenizer = _tokenizer(params.vocabulary, params.plays)
     model = _model(len(tokenizer), params.width, params.layers)

@@ -30,6 +30,7 @@ from harr.params import Embed
 from harr.progress import bar, stoppable
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.served import ServedEncoder
+from harr.work import unfinished
 
 MIN_COSINE = 0.99
 PROBE_SECONDS = 1.0
@@ -68,8 +69,8 @@ def embed_corpus(
         "dtype": dtype,
         "shard_size": params.shard_size,
     }
-    folder = work / fingerprint(plan)
-    _take_back(out, folder, passages, encoder, plan)
+    _take_back(out, work / fingerprint(plan), passages, encoder, plan)
+    folder = unfinished(work, plan)
     manifest = _resume(folder, passages, encoder, params) or _begin(passages, encoder, dtype, params.batch_size)
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)

@@ -27,6 +27,7 @@ from harr.params import Index
 from harr.progress import bar, stoppable
 from harr.retrieval.bulk import MAX_TEXT_BYTES, import_jobs, import_passages, searched_text
 from harr.retrieval.vectors import Vectors
+from harr.work import unfinished
 
 SEARCH_SECONDS = 60.0
 BUILD_SECONDS = 1800.0
@@ -73,8 +74,10 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
     manifest |= {"sources": parts} if parts else {}
     # Another place for the files is another import: what waits in the old one is not looked for.
     plan = {**content, "uri": params.uri} | ({"bulk": params.bulk} if params.bulk else {})
-    folder = work / fingerprint(plan | ({"sources": parts} if parts else {}))
+    plan |= {"sources": parts} if parts else {}
+    folder = work / fingerprint(plan)
     undo_publish(folder, out, folder / "out", manifest)
+    unfinished(work, plan)
     _drop_half_written_indexes(folder)
     started = time.monotonic()
     with _opened(params, folder / "out") as client:

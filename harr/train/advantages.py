@@ -5,6 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+NEGLIGIBLE = 1e-6
+"""Advantages below this are rounding: the rewards of the group are equal."""
+
 
 def group_advantages(rewards_BG: Tensor, estimator: str) -> Tensor:
     """Reward minus a baseline from its own group.
@@ -31,6 +34,17 @@ def group_advantages(rewards_BG: Tensor, estimator: str) -> Tensor:
         variance_B1 = centred_BG.square().nansum(-1, keepdim=True) / (counts_B1 - 1).clamp_min(1)
         centred_BG = centred_BG / (variance_B1.sqrt() + 1e-4)
     return centred_BG.nan_to_num(0.0)
+
+
+def all_alike(rewards: Sequence[float | None], group_size: int) -> bool:
+    """Whether in no group of ``group_size`` one reward differs from another; None is no reward.
+
+    >>> all_alike([1.0, None, 1.0, 0.5, 0.5, 0.5], 3), all_alike([1.0, 1.0, 0.5, 0.4], 2)
+    (True, False)
+    """
+    table_E = torch.tensor([float("nan") if reward is None else reward for reward in rewards], dtype=torch.float64)
+    advantages_BG = group_advantages(table_E.view(-1, group_size), "dr_grpo")
+    return bool((advantages_BG.abs() < NEGLIGIBLE).all())
 
 
 def step_advantages(gains: Sequence[Sequence[float]], group_size: int, estimator: str) -> list[list[float]]:

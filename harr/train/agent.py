@@ -25,7 +25,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from harr import processes
 from harr.errors import CorpusError, HarrError, ParamsError
-from harr.files import fingerprint, publish, write_json
+from harr.files import note_published, publish, write_json
 from harr.generation.adapter import base_identity, begin
 from harr.generation.local import Writer, load_model
 from harr.generation.sampler import Sampler, Trace
@@ -38,12 +38,14 @@ from harr.scoring.mix import Scores
 from harr.scoring.ranking import recall
 from harr.setup import Setup
 from harr.tensors import trained_weights
+from harr.train.advantages import all_alike
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
 from harr.train.checkpoint import QUIET, Checkpoints
 from harr.train.guard import best_step, verdict
 from harr.train.record import plain
 from harr.train.vllm import check_vllm, vllm_config, vllm_reached, write_by_vllm
 from harr.types import Episode, Log, Question
+from harr.work import unfinished
 
 FIGURES = {
     "loss": "loss",
@@ -132,12 +134,14 @@ class Game:
         self.figures = reward_figures(self.params, self.setup, scores, rewards, episodes, self.step)
         self.figures |= trace_figures(episodes, traces) | {"without_room": sampler.usage()["without_room"]}
         self.figures["without_reward"] = float(rewards.count(None))
+        mixed = self.mixed(scores, rewards)
+        self.figures["without_advantage"] = float(all_alike(mixed, self.params.group_size))
         return {
             "prompt_ids": [trace.prompt[-max(1, room - len(trace.ids)) :] for trace in traces],
             "completion_ids": [trace.ids for trace in traces],
             "env_mask": [trace.own for trace in traces],
             "logprobs": [trace.logprobs for trace in traces] if self._vllm else None,
-            "reward": self.mixed(scores, rewards),
+            "reward": mixed,
         }
 
     def mixed(self, scores: Scores, totals: Sequence[float | None]) -> list[float | None]:
@@ -269,7 +273,7 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
         trained_weights(model).values(), params.learning_rate, weight_decay=params.weight_decay
     )
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-    checkpoints = Checkpoints(work / fingerprint(run))
+    checkpoints = Checkpoints(processes.only_main(lambda: unfinished(work, run, setup=setup.told)))
     history = checkpoints.history()
     processes.check_same_step(len(history), checkpoints.folder)
     if history and processes.is_main():
@@ -325,6 +329,7 @@ def finish(keeper: Keeper, tokenizer: Any, base: str, out: Path) -> None:
         best = best_step(history, params.guard_window, checkpoints.steps())
         checkpoints.load_best(keeper.model, None, best)
         print(f"train stopped after step {len(history)}: {keeper.stopped}; keeping the checkpoint of step {best}")
+    note_published(checkpoints.folder)
     export(keeper.model, tokenizer, base, checkpoints.folder / "adapter", out)
 
 

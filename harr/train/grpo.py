@@ -17,7 +17,7 @@ from harr.policies import plackett_luce
 from harr.scoring import mixing
 from harr.scoring.mix import Reward
 from harr.setup import Setup
-from harr.train.advantages import group_advantages, step_advantages
+from harr.train.advantages import NEGLIGIBLE, group_advantages, step_advantages
 from harr.train.batch import Batch, reward_figures, rollouts
 from harr.train.learner import Learner
 from harr.train.losses import clipped_surrogate, k3_kl, outside, step_weights
@@ -31,7 +31,8 @@ def train(params: GRPO, setup: Setup, out: Path, work: Path, log: Log, seed: int
     resumes there and ends with the same weights. ``log(step, values)`` is called after every step.
 
     Returns:
-        One row per step: reward, loss, KL, clipping, entropy, distinct states, seconds.
+        One row per step: reward, loss, KL, clipping, entropy, distinct states, seconds. ``without_advantage`` is 1
+        where no rollout was better than others of its question; a ``guard_window`` of such steps ends the run.
     """
     learner = Learner.open(params, setup, work, seed, kind="grpo")
     for step in learner.steps(log):
@@ -41,9 +42,11 @@ def train(params: GRPO, setup: Setup, out: Path, work: Path, log: Log, seed: int
         values = reward_figures(params, setup, scores, rewards, episodes, step)
         if any(episode.steps for episode in episodes):
             advantages = advantages_of(params, setup.reward, scores, episodes, step)
+            flat = list(chain.from_iterable(advantages))
+            values["without_advantage"] = float(all(abs(value) < NEGLIGIBLE for value in flat))
             lengths = [len(episode.steps) for episode in episodes]
             weights = step_weights(lengths, params.estimator).tolist()
-            batch = Batch.of(episodes, {"advantage": list(chain.from_iterable(advantages)), "weight": weights})
+            batch = Batch.of(episodes, {"advantage": flat, "weight": weights})
             for _ in range(params.num_iterations):
                 values |= update(params, learner, batch)
             values["distinct_states"] = float(len(batch.states))

@@ -1,4 +1,4 @@
-"""The guard of a training run: which checkpoint is best, and whether the run has collapsed."""
+"""The guard of a training run: which checkpoint is best, and whether the run has collapsed or learns nothing."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,6 +48,9 @@ def best_step(history: Sequence[Mapping[str, float]], window: int, kept: Iterabl
 def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) -> str:
     """Why a run must stop; "" while it may go on.
 
+    Of methods that compare the rollouts of a group, ``without_advantage`` says that a step had nothing to compare. Only
+    steps that are :func:`comparable` are counted: a later stage of the curriculum may have questions that differ.
+
     >>> rows = [{"reward_mean": reward} for reward in (0.8, 0.8, 0.1, 0.1)]
     >>> verdict(rows, 2, 0.5)
     'mean reward of the last 2 steps fell to 0.100, under 50 % of its best 0.800'
@@ -55,11 +58,19 @@ def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) ->
     'the reward term format of the last 2 steps fell to 0.100, under 50 % of its best 0.800'
     >>> verdict(rows[:3], 2, 0.5) or verdict([*rows, {"reward_mean": -1.0}], 2, 0.0)
     ''
+    >>> verdict([{"reward_mean": 1.0, "without_advantage": 1.0}] * 2, 2, 0.5).partition(",")[0]
+    "no group's rewards differed in the last 2 steps"
     """
     if len(history) >= SKIPS and all(row.get("skipped_updates", 0.0) for row in history[-SKIPS:]):
         return f"the gradient was not finite in {SKIPS} steps in a row; lower train.learning_rate"
+    rows = comparable(history)
+    if len(rows) >= window and all(row.get("without_advantage", 0.0) for row in rows[-window:]):
+        return (
+            f"no group's rewards differed in the last {window} steps, so nothing is learnt; raise train.group_size or "
+            "the temperature of what learns, or use other questions"
+        )
     for figure, name in WATCHED.items():
-        values = [row[figure] for row in comparable(history) if figure in row]
+        values = [row[figure] for row in rows if figure in row]
         means = smoothed(values, window)[window - 1 :]
         if drop and means and max(means) > 0.0 and means[-1] < drop * max(means):
             return (

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from harr import processes
 from harr.errors import CorpusError, ParamsError
-from harr.files import fingerprint, publish, read_json, write_json
+from harr.files import note_published, publish, read_json, write_json
 from harr.methods import Training
 from harr.policies import plackett_luce
 from harr.policies.adapter import begin, save_adapter
@@ -31,6 +31,7 @@ from harr.train.checkpoint import Checkpoints
 from harr.train.guard import best_step, verdict
 from harr.train.record import plain
 from harr.types import Log
+from harr.work import unfinished
 
 PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
@@ -98,8 +99,8 @@ class Learner:
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
         optimizer = accelerator.prepare_optimizer(optimizer)
         processes.shard(policy.encoder.model, [w for w in adapter.parameters() if w.requires_grad])
-        run = fingerprint({"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed})
-        checkpoints = Checkpoints(work / run)
+        run = {"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed}
+        checkpoints = Checkpoints(processes.only_main(lambda: unfinished(work, run, setup=setup.told)))
         history = checkpoints.load(adapter, head, optimizer)
         processes.check_same_step(len(history), checkpoints.folder)
         rates = [params.learning_rate, head_rate]
@@ -219,4 +220,5 @@ class Learner:
             save_adapter(adapter, encoder, draft / name)
         for folder in (draft, *(draft / name for name in also)):
             write_json(folder / "harr.json", {**read_json(folder / "harr.json"), **facts})
+        note_published(self.checkpoints.folder)
         publish(draft, out)

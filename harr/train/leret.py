@@ -25,7 +25,7 @@ from trl.trainer.sft_trainer import SFTTrainer
 
 from harr import processes
 from harr.errors import CorpusError, ParamsError
-from harr.files import fingerprint, publish, read_json, sha256, write_json
+from harr.files import fingerprint, note_published, publish, read_json, sha256, write_json
 from harr.generation.adapter import base_identity, begin
 from harr.generation.demonstrations import Tokens
 from harr.generation.local import Writer, load_model
@@ -39,6 +39,7 @@ from harr.tensors import trained_weights
 from harr.train.checkpoint import QUIET, Checkpoints
 from harr.train.warmstart import Keeper, dataset, order
 from harr.types import Log
+from harr.work import unfinished
 
 Rows = Sequence[Mapping[str, Any]]
 Pair = dict[str, list[int]]
@@ -87,7 +88,7 @@ def train(params: LeReT, setup: Setup, out: Path, work: Path, log: Log, seed: in
         if (setup.data / name).exists()
     }
     run = {"kind": "leret", "params": params.model_dump(), "setup": setup.identity, "data": data, "seed": seed}
-    folder = work / fingerprint(run)
+    folder = unfinished(work, run, setup=setup.told)
     history: list[dict[str, float]] = []
     begun, given = setup.writer, setup.data
     for iteration in range(params.iterations):
@@ -100,6 +101,7 @@ def train(params: LeReT, setup: Setup, out: Path, work: Path, log: Log, seed: in
             for row in rows:
                 more = {"step": len(history), "phase": float(2 * iteration + number), "zero_std_share": 0.0}
                 history.append({**row, **more, "reward_mean": row["accuracy"]})
+    note_published(folder)
     _export(params, folder / str(params.iterations - 1), setup.writer, folder / "draft", out)
     return history
 

@@ -28,6 +28,7 @@ from harr.progress import bar, stop_asked, stoppable
 from harr.tensors import trained_weights
 from harr.train.checkpoint import QUIET, Checkpoints
 from harr.types import Log
+from harr.work import unfinished
 
 SAVE_EVERY = 50
 WARMUP = 0.05
@@ -118,8 +119,9 @@ def train_warmstart(params: Warmstart, out: Path, work: Path, log: Log, seed: in
     model = begin(loaded, params.lora, seed)
     optimizer = torch.optim.AdamW(trained_weights(model).values(), params.learning_rate, weight_decay=0.0)
     shape = params.model_dump(exclude=UNREAD | {"demonstrations"})
-    run = {"kind": "warmstart", "shape": shape, "base": base_identity(params.model), "rows": kept, "seed": seed}
-    checkpoints = Checkpoints(work / fingerprint(run))
+    base = base_identity(params.model)
+    run = {"kind": "warmstart", "shape": shape, "base": base, "rows": fingerprint(kept), "seed": seed}
+    checkpoints = Checkpoints(unfinished(work, run))
     history = checkpoints.load(model, None, optimizer)
     if history:
         print(f"resuming the generator at step {len(history)}/{steps}")
@@ -144,7 +146,7 @@ def train_warmstart(params: Warmstart, out: Path, work: Path, log: Log, seed: in
     shutil.rmtree(draft, ignore_errors=True)
     whole.save_pretrained(draft)
     tokenizer.save_pretrained(draft)
-    write_json(draft / "harr.json", {"base_model": params.model, "base": run["base"], "kind": "llm"})
+    write_json(draft / "harr.json", {"base_model": params.model, "base": base, "kind": "llm"})
     note_published(checkpoints.folder)
     publish(draft, out)
     return figures(history, kept, len(rows) - len(kept), whole.num_parameters())

@@ -15,6 +15,32 @@ from harr.generators import Server
 from harr.params import Params
 from harr.types import Cut, Generate
 
+COUNTS = ("requests", "retries", "timeouts", "prompt_tokens", "completion_tokens", "too_long")
+OPENAI = {
+    "message": "This model's maximum context length is 4096 tokens. However, your messages resulted in 5012 tokens.",
+    "type": "invalid_request_error",
+    "param": "messages",
+    "code": "context_length_exceeded",
+}
+VLLM = (
+    "This model's maximum context length is 4096 tokens. However, you requested 5012 tokens (4900 in the messages, ...",
+    "'max_tokens' or 'max_completion_tokens' is too large: 112. This model's maximum context length is 4096 tokens "
+    "and your request has 4000 input tokens (112 > 4096 - 4000).",
+    "You passed 4900 input tokens and requested 112 output tokens. However, the model's context length is only 4096 "
+    "tokens, resulting in a maximum input length of 3984 tokens. (parameter=input_tokens, value=4900)",
+    "The decoder prompt (length 4900) is longer than the maximum model length of 4096.",
+)
+WORDS = [
+    {"error": OPENAI},
+    {"error": {"message": "Your input is too much.", "type": "x", "code": "context_length_exceeded"}},
+    *({"error": {"message": said, "type": "BadRequestError", "param": None, "code": 400}} for said in VLLM),
+    {"object": "error", "message": VLLM[0], "type": "BadRequestError", "param": None, "code": 400},
+    {
+        "object": "error",
+        "message": "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
+    },
+]
+
 
 def echo(body: dict[str, Any], number: int) -> tuple[int, Any]:
     return 200, chat("echo " + body["messages"][-1]["content"])
@@ -99,6 +125,36 @@ def test_after_a_failure_nothing_more_is_sent() -> None:
     assert len(served.bodies) < 10
 
 
+@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("request_", [*ask("long"), Generate(prompt="long")])
+def test_a_prompt_that_is_too_long_is_data(words: Any, request_: Generate) -> None:
+    def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        return (400, words) if "long" in str(body) else echo(body, number)
+
+    with serving(reply) as served:
+        player = generator(served.base_url)
+        found = player.complete([*ask("a"), request_, *ask("b")])
+    assert found == ["echo a", "", "echo b"] and [isinstance(text, Cut) for text in found] == [False, True, False]
+    assert player.usage() == dict(zip(COUNTS, (3, 0, 0, 0, 0, 1), strict=True)), "asked once, not again"
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "'max_tokens' must be at least 16; you sent: This model's maximum context length is 5"),
+        (400, "max_tokens=5000 cannot be greater than max_model_len=4096."),
+        (400, "The prompt is too long to be shown here"),
+        (404, OPENAI["message"]),
+    ],
+)
+def test_other_refusals_end_the_stage(status: int, words: str) -> None:
+    with (
+        serving(lambda body, number: (status, {"error": {"message": words, "code": status}})) as served,
+        pytest.raises(ParamsError, match=rf"HTTP {status} .*check generator\.base_url"),
+    ):
+        generator(served.base_url).complete(ask("a"))
+
+
 def test_an_empty_completion_is_data() -> None:
     with serving(lambda body, number: (200, chat(None if number == 1 else ""))) as served:
         assert generator(served.base_url, concurrency=1).complete(ask("a", "b")) == ["", ""]
@@ -154,7 +210,7 @@ def test_a_usage_without_figures_counts_as_none() -> None:
     with serving(lambda body, number: (200, chat("so") | {"usage": {}})) as served:
         player = generator(served.base_url)
         assert player.complete(ask("a")) == ["so"]
-    assert player.usage() == {"requests": 1, "retries": 0, "timeouts": 0, "prompt_tokens": 0, "completion_tokens": 0}
+    assert player.usage() == dict(zip(COUNTS, (1, 0, 0, 0, 0, 0), strict=True))
 
 
 def test_the_key_comes_from_the_environment_and_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,4 +256,4 @@ def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:
         assert player.complete([*requests, requests[0]]) == ["so once", "so twice", "so once"]
     assert len(served.bodies) == 2, "an equal request is asked once"
     assert (served.bodies[0]["stop"], served.bodies[0]["seed"]) == (["</search>"], 7)
-    assert player.usage() == {"requests": 2, "retries": 0, "timeouts": 0, "prompt_tokens": 6, "completion_tokens": 4}
+    assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 6, 4, 0), strict=True))

@@ -94,6 +94,22 @@ def test_bug_15_a_full_template_is_seen_and_nodes_can_be_charged() -> None:
     assert charged.totals(scores) == [pytest.approx(0.7), pytest.approx(0.6)]
 
 
+def test_an_answer_too_long_for_the_judge_has_no_verdict_and_is_judged_again_later() -> None:
+    def short(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        refusal = {"message": "...", "code": "context_length_exceeded"}
+        return (400, {"error": refusal}) if "is 0?" in body["messages"][1]["content"] else half(body, number)
+
+    replies = [short]
+    with serving(lambda body, number: replies[0](body, number)) as served:
+        first = reward(served.base_url)
+        assert first.score(answered("Ada", "Ada"))["semantic"] == [None, 0.5]
+        assert (first.usage()["unreadable verdicts"], first.usage()["too_long"]) == (1.0, 1.0)
+        replies[0] = half
+        later = reward(served.base_url)
+        assert later.score(answered("Ada", "Ada"))["semantic"] == [0.5, 0.5]
+        assert (later.usage()["cached"], later.usage()["too_long"]) == (1.0, 0.0)
+
+
 def test_a_judge_that_does_not_answer_ends_the_run_at_its_deadline() -> None:
     def late(body: dict[str, Any], number: int) -> tuple[int, Any]:
         time.sleep(0.5)

@@ -93,6 +93,16 @@ def test_a_stopped_run_that_collapses_later_keeps_its_best_weights(
     assert not same(best, weights(last)), "the run did learn on"
 
 
+def test_a_run_in_which_no_group_differs_stops(
+    setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alike = replace(setup, reward=Reward({"letters:half": 1.0}))
+    history = train(PARAMS, alike, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert [row["without_advantage"] for row in history] == [1.0] * PARAMS.guard_window
+    assert "train stopped after step 2: no group's rewards differed in the last 2 steps" in capsys.readouterr().out
+    assert train(PARAMS, alike, tmp_path / "out", tmp_path / "work", nothing, 0) == history, "and stays stopped"
+
+
 @pytest.mark.parametrize("passes", [1, 3])
 def test_a_killed_run_of_several_passes_ends_with_the_same_weights(setup: Setup, tmp_path: Path, passes: int) -> None:
     """GRPO with a batch used more than once: what TRL keeps between two passes is made anew."""
@@ -235,7 +245,7 @@ def calling(question: Question) -> PyGenerator[Request, Any, Outcome]:
 def test_a_source_that_goes_away_ends_the_run_in_a_line_and_costs_no_step(setup: Setup, tmp_path: Path) -> None:
     """An index that cannot be reached is no observation: the run ends, keeps all its steps, and goes on from there."""
     folder = save_letters(tmp_path / "printable", spread=0.5, room=4000, printable=True)
-    params = PARAMS.model_copy(update={"steps": 4, "group_size": 2, "episodes_per_pass": 4})
+    params = PARAMS.model_copy(update={"steps": 4, "group_size": 2, "episodes_per_pass": 4, "guard_window": 9})
     game = replace(setup, pipeline=calling, writer=str(folder))
     whole = train(params, game, tmp_path / "whole", tmp_path / "a", nothing, 0)
     assert whole[0]["searches_mean"] == 1.0 and whole[0]["told_tokens"] > 100

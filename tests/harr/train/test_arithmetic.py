@@ -87,3 +87,17 @@ def test_the_guard_stops_a_collapse_and_knows_the_best_checkpoint() -> None:
     assert best_step(rows, 2, [2, 4]) == 4
     broken = [{"reward_mean": 0.5, "skipped_updates": 1.0}] * 3
     assert "the gradient was not finite in 3 steps" in verdict(broken, 2, 0.5) and verdict(broken[:2], 2, 0.5) == ""
+
+
+def test_the_guard_stops_a_run_whose_groups_all_agree() -> None:
+    alike, unlike = ({"reward_mean": 0.5, "without_advantage": share} for share in (1.0, 0.0))
+    said = verdict([unlike, alike, alike, alike], 3, 0.5)
+    assert said.startswith(
+        "no group's rewards differed in the last 3 steps, so nothing is learnt; raise train.group_size"
+    )
+    assert verdict([alike] * 3, 3, 0.0) == said, "also where no fall is watched for"
+    assert verdict([alike] * 2, 3, 0.5) == "" == verdict([alike, alike, unlike], 3, 0.5)
+    harder = [row | {"phase": 1.0} for row in (alike, alike)]
+    assert verdict([alike, alike, *harder], 3, 0.5) == "", "other questions have their own steps"
+    assert verdict([*harder, harder[0]], 3, 0.5) == said
+    assert verdict([{"reward_mean": 1.0, "zero_std_share": 1.0}] * 5, 3, 0.5) == "", "PPO, PQN and InfoNCE learn on"

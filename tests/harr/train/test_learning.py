@@ -1,5 +1,6 @@
 """GRPO for real on a tiny corpus: it learns, it resumes bit for bit, and it counts honestly."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +13,13 @@ from harr.methods import GRPO, PPO, Lora, Training
 from harr.policies.dense import DensePolicy
 from harr.retrieval.encoder import Encoder
 from harr.rollout import play
+from harr.scoring.mix import Reward
 from harr.setup import Setup
 from harr.train import METHODS
 from harr.train.batch import Batch, question_batch
 from harr.train.grpo import advantages_of, train
 from harr.train.infonce import wanted
-from harr.types import Episode, Question
+from harr.types import Episode, Log, Question
 
 COMMON = {
     "steps": 12,
@@ -91,6 +93,28 @@ def test_a_killed_run_resumes_with_the_same_weights(method: str, setup: Setup, t
     assert without_time == [{k: v for k, v in row.items() if k != "seconds"} for row in resumed]
 
 
+def test_a_run_with_other_parameters_is_told_what_differs(setup: Setup, tmp_path: Path, capsys) -> None:
+    def killed(step: int, values: object) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+
+    def run(rate: float, log: Log = silent, seed: int = 0) -> str:
+        params = PARAMS.model_copy(update={"steps": 2, "checkpoint_every": 1, "learning_rate": rate})
+        train(params, fresh(setup), tmp_path / "adapter", work, log, seed)
+        return capsys.readouterr().out
+
+    work = tmp_path / "work"
+    with pytest.raises(KeyboardInterrupt):
+        run(1e-3, killed)
+    (folder,) = [path for path in work.iterdir() if path.is_dir()]
+    assert run(1e-4) == (
+        f"the unfinished work in {folder} is of other parameters (params.learning_rate: 0.001, now 0.0001); "
+        "it is kept, this run begins anew\n"
+    )
+    assert run(1e-3) == "resuming train at step 1/2 (50.0%)\n", "the old one can still go on"
+    assert run(1e-3, seed=1) == "", "what was published is finished, and another arm begins"
+
+
 def test_an_episode_without_a_search_has_no_row(setup: Setup) -> None:
     played = play(list(setup.questions[:1]) * 3, setup.pipeline, setup.retriever, None)
     episodes = [*played, Episode(setup.questions[0])]
@@ -113,6 +137,35 @@ def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(setup: Setup, tmp_p
     assert train(wild, fresh(setup), tmp_path / "adapter", tmp_path / "work", silent, seed=0) == history, (
         "and stays stopped"
     )
+
+
+def test_a_run_in_which_no_group_differs_stops_and_says_so(setup: Setup, tmp_path: Path, capsys) -> None:
+    """The reward is the same whatever is found; a run that was killed on the way comes to the same verdict."""
+    half = Reward({"letters:half": 1.0})
+    params = PARAMS.model_copy(update={"guard_window": 3, "checkpoint_every": 2})
+
+    def killed(step: int, values: object) -> None:
+        if step == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(params, replace(fresh(setup), reward=half), tmp_path / "adapter", tmp_path / "work", killed, seed=0)
+    history = train(params, replace(fresh(setup), reward=half), tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+    assert [row["without_advantage"] for row in history] == [1.0] * 3 and history[-1]["zero_std_share"] == 1.0
+    said = "train stopped after step 3: no group's rewards differed in the last 3 steps, so nothing is learnt; "
+    told = capsys.readouterr().out
+    assert "resuming train at step 2/12" in told and said in told and "; keeping the checkpoint of step 3\n" in told
+    assert (tmp_path / "adapter" / "adapter_model.safetensors").exists()
+    again = train(params, replace(fresh(setup), reward=half), tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+    assert again == history and said in capsys.readouterr().out, "and stays stopped"
+
+
+@pytest.mark.parametrize("method", ["ppo", "infonce"])
+def test_methods_that_compare_no_rollouts_go_on(method: str, setup: Setup, tmp_path: Path) -> None:
+    params = ALL[method].model_copy(update={"steps": 3, "guard_window": 1})
+    game = replace(fresh(setup), reward=Reward({"letters:half": 1.0}))
+    history = METHODS[method](params, game, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+    assert [row["zero_std_share"] for row in history] == [1.0] * 3
 
 
 def test_gradient_checkpointing_changes_no_gradient(setup: Setup, tmp_path: Path) -> None:
