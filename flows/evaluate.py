@@ -23,7 +23,7 @@ from tasks.evaluate import (
     write_evaluation,
 )
 from tasks.facts import run_facts
-from tasks.filter import PREFERENCES_PAGE
+from tasks.filter import write_preferences_page
 from tasks.traces import trajectories
 from tasks.tracking import tracked_run
 
@@ -40,8 +40,8 @@ async def evaluate() -> None:
         summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
         write_evaluation(params, rows, episodes, summary)
         links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
-        if params.train.method == "leret" and PREFERENCES_PAGE.exists():
-            links = {"Preferences between queries": PREFERENCES_PAGE.name, **links}
+        if params.train.method == "leret":
+            links = {"Preferences between queries": write_preferences_page().name, **links}
         plot_and_report(params, summary, run_facts(params), links)
         run.log(
             0, {f"{arm}.{name}": v["mean"] for arm, metrics in summary["arms"].items() for name, v in metrics.items()}

@@ -161,6 +161,12 @@ def build_writer(params: Params, arm: str, trained: Path | None) -> Generator:
     return _writer(model, params.seed)
 
 
+def build_reader(params: Params) -> Generator | None:
+    """The model that answers from what others have found; it writes its most likely tokens unless told otherwise."""
+    section = params.evaluate.reader
+    return None if section is None else _shared(lambda: _writer(_greedy(section), params.seed, "evaluate.reader"))
+
+
 def build_judge(params: Params) -> Generator | None:
     """The model that grades answers; it writes its most likely tokens unless its temperature is given.
 
@@ -169,9 +175,14 @@ def build_judge(params: Params) -> Generator | None:
     section = params.reward.judge
     if section is None:
         return None
-    if "temperature" not in section.model_fields_set:
-        section = section.model_copy(update={"temperature": 0.0})
-    return _shared(lambda: _writer(section, params.seed, "reward.judge", readable))
+    return _shared(lambda: _writer(_greedy(section), params.seed, "reward.judge", readable))
+
+
+def _greedy(section: Scripted | Server | Local) -> Scripted | Server | Local:
+    """The section with temperature 0, where it does not give one."""
+    if isinstance(section, Scripted) or "temperature" in section.model_fields_set:
+        return section
+    return section.model_copy(update={"temperature": 0.0})
 
 
 def _generator(section: GeneratorSection, seed: int) -> Generator | None:

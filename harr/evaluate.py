@@ -11,6 +11,7 @@ from harr.errors import CorpusError
 from harr.policies.dense import DensePolicy
 from harr.progress import bar
 from harr.rollout import play
+from harr.scoring.audits import answer_in_query, repeated_queries, writes_queries
 from harr.scoring.intervals import mean_interval, paired_gain
 from harr.scoring.ranking import all_gold, gold_f1, hop_recall, ndcg_at, recall, recall_at, reciprocal_rank
 from harr.scoring.rewards import answer_em, answer_f1, context_words
@@ -42,6 +43,8 @@ LABELS = {
     "searches": "searches",
     "context_words": "words of passages",
     "malformed": "malformed replies",
+    "repeated_queries": "queries asked again",
+    "answer_in_query": "answer in a query",
     "reward": "reward",
 }
 BY_HOP = {
@@ -141,16 +144,17 @@ def question_rows(
     question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
     gives none by design and none is scored. Otherwise a missing answer scores 0. ``terms``: what the
     run's own reward says of each episode; a metric of the same name is kept as it is. ``picking``: passages
-    are picked one by one, so that fact_em and fact_f1 say how well.
+    are picked one by one, so that fact_em and fact_f1 say how well. Queries are audited where any is written.
     """
     answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
-    rows = [_row(episode, answering, picking) for episode in episodes]
+    writing = writes_queries(episodes)
+    rows = [_row(episode, answering, picking, writing) for episode in episodes]
     for row, own in zip(rows, terms, strict=bool(terms)):
         row.update({name: value for name, value in own.items() if name not in row})
     return rows
 
 
-def _row(episode: Episode, answering: bool, picking: bool) -> Row:
+def _row(episode: Episode, answering: bool, picking: bool, writing: bool) -> Row:
     question = episode.question
     metrics: dict[str, float | None] = {
         "answer_em": answer_em(episode) if answering else None,
@@ -168,6 +172,8 @@ def _row(episode: Episode, answering: bool, picking: bool) -> Row:
         "searches": float(len(episode.steps)),
         "context_words": float(context_words(episode)),
         "malformed": float(episode.outcome.malformed),
+        "repeated_queries": repeated_queries(episode) if writing else None,
+        "answer_in_query": answer_in_query(episode) if writing else None,
     }
     return {
         "id": question.id,

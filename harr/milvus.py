@@ -149,7 +149,7 @@ def _connect_lite(where: str) -> MilvusClient:
     for noisy in ("milvus_lite", "grpc._server"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     try:
-        return MilvusClient(where)
+        return MilvusClient(where, dedicated=True)  # a shared one stays open when it is closed
     except MilvusException as error:
         failure = reason(error)
     # pymilvus hides the cause; opening the folder directly names it.

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from harr import strict_yaml
 from harr.datasets import BabiLong, Fraction, Hover, Hub, Jsonl, MaybeAddress, MedQuAD, Positive, Ruler, Section, World
 from harr.errors import ParamsError
 from harr.explain import explain
@@ -274,6 +275,11 @@ class Params(Section):
                 "set both or neither"
             )
         if not isinstance(self.train, Agent | LeReT):
+            if self.retriever.late_interaction:
+                raise ValueError(
+                    "retriever.late_interaction is for train.method agent or leret: a retriever that learns ranks by "
+                    "its own vectors; leave it out"
+                )
             if began := sorted({"base", "warmstart", "few_shot", "few_shot_all", "sft"} & arms):
                 raise ValueError(
                     f"evaluate.arms {began[0]} is for train.method agent or leret, where the language model learns"
@@ -327,6 +333,8 @@ class Params(Section):
             return self
         if self.filter.preferences:
             raise ValueError("filter.preferences is for train.method leret; leave it out")
+        if self.evaluate.reader:
+            raise ValueError("evaluate.reader is for train.method leret, whose pipeline does not answer; leave it out")
         if not isinstance(self.train, Agent):
             if given:
                 raise ValueError(f"filter.{min(given)} is for train.method agent; leave it out")
@@ -375,7 +383,7 @@ class Params(Section):
                 per fault with the key's full name and, for an unknown key, the nearest known one.
         """
         try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+            values = strict_yaml.load(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise ParamsError(f"{path}: cannot be read ({error.strerror}); copy one of recipes/*.yaml there") from None
         # PyYAML lets through what its own conversions raise: `2024-13-45` is no date, `!!bool x` no truth value.

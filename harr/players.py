@@ -29,6 +29,7 @@ from harr.retrieval.asks import check_sources
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.retrieval.index import PassageIndex
+from harr.retrieval.late import LateInteraction, load_multi_vector
 from harr.retrieval.sources import Sources, settings, web_source
 from harr.retrieval.sparse import BM25Retriever
 from harr.retrieval.vectors import Vectors
@@ -161,10 +162,14 @@ def _fixed(
     sparse = BM25Retriever(index, passages, section.k, candidates)
     policy = _dense(params, encoder, index, vectors, passages, history=False, sampling=False, candidates=candidates)
     dense = replace(policy, fusion=DENSE)
+    found: Retriever = dense if search == "dense" else sparse
     if search == "hybrid":
         fusion = fusion_of("hybrid", section.fusion, section.weights)
-        return HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
-    return dense if search == "dense" else sparse
+        found = HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
+    if section.late_interaction:
+        vectors = load_multi_vector(section.late_interaction, processes.device())
+        return LateInteraction(found, vectors, k=section.k, depth=section.pool)
+    return found
 
 
 def _sources(

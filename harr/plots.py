@@ -76,7 +76,7 @@ def learning_curve(rows: Rows, path: Path) -> None:
     """Reward per training step, raw and smoothed, above the share of groups that taught nothing.
 
     ``rows`` are the dicts that training returns: one per step with ``step``, ``reward_mean`` and
-    ``zero_std_share``; all columns go into the CSV.
+    ``zero_std_share``; all columns go into the CSV. Of LeReT, which has no rollouts, it is ``accuracy`` above ``loss``.
     """
     columns = list(dict.fromkeys(key for row in rows for key in row))
     write(draw_learning_curve(rows), path, columns, rows)
@@ -108,6 +108,7 @@ def hops(rows: Rows, path: Path) -> None:
 
 def draw_learning_curve(rows: Rows) -> Figure:
     """The figure of :func:`learning_curve`."""
+    prefers = "accuracy" in rows[-1]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.8, 4.0), layout="constrained")
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
@@ -119,16 +120,21 @@ def draw_learning_curve(rows: Rows) -> Figure:
             top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
         changes = [after["step"] for before, after in pairwise(rows) if before.get("phase") != after.get("phase")]
         for number, step in enumerate(changes):
-            label = "_phase" if number else "other terms or questions"
+            label = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
             for axes in (top, bottom):
                 axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=label)
-        top.set_title(f"Reward while training (n = {len(rows)} steps)")
-        top.set_ylabel("mean reward")
+        top.set_title(f"{'Accuracy' if prefers else 'Reward'} while training (n = {len(rows)} steps)")
+        top.set_ylabel("of tokens (SFT), of pairs (IPO)" if prefers else "mean reward")
         top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
         top.legend(loc="upper left" if _low_left(reward) else "lower right")
-        bottom.plot(steps, [100 * row["zero_std_share"] for row in rows], color=ORANGE, linewidth=1.4)
-        bottom.set_ylim(0, 102)
-        bottom.set_ylabel("% of groups\nwithout signal")
+        if prefers:
+            bottom.plot(steps, [row["loss"] for row in rows], color=ORANGE, linewidth=1.4)
+            bottom.set_yscale("symlog", linthresh=1.0)  # nats a token of SFT, squared nats of IPO
+            bottom.set_ylabel("loss")
+        else:
+            bottom.plot(steps, [100 * row["zero_std_share"] for row in rows], color=ORANGE, linewidth=1.4)
+            bottom.set_ylim(0, 102)
+            bottom.set_ylabel("% of groups\nwithout signal")
         bottom.set_xlabel("optimiser step")
         bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
         figure.align_ylabels()

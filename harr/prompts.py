@@ -6,7 +6,7 @@ plays, which are sampled so that they differ, and for hops that found nothing, w
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ import numpy as np
 
 from harr.errors import CorpusError
 from harr.files import read_json
-from harr.pipelines.leret import Demonstration, LeReT
+from harr.pipelines.leret import Demonstration, LeReT, by_hop
 from harr.preferences import documents_of
 from harr.rollout import play
 from harr.scoring.ranking import average_precision
 from harr.sections import Preferences
-from harr.types import Episode, Generator, Question, Retrieval, Retriever
+from harr.types import Episode, Generator, Question, Retriever
 
 
 def find_prompts(
@@ -87,13 +87,6 @@ def demonstrations(episode: Episode, program: LeReT, min_ap: float) -> list[Demo
         if missing & {*documents_of(retrieval.passages)}:
             examples.append(Demonstration(episode.question.text, before, hop.query))
     return examples
-
-
-def by_hop(episode: Episode) -> Iterator[Retrieval]:
-    """What every hop of a play found; nothing, where it had no query."""
-    steps = iter(episode.steps)
-    for hop in episode.outcome.hops:
-        yield next(steps).retrieval if hop.query else Retrieval(())
 
 
 def mean_ap(program: LeReT, questions: Sequence[Question], retriever: Retriever, writer: Generator) -> float:

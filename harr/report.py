@@ -18,7 +18,9 @@ from harr.plots_reward import draw_reward_distribution, draw_reward_progress
 TEMPLATE = "report.html.j2"
 RANKED = ("recall_at_2", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
 ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
-SHOWN_METRICS = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", *RANKED)
+AUDITS = ("repeated_queries", "answer_in_query")
+"""What is good where it is rare."""
+SHOWN_METRICS = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", *RANKED, *AUDITS)
 KINDS = {
     "gained": "right only after training",
     "lost": "right only before training",
@@ -58,6 +60,7 @@ def write_report(
     facts: Mapping[str, str],
     links: Mapping[str, str],
     candidates: Sequence[str] = ("corpus",),
+    played: Sequence[Mapping[str, Any]] = (),
 ) -> None:
     """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere.
 
@@ -71,6 +74,8 @@ def write_report(
         facts: names and values of what was run.
         links: names of further pages and their addresses relative to ``out``.
         candidates: where was searched; metrics without prefix are of the first.
+        played: question rows of ``full``, as from ``evaluate.question_rows``; the best paid are shown where queries are
+            written.
     """
     lead, baseline = headline(summary), baseline_of(summary)
     rows = flat_rows(summary)
@@ -93,9 +98,11 @@ def write_report(
         arms=_inline(draw_arms(rows)),
         hops=_inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
         curve=_inline(draw_learning_curve(curve)) if curve else "",
+        prefers=bool(curve) and "accuracy" in curve[-1],
         progress=_inline(draw_reward_progress(curve)) if told else "",
         distribution=_inline(draw_reward_distribution(curve)) if told else "",
         filter=_inline(draw_filter(filter_rows)) if any("reward_mean" in row for row in filter_rows) else "",
+        paid=_best_paid(played),
         reasons=[(reason, n, percent(n / len(filter_rows))) for reason, n in reasons.most_common()],
         trajectories=trajectories,
         kinds=KINDS,
@@ -127,6 +134,17 @@ def _reward(summary: Summary) -> list[tuple[str, str, str]]:
     ]
 
 
+def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[str, Any]]:
+    """The questions of the highest reward; of equal ones (to three decimals) those first that an audit speaks against.
+
+    Empty where nobody wrote a query.
+    """
+    audited = any(name in row for row in rows for name in AUDITS)
+    paid = [{**dict.fromkeys(AUDITS), **row} for row in rows if audited and "reward" in row]
+    order = ("answer_in_query", "repeated_queries")
+    return sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
+
+
 def _plain(values: Mapping[str, float], centre: str, form: str) -> str:
     """A mean or gain with its interval.
 
@@ -148,19 +166,22 @@ def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:
         "where": "only the passages given with the question" if prefix or first == "question" else "the whole corpus",
         "columns": [(label(name).removesuffix(", given passages"), _range(sizes[name])) for name in names],
         "rows": [
-            (arm, [_cell(metrics.get(name), summary["paired"].get(arm, {}).get(name)) for name in names])
+            (arm, [_cell(metrics.get(name), summary["paired"].get(arm, {}).get(name), name) for name in names])
             for arm, metrics in summary["arms"].items()
         ],
         "gains": bool(summary["paired"]),
     }
 
 
-def _cell(mean: Mapping[str, float] | None, gain: Mapping[str, float] | None) -> dict[str, str]:
-    """Mean and gain of one arm in one metric, as text."""
+def _cell(mean: Mapping[str, float] | None, gain: Mapping[str, float] | None, name: str) -> dict[str, str]:
+    """Mean and gain of one arm in the metric ``name``, as text; a fall of an audit is an improvement."""
     if mean is None:
         return {}
     cell = {"mean": percent(mean["mean"]), "interval": f"{percent(mean['low'])} to {percent(mean['high'])}"}
-    return cell | _gain(gain) if gain else cell
+    told = _gain(gain) if gain else {}
+    if told and name.removeprefix("given_") in AUDITS:
+        told["sign"] = {"up": "down", "down": "up"}.get(told["sign"], "level")
+    return cell | told
 
 
 def _gain(gain: Mapping[str, float]) -> dict[str, str]:

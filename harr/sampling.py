@@ -22,10 +22,10 @@ import numpy as np
 from harr.corpus.store import write_questions
 from harr.errors import CorpusError, IndexMismatch
 from harr.files import note_published, publish, read_json, read_jsonl, write_json, write_text
-from harr.pipelines.leret import LeReT
+from harr.pipelines.leret import LeReT, by_hop
 from harr.preferences import documents_of, next_try, preferences, score_of
 from harr.progress import bar, stoppable
-from harr.prompts import by_hop, chosen_prompts, find_prompts
+from harr.prompts import chosen_prompts, find_prompts
 from harr.rollout import play
 from harr.scoring.ranking import average_precision
 from harr.sections import Preferences

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from harr.datasets import Fraction, MaybeAddress, Positive, Section
+from harr.generators import Local, Scripted, Server
 
 TAUGHT = ("General", "News", "Academy")
 """The tools of R-Search, which the small language model is taught to ask."""
@@ -102,6 +103,9 @@ class Retriever(Section):
     """Of hybrid: each side gives weight / rank (``weights``), or 1 / (60 + rank)."""
     weights: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = (0.8, 0.2)
     """Of the dense and of the sparse ranking, for fusion: weighted."""
+    late_interaction: str = ""
+    """A multi-vector model (ColBERT), folder or hub name, that orders the first ``pool`` passages of the search anew;
+    where the language model learns (agent, leret). Empty: none."""
     temperature: float = Field(0.05, gt=0)
     """Scores are divided by it before a retriever that learns is sampled; where the language model learns (agent,
     leret) nothing reads it."""
@@ -209,6 +213,8 @@ class Evaluate(Section):
     """Also sample every question, and report the share solved by at least one of k samples."""
     samples: Positive = 8
     batch_size: Positive = 512
+    reader: Annotated[Server | Local | Scripted, Field(discriminator="kind")] | None = None
+    """Who answers from what a pipeline without answers (leret) has found, so that answers are scored; null: nobody."""
     resamples: Positive = 10_000
 
     @model_validator(mode="after")

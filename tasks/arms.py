@@ -11,11 +11,11 @@ from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK
 from tasks.filter import FILTERED
-from tasks.train import ADAPTER
+from tasks.train import ADAPTER, mean_reward
 
 ARMS = Path("models/arms")
 DRAFT, RUNS = Path("work/arms"), Path("work/arm-runs")
-LAST = ".reward_last_10"
+LAST = "_last_10"
 UNTRAINED = ("bm25", "frozen", "hybrid", "history", "base", "warmstart", "few_shot", "few_shot_all")
 
 
@@ -66,8 +66,8 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
             with open_setup(own, FILTERED / "questions.jsonl", history=arm != "rl_no_history") as setup:
                 method = METHODS["infonce" if arm == "infonce" else params.train.method]
                 history = method(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
-            last = [row["reward_mean"] for row in history[-10:]]
-            figures[folder.name + LAST] = sum(last) / len(last)
+            what, mean = mean_reward(history[-10:])
+            figures[f"{folder.name}.{what}{LAST}"] = mean
             steps += len(history)
             log(steps, {name: value for name, value in figures.items() if name.startswith(folder.name)})
     return figures | {"runs": float(len(figures)), "steps": float(steps)}

@@ -13,7 +13,7 @@ from prefect import task
 from harr.errors import CorpusError
 from harr.files import publish, read_json, read_jsonl, write_json, write_text
 from harr.params import Params
-from harr.types import Episode, Log, Pipeline, Question
+from harr.types import Episode, Generator, Log, Pipeline, Question
 from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.embed import VECTORS
@@ -44,12 +44,13 @@ def play_arms(
     Returns:
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
-    from harr.build import build_generator, build_reward, build_writer
+    from harr.build import build_generator, build_reader, build_reward, build_writer
     from harr.evaluate import join_candidates, pass_rates, run_arm
     from harr.players import open_players
     from harr.policies.dense import DensePolicy
 
     pipelines, reward, section = arm_pipelines(params), build_reward(params), params.evaluate
+    reader = build_reader(params)
     writes = params.writer_learns
     generator = None if writes else build_generator(params)
     folders = trained_runs(params) | ({"full": [model]} if model else {})
@@ -65,6 +66,7 @@ def play_arms(
                     generator = None
                     generator = build_writer(params, arm, folder)
                 episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
+                episodes = read_by(reader, pipeline, episodes, batch_size=section.batch_size, desc=f"{desc}: answers")
                 report_usage(log, **({f"{arm}-{seed}": generator} if writes else {}), sources=retriever)
                 if dropped := getattr(retriever, "dropped_hops", 0):
                     print(f"{desc}: {dropped} hops left out of states longer than retriever.max_tokens")
@@ -76,7 +78,7 @@ def play_arms(
                     found = [row | rates[row["id"]] for row in found]
                 rows[arm, seed][candidates] = found
                 shown.setdefault(arm, episodes)
-    report_usage(log, generator=None if writes else generator, judge=reward)
+    report_usage(log, generator=None if writes else generator, reader=reader, judge=reward)
     by_arm: dict[str, list[Rows]] = {}
     for (name, _), by_candidates in rows.items():
         by_arm.setdefault(name, []).append(join_candidates(by_candidates))
@@ -99,6 +101,17 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
         return dict.fromkeys(params.evaluate.arms, pipeline)
     check_index(FILTERED, read_json(VECTORS / "manifest.json")["identity"])
     return {arm: replace(pipeline, demonstrations=arm_prompt(arm, FILTERED)) for arm in params.evaluate.arms}
+
+
+def read_by(
+    reader: Generator | None, pipeline: Pipeline, episodes: list[Episode], *, batch_size: int, desc: str
+) -> list[Episode]:
+    """The episodes with the answers of the reader, where there is one; only LeReT leaves the answer to it."""
+    from harr.pipelines.leret import LeReT, answered
+
+    if reader is None or not isinstance(pipeline, LeReT):
+        return episodes
+    return answered(episodes, pipeline, reader, batch_size=batch_size, desc=desc)
 
 
 def scored(params: Params, pipeline: Pipeline, episodes: Sequence[Episode], terms: Sequence[Row]) -> Rows:
@@ -181,6 +194,7 @@ def plot_and_report(
 
     arms(flat_rows(summary), Path("plots/arms.svg"))
     hops(flat_rows(summary), Path("plots/hops.svg"))
+    played = EVALUATION / "full.jsonl"
     write_report(
         Path("reports/index.html"),
         summary=summary,
@@ -191,6 +205,7 @@ def plot_and_report(
         facts=facts,
         links=links,
         candidates=params.evaluate.candidates,
+        played=read_jsonl(played) if played.exists() else [],
     )
 
 

@@ -32,10 +32,19 @@ def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
 
 def summary(history: list[dict[str, Any]]) -> dict[str, float]:
     """The run in a few figures: rewards of the first and last ten steps, and the time."""
-    ends = {"first": history[:10], "last": history[-10:]}
-    rewards = {f"reward_{name}_10": sum(r["reward_mean"] for r in rows) / len(rows) for name, rows in ends.items()}
+    ends = {"first": mean_reward(history[:10]), "last": mean_reward(history[-10:])}
+    rewards = {f"{what}_{name}_10": mean for name, (what, mean) in ends.items()}
     last = {name: history[-1][name] for name in LAST if name in history[-1]}
     return {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
+
+
+def mean_reward(rows: list[dict[str, Any]]) -> tuple[str, float]:
+    """The mean reward of some steps; LeReT has no rewards but the accuracy of its predictions.
+
+    >>> mean_reward([{"reward_mean": 0.5}, {"reward_mean": 1.0}])
+    ('reward', 0.75)
+    """
+    return "accuracy" if "accuracy" in rows[-1] else "reward", sum(row["reward_mean"] for row in rows) / len(rows)
 
 
 @task(**TASK)

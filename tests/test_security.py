@@ -92,10 +92,12 @@ def watch(event, values):
     if event == "socket.getaddrinfo" and values[0] not in (None, "localhost", "127.0.0.1", "::1", b"localhost"):
         events.append([event, str(values[:2])])
 
-import harr.players  # what libraries do while they are imported is theirs
+import tasks.evaluate, tasks.merge, harr.players  # what libraries do while they are imported is theirs
 from pathlib import Path
 from harr.corpus.download import download
 from harr.corpus.store import Passages
+from harr.corpus.store import read_questions
+from harr.files import write_text
 from harr.filter import filter_questions
 from harr.params import Params
 from harr.retrieval.embed import embed_corpus
@@ -117,7 +119,14 @@ silent = lambda step, values: None
 with open_setup(params, data / "questions/train.jsonl") as setup:
     filter_questions(params.filter, setup, data / "filtered", Path("work/filter"), silent, 0)
 with open_setup(params, data / "filtered/questions.jsonl") as setup:
-    METHODS["grpo"](params.train, setup, Path("models/adapter"), Path("work/train"), silent, 0)
+    steps = METHODS["grpo"](params.train, setup, Path("models/adapter"), Path("work/train"), silent, 0)
+write_text(Path("metrics/training_stats.jsonl"), "".join(json.dumps(step) + "\\n" for step in steps))
+stage = tasks.evaluate
+rows, episodes = stage.play_arms.fn(params, read_questions(data / "questions/test.jsonl"), silent, model=None)
+summary = stage.summarise_arms.fn(params, rows)
+stage.write_evaluation.fn(params, rows, episodes, summary)
+stage.plot_and_report.fn(params, summary, {"Seed": "0"}, {})
+tasks.merge.merge_adapter.fn(params)
 found = list(events)
 import pickle  # the watch is awake
 pickle.loads(pickle.dumps(Path))
@@ -132,11 +141,13 @@ def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: P
     values["filter"] |= {"target": 4, "batch_size": 12}
     values["train"] |= {"steps": 1, "questions_per_step": 2}
     values["embed"]["dtype"] = "float32"
+    values["evaluate"] |= {"arms": ["bm25", "frozen", "full"], "resamples": 50}
     Path("params.yaml").write_text(yaml.safe_dump(values))
     done = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [[], 1]
-    assert Path("models/adapter/adapter_model.safetensors").exists()
+    assert Path("models/adapter/adapter_model.safetensors").exists() and Path("reports/index.html").exists()
+    assert Path("models/retriever/model.safetensors").exists()
     kinds = {path.suffix for path in Path("models").rglob("*") if path.is_file()}
     assert kinds <= {".safetensors", ".json", ".txt", ".md"}
 

@@ -147,8 +147,9 @@ def check_milvus(address: str) -> list[Finding]:
 
 def known_ports(root: Path, params: Params, environment: Mapping[str, str], store: str) -> dict[int, str]:
     """Ports on this machine that params.yaml, the environment or a run's state file name."""
-    named = [getattr(params.generator, "base_url", ""), params.encoder.base_url, params.index.uri, store]
-    named += [getattr(params.reward.judge, "base_url", ""), environment.get("PREFECT_API_URL", "")]
+    writers = (params.generator, params.reward.judge, params.evaluate.reader)
+    named = [getattr(writer, "base_url", "") for writer in writers]
+    named += [params.encoder.base_url, params.index.uri, store, environment.get("PREFECT_API_URL", "")]
     with contextlib.suppress(OSError, ValueError, KeyError):
         named.append(read_json(root / ".harr/prefect.json")["url"])
     parts = [urlsplit(bare(address)) for address in named if address.startswith("http") and _port(address)]

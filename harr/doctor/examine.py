@@ -10,7 +10,6 @@ from pathlib import Path
 from harr.doctor import addresses, folders, machine, processes, runs, stages
 from harr.doctor.finding import Finding, fail, ok, warn
 from harr.errors import HarrError, ParamsError
-from harr.generators import Server
 from harr.params import Params
 
 SERVES = {4200: "prefect", 5000: "mlflow"}
@@ -109,10 +108,9 @@ def _local(root: Path, params: Params | None, environment: Mapping[str, str]) ->
 def _servers(params: Params, root: Path, environment: Mapping[str, str]) -> list[Asked]:
     """A thread per server that params.yaml names."""
     asked = []
-    for section, client in (("generator", params.generator), ("reward.judge", params.reward.judge)):
-        if isinstance(client, Server):
-            words = (section, client.base_url, client.model, client.key_variable, environment)
-            asked.append(Asked(section, lambda words=words: addresses.check_model_server(*words)))  # type: ignore[misc]
+    for section, client in machine.model_servers(params):
+        words = (section, client.base_url, client.model, client.key_variable, environment)
+        asked.append(Asked(section, lambda words=words: addresses.check_model_server(*words)))  # type: ignore[misc]
     if params.encoder.base_url:
         encoder = params.encoder
         words = ("encoder", encoder.base_url, encoder.model, encoder.key_variable, environment)

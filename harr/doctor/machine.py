@@ -134,12 +134,18 @@ def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Findin
     return missing or [ok("secrets", f"{named} named" if named else "none needed")]
 
 
+def model_servers(params: Params) -> Iterator[tuple[str, Server]]:
+    """The servers of language models that params.yaml names, by section."""
+    judge, reader = params.reward.judge, params.evaluate.reader
+    for section, client in (("generator", params.generator), ("reward.judge", judge), ("evaluate.reader", reader)):
+        if isinstance(client, Server):
+            yield section, client
+
+
 def key_variables(params: Params) -> Iterator[tuple[str, str, str]]:
     """(section, address, name of the variable with its key) of every server that params.yaml names."""
-    if isinstance(params.generator, Server):
-        yield "generator", params.generator.base_url, params.generator.key_variable
-    if isinstance(params.reward.judge, Server):
-        yield "reward.judge", params.reward.judge.base_url, params.reward.judge.key_variable
+    for section, client in model_servers(params):
+        yield section, client.base_url, client.key_variable
     if params.encoder.base_url:
         yield "encoder", params.encoder.base_url, params.encoder.key_variable
     if params.index.uri:

@@ -23,6 +23,7 @@ from transformers import (
 )
 
 from harr import processes
+from harr.batches import fitting
 from harr.errors import ModelError
 from harr.files import check_sums, read_json
 from harr.folders import check_loadable
@@ -156,13 +157,19 @@ class Writer:
 
         A row ends with an end token, with the token that completes one of its ``stops``, or after ``max_tokens``.
         Above temperature 0 its random numbers follow from its key: neither its neighbours nor the batch change them.
+        Batches are smaller from the first one on that a GPU has no room for.
+
+        Raises:
+            torch.OutOfMemoryError: a GPU has no room for one row.
         """
+
+        def run(rows: Sequence[int]) -> list[list[int]]:
+            noise = LogitsProcessorList([_Sample(temperature, [keys[row] for row in rows])] if temperature else [])
+            return self._batch([contexts[row] for row in rows], [stops[row] for row in rows], noise, max_tokens)
+
         order = sorted(range(len(contexts)), key=lambda row: len(contexts[row]), reverse=True)  # most memory first
         written: dict[int, list[int]] = {}
-        for start in range(0, len(order), batch_size):
-            rows = order[start : start + batch_size]
-            noise = LogitsProcessorList([_Sample(temperature, [keys[row] for row in rows])] if temperature else [])
-            found = self._batch([contexts[row] for row in rows], [stops[row] for row in rows], noise, max_tokens)
+        for rows, found in fitting(order, batch_size, run, self._name):
             written.update(zip(rows, found, strict=True))
         return [written[row] for row in range(len(contexts))]
 

@@ -1,7 +1,8 @@
 """A deterministic scripted stand-in for an LLM that only reads the messages it is given.
 
-It plays planner, reader and answer writer of ``harr/pipelines/multistep.py`` and every turn of
-``harr/pipelines/search_r1.py`` in the fictional world; :func:`plan` is a teacher for ``harr/pipelines/r_search.py``.
+It plays planner, reader and answer writer of ``harr/pipelines/multistep.py``, every turn of
+``harr/pipelines/search_r1.py`` and the reader of ``evaluate.reader`` in the fictional world; :func:`plan` is a teacher
+for ``harr/pipelines/r_search.py``.
 Like an LLM it tells the prompts apart by their text, finds its way by the grammar of English (here
 ``harr/corpus/grammar.py``) and knows nothing that is not written in the prompt.
 
@@ -105,18 +106,30 @@ def plan(text: str) -> str:
         edges = [f"{parent} -> {child}\n" for parent, child in pairwise(LABELS[: len(names)])]
         graph = f"Nodes:\n{''.join(nodes)}Edges:\n{''.join(edges)}"
         return f"<think> {', '.join(names)} </think><search>\n{graph}</search>"
-    told, value = [], chain.start
+    followed = follow(chain, _DOCUMENT.findall(results))
+    told = "; ".join(f"{grammar.phrase(relation, subject)} is {value}" for relation, subject, value in followed)
+    return f"<think> {told} </think><answer> {followed[-1][2]} </answer>"
+
+
+def follow(chain: grammar.Chain, passages: Sequence[tuple[str, str]]) -> list[tuple[Relation, str, str]]:
+    """A question's chain through passages, as pairs of title and text: relation, subject and value of every hop.
+
+    It ends with the value "unknown" where a fact is not there, or is told in two ways.
+    """
+    hops, value = [], chain.start
     for relation in chain.relations:
         subject = value
-        found = facts(relation, subject, _DOCUMENT.findall(results))
+        found = facts(relation, subject, passages)
         value = found.pop() if len(found) == 1 else "unknown"
-        told.append(f"{grammar.phrase(relation, subject)} is {value}")
+        hops.append((relation, subject, value))
         if value == "unknown":
             break
-    return f"<think> {'; '.join(told)} </think><answer> {value} </answer>"
+    return hops
 
 
 def _reply(prompt: str) -> str:
+    if prompt.startswith("Passages:\n"):
+        return _answer_from(*prompt.removeprefix("Passages:\n").rpartition("\n\nQuestion: ")[::2])
     head, _, passages = prompt.partition("\nPassages:\n")
     fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
     question = fields.get("Question", "")
@@ -168,12 +181,22 @@ def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: str) -
         if chain is None or len(chain.relations) > 1:
             return _NOT_FOUND
         relation, subject = chain.relations[0], chain.start
-    lines = passages.splitlines()
-    headings = (heading.partition("] ")[2] for heading in lines[::2])
-    answers = facts(relation, subject, zip(headings, lines[1::2], strict=False))
+    answers = facts(relation, subject, _pairs(passages))
     if len(answers) > 1:
         return {"status": "AMBIGUOUS", "answer": ""}
     return {"status": "FOUND", "answer": answers.pop()} if answers else _NOT_FOUND
+
+
+def _answer_from(passages: str, asked: str) -> str:
+    """The answer that the passages give to a whole question, of one hop or of several."""
+    chain = grammar.parse(asked.partition("\n")[0])
+    return follow(chain, _pairs(passages))[-1][2] if chain else "unknown"
+
+
+def _pairs(passages: str) -> list[tuple[str, str]]:
+    """Titles and texts of numbered passages, two lines each."""
+    lines = passages.splitlines()
+    return [(title.partition("] ")[2], text) for title, text in zip(lines[::2], lines[1::2], strict=False)]
 
 
 def facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]]) -> set[str]:

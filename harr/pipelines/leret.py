@@ -5,7 +5,7 @@ hops are alike. Passages accumulate; their order is the ranking that is scored, 
 :func:`render` writes every prompt, of sampling, training and evaluation alike.
 """
 
-from collections.abc import Callable, Generator as PyGenerator, Mapping, Sequence
+from collections.abc import Callable, Generator as PyGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -13,8 +13,21 @@ from typing import Any
 
 from harr.pipelines.search_r1 import documents
 from harr.pipelines.tags import escape
-from harr.pipelines.text import without_thoughts
-from harr.types import Generate, Hop, Outcome, Passage, Pipeline, Question, Request, Retrieval, Search
+from harr.pipelines.text import passages_text, prompt, short_answer, without_thoughts
+from harr.progress import bar
+from harr.types import (
+    Episode,
+    Generate,
+    Generator,
+    Hop,
+    Outcome,
+    Passage,
+    Pipeline,
+    Question,
+    Request,
+    Retrieval,
+    Search,
+)
 
 RAW = ("bare", "plain")
 """Templates of raw text, which a query ends with its line; in a conversation it ends with the turn."""
@@ -100,6 +113,35 @@ class LeReT:
             if self.fits(rendered[0]):
                 return rendered
         return render(question.text, (), self.demonstrations)
+
+
+def by_hop(episode: Episode) -> Iterator[Retrieval]:
+    """What every hop of a play found; nothing, where it had no query."""
+    steps = iter(episode.steps)
+    for hop in episode.outcome.hops:
+        yield next(steps).retrieval if hop.query else Retrieval(())
+
+
+def answered(
+    episodes: Sequence[Episode], program: LeReT, reader: Generator, *, batch_size: int, desc: str
+) -> list[Episode]:
+    """The episodes with the answers of a ``reader``, which is shown the question and all that was found, as ranked.
+
+    An episode that found nothing is not read: its answer is "".
+    """
+    read: list[Episode] = []
+    with bar(total=len(episodes), desc=desc, unit="question") as progress:
+        for start in range(0, len(episodes), batch_size):
+            batch = episodes[start : start + batch_size]
+            shown = [passages_text(program.ranked(list(by_hop(episode)))) for episode in batch]
+            asked = [prompt("read", e.question, (), passages=text) for e, (text, _) in zip(batch, shown, strict=True)]
+            replies = iter(reader.complete([request for request, (text, _) in zip(asked, shown, strict=True) if text]))
+            for episode, (text, escaped) in zip(batch, shown, strict=True):
+                answer = short_answer(next(replies)) if text else ""
+                outcome = replace(episode.outcome, answer=answer, escaped=episode.outcome.escaped + escaped)
+                read.append(replace(episode, outcome=outcome))
+            progress.update(len(batch))
+    return read
 
 
 def accumulated(found: Sequence[Retrieval], order: str) -> tuple[Passage, ...]:

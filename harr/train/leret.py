@@ -8,6 +8,7 @@ Prompts are the tokens that the model reads when it plays; nothing is ever cut.
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,7 +145,8 @@ class _Iteration:
             )
             trainer.remove_callback(PrinterCallback)
             checkpoints.load(model, None, optimizer)
-            trainer.train()
+            with closing(keeper):
+                trainer.train()
         else:
             checkpoints.load(model, None, optimizer)
         model.eval()
@@ -181,7 +183,8 @@ class _Iteration:
         trainer.remove_callback(PrinterCallback)
         checkpoints.load(model, None, optimizer)  # TRL has kept the adapter as it began: the reference
         if left:
-            trainer.train()
+            with closing(keeper):
+                trainer.train()
         told = {}
         if rows["held_out"]:
             trainer.evaluate(Dataset.from_list(rows["held_out"]))

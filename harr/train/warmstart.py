@@ -6,6 +6,7 @@ TRL has the loss and the loop; texts come as tokens, of which only those that th
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,8 @@ class Keeper(TrainerCallback):
         if stop_asked() or done == self.total or done % SAVE_EVERY == 0:
             self.checkpoints.save(done, self.model, None, self.optimizer, self.history, best=done)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Close the loop and its bar."""
+    def close(self) -> None:
+        """Close the loop and its bar, also of a training that was broken off."""
         self.steps.close()
         self.progress.close()
 
@@ -138,7 +139,8 @@ def train_warmstart(params: Warmstart, out: Path, work: Path, log: Log, seed: in
             callbacks=[keeper],
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        with closing(keeper):
+            trainer.train()
     whole = model.merge_and_unload() if params.lora else model.to(precision)
     draft = checkpoints.folder / "model"
     shutil.rmtree(draft, ignore_errors=True)

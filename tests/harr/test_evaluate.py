@@ -9,6 +9,7 @@ from harr.evaluate import (
     contrast,
     flat_rows,
     headline,
+    is_share,
     join_candidates,
     label,
     question_rows,
@@ -65,14 +66,27 @@ def test_rows_hold_every_metric_that_applies() -> None:
         "id": "q1", "question": "Who is q1?", "answer": "the Ada", "gold_answers": ["Ada"],
         "answer_em": 1.0, "answer_f1": 1.0, "recall": 1.0, "all_gold": 1.0, "recall_at_2": 0.5, "recall_at_5": 1.0,
         "reciprocal_rank": 1.0, "hop_recall_1": 1.0, "hop_recall_2": 1.0, "searches": 2.0, "context_words": 18.0,
-        "malformed": 0.0,
+        "malformed": 0.0, "repeated_queries": 0.0,
     }  # fmt: skip
     assert rows[1] == {
         "id": "q2", "question": "Who is q2?", "answer": "Bob", "gold_answers": ["Ada"],
         "answer_em": 0.0, "answer_f1": 0.0, "recall": 1 / 3, "all_gold": 0.0, "recall_at_2": 1 / 3,
         "reciprocal_rank": 0.5, "hop_recall_1": 0.0, "hop_recall_2": 1.0, "hop_recall_3": 0.0,
-        "searches": 1.0, "context_words": 6.0, "malformed": 2.0,
+        "searches": 1.0, "context_words": 6.0, "malformed": 2.0, "repeated_queries": 0.0,
     }  # fmt: skip
+
+
+def test_queries_are_audited_only_where_any_is_written() -> None:
+    asked = Question("q", "Who made Acme?", ("Ada Brown",), ("a",))
+    shelf = Shelf()
+    for picking in (True, False):
+        picked = run_arm([asked], lambda q: pick(q, picks=2), None, shelf, batch_size=1, desc="arm")
+        assert not {"repeated_queries", "answer_in_query"} & set(question_rows(picked, picking=picking)[0])
+    steps = [Step(Search(asked, query), Retrieval(())) for query in (asked.text, "ada brown", "Ada Brown?")]
+    audited, other = question_rows([Episode(asked, tuple(steps)), Episode(asked, (steps[0],))])
+    assert (audited["repeated_queries"], audited["answer_in_query"]) == (1 - 2 / 3, 1.0)
+    assert (other["repeated_queries"], other["answer_in_query"]) == (0.0, 0.0)
+    assert is_share("repeated_queries") and label("given_repeated_queries") == "queries asked again, given passages"
 
 
 def test_answers_are_scored_only_where_the_pipeline_gives_them() -> None:
@@ -126,7 +140,7 @@ def test_hops_stay_in_order_whatever_the_first_question_is() -> None:
 def test_every_metric_has_words() -> None:
     both = join_candidates({name: question_rows([played("q1", "Ada", "abxyz")]) for name in ("corpus", "question")})
     words = [label(key) for key in both[0] if key not in ("id", "question", "answer", "gold_answers")]
-    assert len(set(words)) == len(words) == 24
+    assert len(set(words)) == len(words) == 26
 
 
 def test_the_table_shows_arms_intervals_and_gains() -> None:

@@ -104,7 +104,15 @@ def test_an_unknown_section_and_a_missing_one(tmp_path: Path) -> None:
         load({key: value for key, value in GOOD.items() if key != "pipeline"}, tmp_path)
 
 
-@pytest.mark.parametrize(("text", "line"), [("a: [", "not valid YAML"), ("[1]", "expected sections"), ("", "sections")])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a: [", "not valid YAML"),
+        ("seed: 1\nseed: 2", "line 2: the key seed stands twice; leave one out"),
+        ("[1]", "expected sections"),
+        ("", "sections"),
+    ],
+)
 def test_what_is_no_mapping(text: str, line: str, tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=line):
         load(text, tmp_path)
@@ -388,6 +396,21 @@ def test_leret_that_cannot_be_played(changes: dict[str, Any], line: str, tmp_pat
     with pytest.raises(ParamsError, match=line) as error:
         load({**GOOD, **LERET, **changes}, tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_late_interaction_is_for_a_retriever_that_stays_as_it_is(tmp_path: Path) -> None:
+    late = {"retriever": {**GOOD.get("retriever", {}), "late_interaction": "some/colbert"}}
+    assert load({**GOOD, **LERET, **late}, tmp_path).retriever.late_interaction == "some/colbert"
+    with pytest.raises(ParamsError, match=r"late_interaction is for train\.method agent or leret: .*; leave it out"):
+        load({**GOOD, **late}, tmp_path)
+
+
+def test_a_reader_is_for_leret(tmp_path: Path) -> None:
+    reader = {"reader": {"kind": "server", "base_url": "http://127.0.0.1:1/v1", "model": "m"}}
+    params = load({**GOOD, **LERET, "evaluate": {**LERET["evaluate"], **reader}}, tmp_path)
+    assert params.evaluate.reader and params.evaluate.reader.kind == "server"
+    with pytest.raises(ParamsError, match=r"evaluate\.reader is for train\.method leret, .* leave it out"):
+        load({**GOOD, **AGENT, "evaluate": {**AGENT.get("evaluate", {}), **reader}}, tmp_path)
 
 
 def test_preferences_are_for_leret(tmp_path: Path) -> None:

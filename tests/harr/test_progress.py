@@ -1,6 +1,7 @@
 """A loop that is asked to stop ends its unit and begins no other."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -29,7 +30,21 @@ def test_a_stop_waits_for_the_end_of_the_unit() -> None:
     assert begun == ended == [0, 1, 2]
 
 
-def test_nobody_waits_where_no_such_loop_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress._Stop, "loops", 0)  # a training that another test broke off may still hold its loop
+def test_a_loop_that_an_exception_ends_is_no_loop() -> None:
+    def work() -> None:
+        for _ in progress.stoppable(range(5)):
+            assert progress._Stop.loops == 1
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as kept:  # the error keeps the frame of the loop
+        work()
+    assert kept.traceback and progress._Stop.loops == 0
+    with pytest.raises(ZeroDivisionError), closing(progress.stoppable(range(5))) as steps:
+        assert next(steps) == 0 and progress._Stop.loops == 1
+        raise ZeroDivisionError
+    assert progress._Stop.loops == 0 and not progress.ask_to_stop(leave)
+
+
+def test_nobody_waits_where_no_such_loop_runs() -> None:
     assert list(progress.stoppable("ab")) == ["a", "b"]
     assert not progress.ask_to_stop(leave)

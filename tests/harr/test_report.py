@@ -110,6 +110,40 @@ def test_texts_are_escaped(tmp_path: Path) -> None:
     assert text.count("&lt;script&gt;alert(") > 20
 
 
+def test_the_best_paid_come_with_their_audits_the_doubtful_first(tmp_path: Path) -> None:
+    played = [
+        {
+            **{"id": f"q{n}", "question": f"Who is <b>{n}</b>?", "answer": "", "gold_answers": ["Ada", "A. B."]},
+            **{"searches": 3.0, "reward": 1.0 if n < 12 else 2.0, "repeated_queries": 0.0, "answer_in_query": 0.0},
+        }
+        for n in range(13)
+    ]
+    played[5]["repeated_queries"], played[7]["answer_in_query"] = 1 / 3, 1.0
+    del played[12]["repeated_queries"], played[12]["answer_in_query"]  # it never searched
+    page = report(tmp_path / "index.html", played=played)
+    text = words(page).split("Was it earned?")[1].split("Trajectories")[0].replace("\u2013", "-")
+    assert re.findall(r"Who is &lt;b&gt;(\d+)&lt;/b&gt;", text) == ["12", "7", "5", "0", "1", "2", "3", "4", "6", "8"]
+    assert "2.000 Who is &lt;b&gt;12&lt;/b&gt;? - Ada / A. B. 3 - -" in text
+    assert "1.000 Who is &lt;b&gt;7&lt;/b&gt;? - Ada / A. B. 3 0 % yes" in text
+    assert "1.000 Who is &lt;b&gt;5&lt;/b&gt;? - Ada / A. B. 3 33 % no" in text
+    assert page.count("<td class=flag>") == 2 and 'href="#paid"' in page
+    tags = Loads()
+    tags.feed(page)
+    assert tags.open == []
+    picked = [{k: v for k, v in row.items() if k not in ("repeated_queries", "answer_in_query")} for row in played]
+    assert 'id="paid"' not in report(tmp_path / "index.html", played=picked) + report(tmp_path / "index.html")
+
+
+def test_more_repeated_queries_are_no_improvement(tmp_path: Path) -> None:
+    sides = {"frozen": episodes(3), "full": episodes(3)}
+    rows = {arm: question_rows(side) for arm, side in sides.items()}
+    for row in rows["full"]:
+        row["repeated_queries"] = 0.5
+    page = report(tmp_path / "index.html", summary=summarise(rows, resamples=50, seed=0))
+    assert "queries asked again" in words(page)
+    assert '<small class="down">+50.0 [+50.0, +50.0]' in page and '<small class="up">' not in page
+
+
 class Loads(HTMLParser):
     """Collects everything a browser would fetch, and checks that tags are closed."""
 

@@ -8,19 +8,26 @@ import pandas as pd
 import pytest
 from styled import Styled, Words
 
+from harr.build import build_reader
 from harr.errors import ExpectationFailed, IndexMismatch
 from harr.files import write_json
 from harr.generation.traces import open_world
+from harr.generators import Scripted
 from harr.params import Params
 from harr.pipelines.leret import LeReT
+from harr.plots import learning_curve
+from harr.rollout import play
 from harr.sampling import sample_preferences
 from harr.scoring.mix import Reward
 from harr.sections import Preferences
 from harr.setup import Setup
 from tasks.arms import trained_runs
 from tasks.checks import expect
-from tasks.evaluate import arm_pipelines
+from tasks.evaluate import arm_pipelines, read_by, scored
 from tasks.filter import filter_suite, preferences_frame, write_preferences_page
+from tasks.train import summary
+
+SCRIPTED = Scripted(kind="scripted")
 
 PARAMS = Params.model_validate(
     {
@@ -64,6 +71,30 @@ def test_the_page_shows_what_was_tried(sampled: Path) -> None:
     assert (
         "<svg" in page and "hop 2" in page and "http" not in page.replace("http-equiv", "").replace("http://www.w3", "")
     )
+
+
+def test_answers_are_scored_where_there_is_a_reader() -> None:
+    """Every play that found all gold is answered rightly, no other is."""
+    world, program = open_world(3, hops=(2,)), LeReT(2, template="bare")
+    episodes = play(world.questions, program, Words(world), Styled(1.0))
+    assert not any("answer_em" in row for row in scored(PARAMS, program, episodes, [{}] * len(episodes)))
+    same = read_by(None, program, episodes, batch_size=9, desc="")
+    assert same == episodes
+    params = PARAMS.model_copy(update={"evaluate": PARAMS.evaluate.model_copy(update={"reader": SCRIPTED})})
+    read = read_by(build_reader(params), program, episodes, batch_size=9, desc="answers")
+    rows = scored(params, program, read, [{}] * len(read))
+    assert 0 < sum(row["answer_em"] for row in rows) < len(rows)
+    assert [row["answer_em"] for row in rows] == [row["all_gold"] for row in rows]
+
+
+def test_the_curve_of_leret_tells_of_accuracy(tmp_path: Path) -> None:
+    told = {"loss": 3.0, "accuracy": 0.5, "reward_mean": 0.5, "zero_std_share": 0.0}
+    rows = [{"step": step, "phase": float(step > 5), **told} for step in range(12)]
+    learning_curve(rows, tmp_path / "train.svg")
+    text = (tmp_path / "train.svg").read_text()
+    assert "Accuracy while training" in text and "IPO follows SFT" in text and "mean reward" not in text
+    figures = summary([{**row, "seconds": 1.0} for row in rows])
+    assert figures["accuracy_last_10"] == 0.5 and "reward_last_10" not in figures
 
 
 def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:

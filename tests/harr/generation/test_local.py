@@ -1,8 +1,10 @@
 """A model in this process: stop strings, batching that changes nothing, sampling, refusals."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from letters import save_letters
 
 from harr.errors import ModelError
@@ -28,6 +30,27 @@ def test_neither_batch_nor_order_changes_a_completion(letters: Path, temperature
     alone = generator(letters, temperature=temperature, batch_size=1).complete(PROMPTS[::-1])
     assert together == alone[::-1]
     assert all(together)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_full_gpu_gets_smaller_batches(letters: Path, temperature: float, capsys: pytest.CaptureFixture[str]) -> None:
+    player, wanted = generator(letters, temperature=temperature), generator(letters, temperature=temperature)
+    batches: list[int] = []
+
+    def room(_: torch.nn.Module, args: Any, kwargs: dict[str, torch.Tensor]) -> None:
+        batches.append(len(kwargs["input_ids"]))
+        if batches[-1] > limit:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    limit = 2
+    player._writer.model.register_forward_pre_hook(room, with_kwargs=True)
+    assert player.complete(PROMPTS) == wanted.complete(PROMPTS)
+    assert batches[:2] == [5, 2] and set(batches[2:]) == {2, 1}
+    if not temperature:  # a line is told once
+        assert "the GPU is full at batches of 5; going on with 2\n" in capsys.readouterr().out
+    limit = 0
+    with pytest.raises(torch.OutOfMemoryError):
+        player.complete(PROMPTS)
 
 
 def test_another_seed_gives_another_sample(letters: Path) -> None:

@@ -10,6 +10,7 @@ from harr.corpus import grammar
 from harr.corpus.world import World, make_world
 from harr.generation.scripted import Scripted
 from harr.pipelines.multistep import multistep
+from harr.pipelines.text import passages_text, prompt
 from harr.rollout import play
 from harr.types import Generate, Passage, Question, Retrieval, Search
 
@@ -110,6 +111,17 @@ def test_a_missed_hop_ends_the_episode_without_an_answer(world: World) -> None:
     for episode in play(questions, partial(multistep, max_hops=5), Gold(world, blind=1), Scripted()):
         assert [hop.status for hop in episode.outcome.hops] == ["FOUND", "NOT_FOUND"]
         assert episode.answer == ""
+
+
+def test_a_reader_needs_every_passage_of_the_chain(world: World) -> None:
+    known = {passage.id: passage for passage in world.passages()}
+    for question in world.questions("test", 40, [2, 3]):
+        gold = [known[name] for name in question.gold_ids]
+        for shown, answer in ((gold[::-1], question.answers[0]), (gold[:-1], "unknown")):
+            asked = prompt("read", question, (), passages=passages_text(shown)[0])
+            assert Scripted().complete([asked]) == [answer]
+    asked = prompt("read", Question("q", "Why?"), (), passages="[1] Bath\nA town.")
+    assert Scripted().complete([asked]) == ["unknown"]
 
 
 def test_half_of_the_later_sub_queries_need_the_history(world: World) -> None:

@@ -78,6 +78,32 @@ def test_batches_are_reported(encoder: Encoder) -> None:
     assert done == [2, 2, 1]
 
 
+def test_a_full_gpu_gets_smaller_batches(encoder: Encoder, capsys: pytest.CaptureFixture[str]) -> None:
+    texts, read, done = [f"{town} {'snow ' * (n % 7)}" for n, town in enumerate(["Bath", "York"] * 9)], [], []
+
+    def room(_: torch.nn.Module, given: tuple[dict[str, torch.Tensor]]) -> None:
+        read.append(len(given[0]["input_ids"]))
+        if read[-1] > limit:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    wanted, limit = encoder.encode(texts, batch_size=16), 5
+    hook = encoder.model.register_forward_pre_hook(room)
+    try:
+        found = encoder.encode(texts, batch_size=16, on_batch=done.append)
+        assert read == [16, 8, *[4] * 4, 2] and done == [4, 4, 4, 4, 2]
+        np.testing.assert_allclose(found, wanted, atol=1e-6)
+        encoder.encode(texts, batch_size=16)
+        assert capsys.readouterr().out.splitlines() == [
+            f"{PACKAGED}: the GPU is full at batches of 16; going on with 8",
+            f"{PACKAGED}: the GPU is full at batches of 8; going on with 4",
+        ], "told once"
+        limit = 0
+        with pytest.raises(torch.OutOfMemoryError):
+            encoder.encode(texts, batch_size=2)
+    finally:
+        hook.remove()
+
+
 def test_forward_has_gradient_and_no_dropout(encoder: Encoder) -> None:
     encoder.model.train()
     first, second = encoder.forward(TEXTS), encoder.forward(TEXTS)

@@ -14,6 +14,7 @@ from letters import TOLD, OnePassage, save_letters, spell
 from safetensors.torch import load_file
 from trl.trainer import grpo_trainer
 
+from harr import progress
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.generation.local import Writer, load_model
 from harr.methods import Agent, Lora
@@ -88,9 +89,10 @@ def test_a_killed_run_ends_with_the_same_weights(setup: Setup, tmp_path: Path) -
 
     params = PARAMS.model_copy(update={"steps": 5, "checkpoint_every": 2})
     whole = train(params, setup, tmp_path / "whole", tmp_path / "a", nothing, 0)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as killed:  # keeps all that the training held
         train(params, setup, tmp_path / "parts", tmp_path / "b", kill, 0)
     assert not (tmp_path / "parts").exists()
+    assert killed.traceback and progress._Stop.loops == 0
     parts = train(params, setup, tmp_path / "parts", tmp_path / "b", nothing, 0)
     untimed = [[{**row, "seconds": 0.0} for row in rows] for rows in (whole, parts)]
     assert untimed[0] == untimed[1]

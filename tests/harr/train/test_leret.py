@@ -11,6 +11,7 @@ from letters import OnePassage, save_letters
 from peft import PeftModel
 from safetensors.torch import load_file
 
+from harr import progress
 from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError
 from harr.files import SUMS, read_json, write_json
 from harr.generation.adapter import base_identity
@@ -151,9 +152,10 @@ def test_a_killed_run_ends_with_the_same_weights(
             raise KeyboardInterrupt
 
     whole = METHODS["leret"](params, game, tmp_path / "whole", tmp_path / "a", nothing, 0)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as killed:  # keeps all that the training held
         METHODS["leret"](params, game, tmp_path / "parts", tmp_path / "b", kill, 0)
     assert not (tmp_path / "parts").exists()
+    assert killed.traceback and progress._Stop.loops == 0
     again: list[int] = []
     parts = METHODS["leret"](params, game, tmp_path / "parts", tmp_path / "b", lambda step, row: again.append(step), 0)
     assert again[0] == 3

@@ -10,7 +10,7 @@ from letters import OnePassage, save_letters, spell
 from peft import PeftModel
 from safetensors.torch import load_file
 
-from harr import build
+from harr import build, progress
 from harr.errors import CorpusError
 from harr.files import finish, read_json
 from harr.generation.adapter import base_identity
@@ -100,9 +100,10 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, lora: Lora | No
 
     params = settings(tmp_path, steps=10, lora=lora)
     whole = train_warmstart(params, tmp_path / "whole", tmp_path / "a", nothing, 0)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as killed:  # keeps all that the training held
         train_warmstart(params, tmp_path / "parts", tmp_path / "b", kill, 0)
     assert not (tmp_path / "parts").exists()
+    assert killed.traceback and progress._Stop.loops == 0
     again: list[int] = []
     parts = train_warmstart(params, tmp_path / "parts", tmp_path / "b", lambda step, row: again.append(step), 0)
     assert again == [6, 7, 8, 9]
