@@ -80,7 +80,6 @@ def write_report(
     lead, baseline = headline(summary), baseline_of(summary)
     rows = flat_rows(summary)
     reasons = Counter(row["reason"] for row in filter_rows)
-    told = any("quantiles" in row for row in curve)
     page = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     ).get_template(TEMPLATE)
@@ -97,10 +96,7 @@ def write_report(
         contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
         arms=_inline(draw_arms(rows)),
         hops=_inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
-        curve=_inline(draw_learning_curve(curve)) if curve else "",
-        prefers=bool(curve) and "accuracy" in curve[-1],
-        progress=_inline(draw_reward_progress(curve)) if told else "",
-        distribution=_inline(draw_reward_distribution(curve)) if told else "",
+        **_training(curve),
         filter=_inline(draw_filter(filter_rows)) if any("reward_mean" in row for row in filter_rows) else "",
         paid=_best_paid(played),
         reasons=[(reason, n, percent(n / len(filter_rows))) for reason, n in reasons.most_common()],
@@ -110,6 +106,17 @@ def write_report(
         links=links,
     )
     write_text(out, text)
+
+
+def _training(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of the training, and whether it was one by preferences."""
+    told = any("quantiles" in row for row in curve)
+    return {
+        "curve": _inline(draw_learning_curve(curve)) if curve else "",
+        "prefers": bool(curve) and "accuracy" in curve[-1],
+        "progress": _inline(draw_reward_progress(curve)) if told else "",
+        "distribution": _inline(draw_reward_distribution(curve)) if told else "",
+    }
 
 
 def _lead(summary: Summary, lead: str) -> dict[str, str]:

@@ -269,9 +269,8 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
     check_processes(params)
     loaded, tokenizer = load_model(setup.writer, params.quantization)
     model = begin(loaded, params.lora, seed)
-    optimizer = torch.optim.AdamW(
-        trained_weights(model).values(), params.learning_rate, weight_decay=params.weight_decay
-    )
+    weights = trained_weights(model).values()
+    optimizer = torch.optim.AdamW(weights, params.learning_rate, weight_decay=params.weight_decay)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
     checkpoints = Checkpoints(processes.only_main(lambda: unfinished(work, run, setup=setup.told)))
     history = checkpoints.history()
