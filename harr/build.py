@@ -101,8 +101,10 @@ def build_pipeline(params: Params) -> Pipeline:
                 template=section.template,
             )
         case "leret":
-            fits = _fits(writer_folder(params.generator), section.max_tokens)
-            return LeReT(section.hops, section.order, section.template, fits=fits)
+            model = writer_folder(params.generator)
+            fits = _fits(model, section.max_tokens)
+            shows = _fits(model, section.few_shot_tokens or section.max_tokens)
+            return LeReT(section.hops, section.order, section.template, fits=fits, shows=shows)
         case "multistep":
             return partial(multistep, max_hops=section.max_hops)
 

@@ -75,7 +75,9 @@ class LeReT(Section):
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
     """As for search_r1; ``chat``: the model's own chat template."""
     max_tokens: int = Field(2048, ge=16)
-    """Of a prompt without its instructions; a longer one loses its last passages, whole ones."""
+    """Of a prompt without instructions and demonstrations; a longer one loses its last passages, whole ones."""
+    few_shot_tokens: int = Field(0, ge=0)
+    """Of a prompt with demonstrations; a longer one loses the last of these. 0: as max_tokens."""
 
 
 class Pick(Section):

@@ -64,4 +64,4 @@ def report_usage(log: Log, **players: Generator | Retriever | Reward | None) -> 
         if any(used.values()):
             told = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in used.items())
             print(f"{player}: {told}")
-            log(0, {f"{player}.{name.replace(' ', '_')}": count for name, count in used.items()})
+            log(0, {f"{player.replace(' ', '_')}.{name.replace(' ', '_')}": count for name, count in used.items()})

@@ -32,16 +32,19 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
 def _try_queries(params: Params, log: Log) -> dict[str, float]:
     """Try queries of training questions hop by hop, and keep which were better."""
     from harr.build import build_samplers
+    from harr.generation.sampler import Sampler
     from harr.players import open_setup
     from harr.sampling import sample_preferences
     from harr.sections import Preferences
 
     section = params.filter
+    preferences = section.preferences or Preferences()
     with open_setup(params, QUESTIONS / "train.jsonl") as setup:
+        samplers, used = build_samplers(params, setup.writer), dict[float, Sampler]()
         figures = sample_preferences(
-            section.preferences or Preferences(),
+            preferences,
             setup,
-            build_samplers(params, setup.writer),
+            lambda temperature: used.setdefault(temperature, samplers(temperature)),
             FILTERED,
             WORK,
             log,
@@ -49,7 +52,8 @@ def _try_queries(params: Params, log: Log) -> dict[str, float]:
             target=section.target,
             batch_size=section.batch_size,
         )
-        report_usage(log, sources=setup.retriever)
+        writers = {f"writer at {temperature:g}": sampler for temperature, sampler in used.items()}
+        report_usage(log, **writers, sources=setup.retriever)
         return figures
 
 

@@ -31,9 +31,16 @@ def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
 
 
 def summary(history: list[dict[str, Any]]) -> dict[str, float]:
-    """The run in a few figures: rewards of the first and last ten steps, and the time."""
-    ends = {"first": mean_reward(history[:10]), "last": mean_reward(history[-10:])}
-    rewards = {f"{what}_{name}_10": mean for name, (what, mean) in ends.items()}
+    """The run in a few figures: rewards of the first and last ten steps, and the time.
+
+    Of leret accuracies instead, of SFT's tokens and of IPO's pairs, each in its own last ten steps.
+    """
+    if "accuracy" in history[-1]:
+        last_of = {"sft": [r for r in history if not r["phase"] % 2], "ipo": [r for r in history if r["phase"] % 2]}
+        rewards = {f"{name}_accuracy_last_10": mean_reward(rows[-10:])[1] for name, rows in last_of.items()}
+    else:
+        ends = {"first": history[:10], "last": history[-10:]}
+        rewards = {f"reward_{name}_10": mean_reward(rows)[1] for name, rows in ends.items()}
     last = {name: history[-1][name] for name in LAST if name in history[-1]}
     return {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
 

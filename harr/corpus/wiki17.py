@@ -23,8 +23,8 @@ HOVER_FILES = {
     "test": ("hover_dev_release_v1.1.json", "validation*.parquet"),
 }
 """The official file, or the hub's; the development split is our test split."""
-LABELS = ("NOT_SUPPORTED", "SUPPORTED")
-"""By the number of the class in the hub's files."""
+LABELS = {"NOT_SUPPORTED": "no", "SUPPORTED": "yes"}
+"""What they answer to ASKS; in the order of the classes in the hub's files."""
 ASKS = "Is this statement supported?"
 
 
@@ -74,7 +74,7 @@ def fullwiki(question: Question, row: Row) -> Question:
 
 
 def hover(params: Hover, read: Callable[[Path], Iterator[Row]], passages: Iterator[Row]) -> Source:
-    """Claims of HoVer with the articles they rest on, in the order of the first mention; the answer is the label.
+    """Claims of HoVer with the articles they rest on, in the order of the first mention; the answer is yes or no.
 
     Raises:
         CorpusError: a file is not there, or a row is not in HoVer's format.
@@ -103,12 +103,12 @@ def claim(row: Row) -> Question:
     >>> values = {"uid": "a", "claim": "Ada Brown founded Acme.", "supporting_facts": facts, "num_hops": 2}
     >>> question = claim(Row({**values, "label": "SUPPORTED"}, "f:1"))
     >>> question.text, question.answers, len(question.gold_ids), question.kind
-    ('Is this statement supported? Ada Brown founded Acme.', ('SUPPORTED',), 2, '2hop')
+    ('Is this statement supported? Ada Brown founded Acme.', ('yes',), 2, '2hop')
     """
     facts, label, hops = (row.values.get(key) for key in ("supporting_facts", "label", "num_hops"))
     try:
         titles = [fact["key"] if isinstance(fact, dict) else fact[0] for fact in facts or ()]
-        answer = label if label in LABELS else LABELS[int(label)]  # type: ignore[arg-type]
+        answer = LABELS[label if label in LABELS else list(LABELS)[int(label)]]  # type: ignore[arg-type,index]
         gold = tuple(dict.fromkeys(article_id(title) for title in titles))
         kind = f"{int(hops)}hop"  # type: ignore[arg-type]
     except (TypeError, ValueError, KeyError, IndexError, AttributeError):

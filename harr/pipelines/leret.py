@@ -56,7 +56,8 @@ class LeReT:
         template: ``bare`` shows what there is, ``plain`` puts instructions first, ``chatml`` wraps both in Qwen's chat
             markup, ``chat`` in the model's own.
         demonstrations: of a few-shot prompt; () is zero-shot.
-        fits: whether a prompt is short enough. One that is not loses its last passages, whole ones.
+        fits: whether a prompt without demonstrations is short enough. One that is not loses its last passages, whole
+            ones. shows: whether one with them is. One that is not loses its last demonstrations, whole ones.
 
     A hop without a query finds nothing and is a fault.
     """
@@ -66,6 +67,7 @@ class LeReT:
     template: str = "plain"
     demonstrations: tuple[Demonstration, ...] = ()
     fits: Callable[[str], bool] = lambda text: True
+    shows: Callable[[str], bool] = lambda text: True
 
     def __call__(self, question: Question) -> PyGenerator[Request, Any, Outcome]:
         """All hops."""
@@ -107,12 +109,17 @@ class LeReT:
         return accumulated(found, self.order)
 
     def prompt(self, question: Question, context: Sequence[Passage]) -> tuple[str, int]:
-        """The prompt with as many of the first passages as fit, and how many control tags were escaped in it."""
-        for kept in range(len(context), 0, -1):
-            rendered = render(question.text, context[:kept], self.demonstrations)
-            if self.fits(rendered[0]):
-                return rendered
-        return render(question.text, (), self.demonstrations)
+        """The prompt with as many of the first passages as fit, and how many control tags were escaped in it.
+
+        How many passages are shown does not depend on the demonstrations: with and without them it is one situation.
+        """
+        kept = len(context)
+        while kept and not self.fits(render(question.text, context[:kept])[0]):
+            kept -= 1
+        shown = len(self.demonstrations)
+        while shown and not self.shows(render(question.text, context[:kept], self.demonstrations[:shown])[0]):
+            shown -= 1
+        return render(question.text, context[:kept], self.demonstrations[:shown])
 
 
 def by_hop(episode: Episode) -> Iterator[Retrieval]:

@@ -94,7 +94,8 @@ def test_the_curve_of_leret_tells_of_accuracy(tmp_path: Path) -> None:
     text = (tmp_path / "train.svg").read_text()
     assert "Accuracy while training" in text and "IPO follows SFT" in text and "mean reward" not in text
     figures = summary([{**row, "seconds": 1.0} for row in rows])
-    assert figures["accuracy_last_10"] == 0.5 and "reward_last_10" not in figures
+    assert figures["sft_accuracy_last_10"] == figures["ipo_accuracy_last_10"] == 0.5
+    assert "reward_last_10" not in figures
 
 
 def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:

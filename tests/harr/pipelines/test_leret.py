@@ -89,6 +89,19 @@ def test_a_long_prompt_loses_its_last_passages_whole(context: list[Passage], lim
     assert kept == len(context) or len(render(QUESTION.text, context[: kept + 1])[0]) > limit
 
 
+@given(PASSAGES, st.integers(0, 3), st.integers(60, 400), st.integers(60, 400))
+def test_demonstrations_take_no_room_from_passages(context: list[Passage], count: int, limit: int, whole: int) -> None:
+    examples = tuple(Demonstration(f"Who is {number}?", (TOWN,), "Bath") for number in range(count))
+    zero = LeReT(2, template="bare", fits=lambda text: len(text) <= limit)
+    few = LeReT(2, template="bare", demonstrations=examples, fits=zero.fits, shows=lambda text: len(text) <= whole)
+    bare, text = zero.prompt(QUESTION, context)[0], few.prompt(QUESTION, context)[0]
+    assert text.endswith(bare)
+    shown = text.count("Who is ")
+    assert len(text) <= whole or shown == 0
+    more = render(QUESTION.text, context[: bare.count("\nDoc ")], examples[: shown + 1])[0]
+    assert shown == count or len(more) > whole
+
+
 class Asked:
     """A writer that keeps what it was asked."""
 
