@@ -98,6 +98,13 @@ def test_code_dependencies_exist_and_are_complete(stage: str) -> None:
     assert not missing, f"dvc.yaml: stage {stage} lacks {sorted(missing)}"
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_a_stage_made_comes_back_with_its_parameters(stage: str) -> None:
+    """DVC's run cache brings no stage back that has an uncached output; metrics and plots may be uncached."""
+    options = [one for out in STAGES[stage]["outs"] if isinstance(out, dict) for one in out.values()]
+    assert not [given for given in options if given.get("cache") is False]
+
+
 def test_only_train_and_later_depend_on_the_learning_code() -> None:
     users = {stage for stage in STAGES if "harr/train" in STAGES[stage]["deps"]}
     assert users == {"train", "arms"}

@@ -108,7 +108,7 @@ def claim(row: Row) -> Question:
     facts, label, hops = (row.values.get(key) for key in ("supporting_facts", "label", "num_hops"))
     try:
         titles = [fact["key"] if isinstance(fact, dict) else fact[0] for fact in facts or ()]
-        answer = LABELS[label if label in LABELS else list(LABELS)[int(label)]]  # type: ignore[arg-type,index]
+        answer = LABELS[label if label in LABELS else list(LABELS)[int(label)]]  # type: ignore[arg-type]
         gold = tuple(dict.fromkeys(article_id(title) for title in titles))
         kind = f"{int(hops)}hop"  # type: ignore[arg-type]
     except (TypeError, ValueError, KeyError, IndexError, AttributeError):
