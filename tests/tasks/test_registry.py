@@ -135,7 +135,7 @@ def test_missing_rows_or_metrics_are_named(params: Params) -> None:
 )
 def test_every_condition_is_asked_and_stands_on_the_page(params: Params, change: dict[str, str], told: str) -> None:
     version = add(params, right=24, **change)
-    with pytest.raises(PromotionRefused, match=f"frozen .*: {told}[^;]*; the alias stays"):
+    with pytest.raises(PromotionRefused, match=f"frozen .*: {told}[^;]*; the alias stays where it is"):
         promote.fn(params)
     text = page_of(params, version)
     assert "1 of 6 conditions does not hold" in text and told.split(", ")[0].split("found ")[1] in text
