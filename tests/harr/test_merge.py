@@ -62,6 +62,6 @@ def test_a_folder_without_an_adapter_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_model_that_differs_from_its_adapter_is_not_written(adapter: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="at least 1.1 is wanted; nothing was written"):
+    with pytest.raises(ModelError, match=r"at least 1\.1 is wanted; nothing was written"):
         merge(encoder("ask: "), adapter, tmp_path / "out", tmp_path / "work", min_cosine=1.1, facts={})
     assert not (tmp_path / "out").exists()
