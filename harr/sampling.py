@@ -75,7 +75,8 @@ def sample_preferences(
     prompts = run / "prompts.json"
     if not prompts.exists():
         writers = sample(params.bootstrap_temperature), sample(params.temperature)
-        write_json(prompts, find_prompts(params, program, questions, setup.retriever, writers, seed))
+        found = find_prompts(params, program, questions, setup.retriever, writers, seed, run / "prompts")
+        write_json(prompts, found)
     asked = part_of(questions[params.pool + params.validation :], params, target)
     tried = _try_prompts(params, asked, setup, sample, run, log, seed, batch_size=batch_size)
     manifest = {"index": setup.index, "settings": settings, "seed": seed, "hops": program.hops}

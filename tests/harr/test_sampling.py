@@ -1,6 +1,7 @@
 """Queries are tried hop by hop: what is kept, what survives a kill, and what is told of bad input."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 from styled import Styled, Words
 
-from harr import sampling
+from harr import progress, prompts, sampling
 from harr.corpus.store import read_questions
 from harr.errors import CorpusError, IndexMismatch, NoPreference, ServiceUnavailable
 from harr.files import SUMS, check_sums, finish, read_json, read_jsonl
@@ -119,6 +120,36 @@ def test_a_retriever_that_is_down_loses_nothing(world: Reader, tmp_path: Path) -
     assert not (tmp_path / "out").exists() and list((tmp_path / "b").rglob("hop-0-*.json"))
     sample(world, tmp_path / "out", tmp_path / "b")
     assert (tmp_path / "whole/preferences.jsonl").read_bytes() == (tmp_path / "out/preferences.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize(("fails_at", "kept"), [(2, []), (3, ["accepted"]), (8, ["accepted", "ap-00", "ap-01"])])
+def test_a_retriever_that_is_down_among_the_prompts_loses_one_set(
+    world: Reader, tmp_path: Path, fails_at: int, kept: list[str]
+) -> None:
+    whole = Words(world)
+    sample(world, tmp_path / "whole", tmp_path / "a", setup=setup_of(world, whole))
+    with pytest.raises(ServiceUnavailable, match="did not answer"):
+        sample(world, tmp_path / "out", tmp_path / "b", setup=setup_of(world, Words(world, fails_at=fails_at)))
+    assert sorted(path.stem for path in (tmp_path / "b").glob("*/prompts/*")) == kept
+    left = Words(world)
+    sample(world, tmp_path / "out", tmp_path / "b", setup=setup_of(world, left))
+    for name in FILES:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    assert left.calls == whole.calls - 2 * len(kept)  # two hops each
+
+
+def test_a_stop_is_met_between_two_sets(world: Reader, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(progress._Stop, "leave", None)
+    real = prompts.mean_ap
+
+    def asked_to_stop(*given: Any) -> float:
+        assert progress.ask_to_stop(lambda: sys.exit(143))
+        return real(*given)
+
+    monkeypatch.setattr(prompts, "mean_ap", asked_to_stop)
+    with pytest.raises(SystemExit):
+        sample(world, tmp_path / "out", tmp_path / "work")
+    assert [path.stem for path in (tmp_path / "work").glob("*/prompts/ap-*")] == ["ap-00"]
 
 
 def ids(path: Path) -> set[str]:
