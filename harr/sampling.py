@@ -57,7 +57,8 @@ def sample_preferences(
     ``prompts.json``: what the model was shown. ``preferences.jsonl``: a row per prompt that teaches, ``{id,
     question_id, hop, split, prompt, responses, scores, pairs, sft_target}``. ``questions.jsonl``: those that are learnt
     from. ``held_out.jsonl``: those that never are. ``statistics.jsonl``: all that were tried. ``manifest.json``:
-    settings, seed, and the identity of the index.
+    settings, seed, and the identity of the index. ``figures.json``: what is returned. Folders of several partitions are
+    joined by :func:`harr.parts.join_parts`.
 
     Returns:
         Counts of questions, prompts and pairs, and the share of prompts that teach.
@@ -315,9 +316,11 @@ def _write(
         write_text(draft / f"{name}.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     shutil.copy(run / "prompts.json", draft / "prompts.json")
     write_json(draft / "manifest.json", manifest)
+    told = figures(rows, notes, tried, read_json(run / "prompts.json"))
+    write_json(draft / "figures.json", told)
     note_published(run)
     publish(draft, out)
-    return figures(rows, notes, tried, read_json(out / "prompts.json"))
+    return told
 
 
 def preference_row(params: Preferences, made: Row, held_out: bool) -> Row | None:

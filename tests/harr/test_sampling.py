@@ -1,6 +1,7 @@
 """Queries are tried hop by hop: what is kept, what survives a kill, and what is told of bad input."""
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from harr.types import Passage, Question, Retrieval, Search
 SMALL = Preferences(pool=8, validation=4, candidates=6, prompts=3, held_out=0.3)
 FILES = (
     "preferences.jsonl", "prompts.json", "questions.jsonl", "held_out.jsonl", "statistics.jsonl", "manifest.json",
+    "figures.json",
 )  # fmt: skip
 
 
@@ -136,6 +138,17 @@ def test_a_retriever_that_is_down_among_the_prompts_loses_one_set(
     for name in FILES:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
     assert left.calls == whole.calls - 2 * len(kept)  # two hops each
+
+
+def test_the_prompts_of_another_machine_may_be_put_in_place(world: Reader, tmp_path: Path) -> None:
+    sample(world, tmp_path / "other", tmp_path / "a", SMALL.model_copy(update={"candidates": 3}))
+    with pytest.raises(ServiceUnavailable, match="did not answer"):
+        sample(world, tmp_path / "out", tmp_path / "b", setup=setup_of(world, Words(world, fails_at=4)))
+    (run,) = (path for path in (tmp_path / "b").iterdir() if path.is_dir())
+    shutil.copy(tmp_path / "other/prompts.json", run / "prompts.json")
+    sample(world, tmp_path / "out", tmp_path / "b")
+    for name in ("prompts.json", "preferences.jsonl"):
+        assert (tmp_path / "other" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
 
 def test_a_stop_is_met_between_two_sets(world: Reader, tmp_path: Path, monkeypatch: Any) -> None:
