@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from harr.corpus.store import write_questions
-from harr.errors import CorpusError, IndexMismatch
-from harr.files import note_published, publish, read_json, read_jsonl, write_json, write_text
+from harr.corpus.store import read_questions, write_questions
+from harr.errors import CorpusError, IndexMismatch, NoPreference
+from harr.files import note_published, publish, read_json, read_jsonl, sha256, write_json, write_text
 from harr.pipelines.leret import LeReT, by_hop
 from harr.preferences import documents_of, next_try, preferences, score_of
 from harr.progress import bar, stoppable
@@ -36,6 +36,8 @@ from harr.work import unfinished
 Row = dict[str, Any]
 Sample = Callable[[float], Generator]
 """The language model as it is sampled at a temperature."""
+REPEATED = ("manifest.json", "prompts.json", "held_out.jsonl")
+"""What another sampling of the same questions goes by."""
 
 
 def sample_preferences(
@@ -54,13 +56,15 @@ def sample_preferences(
 
     ``prompts.json``: what the model was shown. ``preferences.jsonl``: a row per prompt that teaches, ``{id,
     question_id, hop, split, prompt, responses, scores, pairs, sft_target}``. ``questions.jsonl``: those that are learnt
-    from. ``statistics.jsonl``: all that were tried. ``manifest.json``: settings, and the identity of the index.
+    from. ``held_out.jsonl``: those that never are. ``statistics.jsonl``: all that were tried. ``manifest.json``:
+    settings, seed, and the identity of the index. ``figures.json``: what is returned. Folders of several partitions are
+    joined by :func:`harr.parts.join_parts`.
 
     Returns:
         Counts of questions, prompts and pairs, and the share of prompts that teach.
 
     Raises:
-        CorpusError: there are too few questions, no demonstrations, or no preference at all.
+        CorpusError: there are too few questions, or no demonstrations. NoPreference: there is nothing to learn.
         ServiceUnavailable: the retriever cannot be reached; what was tried so far is kept in ``work``.
     """
     program = setup.pipeline
@@ -72,11 +76,55 @@ def sample_preferences(
     prompts = run / "prompts.json"
     if not prompts.exists():
         writers = sample(params.bootstrap_temperature), sample(params.temperature)
-        write_json(prompts, find_prompts(params, program, questions, setup.retriever, writers, seed))
-    programs = [replace(program, demonstrations=examples) for examples in chosen_prompts(read_json(prompts))]
+        found = find_prompts(params, program, questions, setup.retriever, writers, seed, run / "prompts")
+        write_json(prompts, found)
     asked = part_of(questions[params.pool + params.validation :], params, target)
-    tried = list(try_all(params, programs, asked, setup, sample, run, log, seed, batch_size=batch_size))
-    return _write(params, settings, program, asked, tried, run, out, setup.index, seed)
+    tried = _try_prompts(params, asked, setup, sample, run, log, seed, batch_size=batch_size)
+    manifest = {"index": setup.index, "settings": settings, "seed": seed, "hops": program.hops}
+    held = {question.id for question in asked if is_held_out(question, params.held_out, seed)}
+    return _write(params, manifest, asked, held, tried, run, out)
+
+
+def sample_again(
+    first: Path, setup: Setup, sample: Sample, out: Path, work: Path, log: Log, seed: int
+) -> dict[str, float]:
+    """Try the questions of the preferences in ``first`` anew, by the same prompts, settings and split.
+
+    ``setup.questions`` are those that were learnt from; those held out are added, and stay held out.
+
+    Returns:
+        As :func:`sample_preferences`, which also says what is written.
+
+    Raises:
+        CorpusError: ``first`` lacks a file. NoPreference: there is nothing to learn. ServiceUnavailable: the retriever
+            cannot be reached; what was tried so far is kept in ``work``.
+    """
+    check_repeatable(first)
+    manifest = read_json(first / "manifest.json")
+    settings = manifest["settings"] | {"num_partitions": 1, "partition": 0, "target": 0}
+    params = Preferences(**{name: settings[name] for name in Preferences.model_fields if name in settings})
+    data = {name: sha256(first / name) for name in REPEATED}
+    identity = {"kind": "again", "params": settings, "setup": setup.identity, "data": data, "seed": seed}
+    run = unfinished(work, identity, setup=setup.told)
+    write_json(run / "prompts.json", read_json(first / "prompts.json"))
+    held = read_questions(first / "held_out.jsonl")
+    asked = shuffled([*setup.questions, *held], seed)
+    tried = _try_prompts(params, asked, setup, sample, run, log, seed, batch_size=settings["batch_size"])
+    return _write(params, manifest | {"settings": settings}, asked, {one.id for one in held}, tried, run, out)
+
+
+def check_repeatable(folder: Path) -> None:
+    """See that the preferences in ``folder`` can be sampled again.
+
+    Raises:
+        CorpusError: a file that this needs is missing.
+    """
+    for name in REPEATED:
+        if not (folder / name).exists():
+            raise CorpusError(
+                f"{folder / name} is missing; train.iterations above 1 samples again by it; run `dvc repro -f -s "
+                "filter`"
+            )
 
 
 def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
@@ -99,6 +147,24 @@ def is_held_out(question: Question, share: float, seed: int) -> bool:
     [True, False, False]
     """
     return random.Random(f"{seed}/held out/{question.text}").random() < share
+
+
+def _try_prompts(
+    params: Preferences,
+    questions: Sequence[Question],
+    setup: Setup,
+    sample: Sample,
+    run: Path,
+    log: Log,
+    seed: int,
+    *,
+    batch_size: int,
+) -> list[Row]:
+    """What the prompts that were found led to."""
+    assert isinstance(setup.pipeline, LeReT)
+    shown = chosen_prompts(read_json(run / "prompts.json"))
+    programs = [replace(setup.pipeline, demonstrations=examples) for examples in shown]
+    return list(try_all(params, programs, questions, setup, sample, run, log, seed, batch_size=batch_size))
 
 
 def try_all(
@@ -224,20 +290,17 @@ def _mean_best(rows: Sequence[Row]) -> float:
 
 def _write(
     params: Preferences,
-    settings: Row,
-    program: LeReT,
+    manifest: Row,
     questions: Sequence[Question],
+    held: set[str],
     tried: Sequence[Row],
     run: Path,
     out: Path,
-    index: str,
-    seed: int,
 ) -> dict[str, float]:
-    held = {question.id for question in questions if is_held_out(question, params.held_out, seed)}
     rows = [row for made in tried if (row := preference_row(params, made, made["question_id"] in held))]
     learnt = {row["question_id"] for row in rows} - held
     if not learnt:
-        raise CorpusError(
+        raise NoPreference(
             f"no preference was found: at all {len(tried)} prompts of {len(questions)} questions every query did as "
             "well as every other; raise filter.preferences.prompts or temperature, or use other questions"
         )
@@ -247,14 +310,17 @@ def _write(
     notes = [statistics_row(name, values, held, learnt) for name, values in levels.items()]
     draft = run / "filtered"
     shutil.rmtree(draft, ignore_errors=True)
-    write_questions((question for question in questions if question.id in learnt), draft / "questions.jsonl")
+    for name, ids in {"questions": learnt, "held_out": held}.items():
+        write_questions((question for question in questions if question.id in ids), draft / f"{name}.jsonl")
     for name, lines in {"preferences": rows, "statistics": notes}.items():
         write_text(draft / f"{name}.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     shutil.copy(run / "prompts.json", draft / "prompts.json")
-    write_json(draft / "manifest.json", {"index": index, "settings": settings, "seed": seed, "hops": program.hops})
+    write_json(draft / "manifest.json", manifest)
+    told = figures(rows, notes, tried, read_json(run / "prompts.json"))
+    write_json(draft / "figures.json", told)
     note_published(run)
     publish(draft, out)
-    return figures(rows, notes, tried, read_json(out / "prompts.json"))
+    return told
 
 
 def preference_row(params: Preferences, made: Row, held_out: bool) -> Row | None:
