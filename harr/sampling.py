@@ -23,7 +23,7 @@ from harr.corpus.store import read_questions, write_questions
 from harr.errors import CorpusError, IndexMismatch, NoPreference
 from harr.files import note_published, publish, read_json, read_jsonl, sha256, write_json, write_text
 from harr.pipelines.leret import LeReT, by_hop
-from harr.preferences import documents_of, next_try, preferences, score_of
+from harr.preferences import documents_of, next_try, preference_row, score_of, statistics_row, why_none
 from harr.progress import bar, stoppable
 from harr.prompts import chosen_prompts, find_prompts
 from harr.rollout import play
@@ -73,15 +73,18 @@ def sample_preferences(
     identity = {"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed}
     run = unfinished(work, identity, setup=setup.told)
     questions = shuffled(setup.questions, seed)
+    left = questions[params.pool + params.validation :]
+    asked = part_of(left, params, target)
+    held = {question.id for question in asked if is_held_out(question, params.held_out, seed)}
+    if left:
+        check_asked(params, asked, held)
     prompts = run / "prompts.json"
     if not prompts.exists():
         writers = sample(params.bootstrap_temperature), sample(params.temperature)
         found = find_prompts(params, program, questions, setup.retriever, writers, seed, run / "prompts")
         write_json(prompts, found)
-    asked = part_of(questions[params.pool + params.validation :], params, target)
     tried = _try_prompts(params, asked, setup, sample, run, log, seed, batch_size=batch_size)
     manifest = {"index": setup.index, "settings": settings, "seed": seed, "hops": program.hops}
-    held = {question.id for question in asked if is_held_out(question, params.held_out, seed)}
     return _write(params, manifest, asked, held, tried, run, out)
 
 
@@ -300,10 +303,7 @@ def _write(
     rows = [row for made in tried if (row := preference_row(params, made, made["question_id"] in held))]
     learnt = {row["question_id"] for row in rows} - held
     if not learnt:
-        raise NoPreference(
-            f"no preference was found: at all {len(tried)} prompts of {len(questions)} questions every query did as "
-            "well as every other; raise filter.preferences.prompts or temperature, or use other questions"
-        )
+        raise NoPreference(f"no preference was found: {why_none(params, tried, held, len(rows))}")
     levels: dict[str, list[float]] = {question.id: [] for question in questions}
     for row in tried:
         levels[row["question_id"]] += [made["ap"] for made in row["tries"]]
@@ -323,37 +323,22 @@ def _write(
     return told
 
 
-def preference_row(params: Preferences, made: Row, held_out: bool) -> Row | None:
-    """The row of ``preferences.jsonl`` that a prompt gives; None where its queries do not differ."""
-    found = preferences(
-        [tried["query"] for tried in made["tries"]],
-        [tried["score"] for tried in made["tries"]],
-        levels=params.levels,
-        min_margin=params.min_margin,
-        max_pairs=params.max_pairs,
-    )
-    if found is None:
-        return None
-    return {
-        "id": f"{made['question_id']}/{made['hop'] + 1}",
-        "question_id": made["question_id"],
-        "hop": made["hop"] + 1,
-        "split": "held_out" if held_out else "train",
-        "prompt": made["prompt"],
-        "responses": list(found.responses),
-        "scores": list(found.scores),
-        "pairs": [list(pair) for pair in found.pairs],
-        "sft_target": found.target,
-    }
+def check_asked(params: Preferences, questions: Sequence[Question], held: set[str]) -> None:
+    """See that there is a question to learn from, before any is tried.
 
-
-def statistics_row(name: str, values: Sequence[float], held: set[str], learnt: set[str]) -> Row:
-    """What all tries of a question came to, in the shape of the filter's statistics."""
-    mean, std = statistics.fmean(values), statistics.pstdev(values)
-    alike = "all right" if mean == 1 else "all wrong" if mean == 0 else "all alike"
-    kept = name in learnt
-    reason = "queries differ" if kept else "held out" if name in held else alike
-    return {"id": name, "reward_mean": mean, "reward_std": std, "kept": kept, "reason": reason}
+    Raises:
+        CorpusError: there is none in this part, or all are held out.
+    """
+    if not questions:
+        raise CorpusError(
+            f"partition {params.partition} of {params.num_partitions} has no question to try; lower filter.preferences."
+            "num_partitions, or download more questions"
+        )
+    if all(question.id in held for question in questions):
+        raise CorpusError(
+            f"all {len(questions)} questions to try are held out; lower filter.preferences.held_out "
+            f"({params.held_out:g}), or try more questions"
+        )
 
 
 def figures(rows: Sequence[Row], notes: Sequence[Row], tried: Sequence[Row], prompts: Row) -> dict[str, float]:

@@ -271,7 +271,7 @@ class Preferences(Section):
     """Of the queries that are compared: they differ by their prompts."""
     sampled_at_once: Positive = 128
     """Completions that are sampled together."""
-    held_out: Fraction = 0.1
+    held_out: float = Field(0.1, ge=0, lt=1)
     """Share of the questions whose preferences are not learnt but predicted."""
     levels: Literal["adjacent", "all"] = "adjacent"
     """A query is preferred to those of the next lower score, or to all of lower ones."""
@@ -286,9 +286,14 @@ class Preferences(Section):
     """Of so many parts of the questions this one is played, so that several machines can share them."""
 
     @model_validator(mode="after")
-    def _partition_is_there(self) -> "Preferences":
+    def _parts_are_there(self) -> "Preferences":
         if self.partition >= self.num_partitions:
             raise ValueError(f"partition {self.partition} is none of {self.num_partitions}; they count from 0")
+        if self.prompts > self.candidates:
+            raise ValueError(
+                f"{self.prompts} prompts cannot be chosen from {self.candidates} candidates; lower prompts or raise "
+                "candidates"
+            )
         return self
 
 

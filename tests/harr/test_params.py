@@ -389,6 +389,11 @@ def test_leret_is_compared_with_what_it_was_shown_nothing(tmp_path: Path) -> Non
         ({"filter": {"keep": "all"}}, "leret does not read filter.keep"),
         ({"filter": {"max_tokens": 8}}, "filter.max_tokens 8, train.max_tokens 64; set both alike"),
         ({"filter": {"preferences": {"partition": 2, "num_partitions": 2}}}, "partition 2 is none of 2"),
+        (
+            {"filter": {"preferences": {"prompts": 3, "candidates": 2}}},
+            "3 prompts cannot be chosen from 2 candidates; lower prompts or raise candidates",
+        ),
+        ({"filter": {"preferences": {"held_out": 1.0}}}, "filter.preferences.held_out: should be less than 1"),
         ({"train": {"method": "leret", "ipo_batch": 6}}, "train.ipo_batch 6 does not make whole passes of 4"),
     ],
 )

@@ -241,6 +241,55 @@ def test_queries_that_all_tie_are_one_clear_line(world: Reader, tmp_path: Path) 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"min_margin": 0.9},
+            r"filter\.preferences\.min_margin 0\.9 left out all \d+ pairs, whose largest difference is 0\.\d+; lower",
+        ),
+        ({"held_out": 0.999}, r"^all 12 questions to try are held out; lower filter\.preferences\.held_out \(0\.999\)"),
+        (
+            {"num_partitions": 13, "partition": 0},
+            r"^partition 0 of 13 has no question to try; lower filter\.preferences\.num_partitions, or download more",
+        ),
+    ],
+)
+def test_why_there_is_no_preference(world: Reader, tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    searched = Words(world)
+    with pytest.raises(CorpusError, match=line) as error:
+        sample(
+            world,
+            tmp_path / "out",
+            tmp_path / "work",
+            SMALL.model_copy(update=changes),
+            setup=setup_of(world, searched),
+        )
+    assert "every query did as well" not in str(error.value) and not (tmp_path / "out").exists()
+    assert bool(searched.calls) == ("min_margin" in changes)  # what is known beforehand costs nothing
+
+
+class HalfParrot(Styled):
+    """Repeats the question, but for one of them."""
+
+    different = ""
+
+    def _query(self, prompt: str) -> str:
+        asked = self._read(prompt.split("\n\n")[-1])[0]
+        return super()._query(prompt) if asked == self.different or self.temperature >= 1 else asked
+
+
+def test_differences_at_held_out_questions_alone_are_told(world: Reader, tmp_path: Path, monkeypatch: Any) -> None:
+    sample(world, tmp_path / "first", tmp_path / "work")
+    rows = [row for row in read_jsonl(tmp_path / "first/preferences.jsonl") if row["split"] == "held_out"]
+    (text,) = [question.text for question in world.questions if question.id == rows[0]["question_id"]]
+    monkeypatch.setattr(HalfParrot, "different", text)
+    with pytest.raises(
+        NoPreference, match=r"found: queries differ at \d prompts, all of questions that are held out; lower filter"
+    ):
+        again(world, tmp_path / "first", tmp_path / "second", 1, HalfParrot)
+
+
 def test_too_few_questions_are_one_clear_line(world: Reader, tmp_path: Path) -> None:
     few = setup_of(world, questions=world.questions[:12])
     with pytest.raises(CorpusError, match="12 training questions are too few"):
