@@ -17,7 +17,7 @@ from harr.params import Params
 from harr.types import Episode, Generator, Log, Pipeline, Question
 from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
-from tasks.embed import VECTORS
+from tasks.embed import vectors_manifest
 from tasks.filter import FILTERED, statistics_rows
 from tasks.train import STATS
 
@@ -100,7 +100,7 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
     pipeline = build_pipeline(params)
     if not isinstance(pipeline, LeReT):
         return dict.fromkeys(params.evaluate.arms, pipeline)
-    check_index(FILTERED, read_json(VECTORS / "manifest.json")["identity"])
+    check_index(FILTERED, vectors_manifest()["identity"])
     return {arm: replace(pipeline, demonstrations=arm_prompt(arm, FILTERED)) for arm in params.evaluate.arms}
 
 
