@@ -316,7 +316,8 @@ def leftovers(here: Path) -> list[str]:
     found = set()
     for path in here.rglob("*"):
         name = path.relative_to(here)
-        if path.is_file() and (name.parts[0] in ("work", ".harr") or name.name.endswith((".tmp", ".draft"))):
+        hidden = any(part.endswith((".tmp", ".draft")) for part in name.parts)
+        if path.is_file() and (hidden or name.parts[0] in ("work", ".harr")):
             found.add("".join(letter for letter in str(name) if not letter.isdigit()))
     return sorted(found)
 

@@ -35,6 +35,12 @@ DISK_FAULTS = {
     errno.EROFS: ("the file system is read-only", "mount it for writing"),
     errno.EACCES: ("permission denied", "give the right to read and write there"),
     errno.EIO: ("the disk has an error", "look at the system's log"),
+    errno.EXDEV: ("it is on another disk", "put both on one disk"),
+    errno.EEXIST: ("a file, or a link to nothing, has this name", "move it away"),
+    errno.ENOTDIR: ("a file is where a folder belongs", "move it away"),
+    errno.EISDIR: ("a folder is where a file belongs", "move it away"),
+    errno.ELOOP: ("its links lead in a circle", "mend them"),
+    errno.ENAMETOOLONG: ("this name is too long for the disk", "use a shorter one"),
 }
 LESS_MEMORY = "lower embed.batch_size, filter.batch_size, train.states_per_pass or train.episodes_per_pass"
 FINISH_SECONDS = 4.0
@@ -123,7 +129,7 @@ def machine_fault(error: Exception) -> str:
         number = errno.ENOSPC
     if number not in DISK_FAULTS:
         return ""
-    where = getattr(error, "filename", None) or Path().resolve()
+    where = getattr(error, "filename2", None) or getattr(error, "filename", None) or Path().resolve()
     what, remedy = DISK_FAULTS[number]
     return f"{where}: {what}; what is finished is kept; {remedy} and run the same command again"
 

@@ -1,5 +1,6 @@
 """Files that appear whole: temporary name, fsync, rename; and a hash of every file of a published folder."""
 
+import errno
 import hashlib
 import json
 import os
@@ -95,20 +96,92 @@ def fingerprint(value: Any) -> str:
 
 
 def publish(folder: Path, out: Path) -> None:
-    """Note the hash of every file of a finished folder in it, and rename it to ``out``, replacing what was there."""
-    for stump in folder.rglob(".*.tmp"):  # of a call that was killed
-        stump.unlink()
+    """Note the hash of every file of a finished folder in it, and rename it to ``out``, replacing what was there.
+
+    What was there is renamed to a hidden name, and deleted only when the new folder has its place: after a kill in
+    between, the next call ends the work. Where ``out`` is a link, its target is replaced; where it is on another disk
+    than ``folder``, a copy beside it gets its name.
+    """
+    _remove_stumps(folder)
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / SUMS)
     write_text(folder / SUMS, "".join(f"{sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths))
-    for path in paths:
-        sync_file(path)
-    for place in [folder, *(path for path in folder.rglob("*") if path.is_dir())]:
-        _sync_folder(place)
+    _sync_all(folder)
+    out = _real(out)
+    if out.exists() and not out.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "Not a directory", str(out))
     out.parent.mkdir(parents=True, exist_ok=True)
-    if out.exists():
-        shutil.rmtree(out)
-    folder.replace(out)
+    old, copy = (out.with_name(f".{out.name}.{what}.tmp") for what in ("old", "new"))
+    shutil.rmtree(copy, ignore_errors=True)
+    try:
+        folder.replace(out)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        _swap(_copied(folder, copy) if error.errno == errno.EXDEV else folder, out, old)
     _sync_folder(out.parent)
+    for past in (old, folder):
+        shutil.rmtree(past, ignore_errors=True)
+
+
+def _swap(new: Path, out: Path, old: Path) -> None:
+    """Rename what is at ``out`` to ``old``, and ``new`` to ``out``; if that fails, all is as it was."""
+    if out.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        try:
+            out.replace(old)
+        except OSError as error:
+            if error.errno != errno.EXDEV:  # of a folder that came with a container's image
+                raise
+            _copied(out, old)
+            shutil.rmtree(out)
+    try:
+        new.replace(out)
+    except OSError:
+        if old.exists():
+            old.replace(out)
+        raise
+
+
+def _copied(folder: Path, copy: Path) -> Path:
+    """A copy of a folder, synced."""
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(folder, copy, symlinks=True)
+    _sync_all(copy)
+    return copy
+
+
+def _remove_stumps(folder: Path) -> None:
+    """Delete what a killed call left in a folder under temporary names."""
+    for stump in sorted(folder.rglob(".*.tmp"), reverse=True):  # what is in a folder comes before it
+        if stump.is_dir() and not stump.is_symlink():
+            shutil.rmtree(stump)
+        else:
+            stump.unlink()
+
+
+def _sync_all(folder: Path) -> None:
+    """Push a folder with all that is in it to the disk."""
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir():
+            _sync_folder(path)
+        elif path.is_file():
+            sync_file(path)
+
+
+def _real(path: Path) -> Path:
+    """Where a link points to; any other path as it is."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def take_back(out: Path, folder: Path) -> None:
+    """Make a published folder unfinished work again, under the name ``folder``; to another disk it is copied."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        _real(out).replace(folder)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copied(out, folder.with_name(f".{folder.name}.tmp")).replace(folder)
 
 
 def note_published(run: Path) -> Path:
@@ -126,8 +199,7 @@ def undo_publish(run: Path, out: Path, folder: Path, manifest: Mapping[str, Any]
     if run.with_suffix(".published").exists() and (out / "manifest.json").exists() and not folder.exists():
         with suppress(DamagedFile):
             if read_manifest(out, "") == manifest:
-                folder.parent.mkdir(parents=True, exist_ok=True)
-                out.replace(folder)
+                take_back(out, folder)
 
 
 def finish(work: Path) -> None:

@@ -10,11 +10,23 @@ import pandas as pd
 from prefect import task
 from prefect.context import FlowRunContext
 
+from harr.files import read_manifest
 from harr.params import Here, Params
 from tasks.common import GPU_TASK, TASK, even_sample
 from tasks.download import CORPUS
 
 VECTORS, WORK = Path("data/vectors"), Path("work/embed")
+
+
+def vectors_manifest() -> dict[str, Any]:
+    """What is told of the published vectors, compared with its hash; the vectors themselves are not read.
+
+    Raises:
+        DamagedFile: it is missing or changed.
+    """
+    from harr.retrieval.vectors import REBUILD
+
+    return read_manifest(VECTORS, REBUILD, shards=False)
 
 
 @task(**GPU_TASK)

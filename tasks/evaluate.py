@@ -10,13 +10,14 @@ from typing import Any
 import pandas as pd
 from prefect import task
 
-from harr.errors import CorpusError
+from harr.errors import CorpusError, ParamsError
+from harr.explain import explain
 from harr.files import publish, read_json, read_jsonl, write_json, write_text
 from harr.params import Params
 from harr.types import Episode, Generator, Log, Pipeline, Question
 from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
-from tasks.embed import VECTORS
+from tasks.embed import vectors_manifest
 from tasks.filter import FILTERED, statistics_rows
 from tasks.train import STATS
 
@@ -101,7 +102,7 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
     pipeline = build_pipeline(params)
     if not isinstance(pipeline, LeReT):
         return dict.fromkeys(params.evaluate.arms, pipeline)
-    index = read_json(VECTORS / "manifest.json")["identity"]
+    index = vectors_manifest()["identity"]
     check_index(FILTERED, search_identity(index, params.retriever.late_interaction))
     return {arm: replace(pipeline, demonstrations=arm_prompt(arm, FILTERED)) for arm in params.evaluate.arms}
 
@@ -232,19 +233,59 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
     """Play arms (none: those of params.yaml) on the questions of any file and write the metrics.
 
     Needs the index of this corpus. ``full`` is the merged ``model`` folder, or models/adapter where none is given.
+
+    Raises:
+        ParamsError: an arm does not go with params.yaml.
+        CorpusError: the questions cannot be read, or ``out`` cannot be written; nothing was played.
     """
     from harr.corpus.jsonl import read_question_file
     from harr.evaluate import table
 
-    if arms:
-        params = params.model_copy(update={"evaluate": params.evaluate.model_copy(update={"arms": tuple(arms)})})
+    params = with_arms(params, arms) if arms else params
+    if not questions.is_file():
+        what = "is no file" if questions.exists() else "is missing"
+        raise CorpusError(f"--questions {questions} {what}; name a file of questions (README: Your own data)")
+    check_out(out, questions)
     asked = list(read_question_file(questions))
     if len({question.id for question in asked}) < max(1, len(asked)):
-        raise CorpusError(f"{questions}: {'question ids repeat' if asked else 'holds no question'}")
+        raise CorpusError(f"--questions {questions} {'repeats question ids' if asked else 'holds no question'}")
     rows, _ = play_arms.fn(params, asked, lambda step, values: None, model=model)
     summary = summarise_arms.fn(params, rows)
     write_json(out, rounded(summary))
     print(table(summary))
+
+
+def with_arms(params: Params, arms: Sequence[str]) -> Params:
+    """The parameters with other ``evaluate.arms``, checked as params.yaml is.
+
+    Raises:
+        ParamsError: an arm does not go with the other parameters.
+    """
+    values = params.model_dump(exclude_unset=True)
+    values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(arms)}
+    try:
+        return Params.model_validate(values)
+    except ValueError as error:  # pydantic's, which alone knows what is wrong
+        faults = getattr(error, "errors", list)()
+        raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {explain(fault, Params)}" for fault in faults)) from None
+
+
+def check_out(out: Path, questions: Path) -> None:
+    """See that figures can be written to ``out``, before there are any.
+
+    Raises:
+        CorpusError: it is a folder, a device or the questions themselves, or cannot be written.
+    """
+    if out.exists() and (not out.is_file() or out.samefile(questions)):
+        what = "a folder" if out.is_dir() else "the file of the questions" if out.is_file() else "no file"
+        raise CorpusError(f"--out {out} is {what}; name another file")
+    trial = out.with_name(f".{out.name}.tmp")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        trial.touch()
+        trial.unlink()
+    except OSError as error:
+        raise CorpusError(f"--out {out} cannot be written ({error.strerror}); name another file") from None
 
 
 def show() -> str:

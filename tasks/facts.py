@@ -5,13 +5,13 @@ from pathlib import Path
 from harr.files import read_json
 from harr.methods import LeReT
 from harr.params import Params
-from tasks.embed import VECTORS
+from tasks.embed import vectors_manifest
 from tasks.fingerprints import revisions
 
 
 def run_facts(params: Params) -> dict[str, str]:
     """What was run, in a person's words."""
-    vectors = read_json(VECTORS / "manifest.json")
+    vectors = vectors_manifest()
     filtered = read_json(Path("metrics/filter.json"))
     revision = revisions()
     edited = " (edited)" if revision["harr.edited"] == "true" else ""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harr.files import read_json, read_jsonl
+from harr.files import read_jsonl
 from harr.gate import Condition, failures, page, table
 from harr.params import Params
-from tasks.embed import VECTORS
+from tasks.embed import VECTORS, vectors_manifest
 
 Row = dict[str, Any]
 FACTS = {
@@ -149,7 +149,7 @@ def _expectations(candidate: Any) -> Condition:
 def _index(candidate: Any) -> Condition:
     """The version was trained for the index that is here."""
     try:
-        here = str(read_json(VECTORS / "manifest.json")["identity"])
+        here = str(vectors_manifest()["identity"])
     except (OSError, ValueError, KeyError):
         here = ""
     found = candidate.tags.get("index", "none recorded")

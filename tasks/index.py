@@ -6,11 +6,11 @@ from pathlib import Path
 import pandas as pd
 from prefect import task
 
-from harr.files import read_json, read_manifest
+from harr.files import read_manifest
 from harr.params import Params
 from tasks.common import TASK
 from tasks.download import CORPUS
-from tasks.embed import VECTORS
+from tasks.embed import VECTORS, vectors_manifest
 
 INDEX, WORK = Path("data/index"), Path("work/index")
 
@@ -29,16 +29,16 @@ def index_passages(params: Params) -> dict[str, float]:
 def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
     """What every collection counts beside corpus and vectors, for the suite ``index``: every passage must be found."""
     from harr.corpus.store import Passages
-    from harr.retrieval.vectors import REBUILD
+    from harr.milvus import REBUILD
 
-    passages, manifest = Passages.open(CORPUS), read_json(INDEX / "manifest.json")
+    passages, manifest = Passages.open(CORPUS), read_manifest(INDEX, REBUILD, shards=False)
     parts = {"": manifest, **manifest.get("sources", {})}
     return pd.DataFrame(
         {
             "collection": [part["collection"] for part in parts.values()],
             "indexed": [int(figures[f"indexed_{source}" if source else "indexed"]) for source in parts],
             "searchable": [len(passages.searchable_rows(source)) for source in parts],
-            "vectors": int(read_manifest(VECTORS, REBUILD, shards=False)["rows"]),
+            "vectors": int(vectors_manifest()["rows"]),
             "passages": len(passages),
         }
     )

@@ -8,13 +8,13 @@ from typing import Any
 
 from prefect import task
 
-from harr.files import fingerprint, publish, read_json, write_json
+from harr.files import fingerprint, publish, read_json, read_manifest, write_json
 from harr.methods import LeReT
 from harr.params import Params
 from harr.sections import told_name
 from tasks.common import TASK
 from tasks.download import CORPUS, QUESTIONS
-from tasks.embed import VECTORS
+from tasks.embed import vectors_manifest
 from tasks.evaluate import EVALUATION
 from tasks.filter import filter_suite
 from tasks.fingerprints import digest_of, revisions
@@ -32,7 +32,7 @@ def merge_adapter(params: Params) -> dict[str, float]:
     The other folder says in ``untrained.json`` who played there. Two towers become two folders: that of the actions
     is models/retriever/action.
     """
-    facts = {"index_identity": read_json(VECTORS / "manifest.json")["identity"]}
+    facts = {"index_identity": vectors_manifest()["identity"]}
     if params.writer_learns:
         from harr.merge_llm import merge_llm
 
@@ -114,9 +114,11 @@ def register_model(run: Run, params: Params) -> str:
 
     The expectations that held are figures of the stages before, so DVC ties them to the data.
     """
+    from harr.corpus.store import REBUILD
+
     writes = params.writer_learns
-    index = read_json(VECTORS / "manifest.json")["identity"]
-    corpus = read_json(CORPUS / "manifest.json")["identity"]
+    index = vectors_manifest()["identity"]
+    corpus = read_manifest(CORPUS, REBUILD, shards=False)["identity"]
     played = {"retriever", "pipeline"} if writes else {"retriever", "pipeline", "generator"}
     game = params.model_dump(include=played, mode="json")
     game |= params.evaluate.model_dump(include={"max_questions", "candidates"}, mode="json")

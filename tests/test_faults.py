@@ -1,12 +1,14 @@
 """docs/faults.md, row by row: its tests exist, its messages stand in the code and are asserted; and tests of rows."""
 
 import ast
+import errno
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from functools import cache
@@ -168,6 +170,41 @@ def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path, capsys: py
         if root:
             os.seteuid(0)
     assert "permission denied; what is finished is kept; give the right to read and write there" in said
+
+
+def test_what_is_in_the_way_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    Path("dangling").symlink_to("nowhere/at/all")
+    Path("file").write_text("mine")
+    Path("folder.json/a").mkdir(parents=True)
+    for place, said in (
+        ("dangling/a.json", "dangling: a file, or a link to nothing, has this name; what is finished is kept; move it"),
+        ("file/a.json", "file: a file, or a link to nothing, has this name; what is finished is kept; move it away"),
+        ("file/a/b.json", "file/a: a file is where a folder belongs; what is finished is kept; move it away and run"),
+        ("folder.json", "folder.json: a folder is where a file belongs; what is finished is kept; move it away and"),
+        ("n" * 300, "this name is too long for the disk; what is finished is kept; use a shorter one and run the"),
+    ):
+        assert said in ended(lambda place=place: write_text(Path(place), "x"), capsys)  # type: ignore[misc]
+    assert Path("file").read_text() == "mine"
+    assert "loop: its links lead in a circle; what is finished" in ended(Path("loop").read_text, capsys)
+    said = common.machine_fault(OSError(errno.EXDEV, "Invalid cross-device link", "work/a", None, "data/a"))
+    assert said.startswith("data/a: it is on another disk; what is finished is kept; put both on one disk and run")
+
+
+def test_a_corpus_on_another_disk_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no other disk")
+    monkeypatch.chdir(tmp_path)
+    with tempfile.TemporaryDirectory(dir=shared) as disk:
+        Path("data").symlink_to(disk)
+        for passages in (200, 210):
+            fetch(World(dataset="world", passages=passages, train_questions=8, test_questions=8))
+            assert len(Passages.open(Path("data/corpus"))) == passages
+            assert sorted(os.listdir(disk)) == ["corpus", "questions"] and not os.listdir("work")
 
 
 def test_the_second_process_is_told_who_has_the_lock(workplace: Path) -> None:

@@ -78,7 +78,8 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
         CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8.
     """
     if not path.is_file():
-        raise CorpusError(f"{path} is missing; set download in params.yaml to files that exist")
+        what = "is no file" if path.exists() else "is missing"
+        raise CorpusError(f"{path} {what}; set download in params.yaml to files that exist")
     if path.name.removesuffix(".gz").endswith(".json"):
         yield from _read_list(path, leave_out)
         return

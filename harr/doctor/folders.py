@@ -115,26 +115,34 @@ def _whole(path: Path) -> bool:
 
 def check_leftovers(root: Path, *, busy: bool) -> list[Finding]:
     """Temporary files that a kill left; while something runs they may be in use."""
-    names = [str(path.relative_to(root)) for path in temporary_files(root)]
+    found = temporary_files(root)
+    names = [str(path.relative_to(root)) for path in found]
     if not names or busy:
         return [ok("temporary files", f"{len(names)}, in use" if names else "none")]
     what = f"{len(names)} left by a kill: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
-    return [warn("temporary files", what, f"rm {' '.join(names[:20])}")]
+    remove = "rm -r" if any(path.is_dir() for path in found) else "rm"
+    return [warn("temporary files", what, f"{remove} {' '.join(names[:20])}")]
 
 
 def temporary_files(root: Path) -> list[Path]:
-    """Files under names that only unfinished writing uses; of what can be looked at in the time."""
+    """Files and folders under names that only unfinished writing uses; of what can be looked at in the time.
+
+    A result that was put aside for a new one, which has not come yet, is none of them.
+    """
     found = []
     for place in PLACES:
-        found += [path for path in files(root / place) if path.name.startswith(".") and path.name.endswith(".tmp")]
+        for path in files(root / place, folders=True):
+            if path.name.startswith(".") and path.name.endswith(".tmp"):
+                aside = path.name.endswith(".old.tmp") and not path.with_name(path.name[1:-8]).exists()
+                found += [] if aside else [path]
     return sorted(found)
 
 
-def files(folder: Path, seconds: float = WALK_SECONDS) -> Iterator[Path]:
-    """Every file under a folder, until the time is over."""
+def files(folder: Path, seconds: float = WALK_SECONDS, *, folders: bool = False) -> Iterator[Path]:
+    """Every file under a folder, and every folder where those are wanted too, until the time is over."""
     deadline = time.monotonic() + seconds
-    for where, _, names in os.walk(folder):
-        yield from (Path(where) / name for name in names)
+    for where, within, names in os.walk(folder):
+        yield from (Path(where) / name for name in [*names, *(within if folders else ())])
         if time.monotonic() > deadline:
             return
 

@@ -24,6 +24,7 @@ from harr.files import (
     publish,
     read_json,
     sha256,
+    take_back,
     write_json,
 )
 from harr.params import Embed
@@ -176,8 +177,7 @@ def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, pl
         except DamagedFile:
             wanted = True
         if wanted:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            out.replace(folder)
+            take_back(out, folder)
 
 
 def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str, Any] | None:

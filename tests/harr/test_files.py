@@ -1,12 +1,17 @@
 """Files appear whole or not at all."""
 
+import errno
+import os
 import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from harr.errors import DamagedFile
-from harr.files import appears_whole, check_shard, check_sums, newest_sound, publish, sha256, write_json
+from harr.files import appears_whole, check_shard, check_sums, newest_sound, publish, sha256, take_back, write_json
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_stump(tmp_path: Path) -> None:
@@ -33,6 +38,110 @@ def test_publish_replaces_a_folder_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["f", "sha256sums.txt"]
     assert (tmp_path / "out" / "f").read_text() == "2"
     assert not (tmp_path / "new").exists()
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Path]:
+    """A folder on another disk."""
+    place = Path("/dev/shm")
+    if not place.is_dir() or not os.access(place, os.W_OK) or place.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no other disk")
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        yield Path(folder)
+
+
+def made(folder: Path, text: str) -> Path:
+    """A folder of two files and a folder within."""
+    (folder / "part").mkdir(parents=True, exist_ok=True)
+    for name in ("f", "part/g"):
+        (folder / name).write_text(text)
+    return folder
+
+
+def whole(folder: Path) -> str:
+    """What a published folder says, once its hashes were compared."""
+    check_sums(folder, "")
+    assert {path.name for path in folder.rglob("*")} == {"f", "part", "g", "sha256sums.txt"}
+    return (folder / "f").read_text()
+
+
+def test_a_result_on_another_disk_is_replaced_and_taken_back(tmp_path: Path, elsewhere: Path) -> None:
+    data = tmp_path / "data"
+    data.symlink_to(elsewhere)
+    for text in ("1", "2"):
+        publish(made(tmp_path / "work/new", text), data / "corpus")
+        assert whole(data / "corpus") == text and os.listdir(elsewhere) == ["corpus"]
+        assert os.listdir(tmp_path / "work") == []
+    take_back(data / "corpus", tmp_path / "work/new")
+    assert whole(tmp_path / "work/new") == "2" and os.listdir(tmp_path / "work") == ["new"]
+
+
+def test_a_link_is_resolved_and_what_is_no_folder_stays(tmp_path: Path) -> None:
+    out, target = tmp_path / "data/corpus", tmp_path / "elsewhere/corpus"
+    out.parent.mkdir()
+    out.symlink_to(target)
+    for text in ("1", "2"):
+        publish(made(tmp_path / "new", text), out)
+        assert out.is_symlink() and whole(out) == text and os.listdir(target.parent) == ["corpus"]
+    take_back(out, tmp_path / "new")
+    assert whole(tmp_path / "new") == "2" and not target.exists()
+    out.unlink()
+    out.write_text("mine")
+    with pytest.raises(NotADirectoryError) as error:
+        publish(tmp_path / "new", out)
+    assert error.value.filename == str(out) and out.read_text() == "mine" and whole(tmp_path / "new") == "2"
+
+
+def test_a_result_that_cannot_be_published_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    publish(made(tmp_path / "new", "1"), out)
+    rename = os.replace
+
+    def refuse(source: Path, target: Path) -> None:
+        if target == out and not out.exists() and source.name == "new":
+            raise OSError(errno.EIO, "disk")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr(Path, "replace", lambda self, target: os.replace(self, target))
+    with pytest.raises(OSError, match="disk"):
+        publish(made(tmp_path / "new", "2"), out)
+    assert whole(out) == "1" and sorted(os.listdir(tmp_path)) == ["new", "out"]
+
+
+def killed_before(event: int, body: Callable[[], object]) -> bool:
+    """Run ``body`` in a child that ends before its ``event``-th change of the disk; False: it made fewer."""
+    child = os.fork()
+    if not child:
+        count = [0]
+
+        def audit(name: str, values: object) -> None:
+            if name in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "open", "shutil.copyfile", "shutil.rmtree"):
+                count[0] += 1
+                if count[0] == event:
+                    os._exit(9)
+
+        sys.addaudithook(audit)
+        body()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_the_old_result_outlives_a_kill_until_the_new_one_is_there(
+    other: bool, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = request.getfixturevalue("elsewhere") if other else tmp_path / "data"
+    out, new, event = place / "out", tmp_path / "work/new", 1
+    publish(made(new, "1"), out)
+    while killed_before(event, lambda: publish(made(new, "2"), out)):
+        kept = [folder for folder in (out, place / ".out.old.tmp") if folder.exists()]
+        assert whole(kept[0]) in ("1", "2"), f"killed before event {event}"
+        publish(made(new, "3"), out)
+        assert whole(out) == "3" and os.listdir(place) == ["out"] and os.listdir(tmp_path / "work") == []
+        publish(made(new, "1"), out)
+        event += 1
+    assert event > 20 and whole(out) == "2" and os.listdir(place) == ["out"]
 
 
 def test_hashes_are_those_of_coreutils_and_cover_the_folders_within(tmp_path: Path) -> None:

@@ -1,7 +1,21 @@
 """The table of an evaluation: every seed of an arm is a run of its own."""
 
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harr.corpus.jsonl import read_rows
+from harr.errors import CorpusError, ParamsError
+from harr.params import Params
+from tasks import evaluate
 from tasks.checks import expect
-from tasks.evaluate import evaluation_frame
+from tasks.evaluate import evaluate_file, evaluation_frame, with_arms
+
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 def test_the_seeds_of_an_arm_pass_the_suite() -> None:
@@ -9,3 +23,66 @@ def test_the_seeds_of_an_arm_pass_the_suite() -> None:
     frame = evaluation_frame.fn({"frozen": [[row]], "full": [[row], [row]]})
     assert list(frame["arm"]) == ["frozen-0", "full-0", "full-1"]
     assert expect.fn("evaluation", frame) == {"expected_evaluation": 4.0}
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A question file; playing is a failure."""
+
+    def played(*values: Any, **named: Any) -> None:
+        raise AssertionError("it was played")
+
+    monkeypatch.setattr(evaluate.play_arms, "fn", played)
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"id": "q1", "question": "Where?", "answers": ["Bath"]}) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("recipe", "arm", "said"),
+    [
+        ("smoke", "bm25", "index.full_text"),
+        ("smoke", "sft", "evaluate.arms sft is for train.method agent or leret"),
+        ("agent_small", "history", "evaluate.arms history does not go with train.method agent"),
+    ],
+)
+def test_an_arm_that_does_not_go_with_the_method_is_refused(recipe: str, arm: str, said: str, asked: Path) -> None:
+    values = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())
+    values["index"] = {**values.get("index", {}), "full_text": recipe != "smoke"}
+    params = Params.model_validate(values | {"evaluate": {"arms": ["full"]}})
+    with pytest.raises(ParamsError) as error:
+        evaluate_file(params, asked, asked.with_name("out.json"), None, [arm])
+    assert str(error.value).startswith(f"--arms {arm}: ") and said in str(error.value)
+    assert "\n" not in str(error.value) and not asked.with_name("out.json").exists()
+
+
+@pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.yaml")))
+def test_the_arms_of_a_recipe_go_with_it(recipe: str) -> None:
+    params = Params.load(RECIPES / f"{recipe}.yaml")
+    assert with_arms(params, params.evaluate.arms).model_dump() == params.model_dump()
+
+
+def test_questions_and_out_are_looked_at_before_anything_is_played(asked: Path) -> None:
+    params, out, folder = Params.load(RECIPES / "smoke.yaml"), asked.with_name("out.json"), asked.with_name("folder")
+    folder.mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "empty.jsonl").touch()
+    for questions, place, said in (
+        (folder / "none.jsonl", out, "--questions .*none.jsonl is missing; name a file of questions"),
+        (Path("/dev/zero"), out, "--questions /dev/zero is no file; name a file of questions"),
+        (folder / "pipe", out, "--questions .*pipe is no file; name a file of questions"),
+        (folder, out, "--questions .*folder is no file; name a file of questions"),
+        (folder / "empty.jsonl", out, "--questions .*empty.jsonl holds no question"),
+        (asked, folder, "--out .*folder is a folder; name another file"),
+        (asked, asked, "--out .*q.jsonl is the file of the questions; name another file"),
+        (asked, Path("/dev/null"), "--out /dev/null is no file; name another file"),
+        (asked, asked / "out.json", r"--out .*out.json cannot be written \(.*\); name another file"),
+        (asked, Path("/proc/out.json"), r"--out .*out.json cannot be written \(.*\); name another file"),
+    ):
+        with pytest.raises(CorpusError, match=said):
+            evaluate_file(params, questions, place, None, [])
+    assert sorted(os.listdir(asked.parent)) == ["folder", "q.jsonl"]
+    with pytest.raises(CorpusError, match="/dev/zero is no file; set download"):
+        next(read_rows(Path("/dev/zero")))
+    with pytest.raises(AssertionError, match="it was played"):
+        evaluate_file(params, asked, out, None, ["frozen"])

@@ -1,10 +1,18 @@
 """A version says which data expectations held in the run that made it."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from harr.files import write_json
+import pytest
+
+from harr.errors import DamagedFile
+from harr.files import publish, write_json
 from harr.params import Params
-from tasks.merge import held_expectations
+from tasks.evaluate import arm_pipelines
+from tasks.facts import run_facts
+from tasks.gate import _index
+from tasks.merge import held_expectations, merge_adapter, register_model
 
 
 def test_expectations_are_read_from_the_figures_of_the_stages_before(workplace: Path) -> None:
@@ -15,3 +23,30 @@ def test_expectations_are_read_from_the_figures_of_the_stages_before(workplace: 
     assert held == {"corpus": 5.0, "questions": 6.0, "vectors": 0.0, "index": 0.0, "filtered": 0.0, "evaluation": 4.0}
     kept = params.model_copy(update={"filter": params.filter.model_copy(update={"keep": "all"})})
     assert "all_kept" in held_expectations(kept) and "filtered" not in held_expectations(kept)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "body"),
+    [
+        ("smoke", merge_adapter.fn),
+        ("agent_small", merge_adapter.fn),
+        ("smoke", lambda params: register_model.fn(None, params)),
+        ("smoke", run_facts),
+        ("leret_small", arm_pipelines),
+    ],
+)
+def test_what_is_told_of_the_vectors_is_compared_with_its_hash(
+    recipe: str, body: Callable[[Params], object], workplace: Path
+) -> None:
+    params = Params.load(Path(f"recipes/{recipe}.yaml"))
+    with pytest.raises(DamagedFile, match=r"data/vectors/manifest.json is missing.*; run `dvc repro -f -s embed`"):
+        body(params)
+    write_json(Path("work/vectors/manifest.json"), {"identity": "abcdef", "rows": 4, "dtype": "float32", "shards": []})
+    publish(Path("work/vectors"), Path("data/vectors"))
+    manifest = Path("data/vectors/manifest.json")
+    manifest.write_bytes(manifest.read_bytes().replace(b"abcdef", b"abcdeg"))
+    with pytest.raises(DamagedFile, match=r"data/vectors/manifest.json is damaged .*; run `dvc repro -f -s embed`"):
+        body(params)
+    candidate: Any = type("Candidate", (), {"tags": {"index": "abcdeg"}})
+    assert not _index(candidate).passed
+    assert not Path("models").exists()

@@ -116,3 +116,8 @@ def test_temporary_files_and_unfinished_work(project: Path) -> None:
     assert (found.level, found.fix) == ("warn", "rm metrics/.train.json.tmp")
     assert found.found == "1 left by a kill: metrics/.train.json.tmp"
     assert unfinished(project) == [("work/train", 1, "0 B")]
+    (project / "data/.corpus.old.tmp").mkdir(parents=True)  # the only one, until the next run ends
+    assert check_leftovers(project, busy=False) == [found]
+    (project / "data/corpus").mkdir()
+    (found,) = check_leftovers(project, busy=False)
+    assert found.fix == "rm -r data/.corpus.old.tmp metrics/.train.json.tmp"
