@@ -75,6 +75,21 @@ def test_the_page_shows_what_was_tried(sampled: Path) -> None:
     )
 
 
+def test_the_page_says_what_a_score_is(sampled: Path) -> None:
+    told = {
+        "accumulated": "Average precision of all passages found so far, one count",
+        "marginal": "Average precision of what the hop itself found, by the gold that was still missing, one count",
+    }
+    path = Path("data/filtered/manifest.json")
+    known = read_json(path)
+    assert known["settings"]["gain"] == "accumulated"
+    for gain, text in told.items():
+        write_json(path, known | {"settings": known["settings"] | {"gain": gain}})
+        page = write_preferences_page.fn().read_text()
+        assert [one in page for one in told.values()] == [one == text for one in told.values()]
+        assert ("of the hop's own passages" in page.replace("&#x27;", "'")) == (gain == "marginal")
+
+
 def test_answers_are_scored_where_there_is_a_reader() -> None:
     """Every play that found all gold is answered rightly, no other is."""
     world, program = open_world(3, hops=(2,)), LeReT(2, template="bare")
