@@ -251,8 +251,8 @@ def check_index(folder: Path, identity: str) -> None:
     known = str(read_json(path)["index"]) if path.exists() else identity
     if known != identity:
         raise IndexMismatch(
-            f"{folder} was sampled with index {known}, but this one is {identity}; run `dvc repro -f -s filter` to sample "
-            "again, or put the index back"
+            f"{folder} was sampled with index {known}, but this one is {identity}; run `dvc repro -f -s filter` "
+            "to sample again, or put the index back"
         )
 
 
