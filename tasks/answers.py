@@ -1,21 +1,32 @@
 """What MLflow's answers mean: not there, not now, or no. The errors of its clients in one line each."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from harr.errors import ServiceUnavailable, bare
+from harr.errors import DamagedFile, ServiceUnavailable, bare
 from tasks.spool import Refused
+
+BROKEN = re.compile("file is not a database|database disk image is malformed")
 
 
 @contextmanager
 def service() -> Iterator[None]:
-    """An MLflow server that does not answer is a ``ServiceUnavailable`` in one line."""
+    """An MLflow server that does not answer is a ``ServiceUnavailable`` in one line, a broken one a ``DamagedFile``."""
     from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import DatabaseError
 
     try:
         yield
-    except MlflowException as error:
+    except (MlflowException, DatabaseError) as error:
+        if told := BROKEN.search(str(error)):
+            raise DamagedFile(
+                f"the MLflow store, mlflow.db or what tracking.uri names, is damaged ({told[0]}); restore it, or move "
+                "it away: what it knows of runs and models goes with it"
+            ) from None
+        if not isinstance(error, MlflowException):
+            raise
         if error.error_code == "TEMPORARILY_UNAVAILABLE":  # the database behind it, or mlflow.db itself
             raise ServiceUnavailable(f"the MLflow store is busy or away ({error.message.splitlines()[0]})") from None
         if "API request to" not in error.message:

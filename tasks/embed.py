@@ -26,7 +26,7 @@ def vectors_manifest() -> dict[str, Any]:
     """
     from harr.retrieval.vectors import REBUILD
 
-    return read_manifest(VECTORS, REBUILD, shards=False)
+    return read_manifest(VECTORS, REBUILD, shards=False, keys={"rows": int, "dtype": str})
 
 
 @task(**GPU_TASK)

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 from prefect import task
 
-from harr.errors import CorpusError, ParamsError
+from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError
 from harr.explain import explain
-from harr.files import publish, read_json, read_jsonl, write_json, write_text
+from harr.files import publish, read_json, read_jsonl, read_state, read_state_rows, write_json, write_text
 from harr.params import Params
 from harr.types import Episode, Generator, Log, Pipeline, Question
 from tasks.arms import trained_runs
@@ -215,7 +215,7 @@ def plot_and_report(
 
 def training_curve() -> list[dict[str, Any]]:
     """The figures of every step that stage train wrote."""
-    return read_jsonl(STATS)
+    return read_state_rows(STATS, "run `dvc repro -f -s train`")
 
 
 def rounded(value: Any) -> Any:
@@ -289,10 +289,18 @@ def check_out(out: Path, questions: Path) -> None:
 
 
 def show() -> str:
-    """The arms table of the last evaluation."""
+    """The arms table of the last evaluation.
+
+    Raises:
+        DamagedFile: there is none, or it is damaged.
+    """
     from harr.evaluate import table
 
-    path = Path("metrics/evaluate.json")
-    if not path.exists():
-        raise CorpusError(f"{path} is missing; run `dvc repro evaluate`")
-    return table(read_json(path))
+    path, remedy = Path("metrics/evaluate.json"), "run `dvc repro -f -s evaluate`"
+    summary = read_state(path, remedy, arms=dict, paired=dict)
+    try:
+        return table(summary)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, HarrError):
+            raise
+        raise DamagedFile(f"{path} is damaged ({error!r}); {remedy}") from None

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harr.files import read_json
+from harr.files import read_state
 from harr.methods import LeReT
 from harr.params import Params
 from tasks.embed import vectors_manifest
@@ -12,7 +12,7 @@ from tasks.fingerprints import revisions
 def run_facts(params: Params) -> dict[str, str]:
     """What was run, in a person's words."""
     vectors = vectors_manifest()
-    filtered = read_json(Path("metrics/filter.json"))
+    filtered = read_state(Path("metrics/filter.json"), "run `dvc repro -f -s filter`", kept=float, tried=float)
     revision = revisions()
     edited = " (edited)" if revision["harr.edited"] == "true" else ""
     return {

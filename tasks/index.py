@@ -31,7 +31,7 @@ def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
     from harr.corpus.store import Passages
     from harr.milvus import REBUILD
 
-    passages, manifest = Passages.open(CORPUS), read_manifest(INDEX, REBUILD, shards=False)
+    passages, manifest = Passages.open(CORPUS), read_manifest(INDEX, REBUILD, shards=False, keys={"collection": str})
     parts = {"": manifest, **manifest.get("sources", {})}
     return pd.DataFrame(
         {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harr.datasets import BabiLong, Ruler
 from harr.errors import ParamsError
-from harr.files import read_json, write_json, write_text
+from harr.files import read_state, write_json, write_text
 from harr.params import Embed, Params
 from tasks.train import ADAPTER
 
@@ -86,7 +86,7 @@ def _claim(out: Path, game: dict[str, Any]) -> None:
         ParamsError: the folder holds logs of another.
     """
     path = out / "game.json"
-    known = read_json(path) if path.exists() else game
+    known = read_state(path, f"give another --out, or delete {out}") if path.exists() else game
     if differing := [key for key, value in known.items() if value != game[key]]:
         others = ", ".join(differing)
         raise ParamsError(f"{out} holds logs of another run (other {others}); give another --out, or delete it")

@@ -8,7 +8,7 @@ from typing import Any
 
 from prefect import task
 
-from harr.files import fingerprint, publish, read_json, read_manifest, write_json
+from harr.files import fingerprint, publish, read_manifest, read_state, write_json
 from harr.methods import LeReT
 from harr.params import Params
 from harr.sections import told_name
@@ -147,5 +147,8 @@ def held_expectations(params: Params) -> dict[str, float]:
         "evaluation": "evaluate",
     }
     figures = {stage: Path("metrics") / f"{stage}.json" for stage in suites.values()}
-    told = {stage: read_json(path) if path.exists() else {} for stage, path in figures.items()}
+    told = {
+        stage: read_state(path, f"run `dvc repro -f -s {stage}`") if path.exists() else {}
+        for stage, path in figures.items()
+    }
     return {suite: float(told[stage].get(f"expected_{suite}", 0)) for suite, stage in suites.items()}

@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from harr.errors import bare
-from harr.files import read_json, write_json
+from harr.errors import DamagedFile, bare
+from harr.files import read_state, write_json
 from tasks.execution import me, runs_still, sweep_stumps
 
 
@@ -38,7 +38,14 @@ def close_orphans(spool: Path, client: Any) -> list[str]:
     """
     lines = []
     for path in sorted(spool.glob("*.running")):
-        told = _read(path)
+        try:
+            told = read_state(
+                path, "it is removed", name=str, host=str, pid=int, started=float, experiment=str, execution=str
+            )
+        except DamagedFile as error:
+            lines.append(f"{error}; a run of MLflow that it named may stay RUNNING")
+            path.unlink(missing_ok=True)
+            continue
         if told["host"] != platform.node() or runs_still(told["pid"], told["started"]):
             continue
         if (spool / f"{told['name']}.jsonl").exists():
@@ -63,11 +70,6 @@ def _line(run: Any, pid: int, address: str) -> str:
         f"MLflow run {run.info.run_id} of stage {run.data.tags.get('harr.stage', '')} was cut off by a kill "
         f"(pid {pid}) and is closed as KILLED{link if address.startswith('http') else ''}"
     )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    told: dict[str, Any] = read_json(path)
-    return told
 
 
 def _running(client: Any, experiment: str, which: str) -> list[Any]:

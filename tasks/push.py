@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from harr.errors import CorpusError, ParamsError
-from harr.files import read_json, read_jsonl
+from harr.files import read_json, read_jsonl, read_state
 from tasks.filter import FILTERED, statistics_rows
 from tasks.merge import LLM, RETRIEVER
 
@@ -52,7 +52,8 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         for path in (path for path in paths if path.name == "harr.json"):
             text = json.dumps(plain_facts(read_json(path)), indent=2, ensure_ascii=False) + "\n"
             files[path.relative_to(folder).as_posix()] = text.encode()
-        figures = (read_json(EVALUATE), read_json(CONTRASTS), license)
+        again = "run `dvc repro -f -s evaluate`"
+        figures = (read_state(EVALUATE, again, arms=dict), read_state(CONTRASTS, again), license)
         facts = read_json(folder / "harr.json")
         training = facts.pop("training", None)
         if folder == LLM and training is None:

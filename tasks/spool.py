@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from harr.errors import HarrError, bare
-from harr.files import fingerprint, read_json, write_json, write_text
+from harr.errors import DamagedFile, HarrError, bare
+from harr.files import fingerprint, parse_state, read_state, write_json, write_text
 
 SPOOL = Path("work/spool")
 REFUSED = "refused.jsonl"
+BY_HAND = "correct it by hand, or delete it: what it kept for MLflow is lost then"
 Write = dict[str, Any]
 Place = dict[str, str]
 """Where the writes of a run go: its ids on the server; empty while the run is not made there."""
@@ -115,14 +116,21 @@ class Journal:
 
 
 def send_left(spool: Path, perform: Perform) -> int:
-    """Send the journals of runs whose process is gone, oldest first; returns how many were sent."""
+    """Send the journals of runs whose process is gone, oldest first; returns how many were sent.
+
+    A damaged one is put aside, and keeps no other waiting.
+    """
     sent = 0
     for path in waiting(spool):
         with _unless_in_use(path) as free:
             if free:
-                _send(path, perform)
-                _forget(path)
-                sent += 1
+                try:
+                    _send(path, perform)
+                except DamagedFile as error:
+                    _put_aside(path, error)
+                else:
+                    _forget(path)
+                    sent += 1
     return sent
 
 
@@ -140,7 +148,7 @@ def _send(path: Path, perform: Perform) -> Place:
     place: Place = told["place"]
     refused = 0
     for number, line in enumerate(_lines(path)[told["done"] :], start=told["done"] + 1):
-        write: Write = json.loads(line)
+        write: Write = parse_state(line, f"{path}:{number}", BY_HAND, {"do": str})
         try:
             place = perform(place, write)
         except Refused as error:
@@ -158,12 +166,19 @@ def _lines(path: Path) -> list[bytes]:
 
 def _done(path: Path) -> dict[str, Any]:
     note = path.with_suffix(".done")
-    found: dict[str, Any] = read_json(note) if note.exists() else {"done": 0, "place": {}}
-    return found
+    return read_state(note, BY_HAND, done=int, place=dict) if note.exists() else {"done": 0, "place": {}}
 
 
 def _note(path: Path, done: int, place: Mapping[str, str]) -> None:
     write_json(path.with_suffix(".done"), {"done": done, "place": dict(place)})
+
+
+def _put_aside(path: Path, error: DamagedFile) -> None:
+    """Give a damaged journal, and the note of what was sent of it, names under which nobody looks for them."""
+    for part in (path, path.with_suffix(".done")):
+        if part.exists():
+            part.replace(part.with_name(f"{part.name}.damaged"))
+    print(f"warning: {error}; the journal is now {path}.damaged, and the others go on", file=sys.stderr)
 
 
 def _forget(path: Path) -> None:

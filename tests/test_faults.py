@@ -126,6 +126,8 @@ def test_a_stage_that_does_not_fit_is_refused_before_it_begins(
         "of memory for a flat float32 index of 21,015,324 x 384, 24.0 GB here; nothing written; set index.uri" in said
     )
     limits.check("train", wiki(index={"uri": "http://127.0.0.1:19530"}), workplace, free=11e9, memory=24e9)
+    write_json(workplace / "data/vectors/manifest.json", [1])  # told by the stage that reads it
+    limits.check("train", wiki(index={"uri": "http://127.0.0.1:19530"}), workplace, free=11e9, memory=24e9)
     # And a stage asks, before its server, its lock or its files.
     write_json(workplace / "data/corpus/manifest.json", {"rows": 10**13, "identity": "a"})
     (workplace / "params.yaml").write_text(yaml.safe_dump(wiki().model_dump(mode="json", exclude_unset=True)))
@@ -189,6 +191,9 @@ def test_what_is_in_the_way_is_one_line(
     ):
         assert said in ended(lambda place=place: write_text(Path(place), "x"), capsys)  # type: ignore[misc]
     assert Path("file").read_text() == "mine"
+    (locks.LOCKS / "generator").mkdir(parents=True)
+    said = ended(lambda: locks.alone("generator").__enter__(), capsys)
+    assert said.startswith("error: .harr/locks/generator: a folder is where a file belongs; what is finished is kept;")
     assert "loop: its links lead in a circle; what is finished" in ended(Path("loop").read_text, capsys)
     said = common.machine_fault(OSError(errno.EXDEV, "Invalid cross-device link", "work/a", None, "data/a"))
     assert said.startswith("data/a: it is on another disk; what is finished is kept; put both on one disk and run")

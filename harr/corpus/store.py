@@ -89,7 +89,7 @@ class Passages:
         Raises:
             DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
         """
-        manifest = read_manifest(folder, REBUILD)
+        manifest = read_manifest(folder, REBUILD, keys={"shards": list})
         tables = [Dataset.from_file(str(folder / shard["file"])) for shard in manifest["shards"]]
         return cls(concatenate_datasets(tables), manifest["identity"])
 

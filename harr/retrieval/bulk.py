@@ -18,7 +18,7 @@ from pyarrow.fs import FileSystem
 
 from harr.corpus.store import Passages
 from harr.errors import ParamsError, ServiceUnavailable
-from harr.files import read_json, write_json
+from harr.files import read_state, write_json
 from harr.milvus import Connection
 from harr.params import Index
 from harr.progress import stoppable
@@ -68,7 +68,11 @@ def import_passages(
         ParamsError: the folder or bucket cannot be written.
         ServiceUnavailable: the server could not import a file.
     """
-    began: dict[str, Any] = read_json(progress) if progress.exists() else {"rows": 0}
+    began = (
+        read_state(progress, "delete its folder and run the same command again", rows=int)
+        if progress.exists()
+        else {"rows": 0}
+    )
     jobs: dict[str, int] = began.get("jobs", {})
     size = max(params.batch_size, FILE_BYTES // (4 * vectors.width))
     try:

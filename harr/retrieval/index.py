@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from harr.corpus.store import Passages
 from harr.errors import DamagedFile, IndexMismatch
-from harr.files import fingerprint, note_published, publish, read_json, read_manifest, undo_publish, write_json
+from harr.files import fingerprint, note_published, publish, read_manifest, read_state, undo_publish, write_json
 from harr.milvus import REBUILD, Connection, check_full_text, connect, explained
 from harr.params import Index
 from harr.progress import bar, stoppable
@@ -37,6 +37,7 @@ FLUSH_ROWS = 50_000
 with full text all rows must stay together, since Lite counts the words of BM25 in every segment on its own."""
 TIES = 8
 """So many hits more than asked for are fetched, so that equal scores at the cut are settled by row."""
+AGAIN = "delete its folder and run the same command again"
 BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
 """As in Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
 STOP_WORDS = (
@@ -125,7 +126,7 @@ def _build_collection(
     if 0 < first < len(rows):
         tqdm.write(f"resuming {what} at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
     with bar(total=len(rows), initial=first, desc=what, unit="passages") as progress:
-        if (params.bulk and first < len(rows)) or (known.exists() and "jobs" in read_json(known)):
+        if (params.bulk and first < len(rows)) or (known.exists() and "jobs" in read_state(known, AGAIN)):
             start_job, state = import_jobs(client, name)
             import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)
         else:
@@ -159,7 +160,7 @@ class PassageIndex:
             ServiceUnavailable: no answer before the deadline, or Milvus Lite is open elsewhere.
             DamagedFile: manifest or milvus.db is missing or unreadable.
         """
-        manifest = read_manifest(out, REBUILD)
+        manifest = read_manifest(out, REBUILD, keys={"collection": str, "rows": int, "width": int, "full_text": bool})
         if manifest["identity"] != identity:
             raise IndexMismatch(
                 f"{out} was built as {manifest['identity']}, but encoder, dtype and corpus make {identity}; "
@@ -271,7 +272,7 @@ def _first_missing(client: Connection, name: str, content: dict[str, Any], width
     if client.has_collection(name):
         if _content(client, name) == content:
             if progress.exists():
-                return int(read_json(progress)["rows"])
+                return int(read_state(progress, AGAIN, rows=int)["rows"])
             if _count(client, name) == content["rows"]:
                 return int(content["rows"])
         client.drop_collection(name)

@@ -37,7 +37,7 @@ class Vectors:
         Raises:
             DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
         """
-        manifest = read_manifest(folder, REBUILD)
+        manifest = read_manifest(folder, REBUILD, keys={"rows": int, "width": int, "shards": list})
         mapped = [np.load(folder / shard["file"], mmap_mode="r", allow_pickle=False) for shard in manifest["shards"]]
         return cls(manifest, mapped)
 

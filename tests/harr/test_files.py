@@ -11,7 +11,19 @@ from pathlib import Path
 import pytest
 
 from harr.errors import DamagedFile
-from harr.files import appears_whole, check_shard, check_sums, newest_sound, publish, sha256, take_back, write_json
+from harr.files import (
+    appears_whole,
+    check_shard,
+    check_sums,
+    newest_sound,
+    publish,
+    read_manifest,
+    read_state,
+    read_state_rows,
+    sha256,
+    take_back,
+    write_json,
+)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_stump(tmp_path: Path) -> None:
@@ -195,3 +207,54 @@ def test_a_shard_is_checked_by_hash(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(DamagedFile, match="missing"):
         check_shard(path, entry, "dvc repro")
+
+
+DAMAGES = {
+    b"": "no JSON",
+    b'{"rows": 4': "no JSON",
+    b"\xff\xfe\x00": "no JSON",
+    b"[" * 100_000: "no JSON",
+    b"[1]": "a list, expected an object",
+    b"null": "a NoneType, expected an object",
+    b"{}": "rows is missing, expected int",
+    b'{"rows": "4"}': "rows is a str, expected int",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: repr(damage[:12]))
+def test_state_that_was_damaged_is_one_line(damage: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    for place, read in ((path, read_state), (f"{path}:2", read_state_rows)):
+        path.write_bytes(damage if read is read_state else b'{"rows": 3}\n' + damage + b"\n")
+        if damage or read is read_state:
+            with pytest.raises(DamagedFile) as error:
+                read(path, "run it", rows=int)
+            assert str(error.value) == f"{place} is damaged ({DAMAGES[damage]}); run it"
+
+
+def test_state_that_is_sound_missing_or_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    write_json(path, {"rows": 4, "share": 1})
+    assert read_state(path, "", rows=int, share=float) == {"rows": 4, "share": 1}
+    path.write_text('{"rows": 4}\n{"rows": 5}\n')
+    assert [row["rows"] for row in read_state_rows(path, "", rows=int)] == [4, 5]
+    with pytest.raises(DamagedFile, match=r"none is missing; run it"):
+        read_state(tmp_path / "none", "run it")
+    with pytest.raises(DamagedFile, match=r"cannot be read \(Is a directory\); run it"):
+        read_state(tmp_path, "run it")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        ([1], "a list, expected an object"),
+        ({"shards": []}, "identity is missing"),
+        ({"identity": "a"}, "shards is missing"),
+        ({"identity": "a", "shards": [1]}, "a shard without file or sha256"),
+        ({"identity": "a", "shards": [{"file": "b"}]}, "a shard without file or sha256"),
+    ],
+)
+def test_a_manifest_without_hashes_is_checked_by_its_keys(manifest: object, said: str, tmp_path: Path) -> None:
+    write_json(tmp_path / "manifest.json", manifest)
+    with pytest.raises(DamagedFile, match=rf"manifest.json is damaged \({said}.*; run `dvc repro`"):
+        read_manifest(tmp_path, "dvc repro", keys={"shards": list})

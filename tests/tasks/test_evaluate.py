@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from harr.corpus.jsonl import read_rows
-from harr.errors import CorpusError, ParamsError
+from harr.errors import CorpusError, DamagedFile, ParamsError
 from harr.params import Params
 from tasks import evaluate
 from tasks.checks import expect
-from tasks.evaluate import evaluate_file, evaluation_frame, with_arms
+from tasks.evaluate import evaluate_file, evaluation_frame, show, training_curve, with_arms
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -86,3 +86,13 @@ def test_questions_and_out_are_looked_at_before_anything_is_played(asked: Path) 
         next(read_rows(Path("/dev/zero")))
     with pytest.raises(AssertionError, match="it was played"):
         evaluate_file(params, asked, out, None, ["frozen"])
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"arms": [], "paired": {}}', '{"arms": {"full": 3}, "paired": {}}'])
+def test_damaged_figures_are_one_line(text: str, workplace: Path) -> None:
+    (workplace / "metrics").mkdir()
+    for name, body in (("evaluate.json", show), ("training_stats.jsonl", training_curve)):
+        (workplace / "metrics" / name).write_text(text if body is show else f'{{"step": 1}}\n{text or "{"}\n')
+        if body is show or text in ("", "[1]"):
+            with pytest.raises(DamagedFile, match=rf"metrics/{name}.* is damaged \(.*; run `dvc repro -f -s "):
+                body()

@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from flows.server import free_port
 from harr.doctor.folders import check_reports, kept_reports
 from harr.doctor.status import status
-from harr.errors import ServiceUnavailable
+from harr.errors import DamagedFile, ServiceUnavailable
 from harr.files import write_text
 from harr.params import Params
 from tasks import tracking
@@ -61,6 +61,52 @@ def test_a_replay_that_breaks_goes_on_where_it_was(workplace: Path) -> None:
     journal.add({"run": "made"}, {"do": "points", "number": 5})
     assert len(journal) == 1
     journal.close()
+
+
+@pytest.mark.parametrize("damage", [b"{broken", b"[1]", b"{}", b"\xff"])
+@pytest.mark.parametrize("file", ["1-embed.jsonl", "1-embed.done"])
+def test_a_damaged_journal_is_put_aside_and_keeps_no_other_waiting(
+    file: str, damage: bytes, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, numbers in (("1-embed", (0, 1)), ("2-train", (2, 3))):
+        journal = Journal(SPOOL, name)
+        for number in numbers:
+            journal.add({}, {"do": "points", "number": number})
+        journal.close()
+    path = SPOOL / file
+    lines = path.read_bytes().splitlines() if file.endswith("l") else [b""]
+    path.write_bytes(b"\n".join([*lines[:-1], damage]) + b"\n")
+    server = Recorder()
+    assert send_left(SPOOL, server) == 1
+    assert server.seen == ([0, 2, 3] if file.endswith("l") else [2, 3])
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and f"warning: {path}" in said and "is damaged (" in said
+    assert f"the journal is now {SPOOL}/1-embed.jsonl.damaged, and the others go on" in said
+    assert not waiting(SPOOL) and sorted(path.name for path in SPOOL.iterdir()) == [
+        "1-embed.done.damaged",
+        "1-embed.jsonl.damaged",
+    ]
+    assert send_left(SPOOL, server) == 0
+
+
+def test_a_damaged_store_and_a_damaged_note_of_a_run_are_one_line(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = spool_of(f"sqlite:///{workplace}/mlflow.db") / "1.running"
+    write_text(note, "[1]")
+    with tracked_run("embed", Params.load()):
+        pass
+    assert f"{note} is damaged (a list, expected an object); it is removed" in capsys.readouterr().err
+    assert not note.exists()
+    (workplace / "mlflow.db").rename(workplace / "old.db")
+    (workplace / "other.db").write_bytes(b"garbage " * 1000)
+    params = Params.load()
+    other = params.tracking.model_copy(update={"uri": f"sqlite:///{workplace}/other.db"})
+    with (
+        pytest.raises(DamagedFile, match=r"the MLflow store, .* is damaged \(file is not a database\); restore it"),
+        tracked_run("embed", params.model_copy(update={"tracking": other})),
+    ):
+        pass
 
 
 def test_what_a_killed_stage_left_is_sent_by_the_next_without_its_torn_line(workplace: Path) -> None:
