@@ -29,7 +29,7 @@ STATE = Path(".harr/prefect.json")
 TEMPORARY = Path(".harr/tmp")
 """Temporary files of the workers."""
 UP = Path(".harr/up.json")
-"""What `make up` started (flows/up.py): name -> {pid, started, and the page to open}."""
+"""What `make up` started (flows/up.py): name -> the process's identity, and the page to open."""
 LOG = Path(".harr/prefect.log")
 START_SECONDS = 90.0
 
@@ -96,7 +96,7 @@ def addresses() -> dict[str, str]:
     """Pages of the servers that `make up` started and that still run, by name; {} where there are none."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         told = read_json(UP).items()
-        return {name: at["page"] for name, at in told if at["page"] and runs_still(at["pid"], at["started"])}
+        return {name: at["page"] for name, at in told if at["page"] and runs_still(at)}
     return {}
 
 
