@@ -97,6 +97,8 @@ def run_command(body: Callable[[], Any]) -> None:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
         except Exception as error:
+            if type(error).__module__.startswith("httpx"):  # a process that stops need not tell a server that is away
+                progress.leave()
             if not (said := machine_fault(error)):
                 raise
             print(f"error: {said}", file=sys.stderr)
@@ -253,9 +255,16 @@ def _stop(number: int, frame: object) -> None:
         _leave(number)
 
 
+class _Left:
+    """Whether this process has said that it was stopped."""
+
+    told = False
+
+
 def _leave(number: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
-    if _leads():
+    if _leads() and not _Left.told:
+        _Left.told = True
         _tell("stopped; finished work is kept, run the same command again to go on")
     sys.exit(128 + number)
 

@@ -1,8 +1,8 @@
 """One local Prefect server for a whole run, where none is configured.
 
 The first stage of a ``dvc repro`` starts a supervisor; the later stages reuse its server. The
-supervisor stops the server and itself when every process that owns a run is gone, so nothing is
-left behind. History stays under .harr/prefect; ``make ui`` opens it again.
+supervisor stops the server and itself when every process that owns a run is gone, its stages among
+them, so nothing is left behind. History stays under .harr/prefect; ``make ui`` opens it again.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from harr.errors import ServiceUnavailable, bare
 from harr.files import read_json, write_json
-from tasks.execution import claim, live_owners, runs_still
+from tasks.execution import live_owners, own_too, runs_still
 
 STATE = Path(".harr/prefect.json")
 TEMPORARY = Path(".harr/tmp")
@@ -50,7 +50,7 @@ def ensure_server() -> str:
             raise ServiceUnavailable(f"no Prefect server answers at PREFECT_API_URL {where} ({error})") from None
         return configured
     with _one_at_a_time():
-        claim()
+        own_too()
         return running_url() or _start()
 
 

@@ -63,6 +63,13 @@ def claim() -> dict[str, Any]:
     return told
 
 
+def own_too() -> None:
+    """Own the run beside its owner (see ``claim``) until this process ends: DVC may die before the stage it started."""
+    told = claim()
+    if told["pid"] != os.getpid():
+        write_json(OWNERS / f"{os.getpid()}.json", {**identity(), "id": told["id"]})
+
+
 def live_owners() -> list[dict[str, Any]]:
     """Owners that still run; forgets the others."""
     alive = []
