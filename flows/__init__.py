@@ -3,9 +3,26 @@
 None of them is forced: what the environment already says stays.
 """
 
+import contextlib
 import gc
 import os
+import signal
+import sys
 import warnings
+
+
+def _stop_at_once(number: int, frame: object) -> None:
+    with contextlib.suppress(OSError):
+        if os.environ.get("RANK", "0") == "0":
+            os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
+    os._exit(128 + number)
+
+
+# A command of ours can be stopped while it imports, too; flows.common then puts its own handlers in place of these.
+if sys.argv[0] == "-m" or os.path.basename(sys.argv[0]) == "harr":
+    for quiet in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(quiet) in (signal.SIG_DFL, signal.default_int_handler):  # a background job stays deaf
+            signal.signal(quiet, _stop_at_once)
 
 SWITCHES = {
     "DO_NOT_TRACK": "true",  # Prefect, MLflow, Hugging Face

@@ -188,6 +188,7 @@ def main() -> None:
     if options.supervise:
         supervise(options.port)
     else:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
             show_ui(options.port)
 
