@@ -42,7 +42,10 @@ SWITCHES = {
 
 for name, value in SWITCHES.items():
     os.environ.setdefault(name, value)
-os.environ["PREFECT_HOME"] = os.path.abspath(os.environ["PREFECT_HOME"])
+try:
+    os.environ["PREFECT_HOME"] = os.path.abspath(os.path.join(os.getcwd(), os.environ["PREFECT_HOME"]))
+except FileNotFoundError:
+    sys.exit("error: the current folder is gone; change to the folder of a harr project")
 os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)
 
 # Imports make a million objects that are never garbage: looking for it less often saves a quarter of the start.

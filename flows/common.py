@@ -56,10 +56,7 @@ def main(
     """
     parser = argparse.ArgumentParser(prog=f"python -m flows.{stage.name}", description=stage.__doc__)
     parser.parse_args(arguments)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and (join is None or not _leads()):
-        run_command(lambda: _accompany(stage, join))
-    else:
-        run_command(lambda: run_stage(stage, checks=checks))
+    run_command(lambda: _take_part(stage, join, checks))
 
 
 def say(line: str) -> None:
@@ -70,6 +67,22 @@ def say(line: str) -> None:
     print(line, flush=True)
     with contextlib.suppress(MissingContextError):
         get_run_logger().info(line)
+
+
+def _take_part(stage: Any, join: Callable[[Params], Any] | None, checks: bool) -> None:
+    for name in ("WORLD_SIZE", "RANK"):
+        if not (said := os.environ.get(name, "1")).isdecimal():
+            raise ParamsError(f"{name} is {said!r}; expected a number, as `accelerate launch` sets it; or unset it")
+    if _processes() > 1 and (join is None or not _leads()):
+        _accompany(stage, join)
+    else:
+        run_stage(stage, checks=checks)
+
+
+def _processes() -> int:
+    """How many processes `accelerate launch` started; what is no number is one, and refused by a stage."""
+    said = os.environ.get("WORLD_SIZE", "1")
+    return int(said) if said.isdecimal() else 1
 
 
 def _leads() -> bool:
@@ -246,7 +259,7 @@ def _signals() -> Iterator[None]:
 
 def _stop(number: int, frame: object) -> None:
     """Leave after the shard, batch or step that runs; at once where it takes too long, or at a second signal."""
-    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # the others might wait for this one for ever
+    alone = _processes() == 1  # the others might wait for this one for ever
     if progress.ask_to_stop(lambda: _leave(number)) and alone:
         signal.signal(signal.SIGALRM, lambda *_: _leave(number))
         signal.setitimer(signal.ITIMER_REAL, FINISH_SECONDS)

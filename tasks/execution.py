@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import psutil
 
+from harr.errors import ParamsError
 from harr.files import fingerprint, read_json, write_json
 
 RUNNERS = ("dvc", "flows.pipeline")
@@ -47,8 +49,15 @@ def machine() -> str:
 
 
 def execution_id() -> str:
-    """Names one pipeline execution; the environment variable HARR_EXECUTION overrides it."""
-    return os.environ.get("HARR_EXECUTION") or str(claim()["id"])
+    """Names one pipeline execution; the environment variable HARR_EXECUTION overrides it.
+
+    Raises:
+        ParamsError: the variable holds what cannot stand in a question to MLflow.
+    """
+    said = os.environ.get("HARR_EXECUTION") or str(claim()["id"])
+    if re.search(r"[^\w .:/@+=-]", said):
+        raise ParamsError(f"HARR_EXECUTION is {said!r}; expected letters, digits, blanks and any of . : / @ + = _ -")
+    return said
 
 
 def claim() -> dict[str, Any]:
