@@ -16,7 +16,7 @@ def explain(fault: Any, root: type[Any]) -> str:
         holders = [option for option in options if part in option.model_fields]
         tagged = [option for option in options if part in _tags(option)]
         last = depth == len(fault["loc"]) - 1
-        if tagged and not holders and not last:
+        if tagged and not holders and (not last or fault["type"] == "value_error"):  # of the section as a whole
             options = tagged
             continue
         keys.append(str(part))
