@@ -16,12 +16,24 @@ from pydantic import (
     model_validator,
 )
 
+from harr.errors import bare
+
 LARGEST = 2**31 - 1
 """Of any number in params.yaml."""
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(ge=1)]
 Item = TypeVar("Item")
 Seed = Annotated[int, Field(ge=0)]
+
+
+def _no_user(value: str) -> str:
+    """An address without user name and password: DVC copies params.yaml into dvc.lock, and a stage tells addresses."""
+    if bare(value) != value:
+        raise ValueError(
+            "an address takes no user name and no password; leave them out, and put a key or token into the "
+            "environment variable that key_variable or token_variable names"
+        )
+    return value
 
 
 def _address(value: str) -> str:
@@ -33,7 +45,7 @@ def _address(value: str) -> str:
         fits = False
     if not fits or not value.isprintable() or " " in value:
         raise ValueError("should be an address with http:// or https://, such as http://127.0.0.1:8000/v1")
-    return value
+    return _no_user(value)
 
 
 def _place(value: str) -> str:
@@ -67,6 +79,8 @@ def _experiment(value: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 MaybeAddress = Annotated[str, AfterValidator(lambda value: _address(value) if value else value)]
 """An address or ""."""
+Bare = Annotated[str, AfterValidator(_no_user)]
+"""An address of another kind."""
 MaybePlace = Annotated[str, AfterValidator(_place)]
 Place = Annotated[str, StringConstraints(min_length=1), AfterValidator(_place)]
 """A file, a folder, or a model by its folder or hub name."""

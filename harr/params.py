@@ -13,8 +13,8 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from harr import strict_yaml
-from harr.datasets import Dataset, Experiment, Fraction, MaybeAddress, Place, Positive, Registered, Section, Seed
-from harr.errors import ParamsError
+from harr.datasets import Bare, Dataset, Experiment, Fraction, MaybeAddress, Place, Positive, Registered, Section, Seed
+from harr.errors import ParamsError, bare
 from harr.explain import explain
 from harr.generators import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
 from harr.methods import GRPO, PPO, PQN, Agent, LeReT
@@ -82,7 +82,7 @@ class Ray(Section):
     """On a Ray cluster (`pip install 'harr[ray]'`); its nodes share the project folder."""
 
     kind: Literal["ray"]
-    address: str = ""
+    address: Bare = ""
     """Empty: a cluster of this machine alone, for this stage; else ``auto``, ``host:6379`` or ``ray://host:10001``."""
     workers: Positive = 8
     """Shards at a time, over all nodes."""
@@ -102,7 +102,7 @@ class Index(Section):
     full_text: bool = True
     """Also build the BM25 index (the arms ``bm25`` and ``hybrid`` need it, and sparse or hybrid search)."""
     batch_size: Positive = 1000
-    bulk: str = ""
+    bulk: Bare = ""
     """Where a server imports Parquet files from: ``s3://bucket/folder`` of its own storage (keys from AWS_*), or a
     ``file:///folder`` that it sees, too. Empty: rows are sent to it."""
 
@@ -388,7 +388,7 @@ class Params(Section):
             raise ParamsError(f"{path}: cannot be read ({error.strerror}); copy one of recipes/*.yaml there") from None
         # PyYAML lets through what its own conversions raise: `2024-13-45` is no date, `!!bool x` no truth value.
         except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            where = " ".join(str(error).split())[:500]
+            where = bare(" ".join(str(error).split()))[:500]
             raise ParamsError(f"{path}: not valid YAML: {where}") from None
         if not isinstance(values, dict):
             raise ParamsError(f"{path}: expected sections such as `train:`, found {type(values).__name__}")

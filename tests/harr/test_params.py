@@ -159,6 +159,38 @@ def test_an_address_is_taken_and_an_empty_one_is_none(tmp_path: Path) -> None:
         load({**GOOD, "generator": SERVER | {"base_url": ""}}, tmp_path)
 
 
+@pytest.mark.parametrize("address", ["http://root:Geheim7@127.0.0.1:1", "https://Geheim7@h/v1"])
+@pytest.mark.parametrize(
+    "key",
+    ["index.uri", "encoder.base_url", "generator.base_url", "reward.judge.base_url", "index.bulk", "runner.address"],
+)
+def test_a_password_in_an_address_is_refused_and_not_told(key: str, address: str, tmp_path: Path) -> None:
+    """Sections are copied into dvc.lock as they stand."""
+    section, *within = key.split(".")
+    bases = {"generator": SERVER, "runner": {"kind": "ray"}, "reward": {"terms": {"judge": 1}, "judge": SERVER}}
+    base = bases.get(section, GOOD.get(section, {}))
+    address = address.replace("http:", "s3:") if within == ["bulk"] else address
+    change = {"judge": SERVER | {"base_url": address}} if section == "reward" else {within[0]: address}
+    with pytest.raises(ParamsError) as error:
+        load({**GOOD, section: {**base, **change}}, tmp_path)
+    assert "Geheim7" not in str(error.value) and "\n" not in str(error.value)
+    assert f"{key}: an address takes no user name and no password; " in str(error.value)
+    with pytest.raises(ParamsError) as error:
+        load(f"index: {{uri: '{address}', x", tmp_path)
+    assert "Geheim7" not in str(error.value)
+    with pytest.raises(ParamsError, match="should be an address") as error:
+        load({**GOOD, "generator": SERVER | {"base_url": "http://a:b/Geheim7@h"}}, tmp_path)
+    assert "Geheim7" not in str(error.value)
+
+
+def test_only_the_address_of_mlflow_may_hold_a_password_since_no_stage_names_it(tmp_path: Path) -> None:
+    address = "postgresql://harr:secret@db/mlflow"
+    assert load({**GOOD, "tracking": {"uri": address}}, tmp_path).tracking.uri == address
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    named = {name for stage in stages.values() for name in stage["params"]}
+    assert {name for name in named if name.startswith(("tracking", "runner"))} == {"tracking.registered_model"}
+
+
 def test_an_unknown_section_and_a_missing_one(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="unknown parameter trian; did you mean train"):
         load({**GOOD, "trian": {}}, tmp_path)
