@@ -203,6 +203,8 @@ def test_an_unknown_section_and_a_missing_one(tmp_path: Path) -> None:
     [
         ("a: [", "not valid YAML"),
         ("seed: 1\nseed: 2", "line 2: the key seed stands twice; leave one out"),
+        ("seed: 010", "line 1: 010 would be octal; leave out the 0 it begins with"),
+        ("z: &z {k: 1}\nseed: {<<: *z, k: 2, k: 3}", "line 2: the key k stands twice"),
         ("[1]", "expected sections"),
         ("", "sections"),
     ],
