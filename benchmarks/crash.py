@@ -142,8 +142,7 @@ def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
     import tasks.checks
 
     tasks.checks._ask = lambda request: {"failed": [], "rules": 1}
-    events = _watch(place.here, kill_at)
-    code = 0
+    events, code = _watch(place.here, kill_at), 0
     try:
         from flows.common import run_command, run_stage
 
@@ -224,9 +223,7 @@ def artifacts(stage: str) -> dict[str, str]:
     found = {}
     for out in MADE.get(stage, ()):
         if out == "data/index":  # its files follow its batches, its rows do not
-            manifest = Path(out, "manifest.json")
-            found |= {str(manifest): _digest(manifest), "rows of the index": _rows()}
-            continue
+            found["rows of the index"], out = _rows(), "data/index/manifest.json"
         paths = sorted(Path(out).rglob("*")) if Path(out).is_dir() else [Path(out)]
         found |= {str(path): _digest(path) for path in paths if path.is_file()}
     return found
@@ -234,11 +231,9 @@ def artifacts(stage: str) -> dict[str, str]:
 
 def _digest(path: Path) -> str:
     data = path.read_bytes()
-    rows: list[dict[str, Any]] = []
+    rows = list(csv.DictReader(data.decode().splitlines())) if path.suffix == ".csv" else []
     if path.parts[0] == "metrics":
         rows = [json.loads(line) for line in (data.splitlines() if path.suffix == ".jsonl" else [data])]
-    if path.suffix == ".csv":
-        rows = list(csv.DictReader(data.decode().splitlines()))
     if rows:
         data = json.dumps([{name: row[name] for name in row if name not in TIMES} for row in rows]).encode()
     return hashlib.sha256(data).hexdigest()
@@ -251,10 +246,10 @@ def _rows() -> str:
     from harr.retrieval.index import PassageIndex
     from harr.retrieval.vectors import Vectors
 
-    identity = Vectors.open(Path("data/vectors")).identity
-    with PassageIndex.open(Path("data/index"), Params.load().index, identity=identity) as index:
+    params, identity = Params.load().index, Vectors.open(Path("data/vectors")).identity
+    with PassageIndex.open(Path("data/index"), params, identity=identity) as index:
         name = index._collection
-    client = connect(Params.load().index, str(Path("data/index/milvus.db").resolve()))
+    client = connect(params, str(Path("data/index/milvus.db").resolve()))
     try:
         client.load_collection(name)
         rows = client.query(name, filter="row >= 0", output_fields=["row", "vector", "text"], limit=10_000)

@@ -266,7 +266,7 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
     try:
         return Params.model_validate(values)
     except ValueError as error:  # pydantic's, which alone knows what is wrong
-        faults = getattr(error, "errors", list)()
+        faults: list[Any] = getattr(error, "errors", list)()
         raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {explain(fault, Params)}" for fault in faults)) from None
 
 

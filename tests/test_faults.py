@@ -71,6 +71,7 @@ def told(test: str) -> str:
     nodes = list(ast.walk(found))
     compared: list[ast.AST] = [*found.decorator_list, *(node for node in nodes if isinstance(node, ast.Assert))]
     compared += [node.value for node in nodes if isinstance(node, ast.Assign)]
+    compared += [node.iter for node in nodes if isinstance(node, ast.For)]
     compared += [
         word.value for node in nodes if isinstance(node, ast.Call) for word in node.keywords if word.arg == "match"
     ]

@@ -68,7 +68,7 @@ def import_passages(
         ParamsError: the folder or bucket cannot be written.
         ServiceUnavailable: the server could not import a file.
     """
-    began = (
+    began: dict[str, Any] = (
         read_state(progress, "delete its folder and run the same command again", rows=int)
         if progress.exists()
         else {"rows": 0}

@@ -230,13 +230,18 @@ class Parrot(Styled):
 
 
 def test_an_empty_pool_is_one_clear_line(world: Reader, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"pool of prompts is empty: none of 8 plays .* lower min_ap$"):
+    with pytest.raises(
+        CorpusError,
+        match=r"prompts is empty: none of 8 plays .* raise filter.preferences.pool or bootstrap_temperature, or lower min_ap$",
+    ):
         sample(world, tmp_path / "out", tmp_path / "work", setup=setup_of(world, Nothing()))
     assert not (tmp_path / "out").exists()
 
 
 def test_queries_that_all_tie_are_one_clear_line(world: Reader, tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"no preference was found: at all .* every query did as well as every other"):
+    with pytest.raises(
+        CorpusError, match=r"at all .* prompts of questions to learn from every query did as well as every other; raise"
+    ):
         sample(world, tmp_path / "out", tmp_path / "work", sample=Parrot)
     assert not (tmp_path / "out").exists()
 

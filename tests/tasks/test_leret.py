@@ -117,21 +117,21 @@ def test_the_curve_of_leret_tells_of_accuracy(tmp_path: Path) -> None:
 
 def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:
     Path("data/vectors").mkdir(parents=True)
-    write_json(Path("data/vectors/manifest.json"), {"identity": "index-1"})
+    write_json(Path("data/vectors/manifest.json"), {"identity": "index-1", "rows": 1, "dtype": "float32"})
     pipelines: Any = arm_pipelines(PARAMS)
     assert [bool(pipelines[arm].demonstrations) for arm in PARAMS.evaluate.arms] == [False, True, False, False]
     runs = trained_runs(PARAMS)
     assert runs["full"] == [Path("models/adapter"), Path("models/arms/full-1")]
     assert runs["sft"] == [Path("models/adapter/sft"), Path("models/arms/full-1/sft")]
     assert set(runs) == {"full", "sft"}
-    write_json(Path("data/vectors/manifest.json"), {"identity": "index-2"})
+    write_json(Path("data/vectors/manifest.json"), {"identity": "index-2", "rows": 1, "dtype": "float32"})
     with pytest.raises(IndexMismatch, match="was sampled with index index-1, but this one is index-2"):
         arm_pipelines(PARAMS)
 
 
 def test_another_late_interaction_is_refused_as_another_index_is(sampled: Path, multi_vector: Path) -> None:
     """Retrained weights behind the same name; and a model where there was none."""
-    write_json(Path("data/vectors/manifest.json"), {"identity": "index-1"})
+    write_json(Path("data/vectors/manifest.json"), {"identity": "index-1", "rows": 1, "dtype": "float32"})
     folder = shutil.copytree(multi_vector, sampled / "colbert")
     told = PARAMS.retriever.model_copy(update={"late_interaction": str(folder)})
     late, path = PARAMS.model_copy(update={"retriever": told}), Path("data/filtered/manifest.json")
