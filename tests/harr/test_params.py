@@ -89,7 +89,7 @@ OTHERS: dict[str, Any] = {
         ("seed", 10**21, "seed: should be at most 2147483647"),
         ("seed", str(10**21), "seed: should be at most 2147483647"),
         ("train", {"steps": 10**400}, "train.steps: should be at most 2147483647"),
-        ("tracking", {"registered_model": "a/b:c"}, "should be a name of 1 to 200 characters, without / and :"),
+        ("tracking", {"registered_model": "a/b:c"}, "tracking.registered_model: should be a name of 1 to 200"),
         ("tracking", {"registered_model": ""}, "tracking.registered_model: should be a name of 1 to 200"),
         ("tracking", {"registered_model": ".."}, "tracking.registered_model: should be a name of 1 to 200"),
         ("tracking", {"registered_model": LONG}, "tracking.registered_model: should be a name of 1 to 200"),

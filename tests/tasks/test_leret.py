@@ -141,5 +141,7 @@ def test_another_late_interaction_is_refused_as_another_index_is(sampled: Path, 
     assert set(arm_pipelines(late)) == set(PARAMS.evaluate.arms)
     weights = folder / "1_Dense/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    with pytest.raises(IndexMismatch, match=r"was sampled with index .*, but this one is .*; run `dvc repro`"):
+    with pytest.raises(
+        IndexMismatch, match=r"was sampled with index .*, but this one is .*; run `dvc repro -f -s filter`"
+    ):
         arm_pipelines(late)
