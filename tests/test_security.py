@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from serving import chat, serving
 
 from harr.corpus.jsonl import passage_of, read_rows
 from harr.errors import ModelError
@@ -248,6 +249,76 @@ def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
     (stored / "work").mkdir(exist_ok=True)
     (stored / "work/leak.json").write_text(SECRETS["HF_TOKEN"])
     assert scan(stored, SECRETS) == [str(stored / "work/leak.json")], "the scan finds what there is"
+
+
+KEYED = """
+import sys
+from pathlib import Path
+from harr import milvus
+from harr.corpus.download import download
+from harr.corpus.store import Passages
+from harr.errors import HarrError
+from harr.filter import filter_questions
+from harr.params import Params
+from harr.players import open_setup
+from harr.retrieval.embed import embed_corpus
+from harr.retrieval.encoder import Encoder
+from harr.retrieval.index import build_index
+from harr.retrieval.vectors import Vectors
+
+milvus.CONNECT_SECONDS = 0.2
+params, data = Params.load(), Path("data")
+download(params.download, data / "corpus", data / "questions")
+passages = Passages.open(data / "corpus")
+encoder = Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
+embed_corpus(passages, encoder, params.embed, data / "vectors", Path("work/embed"))
+vectors = Vectors.open(data / "vectors")
+build_index(passages, vectors, params.index, data / "index", Path("work/index"))
+away = params.index.model_copy(update={"uri": "http://127.0.0.1:9"})
+for attempt in ("answered", "refused"):
+    try:
+        with open_setup(params, data / "questions/train.jsonl") as setup:
+            out, work = data / f"filtered-{attempt}", Path("work/filter") / attempt
+            print(filter_questions(params.filter, setup, out, work, print, 0), setup.generator.usage())
+    except HarrError as error:
+        print(error)
+    Path("work/completions").rename(f"work/completions-{attempt}")
+try:
+    build_index(passages, vectors, away, data / "away", Path("work/away"))
+except HarrError as error:
+    print(error, file=sys.stderr)
+"""
+
+
+def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(workplace: Path) -> None:
+    """Filter plays with a server that demands a key and then refuses it with its value; Milvus gets a token."""
+    key, said = f"Bearer {SECRETS['OPENAI_API_KEY']}", f"Incorrect API key: {SECRETS['OPENAI_API_KEY']}"
+
+    def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        first = body["messages"] not in [known["messages"] for known in served.bodies[: number - 1]]
+        return (
+            (200, chat('{"action": "ASK", "sub_query": "Bath"}'))
+            if served.keys == {key} and first
+            else (401, {"error": {"message": said}})
+        )
+
+    with serving(reply) as served:
+        values = yaml.safe_load(Path("params.yaml").read_text())
+        values["download"] |= {"passages": 200, "train_questions": 4, "test_questions": 4}
+        values["filter"] |= {"target": 2, "batch_size": 2, "group_size": 2}
+        values["generator"] = {"kind": "server", "model": "small", "base_url": served.base_url}
+        values["embed"]["dtype"] = "float32"
+        Path("params.yaml").write_text(yaml.safe_dump(values))
+        known = {**os.environ, **SECRETS}
+        command = [sys.executable, "-c", KEYED]
+        done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=280, check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode == 0 and served.keys == {key} and len(served.bodies) > 8, told
+    assert "HTTP 401 (Error code: 401 - Incorrect API key: ***); set the environment variable OPENAI_API_KEY" in told
+    assert "no Milvus at http://127.0.0.1:9 within 0 s" in told and "the token in $MILVUS_TOKEN" in told
+    assert list(Path("work/completions-answered").iterdir())
+    assert not [name for name, value in SECRETS.items() if value in told]
+    assert scan(workplace, SECRETS) == []
 
 
 def bound(path: Path) -> list[str]:

@@ -29,8 +29,11 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def reward(base_url: str, **changes: Any) -> Reward:
-    judge = {"kind": "server", "base_url": base_url, "model": "small", "deadline_seconds": 0.1} | changes
-    return build_reward(Params.model_validate(GOOD | {"reward": {"terms": {"semantic": 1.0}, "judge": judge}}))
+    judge = {"kind": "server", "base_url": "http://h", "model": "small", "deadline_seconds": 0.1} | changes
+    params = Params.model_validate(GOOD | {"reward": {"terms": {"semantic": 1.0}, "judge": judge}})
+    assert params.reward.judge
+    there = params.reward.judge.model_copy(update={"base_url": base_url})  # params.yaml takes no password in it
+    return build_reward(params.model_copy(update={"reward": params.reward.model_copy(update={"judge": there})}))
 
 
 def answered(*answers: str) -> list[Episode]:
