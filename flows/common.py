@@ -45,6 +45,8 @@ DISK_FAULTS = {
 LESS_MEMORY = "lower embed.batch_size, filter.batch_size, train.states_per_pass or train.episodes_per_pass"
 FINISH_SECONDS = 4.0
 """So long a stopped stage may take to finish its shard, batch or step."""
+LAST_SECONDS = 3.0
+"""So long a stopped process may take to end when its work is over."""
 
 
 def main(
@@ -124,6 +126,8 @@ def run_command(body: Callable[[], Any]) -> None:
             sys.exit(1)
         finally:
             gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
+            if progress.stop_asked():
+                _end_soon()
 
 
 def machine_fault(error: Exception) -> str:
@@ -275,13 +279,23 @@ def _stop(number: int, frame: object) -> None:
 
 
 class _Left:
-    """Whether this process has said that it was stopped."""
+    """Whether this process has said that it was stopped, and the signal that did it."""
 
     told = False
+    number: int = signal.SIGTERM
+
+
+def _end_soon() -> None:
+    """The work is over; Prefect's threads, which hold states back for a server that hangs, are not waited for."""
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + _Left.number))
+    signal.setitimer(signal.ITIMER_REAL, LAST_SECONDS)
 
 
 def _leave(number: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
+    _Left.number = number
     if _leads() and not _Left.told:
         _Left.told = True
         _tell("stopped; finished work is kept, run the same command again to go on")

@@ -68,7 +68,7 @@ def owner(path: Path) -> str:
         told = json.loads(path.read_text(encoding="utf-8"))
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(told["since"]))
         here = told["host"] == platform.node()
-        state = "alive" if here and psutil.pid_exists(told["pid"]) else "of another machine or container"
+        state = ("alive" if psutil.pid_exists(told["pid"]) else "gone") if here else "of another machine or container"
         return f"pid {told['pid']} on {told['host']} since {since} ({state})"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return "a process that has just begun"

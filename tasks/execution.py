@@ -86,11 +86,17 @@ def live_owners() -> list[dict[str, Any]]:
     for path in sorted(OWNERS.glob("*.json")):
         with contextlib.suppress(OSError, ValueError):  # another process has just forgotten it
             told = read_json(path)
-            if runs_still(told):
+            if _is_note(told) and runs_still(told):
                 alive.append(told)
             else:
                 path.unlink(missing_ok=True)
     return alive
+
+
+def _is_note(told: Any) -> bool:
+    """Whether a file holds what ``claim`` writes, or wrote before there was ``born``."""
+    kinds = {"pid": int, "started": int | float, "id": str}
+    return isinstance(told, dict) and all(isinstance(told.get(key), kind) for key, kind in kinds.items())
 
 
 def sweep_stumps(folder: Path, ending: str) -> None:

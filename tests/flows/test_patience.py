@@ -61,3 +61,23 @@ def test_a_process_that_was_asked_to_stop_does_not_wait(workplace: Path) -> None
     began = time.monotonic()
     code, told = asked("sync", "stopped")
     assert code == 143 and told == "stopped\n" and time.monotonic() - began < 60
+
+
+STUCK = """
+import threading, time
+from flows.common import run_command
+from harr import progress
+
+def main():
+    threading.Thread(target=time.sleep, args=(100,)).start()
+    progress.ask_to_stop(lambda: None)
+    print("done")
+
+run_command(main)
+"""
+
+
+def test_a_stopped_process_does_not_wait_for_threads_that_hang(workplace: Path) -> None:
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "done\n", "") and time.monotonic() - began < 60

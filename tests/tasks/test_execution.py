@@ -54,6 +54,14 @@ def test_dead_owners_are_forgotten_even_when_their_number_is_used_again(workplac
     assert sorted(path.name for path in OWNERS.glob("*.json")) == ["3.json"]
 
 
+def test_a_file_that_names_no_owner_is_removed(workplace: Path) -> None:
+    OWNERS.mkdir(parents=True)
+    told = claim()
+    for number, text in enumerate(("[1]", "{}", "7", '{"pid": "x", "started": 1, "id": "a"}', '{"pid": 1, "id": "b"}')):
+        (OWNERS / f"{number}.json").write_text(text)
+    assert live_owners() == [told] and [path.stem for path in OWNERS.glob("*.json")] == [str(os.getpid())]
+
+
 def test_a_clock_that_is_set_leaves_a_living_owner_alive(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told, at_boot = claim(), psutil.boot_time()
     for seconds in (60, -60):
