@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from functools import cache
@@ -190,19 +189,6 @@ def test_what_is_in_the_way_is_one_line(
     assert "loop: its links lead in a circle; what is finished" in ended(Path("loop").read_text, capsys)
     said = common.machine_fault(OSError(errno.EXDEV, "Invalid cross-device link", "work/a", None, "data/a"))
     assert said.startswith("data/a: it is on another disk; what is finished is kept; put both on one disk and run")
-
-
-def test_a_corpus_on_another_disk_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = Path("/dev/shm")
-    if not shared.is_dir() or not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("no other disk")
-    monkeypatch.chdir(tmp_path)
-    with tempfile.TemporaryDirectory(dir=shared) as disk:
-        Path("data").symlink_to(disk)
-        for passages in (200, 210):
-            fetch(World(dataset="world", passages=passages, train_questions=8, test_questions=8))
-            assert len(Passages.open(Path("data/corpus"))) == passages
-            assert sorted(os.listdir(disk)) == ["corpus", "questions"] and not os.listdir("work")
 
 
 def test_the_second_process_is_told_who_has_the_lock(workplace: Path) -> None:

@@ -68,11 +68,9 @@ def import_passages(
         ParamsError: the folder or bucket cannot be written.
         ServiceUnavailable: the server could not import a file.
     """
-    began = (
-        read_state(progress, "delete its folder and run the same command again", rows=int)
-        if progress.exists()
-        else {"rows": 0}
-    )
+    began: dict[str, Any] = {"rows": 0}
+    if progress.exists():
+        began = read_state(progress, "delete its folder and run the same command again", rows=int)
     jobs: dict[str, int] = began.get("jobs", {})
     size = max(params.batch_size, FILE_BYTES // (4 * vectors.width))
     try:
