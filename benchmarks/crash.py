@@ -1,6 +1,6 @@
 """Kill every stage again and again, run it once more, and compare: ``python -m benchmarks.crash --kills 500``.
 
-A tiny world goes through all seven stages and a promotion. A kill is a SIGKILL before a chosen write, fsync, rename,
+A tiny world goes through all nine stages and a promotion. A kill is a SIGKILL before a chosen write, fsync, rename,
 removal or new folder (an audit hook of Python sees them, whoever makes them), or at a random moment. One to three
 kills in a row, then the stage runs to its end; then its artifacts must be those of an undisturbed run, byte by byte,
 but for the figures in ``TIMES``; of Milvus Lite's files the rows are compared, since its segments follow its batches.
@@ -10,6 +10,7 @@ not started. The parent imports everything once and forks for every attempt.
 """
 
 import argparse
+import csv
 import hashlib
 import importlib
 import json
@@ -30,20 +31,17 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import yaml
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 ROOT = Path(__file__).resolve().parents[1]
-OUTS = {
-    "download": ("data/corpus", "data/questions", "metrics/download.json"),
-    "embed": ("data/vectors", "metrics/embed.json"),
-    "index": ("data/index/manifest.json", "metrics/index.json"),
-    "filter": ("data/filtered", "metrics/filter.json", "plots/filter.svg"),
-    "train": ("models/adapter", "metrics/training_stats.jsonl", "metrics/train.json", "plots/train.svg"),
-    "evaluate": ("data/evaluation", "metrics/evaluate.json", "metrics/contrasts.json", "plots/arms.svg"),
-    "merge": ("models/retriever", "models/llm", "metrics/merge.json"),
-    "promote": (),
+KINDS = ("outs", "metrics", "plots")
+MADE = {
+    name: [next(iter(out)) if isinstance(out, dict) else out for kind in KINDS for out in stage.get(kind, ())]
+    for name, stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].items()
 }
-STAGES = tuple(OUTS)
+"""Everything that a stage makes, as dvc.yaml says."""
+STAGES = (*MADE, "promote")
 Told = dict[str, Any]  # what is known of an attempt; see `run`
 TIMES = {"seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
 """Figures of a stage that tell of the call itself: how long it took, and how much of the work it did."""
@@ -58,7 +56,7 @@ generator: {kind: scripted}
 reward: {terms: {answer_f1: 1.0}}
 filter: {group_size: 2, target: 8, batch_size: 4, keep: all}
 train: {method: grpo, steps: 3, questions_per_step: 2, group_size: 2, checkpoint_every: 1}
-evaluate: {arms: [frozen, full], seeds: 1, resamples: 100}
+evaluate: {arms: [frozen, full], seeds: 2, resamples: 100}
 tracking: {min_questions: 2, registered_model: tiny}
 """
 MODULES = (
@@ -224,18 +222,24 @@ def _count_units(path: Path) -> None:
 def artifacts(stage: str) -> dict[str, str]:
     """Digest of everything a stage made, by name."""
     found = {}
-    for out in OUTS[stage]:
+    for out in MADE.get(stage, ()):
+        if out == "data/index":  # its files follow its batches, its rows do not
+            manifest = Path(out, "manifest.json")
+            found |= {str(manifest): _digest(manifest), "rows of the index": _rows()}
+            continue
         paths = sorted(Path(out).rglob("*")) if Path(out).is_dir() else [Path(out)]
         found |= {str(path): _digest(path) for path in paths if path.is_file()}
-    if stage == "index":
-        found["rows of the index"] = _rows()
     return found
 
 
 def _digest(path: Path) -> str:
     data = path.read_bytes()
+    rows: list[dict[str, Any]] = []
     if path.parts[0] == "metrics":
         rows = [json.loads(line) for line in (data.splitlines() if path.suffix == ".jsonl" else [data])]
+    if path.suffix == ".csv":
+        rows = list(csv.DictReader(data.decode().splitlines()))
+    if rows:
         data = json.dumps([{name: row[name] for name in row if name not in TIMES} for row in rows]).encode()
     return hashlib.sha256(data).hexdigest()
 

@@ -3,9 +3,26 @@
 None of them is forced: what the environment already says stays.
 """
 
+import contextlib
 import gc
 import os
+import signal
+import sys
 import warnings
+
+
+def _stop_at_once(number: int, frame: object) -> None:
+    with contextlib.suppress(OSError):
+        if os.environ.get("RANK", "0") == "0":
+            os.write(2, f"stopped by {signal.Signals(number).name}\n".encode())
+    os._exit(128 + number)
+
+
+# A command of ours can be stopped while it imports, too; flows.common then puts its own handlers in place of these.
+if sys.argv[0] == "-m" or os.path.basename(sys.argv[0]) == "harr":
+    for quiet in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(quiet) in (signal.SIG_DFL, signal.default_int_handler):  # a background job stays deaf
+            signal.signal(quiet, _stop_at_once)
 
 SWITCHES = {
     "DO_NOT_TRACK": "true",  # Prefect, MLflow, Hugging Face
@@ -25,7 +42,10 @@ SWITCHES = {
 
 for name, value in SWITCHES.items():
     os.environ.setdefault(name, value)
-os.environ["PREFECT_HOME"] = os.path.abspath(os.environ["PREFECT_HOME"])
+try:
+    os.environ["PREFECT_HOME"] = os.path.abspath(os.path.join(os.getcwd(), os.environ["PREFECT_HOME"]))
+except FileNotFoundError:
+    sys.exit("error: the current folder is gone; change to the folder of a harr project")
 os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)
 
 # Imports make a million objects that are never garbage: looking for it less often saves a quarter of the start.

@@ -62,11 +62,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except HarrError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
-    if options.json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
-    else:
-        print("\n".join([*lines, faint(f"{time.monotonic() - began:.2f} s")]))
-    sys.stdout.flush()
+    try:
+        if options.json:
+            print(json.dumps(found, indent=2, ensure_ascii=False))
+        else:
+            print("\n".join([*lines, faint(f"{time.monotonic() - began:.2f} s")]))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has seen enough
+        pass
+    except OSError as error:
+        print(f"error: the output cannot be written ({error.strerror}); write it to another place", file=sys.stderr)
+        code = 1
     os._exit(code)  # a server's name that is still being looked up would keep the interpreter waiting
 
 

@@ -62,10 +62,7 @@ def main(
     """
     parser = argparse.ArgumentParser(prog=f"python -m flows.{stage.name}", description=stage.__doc__)
     parser.parse_args(arguments)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and (join is None or not _leads()):
-        run_command(lambda: _accompany(stage, join))
-    else:
-        run_command(lambda: run_stage(stage, checks=checks))
+    run_command(lambda: _take_part(stage, join, checks))
 
 
 def say(line: str) -> None:
@@ -76,6 +73,22 @@ def say(line: str) -> None:
     print(line, flush=True)
     with contextlib.suppress(MissingContextError):
         get_run_logger().info(line)
+
+
+def _take_part(stage: Any, join: Callable[[Params], Any] | None, checks: bool) -> None:
+    for name in ("WORLD_SIZE", "RANK"):
+        if not (said := os.environ.get(name, "1")).isdecimal():
+            raise ParamsError(f"{name} is {said!r}; expected a number, as `accelerate launch` sets it; or unset it")
+    if _processes() > 1 and (join is None or not _leads()):
+        _accompany(stage, join)
+    else:
+        run_stage(stage, checks=checks)
+
+
+def _processes() -> int:
+    """How many processes `accelerate launch` started; what is no number is one, and refused by a stage."""
+    said = os.environ.get("WORLD_SIZE", "1")
+    return int(said) if said.isdecimal() else 1
 
 
 def _leads() -> bool:
@@ -103,6 +116,8 @@ def run_command(body: Callable[[], Any]) -> None:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
         except Exception as error:
+            if type(error).__module__.startswith("httpx"):  # a process that stops need not tell a server that is away
+                progress.leave()
             if not (said := machine_fault(error)):
                 raise
             print(f"error: {said}", file=sys.stderr)
@@ -250,7 +265,7 @@ def _signals() -> Iterator[None]:
 
 def _stop(number: int, frame: object) -> None:
     """Leave after the shard, batch or step that runs; at once where it takes too long, or at a second signal."""
-    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # the others might wait for this one for ever
+    alone = _processes() == 1  # the others might wait for this one for ever
     if progress.ask_to_stop(lambda: _leave(number)) and alone:
         signal.signal(signal.SIGALRM, lambda *_: _leave(number))
         signal.setitimer(signal.ITIMER_REAL, FINISH_SECONDS)
@@ -259,9 +274,16 @@ def _stop(number: int, frame: object) -> None:
         _leave(number)
 
 
+class _Left:
+    """Whether this process has said that it was stopped."""
+
+    told = False
+
+
 def _leave(number: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
-    if _leads():
+    if _leads() and not _Left.told:
+        _Left.told = True
         _tell("stopped; finished work is kept, run the same command again to go on")
     sys.exit(128 + number)
 

@@ -1,8 +1,13 @@
-"""Stage filter: `python -m flows.filter`."""
+"""Stage filter: `python -m flows.filter`; with --join the parts that several machines have sampled become one."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
 
 from prefect import flow
 
-from flows.common import main
+from flows import locks
+from flows.common import main, run_command
 from harr.files import finish
 from harr.params import Params
 from tasks.checks import expect
@@ -12,6 +17,7 @@ from tasks.filter import (
     filter_suite,
     filter_training_questions,
     filtered_frame,
+    join_filtered,
     plot_filter,
     preferences_frame,
     write_preferences_page,
@@ -35,5 +41,24 @@ async def filter() -> None:
     finish(WORK)
 
 
+def join(folders: Sequence[Path]) -> None:
+    """Write data/filtered from the folders of all parts, and say what DVC must be told."""
+    with locks.alone("filter"):
+        print(join_filtered(folders))
+    print("now: dvc commit -f filter")
+
+
+def command() -> None:
+    """The stage without arguments; or the parts of several machines, joined."""
+    parser = argparse.ArgumentParser(prog="python -m flows.filter", description=filter.__doc__)
+    told = "the data/filtered of every part (filter.preferences.num_partitions), to be joined to data/filtered here"
+    parser.add_argument("--join", nargs="+", type=Path, default=(), metavar="FOLDER", help=told)
+    options = parser.parse_args()
+    if options.join:
+        run_command(lambda: join(options.join))
+    else:
+        main(filter, checks=True, arguments=[])
+
+
 if __name__ == "__main__":
-    main(filter, checks=True)
+    command()

@@ -4,6 +4,7 @@ Prefect's own clients try five times, and a new one only once; then the flow fai
 """
 
 import asyncio
+import logging
 import os
 import sys
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 
 import httpx
 from prefect.client.base import PrefectHttpxAsyncClient, PrefectHttpxSyncClient
-from prefect.events.clients import PrefectEventsClient
+from prefect.events.clients import RETRYABLE_EXCEPTIONS, PrefectEventsClient
 from prefect.events.worker import EventsWorker
 
 from harr import progress
@@ -22,7 +23,9 @@ WAIT_SECONDS = 600.0
 """So long the server is waited for, in all."""
 PAUSE_SECONDS = 1.0
 EVENT_TRIES = 120
-"""So many seconds the states of tasks, which go another way, are kept for the server; a stopped process waits, too."""
+"""So many seconds the states of tasks, which go another way, are kept for the server."""
+STOP_SECONDS = 2.0
+"""So long a process that was asked to stop waits for one answer."""
 
 
 class _Outage:
@@ -30,6 +33,19 @@ class _Outage:
 
     lock = threading.Lock()
     since: float | None = None
+
+
+class _Events(PrefectEventsClient):
+    """Keeps the states of tasks for a server that is away; not in a process that was asked to stop."""
+
+    async def _reconnect(self) -> None:
+        try:
+            async with asyncio.timeout(STOP_SECONDS if progress.stop_asked() else None):
+                await super()._reconnect()
+        except RETRYABLE_EXCEPTIONS as error:
+            if progress.stop_asked():  # any error but these ends the client's own tries
+                raise ServiceUnavailable(f"the Prefect server is gone ({error})") from None
+            raise
 
 
 def be_patient() -> None:
@@ -57,21 +73,22 @@ def be_patient() -> None:
                 _missed(error)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=EVENT_TRIES)
+    EventsWorker.set_client_override(_Events, reconnection_attempts=EVENT_TRIES)
     PrefectHttpxSyncClient._send_with_retry = send  # type: ignore[assignment,method-assign]
     PrefectHttpxAsyncClient._send_with_retry = send_async  # type: ignore[assignment,method-assign]
 
 
 def _missed(error: httpx.TransportError) -> None:
     """Return where it is worth to ask again; the first to miss the server says so."""
+    if progress.stop_asked():
+        logging.raiseExceptions = False  # or Prefect's handler prints what it could not send
+        raise error
     where = bare(os.environ.get("PREFECT_API_URL", ""))
     with _Outage.lock:
         if _Outage.since is None:
             _Outage.since = time.monotonic()
             _say(f"the Prefect server at {where} does not answer; the work goes on and is reported when it is back")
         away = time.monotonic() - _Outage.since
-    if progress.stop_asked():
-        raise error
     if away > WAIT_SECONDS:
         raise ServiceUnavailable(
             f"the Prefect server at {where} did not answer for {WAIT_SECONDS:.0f} s; start it, or unset "

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import psutil
 import yaml
 from prefect import flow, task
 from prefect.runtime import flow_run, task_run
@@ -26,6 +25,7 @@ from flows.workplace import AS_IT_STANDS, recipe_names, sound, store_variables, 
 from harr.errors import HarrError, PromotionRefused
 from harr.params import Params
 from harr.retrieval.asks import check_sources
+from tasks.execution import identity
 
 HOURS = 48.0
 """A stage that takes longer hangs, and is stopped."""
@@ -72,14 +72,14 @@ def reproduce(stage: str, place: Path = Path()) -> None:
         stderr=None if shown else subprocess.STDOUT,
         text=True,
     ) as process:
-        began = psutil.Process(process.pid).create_time()
+        leader = identity(process.pid)
         try:
-            runs.note_group(flow_run.id, process.pid, began, place)
+            runs.note_group(flow_run.id, leader, place)
             for line in process.stdout or ():
                 say(line.rstrip())
             code = process.wait()
         except BaseException:
-            runs.end_group(process.pid, began)
+            runs.end_group(leader)
             runs.mend_lock(place)
             raise
     if code:

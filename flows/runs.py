@@ -7,14 +7,14 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from harr.files import read_json, write_json
-from tasks.execution import runs_still
+from tasks.execution import identity, is_no_older, runs_still
 
 STOP_SECONDS = 20.0
 """So long a stopped stage may take to leave its shard or step; then it is killed."""
@@ -30,28 +30,24 @@ def noted(flow_run: Any) -> Iterator[None]:
     """Note this process as the one of a flow run (None: there is no Prefect) for the length of the block."""
     path = records() / f"{flow_run}.json"
     if flow_run:
-        write_json(path, {"flow_run": str(flow_run), **_me()})
+        write_json(path, {"flow_run": str(flow_run), **identity()})
     try:
         yield
     finally:
         path.unlink(missing_ok=True)
 
 
-def note_group(flow_run: Any, pid: int, started: float, place: Path) -> None:
-    """Note the process group that works for a noted flow run, in the folder ``place``."""
+def note_group(flow_run: Any, leader: Mapping[str, Any], place: Path) -> None:
+    """Note the process group that works for a noted flow run, by the ``identity`` of its leader and its folder."""
     if flow_run:
-        group = {"group": pid, "group_started": started, "place": str(place.resolve())}
-        write_json(records() / f"{flow_run}.json", {"flow_run": str(flow_run), **_me(), **group})
-
-
-def _me() -> dict[str, Any]:
-    here = psutil.Process()
-    return {"pid": here.pid, "started": here.create_time()}
+        group = {"group": leader["pid"], "group_started": leader["started"], "group_born": leader["born"]}
+        told = {"flow_run": str(flow_run), **identity(), **group, "place": str(place.resolve())}
+        write_json(records() / f"{flow_run}.json", told)
 
 
 def working() -> list[dict[str, Any]]:
     """The noted flow runs whose process lives."""
-    return [told for told in _noted() if runs_still(told["pid"], told["started"])]
+    return [told for told in _noted() if runs_still(told)]
 
 
 def sweep() -> list[str]:
@@ -59,10 +55,11 @@ def sweep() -> list[str]:
 
     Needs PREFECT_API_URL. Costs nothing where every noted process lives.
     """
-    dead = [told for told in _noted() if not runs_still(told["pid"], told["started"])]
+    dead = [told for told in _noted() if not runs_still(told)]
     for told in dead:
         if "group" in told:
-            end_group(told["group"], told["group_started"])
+            born = told.get("group_born", "")
+            end_group({"pid": told["group"], "started": told["group_started"], "born": born})
             mend_lock(Path(told["place"]))
     if dead:
         mark_crashed([told["flow_run"] for told in dead])
@@ -108,19 +105,19 @@ def all_pages(read: Callable[..., list[Any]], **chosen: Any) -> list[Any]:
     return found
 
 
-def end_group(group: int, started: float, seconds: float = STOP_SECONDS) -> None:
+def end_group(leader: Mapping[str, Any], seconds: float = STOP_SECONDS) -> None:
     """Stop a process group that DVC leads: SIGINT (DVC waits for its stage and gives its locks back), then KILL.
 
-    ``started`` is when its leader began: a later group of the same number is left alone.
+    ``leader`` is the ``identity`` of its leader: a later group of the same number is left alone.
     """
-    members = _members(group, started)
+    group, members = leader["pid"], _members(leader)
     if not members:
         return
     _signal(group, signal.SIGINT)
     deadline = time.monotonic() + seconds
-    while _members(group, started) and time.monotonic() < deadline:
+    while _members(leader) and time.monotonic() < deadline:
         time.sleep(0.2)
-    if _members(group, started):
+    if _members(leader):
         _signal(group, signal.SIGKILL)
         psutil.wait_procs(members, timeout=5)
 
@@ -130,12 +127,12 @@ def _signal(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def _members(group: int, started: float) -> list[psutil.Process]:
+def _members(leader: Mapping[str, Any]) -> list[psutil.Process]:
     """The processes of a group that still run; none of them can be older than its leader."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
-            ours = os.getpgid(process.pid) == group and process.create_time() > started - 5
+            ours = os.getpgid(process.pid) == leader["pid"] and is_no_older(process, leader)
             if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
     return found

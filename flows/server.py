@@ -1,8 +1,8 @@
 """One local Prefect server for a whole run, where none is configured.
 
 The first stage of a ``dvc repro`` starts a supervisor; the later stages reuse its server. The
-supervisor stops the server and itself when every process that owns a run is gone, so nothing is
-left behind. History stays under .harr/prefect; ``make ui`` opens it again.
+supervisor stops the server and itself when every process that owns a run is gone, its stages among
+them, so nothing is left behind. History stays under .harr/prefect; ``make ui`` opens it again.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from pathlib import Path
 
 from harr.errors import ServiceUnavailable, bare
 from harr.files import read_json, write_json
-from tasks.execution import claim, live_owners, runs_still
+from tasks.execution import live_owners, own_too, runs_still
 
 STATE = Path(".harr/prefect.json")
 TEMPORARY = Path(".harr/tmp")
 """Temporary files of the workers."""
 UP = Path(".harr/up.json")
-"""What `make up` started (flows/up.py): name -> {pid, started, and the page to open}."""
+"""What `make up` started (flows/up.py): name -> the process's identity, and the page to open."""
 LOG = Path(".harr/prefect.log")
 START_SECONDS = 90.0
 
@@ -50,7 +50,7 @@ def ensure_server() -> str:
             raise ServiceUnavailable(f"no Prefect server answers at PREFECT_API_URL {where} ({error})") from None
         return configured
     with _one_at_a_time():
-        claim()
+        own_too()
         return running_url() or _start()
 
 
@@ -96,7 +96,7 @@ def addresses() -> dict[str, str]:
     """Pages of the servers that `make up` started and that still run, by name; {} where there are none."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         told = read_json(UP).items()
-        return {name: at["page"] for name, at in told if at["page"] and runs_still(at["pid"], at["started"])}
+        return {name: at["page"] for name, at in told if at["page"] and runs_still(at)}
     return {}
 
 
@@ -188,6 +188,7 @@ def main() -> None:
     if options.supervise:
         supervise(options.port)
     else:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         with contextlib.suppress(KeyboardInterrupt):
             show_ui(options.port)
 

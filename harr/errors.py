@@ -31,6 +31,10 @@ class CorpusError(HarrError, ValueError):
     """A passage or question file is missing or a row in it is wrong."""
 
 
+class NoPreference(CorpusError):
+    """Queries were tried, and none that could be learnt was better than another."""
+
+
 class IndexMismatch(HarrError, RuntimeError):
     """The index was built by another encoder or from another corpus."""
 

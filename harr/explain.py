@@ -1,10 +1,18 @@
 """Faults of params.yaml in the user's words: the full key, what is wrong, and what was meant."""
 
 import difflib
+import re
 import reprlib
 from typing import Any, get_args
 
-_REPR = reprlib.Repr()
+
+class _Repr(reprlib.Repr):
+    def repr_str(self, value: str, level: int) -> str:
+        """What was found, without what may be a password in an address, however it is written."""
+        return super().repr_str(re.sub(r".*:.*@", "***@", value, flags=re.DOTALL), level)
+
+
+_REPR = _Repr()
 _REPR.maxstring = _REPR.maxother = 100
 
 
@@ -16,7 +24,7 @@ def explain(fault: Any, root: type[Any]) -> str:
         holders = [option for option in options if part in option.model_fields]
         tagged = [option for option in options if part in _tags(option)]
         last = depth == len(fault["loc"]) - 1
-        if tagged and not holders and not last:
+        if tagged and not holders and (not last or fault["type"] == "value_error"):  # of the section as a whole
             options = tagged
             continue
         keys.append(str(part))

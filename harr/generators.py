@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from harr.datasets import Address, Positive, Section
+from harr.datasets import Address, MaybePlace, Place, Positive, Section
 from harr.methods import Lora
 
 
@@ -19,7 +19,7 @@ class Server(Section):
 
     kind: Literal["server"]
     base_url: Address
-    model: str
+    model: Place
     key_variable: str = "OPENAI_API_KEY"
     """Name of the environment variable with the key; may be unset for a local server."""
     temperature: float = Field(0.7, ge=0)
@@ -37,7 +37,7 @@ class Local(Section):
     """A causal language model in this process: a folder or hub name."""
 
     kind: Literal["local"]
-    model: str
+    model: Place
     temperature: float = Field(0.0, ge=0)
     max_tokens: Positive = 256
     batch_size: Positive = 64
@@ -63,9 +63,9 @@ class Warmstart(Section):
     """A causal language model that stage ``generator`` teaches by demonstrations before it plays (supervised, TRL)."""
 
     kind: Literal["warmstart"]
-    model: str
+    model: Place
     """What it begins with: a folder or a cached hub name."""
-    demonstrations: str = ""
+    demonstrations: MaybePlace = ""
     """JSON lines: ``{"messages": [...]}`` or ``{"pieces": [[text, learnt], ...]}`` a line
     (``harr/generation/demonstrations.py``). Empty: traces of fictional worlds are made."""
     traces: Positive = 2000

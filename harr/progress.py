@@ -48,18 +48,23 @@ def stoppable(units: Iterable[Unit]) -> Generator[Unit]:
     _Stop.loops += 1
     try:
         for unit in units:
-            if _Stop.leave:
-                _Stop.leave()
+            leave()
             yield unit
     finally:
         _Stop.loops -= 1
 
 
-def ask_to_stop(leave: Callable[[], None]) -> bool:
-    """Let the loop that runs call ``leave`` after its unit; False where none runs or it was asked already."""
+def ask_to_stop(way: Callable[[], None]) -> bool:
+    """Let the loop that runs call ``way`` after its unit; False where none runs or it was asked already."""
     waits = _Stop.loops > 0 and not _Stop.leave
-    _Stop.leave = leave
+    _Stop.leave = way
     return waits
+
+
+def leave() -> None:
+    """Leave as ``ask_to_stop`` said; nothing happens where no stop was asked for."""
+    if _Stop.leave:
+        _Stop.leave()
 
 
 def stop_asked() -> bool:

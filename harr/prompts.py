@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from harr.errors import CorpusError
-from harr.files import read_json
+from harr.files import read_json, write_json
 from harr.pipelines.leret import Demonstration, LeReT, by_hop
 from harr.preferences import documents_of
+from harr.progress import bar, stoppable
 from harr.rollout import play
 from harr.scoring.ranking import average_precision
 from harr.sections import Preferences
@@ -30,16 +31,19 @@ def find_prompts(
     retriever: Retriever,
     writers: tuple[Generator, Generator],
     seed: int,
+    work: Path,
 ) -> dict[str, Any]:
     """Compare sets of demonstrations and choose the best; the first of ``questions`` are the pool.
 
-    ``writers``: the model as it bootstraps, and as it is sampled.
+    ``writers``: the model as it bootstraps, and as it is sampled. What was played is kept in the folder ``work``, and
+    not played again.
 
     Returns:
         ``{seed, accepted, zero_shot: ap, sets: [{seed, ap, chosen, demonstrations}]}``, the best set first.
 
     Raises:
-        CorpusError: there are too few questions, or no play could be demonstrated.
+        CorpusError: there are too few questions, or no play could be demonstrated. ServiceUnavailable: the retriever
+            cannot be reached.
     """
     needed = params.pool + params.validation
     if len(questions) <= needed:
@@ -47,21 +51,20 @@ def find_prompts(
             f"{len(questions)} training questions are too few for filter.preferences pool {params.pool} and validation "
             f"{params.validation}, which are not learnt from; lower them, or download more questions"
         )
-    played = play(questions[: params.pool], program, retriever, writers[0])
-    accepted = [example for episode in played for example in demonstrations(episode, program, params.min_ap)]
-    if not accepted:
-        raise CorpusError(
-            f"the pool of prompts is empty: none of {params.pool} plays had an average precision above "
-            f"{params.min_ap:g}; raise filter.preferences.pool or bootstrap_temperature, or lower min_ap"
-        )
+    accepted = _accepted(params, program, questions[: params.pool], retriever, writers[0], work / "accepted.json")
     sets: dict[tuple[Demonstration, ...], int] = {}
     for number in range(params.candidates):
         sets.setdefault(_drawn(accepted, params.demonstrations, seed * 1_000_003 + number), number)
     asked = questions[params.pool : needed]
-    compared = {
-        examples: mean_ap(replace(program, demonstrations=examples), asked, retriever, writers[1])
-        for examples in ((), *sets)
-    }
+    compared: dict[tuple[Demonstration, ...], float] = {}
+    with bar(total=len(sets) + 1, desc="prompts", unit="set") as progress:
+        for number, examples in enumerate(stoppable(((), *sets))):
+            known = work / f"ap-{number:02d}.json"
+            if not known.exists():
+                shown = replace(program, demonstrations=examples)
+                write_json(known, mean_ap(shown, asked, retriever, writers[1]))
+            compared[examples] = read_json(known)
+            progress.update()
     ranked = sorted(sets, key=lambda examples: (-compared[examples], sets[examples]))
     rows = [
         {
@@ -73,6 +76,27 @@ def find_prompts(
         for place, examples in enumerate(ranked)
     ]
     return {"seed": seed, "accepted": len(accepted), "zero_shot": compared[()], "sets": rows}
+
+
+def _accepted(
+    params: Preferences,
+    program: LeReT,
+    questions: Sequence[Question],
+    retriever: Retriever,
+    writer: Generator,
+    known: Path,
+) -> list[Demonstration]:
+    """What can be demonstrated of plays of the pool; it is kept in the file ``known``."""
+    if not known.exists():
+        played = play(questions, program, retriever, writer, desc="pool of prompts")
+        accepted = [example for episode in played for example in demonstrations(episode, program, params.min_ap)]
+        if not accepted:
+            raise CorpusError(
+                f"the pool of prompts is empty: none of {params.pool} plays had an average precision above "
+                f"{params.min_ap:g}; raise filter.preferences.pool or bootstrap_temperature, or lower min_ap"
+            )
+        write_json(known, [asdict(example) for example in accepted])
+    return [Demonstration.of(row) for row in read_json(known)]
 
 
 def demonstrations(episode: Episode, program: LeReT, min_ap: float) -> list[Demonstration]:

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from harr.corpus.store import write_questions
-from harr.errors import CorpusError, IndexMismatch
-from harr.files import note_published, publish, read_json, read_jsonl, write_json, write_text
+from harr.corpus.store import read_questions, write_questions
+from harr.errors import CorpusError, IndexMismatch, NoPreference
+from harr.files import note_published, publish, read_json, read_jsonl, sha256, write_json, write_text
 from harr.pipelines.leret import LeReT, by_hop
-from harr.preferences import documents_of, next_try, preferences, score_of
+from harr.preferences import documents_of, next_try, preference_row, score_of, statistics_row, why_none
 from harr.progress import bar, stoppable
 from harr.prompts import chosen_prompts, find_prompts
 from harr.rollout import play
@@ -36,6 +36,8 @@ from harr.work import unfinished
 Row = dict[str, Any]
 Sample = Callable[[float], Generator]
 """The language model as it is sampled at a temperature."""
+REPEATED = ("manifest.json", "prompts.json", "held_out.jsonl")
+"""What another sampling of the same questions goes by."""
 
 
 def sample_preferences(
@@ -54,13 +56,15 @@ def sample_preferences(
 
     ``prompts.json``: what the model was shown. ``preferences.jsonl``: a row per prompt that teaches, ``{id,
     question_id, hop, split, prompt, responses, scores, pairs, sft_target}``. ``questions.jsonl``: those that are learnt
-    from. ``statistics.jsonl``: all that were tried. ``manifest.json``: settings, and the identity of the index.
+    from. ``held_out.jsonl``: those that never are. ``statistics.jsonl``: all that were tried. ``manifest.json``:
+    settings, seed, and the identity of the index. ``figures.json``: what is returned. Folders of several partitions are
+    joined by :func:`harr.parts.join_parts`.
 
     Returns:
         Counts of questions, prompts and pairs, and the share of prompts that teach.
 
     Raises:
-        CorpusError: there are too few questions, no demonstrations, or no preference at all.
+        CorpusError: there are too few questions, or no demonstrations. NoPreference: there is nothing to learn.
         ServiceUnavailable: the retriever cannot be reached; what was tried so far is kept in ``work``.
     """
     program = setup.pipeline
@@ -69,14 +73,61 @@ def sample_preferences(
     identity = {"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed}
     run = unfinished(work, identity, setup=setup.told)
     questions = shuffled(setup.questions, seed)
+    left = questions[params.pool + params.validation :]
+    asked = part_of(left, params, target)
+    held = {question.id for question in asked if is_held_out(question, params.held_out, seed)}
+    if left:
+        check_asked(params, asked, held)
     prompts = run / "prompts.json"
     if not prompts.exists():
         writers = sample(params.bootstrap_temperature), sample(params.temperature)
-        write_json(prompts, find_prompts(params, program, questions, setup.retriever, writers, seed))
-    programs = [replace(program, demonstrations=examples) for examples in chosen_prompts(read_json(prompts))]
-    asked = part_of(questions[params.pool + params.validation :], params, target)
-    tried = list(try_all(params, programs, asked, setup, sample, run, log, seed, batch_size=batch_size))
-    return _write(params, settings, program, asked, tried, run, out, setup.index, seed)
+        found = find_prompts(params, program, questions, setup.retriever, writers, seed, run / "prompts")
+        write_json(prompts, found)
+    tried = _try_prompts(params, asked, setup, sample, run, log, seed, batch_size=batch_size)
+    manifest = {"index": setup.index, "settings": settings, "seed": seed, "hops": program.hops}
+    return _write(params, manifest, asked, held, tried, run, out)
+
+
+def sample_again(
+    first: Path, setup: Setup, sample: Sample, out: Path, work: Path, log: Log, seed: int
+) -> dict[str, float]:
+    """Try the questions of the preferences in ``first`` anew, by the same prompts, settings and split.
+
+    ``setup.questions`` are those that were learnt from; those held out are added, and stay held out.
+
+    Returns:
+        As :func:`sample_preferences`, which also says what is written.
+
+    Raises:
+        CorpusError: ``first`` lacks a file. NoPreference: there is nothing to learn. ServiceUnavailable: the retriever
+            cannot be reached; what was tried so far is kept in ``work``.
+    """
+    check_repeatable(first)
+    manifest = read_json(first / "manifest.json")
+    settings = manifest["settings"] | {"num_partitions": 1, "partition": 0, "target": 0}
+    params = Preferences(**{name: settings[name] for name in Preferences.model_fields if name in settings})
+    data = {name: sha256(first / name) for name in REPEATED}
+    identity = {"kind": "again", "params": settings, "setup": setup.identity, "data": data, "seed": seed}
+    run = unfinished(work, identity, setup=setup.told)
+    write_json(run / "prompts.json", read_json(first / "prompts.json"))
+    held = read_questions(first / "held_out.jsonl")
+    asked = shuffled([*setup.questions, *held], seed)
+    tried = _try_prompts(params, asked, setup, sample, run, log, seed, batch_size=settings["batch_size"])
+    return _write(params, manifest | {"settings": settings}, asked, {one.id for one in held}, tried, run, out)
+
+
+def check_repeatable(folder: Path) -> None:
+    """See that the preferences in ``folder`` can be sampled again.
+
+    Raises:
+        CorpusError: a file that this needs is missing.
+    """
+    for name in REPEATED:
+        if not (folder / name).exists():
+            raise CorpusError(
+                f"{folder / name} is missing; train.iterations above 1 samples again by it; run `dvc repro -f -s "
+                "filter`"
+            )
 
 
 def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
@@ -99,6 +150,24 @@ def is_held_out(question: Question, share: float, seed: int) -> bool:
     [True, False, False]
     """
     return random.Random(f"{seed}/held out/{question.text}").random() < share
+
+
+def _try_prompts(
+    params: Preferences,
+    questions: Sequence[Question],
+    setup: Setup,
+    sample: Sample,
+    run: Path,
+    log: Log,
+    seed: int,
+    *,
+    batch_size: int,
+) -> list[Row]:
+    """What the prompts that were found led to."""
+    assert isinstance(setup.pipeline, LeReT)
+    shown = chosen_prompts(read_json(run / "prompts.json"))
+    programs = [replace(setup.pipeline, demonstrations=examples) for examples in shown]
+    return list(try_all(params, programs, questions, setup, sample, run, log, seed, batch_size=batch_size))
 
 
 def try_all(
@@ -182,8 +251,8 @@ def check_index(folder: Path, identity: str) -> None:
     known = str(read_json(path)["index"]) if path.exists() else identity
     if known != identity:
         raise IndexMismatch(
-            f"{folder} was sampled with index {known}, but this one is {identity}; run `dvc repro` to sample again, or "
-            "put the index back"
+            f"{folder} was sampled with index {known}, but this one is {identity}; run `dvc repro -f -s filter` "
+            "to sample again, or put the index back"
         )
 
 
@@ -224,70 +293,52 @@ def _mean_best(rows: Sequence[Row]) -> float:
 
 def _write(
     params: Preferences,
-    settings: Row,
-    program: LeReT,
+    manifest: Row,
     questions: Sequence[Question],
+    held: set[str],
     tried: Sequence[Row],
     run: Path,
     out: Path,
-    index: str,
-    seed: int,
 ) -> dict[str, float]:
-    held = {question.id for question in questions if is_held_out(question, params.held_out, seed)}
     rows = [row for made in tried if (row := preference_row(params, made, made["question_id"] in held))]
     learnt = {row["question_id"] for row in rows} - held
     if not learnt:
-        raise CorpusError(
-            f"no preference was found: at all {len(tried)} prompts of {len(questions)} questions every query did as "
-            "well as every other; raise filter.preferences.prompts or temperature, or use other questions"
-        )
+        raise NoPreference(f"no preference was found: {why_none(params, tried, held, len(rows))}")
     levels: dict[str, list[float]] = {question.id: [] for question in questions}
     for row in tried:
         levels[row["question_id"]] += [made["ap"] for made in row["tries"]]
     notes = [statistics_row(name, values, held, learnt) for name, values in levels.items()]
     draft = run / "filtered"
     shutil.rmtree(draft, ignore_errors=True)
-    write_questions((question for question in questions if question.id in learnt), draft / "questions.jsonl")
+    for name, ids in {"questions": learnt, "held_out": held}.items():
+        write_questions((question for question in questions if question.id in ids), draft / f"{name}.jsonl")
     for name, lines in {"preferences": rows, "statistics": notes}.items():
         write_text(draft / f"{name}.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     shutil.copy(run / "prompts.json", draft / "prompts.json")
-    write_json(draft / "manifest.json", {"index": index, "settings": settings, "seed": seed, "hops": program.hops})
+    write_json(draft / "manifest.json", manifest)
+    told = figures(rows, notes, tried, read_json(run / "prompts.json"))
+    write_json(draft / "figures.json", told)
     note_published(run)
     publish(draft, out)
-    return figures(rows, notes, tried, read_json(out / "prompts.json"))
+    return told
 
 
-def preference_row(params: Preferences, made: Row, held_out: bool) -> Row | None:
-    """The row of ``preferences.jsonl`` that a prompt gives; None where its queries do not differ."""
-    found = preferences(
-        [tried["query"] for tried in made["tries"]],
-        [tried["score"] for tried in made["tries"]],
-        levels=params.levels,
-        min_margin=params.min_margin,
-        max_pairs=params.max_pairs,
-    )
-    if found is None:
-        return None
-    return {
-        "id": f"{made['question_id']}/{made['hop'] + 1}",
-        "question_id": made["question_id"],
-        "hop": made["hop"] + 1,
-        "split": "held_out" if held_out else "train",
-        "prompt": made["prompt"],
-        "responses": list(found.responses),
-        "scores": list(found.scores),
-        "pairs": [list(pair) for pair in found.pairs],
-        "sft_target": found.target,
-    }
+def check_asked(params: Preferences, questions: Sequence[Question], held: set[str]) -> None:
+    """See that there is a question to learn from, before any is tried.
 
-
-def statistics_row(name: str, values: Sequence[float], held: set[str], learnt: set[str]) -> Row:
-    """What all tries of a question came to, in the shape of the filter's statistics."""
-    mean, std = statistics.fmean(values), statistics.pstdev(values)
-    alike = "all right" if mean == 1 else "all wrong" if mean == 0 else "all alike"
-    kept = name in learnt
-    reason = "queries differ" if kept else "held out" if name in held else alike
-    return {"id": name, "reward_mean": mean, "reward_std": std, "kept": kept, "reason": reason}
+    Raises:
+        CorpusError: there is none in this part, or all are held out.
+    """
+    if not questions:
+        raise CorpusError(
+            f"partition {params.partition} of {params.num_partitions} has no question to try; lower filter.preferences."
+            "num_partitions, or download more questions"
+        )
+    if all(question.id in held for question in questions):
+        raise CorpusError(
+            f"all {len(questions)} questions to try are held out; lower filter.preferences.held_out "
+            f"({params.held_out:g}), or try more questions"
+        )
 
 
 def figures(rows: Sequence[Row], notes: Sequence[Row], tried: Sequence[Row], prompts: Row) -> dict[str, float]:

@@ -3,14 +3,13 @@
 See ``harr/params.py`` for all the others.
 """
 
-import math
 import re
 from itertools import pairwise
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from harr.datasets import Fraction, MaybeAddress, Positive, Section
+from harr.datasets import Fraction, MaybeAddress, MaybePlace, Place, Positive, Section, Seed, Several
 from harr.generators import Local, Scripted, Server
 
 TAUGHT = ("General", "News", "Academy")
@@ -105,7 +104,7 @@ class Retriever(Section):
     """Of hybrid: each side gives weight / rank (``weights``), or 1 / (60 + rank)."""
     weights: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = (0.8, 0.2)
     """Of the dense and of the sparse ranking, for fusion: weighted."""
-    late_interaction: str = ""
+    late_interaction: MaybePlace = ""
     """A multi-vector model (ColBERT), folder or hub name, that orders the first ``pool`` passages of the search anew;
     where the language model learns (agent, leret). Empty: none."""
     temperature: float = Field(0.05, gt=0)
@@ -148,7 +147,7 @@ class Web(Section):
     """Queries at a time."""
     deadline_seconds: float = Field(15.0, gt=0)
     """One query with all its attempts."""
-    record: str = ""
+    record: MaybePlace = ""
     """A file that every answer is also written to, for a source of kind cassette."""
 
 
@@ -178,7 +177,7 @@ class Cassette(Section):
     """Answers that were recorded; a query that was not has none."""
 
     kind: Literal["cassette"]
-    path: str
+    path: Place
     """JSON lines ``{tool, query, passages: [{id, title, text}]}``."""
     num_results: Positive = 2
 
@@ -206,10 +205,10 @@ class Evaluate(Section):
 
     max_questions: int = Field(0, ge=0)
     """0: all test questions."""
-    arms: tuple[Arm, ...] = ("bm25", "frozen", "history", "full")
+    arms: Several[Arm] = ("bm25", "frozen", "history", "full")
     seeds: Positive = 3
     """How often every trained arm is trained, each time with another seed."""
-    candidates: tuple[Literal["corpus", "question"], ...] = ("corpus",)
+    candidates: Several[Literal["corpus", "question"]] = ("corpus",)
     """Where to search; metrics of ``question`` carry the prefix ``given_``."""
     pass_at: tuple[Positive, ...] = ()
     """Also sample every question, and report the share solved by at least one of k samples."""
@@ -271,7 +270,7 @@ class Preferences(Section):
     """Of the queries that are compared: they differ by their prompts."""
     sampled_at_once: Positive = 128
     """Completions that are sampled together."""
-    held_out: Fraction = 0.1
+    held_out: float = Field(0.1, ge=0, lt=1)
     """Share of the questions whose preferences are not learnt but predicted."""
     levels: Literal["adjacent", "all"] = "adjacent"
     """A query is preferred to those of the next lower score, or to all of lower ones."""
@@ -286,20 +285,25 @@ class Preferences(Section):
     """Of so many parts of the questions this one is played, so that several machines can share them."""
 
     @model_validator(mode="after")
-    def _partition_is_there(self) -> "Preferences":
+    def _parts_are_there(self) -> "Preferences":
         if self.partition >= self.num_partitions:
             raise ValueError(f"partition {self.partition} is none of {self.num_partitions}; they count from 0")
+        if self.prompts > self.candidates:
+            raise ValueError(
+                f"{self.prompts} prompts cannot be chosen from {self.candidates} candidates; lower prompts or raise "
+                "candidates"
+            )
         return self
 
 
 class Lengths(Section):
     """Evaluation over lengths (`python -m flows.lengths`); options of the command go first."""
 
-    sentences: tuple[Positive, ...] = (100, 1000, 10_000, 40_000)
+    sentences: Several[Positive] = (100, 1000, 10_000, 40_000)
     """40,000 sentences of a book are about a million tokens; of the fictional encyclopaedia, 350,000."""
     questions: int = Field(0, ge=0)
     """Stories; 0: as many as the run's test split."""
-    seed: int = Field(1, ge=0)
+    seed: Seed = 1
 
 
 class Weight(Section):
@@ -364,8 +368,8 @@ def check_terms(terms: Terms, mix: str, *, judged: bool) -> None:
         raise ValueError(
             f"unknown term {unknown[0]} in terms; known: {', '.join(TERM_NAMES)}, or package.module:function"
         )
-    if not all(map(math.isfinite, every)) or not any(every):
-        raise ValueError(f"terms: weights must be finite and not all 0 (found {every})")
+    if not any(every):
+        raise ValueError(f"terms: weights must be not all 0 (found {every})")
     if judged != bool({"judge", SEMANTIC} & set(terms)) and (judged or "judge" in terms):
         raise ValueError(
             f"judge is asked by the terms judge and {SEMANTIC} only; add one of them to terms, or leave judge out"

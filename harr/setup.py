@@ -25,7 +25,7 @@ class Setup:
     reward: Reward
     identity: str
     index: str = ""
-    """Identity of the index that is searched."""
+    """Identity of the index that is searched, and of the multi-vector model that orders what it finds."""
     data: Path | None = None
     """The folder that the questions are from; LeReT finds its preferences there."""
     writer: str = ""

@@ -90,17 +90,20 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
     """The pipeline of every arm: of leret, some are shown demonstrations.
 
     Raises:
-        CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one.
+        CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one, or ordered
+            what it found by another ``retriever.late_interaction``.
     """
     from harr.build import build_pipeline
     from harr.pipelines.leret import LeReT
     from harr.prompts import arm_prompt
+    from harr.retrieval.late import search_identity
     from harr.sampling import check_index
 
     pipeline = build_pipeline(params)
     if not isinstance(pipeline, LeReT):
         return dict.fromkeys(params.evaluate.arms, pipeline)
-    check_index(FILTERED, vectors_manifest()["identity"])
+    index = vectors_manifest()["identity"]
+    check_index(FILTERED, search_identity(index, params.retriever.late_interaction))
     return {arm: replace(pipeline, demonstrations=arm_prompt(arm, FILTERED)) for arm in params.evaluate.arms}
 
 

@@ -22,6 +22,7 @@ def run_facts(params: Params) -> dict[str, str]:
         "Index identity": vectors["identity"],
         "Pipeline": params.pipeline.name,
         "Generator": params.generator.kind,
+        **({"Reader": params.evaluate.reader.kind} if params.evaluate.reader else {}),
         "Retriever": f"{params.retriever.k} of {params.retriever.pool}, temperature {params.retriever.temperature}",
         "Training": f"{params.train.method}, {training(params)}",
         "Training questions": f"{filtered['kept']:.0f} kept of {filtered['tried']:.0f} tried",

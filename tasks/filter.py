@@ -1,13 +1,15 @@
 """Stage filter: the training questions whose rollouts disagree."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 from prefect import task
 
-from harr.files import check_sums, read_jsonl
+from harr.files import check_sums, read_jsonl, write_json
 from harr.params import Params
 from harr.types import Log
+from tasks.checks import expect
 from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.download import QUESTIONS
 
@@ -55,6 +57,25 @@ def _try_queries(params: Params, log: Log) -> dict[str, float]:
         writers = {f"writer at {temperature:g}": sampler for temperature, sampler in used.items()}
         report_usage(log, **writers, sources=setup.retriever)
         return figures
+
+
+def join_filtered(folders: Sequence[Path]) -> str:
+    """Join the parts of leret that several machines sampled to data/filtered, with all that the stage writes beside it.
+
+    Returns:
+        What was joined, in a line.
+    """
+    from harr.parts import join_parts
+
+    figures = join_parts(folders, FILTERED, WORK)
+    figures |= expect.fn("preferences", preferences_frame.fn())
+    write_json(Path("metrics/filter.json"), {name: round(value, 6) for name, value in figures.items()})
+    plot_filter.fn()
+    write_preferences_page.fn()
+    return (
+        f"joined {len(folders)} parts: {figures['tried']:.0f} questions tried, {figures['kept']:.0f} to learn from, "
+        f"{figures['pairs']:.0f} pairs and {figures['pairs_held_out']:.0f} held out"
+    )
 
 
 def statistics_rows() -> list[dict[str, object]]:

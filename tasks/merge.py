@@ -36,9 +36,9 @@ def merge_adapter(params: Params) -> dict[str, float]:
     if params.writer_learns:
         from harr.merge_llm import merge_llm
 
-        _note(RETRIEVER, params.model_dump(include={"encoder", "retriever"}, mode="json"))
+        _note(RETRIEVER, params, {"encoder", "retriever"})
         return merge_llm(ADAPTER, LLM, WORK, facts=facts, training=training_facts(params))
-    _note(LLM, params.model_dump(include={"generator"}, mode="json"))
+    _note(LLM, params, {"generator"})
     return _merge_retriever(params, facts)
 
 
@@ -100,11 +100,12 @@ def _weights(weight: Any) -> str:
     return ", ".join(f"{one['weight']:g} ({steps})" for one, steps in zip(several, ends, strict=True))
 
 
-def _note(folder: Path, sections: Mapping[str, Any]) -> None:
-    """A folder that says only that nothing was trained here."""
+def _note(folder: Path, params: Params, sections: set[str]) -> None:
+    """A folder that says only that nothing was trained here, and who played; not at which address."""
+    private = {section: {"base_url", "key_variable"} for section in sections}
     draft = WORK / "note"
     shutil.rmtree(draft, ignore_errors=True)
-    write_json(draft / "untrained.json", sections)
+    write_json(draft / "untrained.json", params.model_dump(include=sections, exclude=private, mode="json"))
     publish(draft, folder)
 
 

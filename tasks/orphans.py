@@ -11,19 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from harr.errors import DamagedFile, bare
 from harr.files import read_state, write_json
-from tasks.execution import me, runs_still, sweep_stumps
+from tasks.execution import identity, me, runs_still, sweep_stumps
 
 
 @contextmanager
 def noted(spool: Path, name: str, experiment: str, execution: str) -> Iterator[None]:
     """Note this process as the one of the run ``name`` (its tag ``harr.spool``) for the length of the block."""
-    here = psutil.Process()
-    path = spool / f"{here.pid}.running"
-    told = {"name": name, "host": platform.node(), "pid": here.pid, "started": here.create_time()}
+    told = {"name": name, "host": platform.node(), **identity()}
+    path = spool / f"{told['pid']}.running"
     write_json(path, {**told, "experiment": experiment, "execution": execution})
     try:
         yield
@@ -46,7 +43,7 @@ def close_orphans(spool: Path, client: Any) -> list[str]:
             lines.append(f"{error}; a run of MLflow that it named may stay RUNNING")
             path.unlink(missing_ok=True)
             continue
-        if told["host"] != platform.node() or runs_still(told["pid"], told["started"]):
+        if told["host"] != platform.node() or runs_still(told):
             continue
         if (spool / f"{told['name']}.jsonl").exists():
             continue

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import psutil
 from prefect import task
 
 from harr.errors import PromotionRefused
@@ -21,7 +20,7 @@ from harr.folders import check_publishable
 from harr.params import Params
 from tasks.answers import found, service, taken, uploading
 from tasks.common import TASK
-from tasks.execution import machine, me, runs_still
+from tasks.execution import boot, identity, machine, me, runs_still
 from tasks.fingerprints import requirements
 from tasks.gate import judge
 from tasks.spool import Refused
@@ -155,7 +154,9 @@ def alone(client: Any, name: str) -> Iterator[None]:
         PromotionRefused: another was at work for WAIT_SECONDS.
     """
     lock, deadline = f"{name}.promotion", time.monotonic() + WAIT_SECONDS
-    mark = f"A promotion under way, by {me()} ({machine()}-{psutil.Process().create_time():.1f})"
+    here = identity()
+    began = here["born"].rpartition(" ")[2] or f"{here['started']:.1f}"
+    mark = f"A promotion under way, by {me()} ({machine()}-{began})"
     while not taken(client.create_registered_model, lock, description=mark):
         held = found(client.get_registered_model, lock)
         if held is None:
@@ -177,7 +178,10 @@ def alone(client: Any, name: str) -> Iterator[None]:
 def _died(mark: str) -> bool:
     """Whether a mark is of a process of this machine that is gone; of another machine's nobody here can tell."""
     holder = HOLDER.search(mark)
-    return holder is not None and holder[2] == machine() and not runs_still(int(holder[1]), float(holder[3]))
+    if holder is None or holder[2] != machine():
+        return False
+    born = "" if "." in holder[3] else f"{boot()} {holder[3]}"  # with a point: by the clock
+    return not runs_still({"pid": int(holder[1]), "started": float(holder[3]), "born": born})
 
 
 def _bury(client: Any, lock: str, created: int) -> None:

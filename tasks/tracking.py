@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harr.errors import ServiceUnavailable, bare
+from harr.errors import ParamsError, ServiceUnavailable, bare
 from harr.files import write_json
 from harr.params import Params
 from tasks.answers import service, uploading
@@ -349,10 +349,15 @@ def client_of(address: str) -> Any:
     """A client of the store at this address."""
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the spool waits, not the stage
     from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
 
     for noisy in ("alembic", "mlflow.store.db.utils", "mlflow.tracking", "mlflow.store.model_registry"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
-    return MlflowClient(address)
+    try:
+        return MlflowClient(address)
+    except MlflowException:  # of the scheme; its text may hold a password
+        remedy = "set tracking.uri or MLFLOW_TRACKING_URI to http://... or sqlite:///..."
+        raise ParamsError(f"{bare(address)} is no address of an MLflow store; {remedy}") from None
 
 
 def _experiment(client: Any, name: str) -> str:

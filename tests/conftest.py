@@ -80,3 +80,23 @@ def postgresql(tmp_path: Path) -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGINT)  # PostgreSQL's quick and orderly end
             process.wait(timeout=60)
+
+
+@pytest.fixture(scope="session")
+def multi_vector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A multi-vector model: the packaged encoder without its pooling, a vector a token, of which 128 numbers stay."""
+    import torch
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    from harr.retrieval.encoder import PACKAGED, find_folder
+
+    out = tmp_path_factory.mktemp("late") / "model"
+    words = Transformer(str(find_folder(PACKAGED)))
+    names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
+    narrow = Dense(384, 128, bias=False, activation_function=torch.nn.Identity(), **names)
+    narrow.linear.weight.data = torch.eye(128, 384)
+    modules = [words, narrow, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
+    MultiVectorEncoder(modules=modules, device="cpu").save_pretrained(str(out))
+    return out

@@ -3,11 +3,19 @@
 import random
 import re
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from harr.generation.queries import STYLES, query
-from harr.generation.traces import Reader
+from harr.generation.traces import Reader, open_world
+from harr.pipelines.leret import LeReT
+from harr.sampling import sample_preferences
+from harr.scoring.mix import Reward
+from harr.sections import Preferences
+from harr.setup import Setup
 from harr.types import Generate, Passage, Retrieval, Search
 
+SMALL = {"pool": 8, "validation": 4, "candidates": 6, "held_out": 0.3}
 DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
 
 
@@ -60,3 +68,12 @@ class Words:
 
         best = sorted(self.passages, key=lambda passage: (-score(passage), passage.id))[:3]
         return Retrieval(tuple(best), scores=tuple(float(score(passage)) for passage in best))
+
+
+def sampled(out: Path, seed: int = 0, **changes: Any) -> dict[str, float]:
+    """A folder of preferences, or a part of them, from a small world."""
+    world = open_world(3, hops=(2,))
+    program, reward = LeReT(2, template="bare"), Reward({"recall": 1.0})
+    setup = Setup(world.questions, program, Words(world), None, reward, "w", "index-1")
+    params = Preferences(**{**SMALL, **changes})
+    return sample_preferences(params, setup, Styled, out, out.with_name("work"), lambda step, row: None, seed)

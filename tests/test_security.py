@@ -155,14 +155,18 @@ def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: P
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
-        ("modeling_x.py", "print()", "holds code (modeling_x.py), which is never run"),
+        ("modeling_x.py", "print()", "holds code (modeling_x.py), which is never run; use a model without"),
         ("part/native.so", "x", "holds code (part/native.so), which is never run"),
-        ("part/pytorch_model.bin", "x", "part/pytorch_model.bin is a pickle, which can run code"),
+        (
+            "part/pytorch_model.bin",
+            "x",
+            "part/pytorch_model.bin is a pickle, which can run code; save the model as safetensors",
+        ),
         ("part/training_args.pt", "x", "part/training_args.pt is a pickle, which can run code"),
         (
             "model.safetensors.index.json",
             '{"weight_map": {"a": "../../other/model.safetensors"}}',
-            "names '../../other/model.safetensors', which is outside its folder",
+            "names '../../other/model.safetensors', which is outside its folder; use a whole model",
         ),
         ("model.safetensors.index.json", "{", "is no index of shards"),
     ],

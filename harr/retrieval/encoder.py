@@ -147,7 +147,7 @@ class Encoder:
         modules: list[Any] = list(self.model)
         self.identity = fingerprint(
             {
-                "files": _hashes(folder),
+                "files": file_hashes(folder),
                 "modules": [[type(module).__name__, module.get_config_dict()] for module in modules],
                 "prompts": [query_prompt, passage_prompt],
                 "max_tokens": max_tokens,
@@ -243,7 +243,7 @@ class Encoder:
         return half
 
 
-def _hashes(folder: Path) -> dict[str, str]:
+def file_hashes(folder: Path) -> dict[str, str]:
     """Hash of every file that the model is read from, by its name in the folder."""
     parts = {folder, *(part for _, part in _modules(folder))}
     paths = sorted({path for part in parts for pattern in LOADED_FILES for path in part.glob(pattern)})

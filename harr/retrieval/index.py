@@ -20,7 +20,7 @@ from pymilvus import DataType, Function, FunctionType
 from tqdm import tqdm
 
 from harr.corpus.store import Passages
-from harr.errors import DamagedFile, IndexMismatch
+from harr.errors import DamagedFile, IndexMismatch, bare
 from harr.files import fingerprint, note_published, publish, read_manifest, read_state, undo_publish, write_json
 from harr.milvus import REBUILD, Connection, check_full_text, connect, explained
 from harr.params import Index
@@ -380,7 +380,8 @@ def _opened(params: Index, folder: Path) -> Iterator[Connection]:
 
 
 def _where(params: Index, folder: Path) -> str:
-    return params.uri or str((folder / "milvus.db").resolve())
+    """What messages call it; the folder is also opened by this name."""
+    return bare(params.uri) or str((folder / "milvus.db").resolve())
 
 
 def _drop_half_written_indexes(folder: Path) -> None:

@@ -16,8 +16,8 @@ from sentence_transformers import MultiVectorEncoder
 from torch import Tensor
 
 from harr.errors import ModelError
-from harr.files import read_json
-from harr.retrieval.encoder import find_folder
+from harr.files import fingerprint, read_json
+from harr.retrieval.encoder import file_hashes, find_folder
 from harr.types import Retrieval, Retriever, Search
 
 KEPT = 10_000
@@ -107,6 +107,22 @@ def load_multi_vector(name: str, device: str | None = None) -> TokenVectors:
         reason = " ".join(str(error).split())[:300]
         raise ModelError(f"model {name!r} in {folder} cannot be loaded: {reason}") from None
     return TokenVectors(model.eval())
+
+
+def search_identity(index: str, model: str) -> str:
+    """Identity of a search: that of its ``index``, and by content of the multi-vector ``model`` that orders anew.
+
+    Without such a model ("") it is that of the index, unchanged. A copy of the folder is the same model.
+
+    Raises:
+        ModelError: the model cannot be found.
+
+    >>> search_identity("3f2a", "")
+    '3f2a'
+    """
+    if not model:
+        return index
+    return fingerprint({"index": index, "model": file_hashes(find_folder(model, "retriever.late_interaction"))})
 
 
 def _is_multi_vector(folder: Path) -> bool:

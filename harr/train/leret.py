@@ -24,7 +24,7 @@ from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
 from harr import processes
-from harr.errors import CorpusError, ParamsError
+from harr.errors import CorpusError, NoPreference, ParamsError
 from harr.files import fingerprint, note_published, publish, read_json, sha256, write_json
 from harr.generation.adapter import base_identity, begin
 from harr.generation.demonstrations import Tokens
@@ -32,8 +32,7 @@ from harr.generation.local import Writer, load_model
 from harr.generation.sampler import open_samplers
 from harr.methods import LeReT
 from harr.pipelines.leret import RAW, completion_text, request
-from harr.sampling import check_index, read_preferences, sample_preferences
-from harr.sections import Preferences
+from harr.sampling import check_index, check_repeatable, read_preferences, sample_again
 from harr.setup import Setup
 from harr.tensors import trained_weights
 from harr.train.checkpoint import QUIET, Checkpoints
@@ -68,8 +67,8 @@ def train(params: LeReT, setup: Setup, out: Path, work: Path, log: Log, seed: in
     """Train the language model of ``setup`` by the preferences beside its questions, and write it to ``out``.
 
     ``out/sft`` is the whole model after SFT, which a LoRA in ``out`` is for. From the second iteration on the model
-    that was trained samples new preferences. A run that was killed goes on after its last checkpoint, and ends with the
-    same weights.
+    that was trained tries the same questions anew; those held out stay so. Where nothing differs any more, the model of
+    the iteration before is kept. A run that was killed goes on after its last checkpoint, and ends in the same weights.
 
     Returns:
         One row per update: loss, accuracy (``reward_mean`` too), and of IPO beta, margin and log-probabilities.
@@ -82,27 +81,35 @@ def train(params: LeReT, setup: Setup, out: Path, work: Path, log: Log, seed: in
         raise ParamsError("train.method leret trains in one process; run it without accelerate launch")
     assert setup.data is not None
     check_index(setup.data, setup.index)
+    if params.iterations > 1:
+        check_repeatable(setup.data)
     data = {
         name: sha256(setup.data / name)
-        for name in ("preferences.jsonl", "prompts.json")
+        for name in ("preferences.jsonl", "prompts.json", "held_out.jsonl")
         if (setup.data / name).exists()
     }
     run = {"kind": "leret", "params": params.model_dump(), "setup": setup.identity, "data": data, "seed": seed}
     folder = unfinished(work, run, setup=setup.told)
     history: list[dict[str, float]] = []
-    begun, given = setup.writer, setup.data
+    begun, given, done = setup.writer, setup.data, 0
     for iteration in range(params.iterations):
         part = folder / str(iteration)
         if iteration:
             begun = _merged(folder / str(iteration - 1))
-            given = _sampled_again(params, setup, begun, part, seed * 1_000_003 + iteration)
+            try:
+                given = _sampled_again(params, setup, begun, part, seed * 1_000_003 + iteration)
+            except NoPreference as error:
+                said = str(error).partition(";")[0]
+                print(f"iteration {iteration + 1}: {said}; keeping the model of iteration {iteration}")
+                break
         one = _Iteration(params, setup, read_preferences(given), part, log, seed)
         for number, rows in enumerate((one.imitate(begun), one.prefer())):
             for row in rows:
                 more = {"step": len(history), "phase": float(2 * iteration + number), "zero_std_share": 0.0}
                 history.append({**row, **more, "reward_mean": row["accuracy"]})
+        done = iteration
     note_published(folder)
-    _export(params, folder / str(params.iterations - 1), setup.writer, folder / "draft", out)
+    _export(params, folder / str(done), setup.writer, folder / "draft", out)
     return history
 
 
@@ -325,12 +332,10 @@ def _sampled_again(params: LeReT, setup: Setup, model: str, part: Path, seed: in
     data = part / "data"
     if not data.exists():
         assert setup.data is not None
-        settings = read_json(setup.data / "manifest.json")["settings"] | {"num_partitions": 1, "partition": 0}
-        batch_size, _ = settings.pop("batch_size"), settings.pop("target")
-        tried = Preferences(**settings)
-        sample = open_samplers(model, max_tokens=params.max_tokens, batch_size=tried.sampled_at_once, seed=seed)
+        at_once = read_json(setup.data / "manifest.json")["settings"]["sampled_at_once"]
+        sample = open_samplers(model, max_tokens=params.max_tokens, batch_size=at_once, seed=seed)
         game = replace(setup, identity=fingerprint([setup.identity, base_identity(model)]))
-        sample_preferences(tried, game, sample, data, part / "sampling", _silent, seed, batch_size=batch_size)
+        sample_again(setup.data, game, sample, data, part / "sampling", _silent, seed)
     return data
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from styled import sampled
 
 from harr.files import read_json
 
@@ -103,3 +104,22 @@ def test_evaluating_a_file_needs_both_names_and_a_file(workplace: Path) -> None:
     )
     done = run("flows.evaluate", "--show")
     assert done.returncode == 1 and done.stderr == "error: metrics/evaluate.json is missing; run `dvc repro evaluate`\n"
+
+
+def test_parts_of_several_machines_are_joined(workplace: Path) -> None:
+    for number in range(2):
+        sampled(Path(f"parts/{number}"), num_partitions=2, partition=number)
+    done = run("flows.filter", "--join", "parts/0")
+    assert done.returncode == 1 and done.stderr.startswith("error: part 1 of 2 is missing; sample it with ")
+    assert done.stderr.count("\n") == 1 and not Path("data").exists()
+    done = run("flows.filter", "--join", "parts/1", "parts/0")
+    assert done.returncode == 0, done.stderr
+    first, last = done.stdout.splitlines()
+    figures = read_json(Path("metrics/filter.json"))
+    told = "joined 2 parts: {tried:.0f} questions tried, {kept:.0f} to learn from, {pairs:.0f} pairs and"
+    assert first == f"{told.format(**figures)} {figures['pairs_held_out']:.0f} held out" and figures["tried"] == 12
+    assert last == "now: dvc commit -f filter" and figures["expected_preferences"] == 10
+    lines = (Path("data/filtered/preferences.jsonl")).read_text().splitlines()
+    assert len(lines) == figures["situations_that_teach"]
+    assert Path("plots/filter.svg").exists() and Path("reports/preferences.html").exists()
+    assert "--join FOLDER [FOLDER ...]" in run("flows.filter", "--help").stdout

@@ -51,7 +51,7 @@ def test_the_folder_loads_anywhere_and_equals_the_adapter(adapter: Path, tmp_pat
 
 def test_an_adapter_of_another_base_is_refused(adapter: Path, tmp_path: Path) -> None:
     write_json(adapter / "harr.json", {"base": "0123", "base_model": "other"})
-    with pytest.raises(ModelError, match="trained from encoder 0123"):
+    with pytest.raises(ModelError, match="was trained from encoder 0123"):
         merge(encoder("ask: "), adapter, tmp_path / "out", tmp_path / "work", min_cosine=0.9999, facts={})
     assert not (tmp_path / "out").exists()
 
@@ -62,6 +62,6 @@ def test_a_folder_without_an_adapter_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_model_that_differs_from_its_adapter_is_not_written(adapter: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="differs from its adapter"):
+    with pytest.raises(ModelError, match=r"at least 1\.1 is wanted; nothing was written"):
         merge(encoder("ask: "), adapter, tmp_path / "out", tmp_path / "work", min_cosine=1.1, facts={})
     assert not (tmp_path / "out").exists()

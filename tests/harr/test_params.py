@@ -69,6 +69,68 @@ def test_a_wrong_value(section: str, change: dict[str, Any], line: str, tmp_path
     assert line in str(error.value) and "\n" not in str(error.value)
 
 
+LONG = "a" * 300
+PLACE = "should be a path or name with at most 255 bytes between two slashes"
+ADDRESS = "should be an address with http:// or https://"
+OTHERS: dict[str, Any] = {
+    "download": {"dataset": "world"},
+    "hover": {"dataset": "hover", "claims": "c"},
+    "local": {"kind": "local", "model": "m"},
+    "jsonl": {"dataset": "jsonl", "passages": ["p"], "train": ["t"], "test": ["t"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "line"),
+    [
+        ("download", {"hops": []}, "download.hops: should have at least one item"),
+        ("download", {"hops": [True]}, "download: hops should be a finite number"),
+        ("download", {"seed": -5}, "download.seed: should be greater than or equal to 0 (found -5)"),
+        ("seed", 10**21, "seed: should be at most 2147483647"),
+        ("seed", str(10**21), "seed: should be at most 2147483647"),
+        ("train", {"steps": 10**400}, "train.steps: should be at most 2147483647"),
+        ("tracking", {"registered_model": "a/b:c"}, "tracking.registered_model: should be a name of 1 to 200"),
+        ("tracking", {"registered_model": ""}, "tracking.registered_model: should be a name of 1 to 200"),
+        ("tracking", {"registered_model": ".."}, "tracking.registered_model: should be a name of 1 to 200"),
+        ("tracking", {"registered_model": LONG}, "tracking.registered_model: should be a name of 1 to 200"),
+        ("tracking", {"experiment": " "}, "tracking.experiment: should be a name of 1 to 500 characters"),
+        ("tracking", {"experiment": "a" * 2000}, "tracking.experiment: should be a name of 1 to 500 characters"),
+        ("index", {"uri": "http://127.0.0.1:99999"}, f"index.uri: {ADDRESS}"),
+        ("index", {"uri": "http://[::1"}, f"index.uri: {ADDRESS}"),
+        ("index", {"uri": "foo"}, f"index.uri: {ADDRESS}"),
+        ("index", {"uri": "x.db"}, f"index.uri: {ADDRESS}"),
+        ("encoder", {"model": ""}, "encoder.model: String should have at least 1 character"),
+        ("encoder", {"model": LONG}, f"encoder.model: {PLACE}"),
+        ("encoder", {"model": "a\0b"}, "encoder.model: should be a path or name without line breaks"),
+        ("local", {"model": f"models/{LONG}"}, f"generator.model: {PLACE}"),
+        ("hover", {"root": LONG}, f"download.root: {PLACE}"),
+        ("hover", {"claims": LONG}, f"download.claims: {PLACE}"),
+        ("jsonl", {"train": [f"x/{LONG}"]}, f"download.train.0: {PLACE}"),
+        ("train", {"steps": True}, "train: steps should be a finite number (found True)"),
+        ("train", {"learning_rate": float("inf")}, "train: learning_rate should be a finite number (found inf)"),
+        ("train", {"weight_decay": "nan"}, "train.weight_decay: should be a finite number (found 'nan')"),
+        ("reward", {"terms": {"recall": True}}, "reward: terms should be a finite number"),
+        ("evaluate", {"arms": []}, "evaluate.arms: should have at least one item"),
+        ("evaluate", {"pass_at": [1, True]}, "evaluate: pass_at should be a finite number"),
+    ],
+)
+def test_a_value_that_would_end_in_a_traceback_hours_later(
+    section: str, change: Any, line: str, tmp_path: Path
+) -> None:
+    name = {"hover": "download", "jsonl": "download", "local": "generator"}.get(section, section)
+    known = OTHERS.get(section, GOOD.get(section, {}))
+    with pytest.raises(ParamsError) as error:
+        load({**GOOD, name: {**known, **change} if isinstance(change, dict) else change}, tmp_path)
+    assert f"params.yaml: {line}" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_names_and_numbers_at_their_bounds_are_taken(tmp_path: Path) -> None:
+    named = {"registered_model": "Team (A) harr-1.2", "experiment": "team/harr: seed 7"}
+    changes = {"seed": 2**31 - 1, "tracking": named, "index": {"uri": "https://[::1]:65535"}}
+    changes |= {"evaluate": {"arms": ["full"], "pass_at": [1]}, "encoder": {"model": f"models/{'a' * 255}"}}
+    assert load({**GOOD, **changes}, tmp_path).seed == 2**31 - 1
+
+
 SERVER = {"kind": "server", "model": "m", "base_url": "http://127.0.0.1:8000/v1"}
 
 
@@ -97,6 +159,38 @@ def test_an_address_is_taken_and_an_empty_one_is_none(tmp_path: Path) -> None:
         load({**GOOD, "generator": SERVER | {"base_url": ""}}, tmp_path)
 
 
+@pytest.mark.parametrize("address", ["http://root:Geheim7@127.0.0.1:1", "https://Geheim7@h/v1"])
+@pytest.mark.parametrize(
+    "key",
+    ["index.uri", "encoder.base_url", "generator.base_url", "reward.judge.base_url", "index.bulk", "runner.address"],
+)
+def test_a_password_in_an_address_is_refused_and_not_told(key: str, address: str, tmp_path: Path) -> None:
+    """Sections are copied into dvc.lock as they stand."""
+    section, *within = key.split(".")
+    bases = {"generator": SERVER, "runner": {"kind": "ray"}, "reward": {"terms": {"judge": 1}, "judge": SERVER}}
+    base = bases.get(section, GOOD.get(section, {}))
+    address = address.replace("http:", "s3:") if within == ["bulk"] else address
+    change = {"judge": SERVER | {"base_url": address}} if section == "reward" else {within[0]: address}
+    with pytest.raises(ParamsError) as error:
+        load({**GOOD, section: {**base, **change}}, tmp_path)
+    assert "Geheim7" not in str(error.value) and "\n" not in str(error.value)
+    assert f"{key}: an address takes no user name and no password; " in str(error.value)
+    with pytest.raises(ParamsError) as error:
+        load(f"index: {{uri: '{address}', x", tmp_path)
+    assert "Geheim7" not in str(error.value)
+    with pytest.raises(ParamsError, match="should be an address") as error:
+        load({**GOOD, "generator": SERVER | {"base_url": "http://a:b/Geheim7@h"}}, tmp_path)
+    assert "Geheim7" not in str(error.value)
+
+
+def test_only_the_address_of_mlflow_may_hold_a_password_since_no_stage_names_it(tmp_path: Path) -> None:
+    address = "postgresql://harr:secret@db/mlflow"
+    assert load({**GOOD, "tracking": {"uri": address}}, tmp_path).tracking.uri == address
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    named = {name for stage in stages.values() for name in stage["params"]}
+    assert {name for name in named if name.startswith(("tracking", "runner"))} == {"tracking.registered_model"}
+
+
 def test_an_unknown_section_and_a_missing_one(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match="unknown parameter trian; did you mean train"):
         load({**GOOD, "trian": {}}, tmp_path)
@@ -109,6 +203,8 @@ def test_an_unknown_section_and_a_missing_one(tmp_path: Path) -> None:
     [
         ("a: [", "not valid YAML"),
         ("seed: 1\nseed: 2", "line 2: the key seed stands twice; leave one out"),
+        ("seed: 010", "line 1: 010 would be octal; leave out the 0 it begins with"),
+        ("z: &z {k: 1}\nseed: {<<: *z, k: 2, k: 3}", "line 2: the key k stands twice"),
         ("[1]", "expected sections"),
         ("", "sections"),
     ],
@@ -314,7 +410,7 @@ def test_an_agent_that_cannot_be_trained_or_compared(changes: dict[str, Any], li
     [
         ({"terms": {"anser_f1": 1}}, "reward: unknown term anser_f1 in terms; known: answer_f1, answer_em"),
         ({"terms": {"recall": 0, "mrr": [{"weight": 0, "end": 3}]}}, r"not all 0 \(found \[0.0, 0.0\]\)"),
-        ({"terms": {"recall": float("inf")}}, r"weights must be finite .*found \[inf\]"),
+        ({"terms": {"recall": float("inf")}}, r"reward: terms should be a finite number"),
         ({"terms": {"judge": 1}}, "the term judge needs a model; give reward.judge"),
         ({"terms": {"judge": 1, "semantic": 1}}, "the term judge needs a model; give reward.judge"),
         ({"terms": {"recall": 1}, "judge": SERVER}, "judge is asked by the terms judge and semantic only"),
@@ -389,6 +485,11 @@ def test_leret_is_compared_with_what_it_was_shown_nothing(tmp_path: Path) -> Non
         ({"filter": {"keep": "all"}}, "leret does not read filter.keep"),
         ({"filter": {"max_tokens": 8}}, "filter.max_tokens 8, train.max_tokens 64; set both alike"),
         ({"filter": {"preferences": {"partition": 2, "num_partitions": 2}}}, "partition 2 is none of 2"),
+        (
+            {"filter": {"preferences": {"prompts": 3, "candidates": 2}}},
+            "3 prompts cannot be chosen from 2 candidates; lower prompts or raise candidates",
+        ),
+        ({"filter": {"preferences": {"held_out": 1.0}}}, "filter.preferences.held_out: should be less than 1"),
         ({"train": {"method": "leret", "ipo_batch": 6}}, "train.ipo_batch 6 does not make whole passes of 4"),
     ],
 )

@@ -1,5 +1,6 @@
 """From names in params.yaml to players that search: dense, sparse, hybrid."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from harr.corpus.store import write_questions
 from harr.params import Params
 from harr.policies.dense import DensePolicy
 from harr.retrieval.hybrid import Fusion, HybridRetriever
+from harr.retrieval.late import LateInteraction, search_identity
 from harr.retrieval.sparse import BM25Retriever
+from harr.retrieval.vectors import Vectors
 from harr.types import Search
 
 RECIPE = yaml.safe_load((Path(__file__).parents[2] / "recipes/smoke.yaml").read_text())
@@ -68,3 +71,22 @@ def test_arms_rank_by_their_own_search_whatever_the_pool_is(place) -> None:  # t
         assert isinstance(player("bm25", None), BM25Retriever)
         frozen = player("frozen", None)
         assert isinstance(frozen, DensePolicy) and frozen.fusion == Fusion(0.0, 1.0)
+
+
+def test_the_weights_of_late_interaction_are_part_of_the_game(  # type: ignore[no-untyped-def]
+    place, multi_vector: Path, tmp_path: Path
+) -> None:
+    """Another folder of unfinished work, and another identity of what is searched."""
+    folder, asked = shutil.copytree(multi_vector, tmp_path / "colbert"), tmp_path / "questions.jsonl"
+    write_questions(place.questions, asked)
+    with players.open_setup(params(AGENT), asked) as setup:
+        assert setup.index == Vectors.open(players.VECTORS).identity
+    told = params(AGENT, late_interaction=str(folder))
+    with players.open_setup(told, asked) as setup:
+        first = setup
+        assert isinstance(setup.retriever, LateInteraction)
+    weights = folder / "1_Dense/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    with players.open_setup(told, asked) as setup:
+        assert setup.index == search_identity(Vectors.open(players.VECTORS).identity, str(folder)) != first.index
+        assert setup.identity != first.identity and setup.facts["index"] == setup.index

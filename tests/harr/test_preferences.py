@@ -28,6 +28,13 @@ def test_the_published_example() -> None:
     assert every is not None and len(every.pairs) == 3
 
 
+@pytest.mark.parametrize(("low", "high", "margin"), [(0.5, 0.6, 0.1), (0.7, 0.8, 0.1), (1 / 3, 5 / 6, 0.5)])
+def test_a_pair_exactly_at_the_margin_counts(low: float, high: float, margin: float) -> None:
+    found = preferences(["a", "b"], [low, high], min_margin=margin)
+    assert found is not None and found.pairs == ((1, 0),)
+    assert preferences(["a", "b"], [low, high], min_margin=margin + 1e-6) is None
+
+
 def test_the_published_measures() -> None:
     assert average_precision(["A", "x", "B"], ["A", "B"]) == pytest.approx((1 + 2 / 3) / 2)
     assert average_precision([], ["A"]) == 0.0

@@ -1,6 +1,8 @@
 """Queries are tried hop by hop: what is kept, what survives a kill, and what is told of bad input."""
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,10 @@ from typing import Any
 import pytest
 from styled import Styled, Words
 
-from harr import sampling
+from harr import progress, prompts, sampling
 from harr.corpus.store import read_questions
-from harr.errors import CorpusError, IndexMismatch, ServiceUnavailable
-from harr.files import finish, read_json, read_jsonl
+from harr.errors import CorpusError, IndexMismatch, NoPreference, ServiceUnavailable
+from harr.files import SUMS, check_sums, finish, read_json, read_jsonl
 from harr.generation.traces import Reader, open_world
 from harr.pipelines.leret import LeReT
 from harr.preferences import documents_of
@@ -23,7 +25,10 @@ from harr.setup import Setup
 from harr.types import Passage, Question, Retrieval, Search
 
 SMALL = Preferences(pool=8, validation=4, candidates=6, prompts=3, held_out=0.3)
-FILES = ("preferences.jsonl", "prompts.json", "questions.jsonl", "statistics.jsonl", "manifest.json")
+FILES = (
+    "preferences.jsonl", "prompts.json", "questions.jsonl", "held_out.jsonl", "statistics.jsonl", "manifest.json",
+    "figures.json",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +124,96 @@ def test_a_retriever_that_is_down_loses_nothing(world: Reader, tmp_path: Path) -
     assert (tmp_path / "whole/preferences.jsonl").read_bytes() == (tmp_path / "out/preferences.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize(("fails_at", "kept"), [(2, []), (3, ["accepted"]), (8, ["accepted", "ap-00", "ap-01"])])
+def test_a_retriever_that_is_down_among_the_prompts_loses_one_set(
+    world: Reader, tmp_path: Path, fails_at: int, kept: list[str]
+) -> None:
+    whole = Words(world)
+    sample(world, tmp_path / "whole", tmp_path / "a", setup=setup_of(world, whole))
+    with pytest.raises(ServiceUnavailable, match="did not answer"):
+        sample(world, tmp_path / "out", tmp_path / "b", setup=setup_of(world, Words(world, fails_at=fails_at)))
+    assert sorted(path.stem for path in (tmp_path / "b").glob("*/prompts/*")) == kept
+    left = Words(world)
+    sample(world, tmp_path / "out", tmp_path / "b", setup=setup_of(world, left))
+    for name in FILES:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    assert left.calls == whole.calls - 2 * len(kept)  # two hops each
+
+
+def test_the_prompts_of_another_machine_may_be_put_in_place(world: Reader, tmp_path: Path) -> None:
+    sample(world, tmp_path / "other", tmp_path / "a", SMALL.model_copy(update={"candidates": 3}))
+    with pytest.raises(ServiceUnavailable, match="did not answer"):
+        sample(world, tmp_path / "out", tmp_path / "b", setup=setup_of(world, Words(world, fails_at=4)))
+    (run,) = (path for path in (tmp_path / "b").iterdir() if path.is_dir())
+    shutil.copy(tmp_path / "other/prompts.json", run / "prompts.json")
+    sample(world, tmp_path / "out", tmp_path / "b")
+    for name in ("prompts.json", "preferences.jsonl"):
+        assert (tmp_path / "other" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+
+
+def test_a_stop_is_met_between_two_sets(world: Reader, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(progress._Stop, "leave", None)
+    real = prompts.mean_ap
+
+    def asked_to_stop(*given: Any) -> float:
+        assert progress.ask_to_stop(lambda: sys.exit(143))
+        return real(*given)
+
+    monkeypatch.setattr(prompts, "mean_ap", asked_to_stop)
+    with pytest.raises(SystemExit):
+        sample(world, tmp_path / "out", tmp_path / "work")
+    assert [path.stem for path in (tmp_path / "work").glob("*/prompts/ap-*")] == ["ap-00"]
+
+
+def ids(path: Path) -> set[str]:
+    return {question.id for question in read_questions(path)}
+
+
+def by_split(folder: Path) -> dict[str, set[str]]:
+    rows = read_jsonl(folder / "preferences.jsonl")
+    return {name: {row["question_id"] for row in rows if row["split"] == name} for name in ("train", "held_out")}
+
+
+def again(world: Reader, first: Path, out: Path, seed: int, writer: Any = Styled) -> dict[str, float]:
+    """Another sampling of what ``first`` holds, as the next iteration of training makes it."""
+    setup = setup_of(world, questions=read_questions(first / "questions.jsonl"))
+    return sampling.sample_again(first, setup, writer, out, out.with_name("again"), silent, seed)
+
+
+def test_the_questions_held_out_stand_beside_those_learnt(world: Reader, tmp_path: Path) -> None:
+    sample(world, tmp_path / "out", tmp_path / "work")
+    held = {row["id"] for row in read_jsonl(tmp_path / "out/statistics.jsonl") if row["reason"] == "held out"}
+    assert ids(tmp_path / "out/held_out.jsonl") == held and len(held) > 1
+    assert "  held_out.jsonl\n" in (tmp_path / "out" / SUMS).read_text()
+    check_sums(tmp_path / "out", "")
+
+
+def test_a_second_sampling_keeps_split_and_prompts_and_needs_few_questions(world: Reader, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    sample(world, first, tmp_path / "work")
+    known = ids(first / "questions.jsonl") | ids(first / "held_out.jsonl")
+    assert len(known) < SMALL.pool + SMALL.validation
+    for seed in range(1, 5):  # with another split about every second of them would mix
+        found = again(world, first, tmp_path / f"second-{seed}", seed)
+        assert found["tried"] == len(known)
+        assert (tmp_path / f"second-{seed}/prompts.json").read_bytes() == (first / "prompts.json").read_bytes()
+        split = by_split(tmp_path / f"second-{seed}")
+        assert split["train"] and split["train"] <= ids(first / "questions.jsonl")
+        assert split["held_out"] and split["held_out"] <= ids(first / "held_out.jsonl")
+    third = again(world, tmp_path / "second-1", tmp_path / "third", 9)
+    assert third["kept"] and by_split(tmp_path / "third")["held_out"] <= ids(first / "held_out.jsonl")
+
+
+def test_a_second_sampling_without_differences_or_files_is_told(world: Reader, tmp_path: Path) -> None:
+    first = tmp_path / "first"
+    sample(world, first, tmp_path / "work")
+    with pytest.raises(NoPreference, match="every query did as well as every other"):
+        again(world, first, tmp_path / "second", 1, Parrot)
+    (first / "held_out.jsonl").unlink()
+    with pytest.raises(CorpusError, match=r"held_out\.jsonl is missing; train\.iterations above 1 samples again by it"):
+        sampling.check_repeatable(first)
+
+
 class Nothing:
     """A corpus in which nothing is found."""
 
@@ -144,6 +239,55 @@ def test_queries_that_all_tie_are_one_clear_line(world: Reader, tmp_path: Path) 
     with pytest.raises(CorpusError, match=r"no preference was found: at all .* every query did as well as every other"):
         sample(world, tmp_path / "out", tmp_path / "work", sample=Parrot)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"min_margin": 0.9},
+            r"filter\.preferences\.min_margin 0\.9 left out all \d+ pairs, whose largest difference is 0\.\d+; lower",
+        ),
+        ({"held_out": 0.999}, r"^all 12 questions to try are held out; lower filter\.preferences\.held_out \(0\.999\)"),
+        (
+            {"num_partitions": 13, "partition": 0},
+            r"^partition 0 of 13 has no question to try; lower filter\.preferences\.num_partitions, or download more",
+        ),
+    ],
+)
+def test_why_there_is_no_preference(world: Reader, tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    searched = Words(world)
+    with pytest.raises(CorpusError, match=line) as error:
+        sample(
+            world,
+            tmp_path / "out",
+            tmp_path / "work",
+            SMALL.model_copy(update=changes),
+            setup=setup_of(world, searched),
+        )
+    assert "every query did as well" not in str(error.value) and not (tmp_path / "out").exists()
+    assert bool(searched.calls) == ("min_margin" in changes)  # what is known beforehand costs nothing
+
+
+class HalfParrot(Styled):
+    """Repeats the question, but for one of them."""
+
+    different = ""
+
+    def _query(self, prompt: str) -> str:
+        asked = self._read(prompt.split("\n\n")[-1])[0]
+        return super()._query(prompt) if asked == self.different or self.temperature >= 1 else asked
+
+
+def test_differences_at_held_out_questions_alone_are_told(world: Reader, tmp_path: Path, monkeypatch: Any) -> None:
+    sample(world, tmp_path / "first", tmp_path / "work")
+    rows = [row for row in read_jsonl(tmp_path / "first/preferences.jsonl") if row["split"] == "held_out"]
+    (text,) = [question.text for question in world.questions if question.id == rows[0]["question_id"]]
+    monkeypatch.setattr(HalfParrot, "different", text)
+    with pytest.raises(
+        NoPreference, match=r"found: queries differ at \d prompts, all of questions that are held out; lower filter"
+    ):
+        again(world, tmp_path / "first", tmp_path / "second", 1, HalfParrot)
 
 
 def test_too_few_questions_are_one_clear_line(world: Reader, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from harr.files import write_json
-from tasks.execution import OWNERS, claim, execution_id, live_owners
+from tasks.execution import OWNERS, claim, execution_id, identity, live_owners, runs_still
 
 RUNNER = """
 import subprocess, sys
@@ -52,6 +52,25 @@ def test_dead_owners_are_forgotten_even_when_their_number_is_used_again(workplac
     write_json(OWNERS / "3.json", {"pid": os.getpid(), "started": started, "id": "this one"})
     assert [told["id"] for told in live_owners()] == ["this one"]
     assert sorted(path.name for path in OWNERS.glob("*.json")) == ["3.json"]
+
+
+def test_a_clock_that_is_set_leaves_a_living_owner_alive(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, at_boot = claim(), psutil.boot_time()
+    for seconds in (60, -60):
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda set_by=seconds: at_boot + set_by)
+        assert abs(psutil.Process().create_time() - told["started"]) > 50
+        assert live_owners() == [told] and claim() == told
+    boot, ticks = told["born"].split()
+    assert not runs_still({**told, "born": f"{boot} {int(ticks) - 1}"})
+    assert not runs_still({**told, "born": f"another-boot {ticks}"})
+
+
+def test_without_proc_the_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = identity()
+    monkeypatch.setattr("tasks.execution.boot", lambda: "")
+    assert identity() == {**noted, "born": ""}
+    for told in (identity(), noted):
+        assert runs_still(told) and not runs_still({**told, "started": told["started"] - 60})
 
 
 def test_the_stump_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(workplace: Path) -> None:

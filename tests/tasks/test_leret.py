@@ -1,6 +1,7 @@
 """LeReT through its tasks: the suite of preferences, its page, and which model and prompt an arm has."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ from styled import Styled, Words
 
 from harr.build import build_reader
 from harr.errors import ExpectationFailed, IndexMismatch
-from harr.files import write_json
+from harr.files import read_json, write_json
 from harr.generation.traces import open_world
 from harr.generators import Scripted
 from harr.params import Params
 from harr.pipelines.leret import LeReT
 from harr.plots import learning_curve
+from harr.retrieval.late import search_identity
 from harr.rollout import play
 from harr.sampling import sample_preferences
 from harr.scoring.mix import Reward
@@ -73,6 +75,21 @@ def test_the_page_shows_what_was_tried(sampled: Path) -> None:
     )
 
 
+def test_the_page_says_what_a_score_is(sampled: Path) -> None:
+    told = {
+        "accumulated": "Average precision of all passages found so far, one count",
+        "marginal": "Average precision of what the hop itself found, by the gold that was still missing, one count",
+    }
+    path = Path("data/filtered/manifest.json")
+    known = read_json(path)
+    assert known["settings"]["gain"] == "accumulated"
+    for gain, text in told.items():
+        write_json(path, known | {"settings": known["settings"] | {"gain": gain}})
+        page = write_preferences_page.fn().read_text()
+        assert [one in page for one in told.values()] == [one == text for one in told.values()]
+        assert ("of the hop's own passages" in page.replace("&#x27;", "'")) == (gain == "marginal")
+
+
 def test_answers_are_scored_where_there_is_a_reader() -> None:
     """Every play that found all gold is answered rightly, no other is."""
     world, program = open_world(3, hops=(2,)), LeReT(2, template="bare")
@@ -110,3 +127,19 @@ def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:
     write_json(Path("data/vectors/manifest.json"), {"identity": "index-2"})
     with pytest.raises(IndexMismatch, match="was sampled with index index-1, but this one is index-2"):
         arm_pipelines(PARAMS)
+
+
+def test_another_late_interaction_is_refused_as_another_index_is(sampled: Path, multi_vector: Path) -> None:
+    """Retrained weights behind the same name; and a model where there was none."""
+    write_json(Path("data/vectors/manifest.json"), {"identity": "index-1"})
+    folder = shutil.copytree(multi_vector, sampled / "colbert")
+    told = PARAMS.retriever.model_copy(update={"late_interaction": str(folder)})
+    late, path = PARAMS.model_copy(update={"retriever": told}), Path("data/filtered/manifest.json")
+    with pytest.raises(IndexMismatch, match="was sampled with index index-1, but this one is"):
+        arm_pipelines(late)
+    write_json(path, read_json(path) | {"index": search_identity("index-1", str(folder))})
+    assert set(arm_pipelines(late)) == set(PARAMS.evaluate.arms)
+    weights = folder / "1_Dense/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    with pytest.raises(IndexMismatch, match=r"was sampled with index .*, but this one is .*; run `dvc repro`"):
+        arm_pipelines(late)

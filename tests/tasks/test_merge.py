@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harr.errors import DamagedFile
-from harr.files import publish, write_json
+from harr.files import publish, read_json, write_json
 from harr.params import Params
 from tasks.evaluate import arm_pipelines
 from tasks.facts import run_facts
 from tasks.gate import _index
-from tasks.merge import held_expectations, merge_adapter, register_model
+from tasks.merge import LLM, _note, held_expectations, merge_adapter, register_model
 
 
 def test_expectations_are_read_from_the_figures_of_the_stages_before(workplace: Path) -> None:
@@ -50,3 +51,13 @@ def test_what_is_told_of_the_vectors_is_compared_with_its_hash(
     candidate: Any = type("Candidate", (), {"tags": {"index": "abcdeg"}})
     assert not _index(candidate).passed
     assert not Path("models").exists()
+
+
+def test_the_note_of_who_played_names_no_address(workplace: Path) -> None:
+    values = yaml.safe_load(Path("params.yaml").read_text())
+    values["generator"] = {"kind": "server", "model": "small", "base_url": "http://10.1.2.3:8000/v1"}
+    Path("params.yaml").write_text(yaml.safe_dump(values))
+    _note(LLM, Params.load(), {"generator"})
+    told = read_json(LLM / "untrained.json")["generator"]
+    assert told["model"] == "small" and told["max_tokens"] == 512
+    assert not {"base_url", "key_variable"} & told.keys()

@@ -1,6 +1,7 @@
 """The alias champion moves only when every condition of the gate holds, and one promotion at a time."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from harr.errors import PromotionRefused
@@ -135,7 +137,7 @@ def test_missing_rows_or_metrics_are_named(params: Params) -> None:
 )
 def test_every_condition_is_asked_and_stands_on_the_page(params: Params, change: dict[str, str], told: str) -> None:
     version = add(params, right=24, **change)
-    with pytest.raises(PromotionRefused, match=f"frozen .*: {told}[^;]*; the alias stays"):
+    with pytest.raises(PromotionRefused, match=f"frozen .*: {told}[^;]*; the alias stays where it is"):
         promote.fn(params)
     text = page_of(params, version)
     assert "1 of 6 conditions does not hold" in text and told.split(", ")[0].split("found ")[1] in text
@@ -232,6 +234,17 @@ def test_a_promotion_that_was_killed_here_keeps_nobody_waiting(params: Params) -
     assert promote.fn(params).startswith("promoted")
     assert time.monotonic() - began < 30
     assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
+
+
+def test_a_clock_that_is_set_makes_no_promotion_a_dead_one(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(params, right=24)
+    client, at_boot = open_client(params), psutil.boot_time()
+    with registry.alone(client, "harr-smoke"):
+        mark = client.get_registered_model("harr-smoke.promotion").description
+        earlier = f"by me, pid {os.getpid()} ({registry.machine()}-{psutil.Process().create_time():.1f})"
+        assert not registry._died(mark) and not registry._died(earlier)
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: at_boot + 60)
+        assert not registry._died(mark) and registry._died(earlier)
 
 
 def test_a_promotion_that_lost_its_server_on_the_way_is_not_refused_by_its_own_mark(

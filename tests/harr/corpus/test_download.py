@@ -92,7 +92,7 @@ def test_equal_input_gives_equal_bytes(write: Callable[..., Jsonl]) -> None:
         ({"passages": [*PASSAGES, PASSAGES[0]]}, "passage id 'p1' stands twice, as passages 1 and 3"),
         ({"passages": [PASSAGES[0], b"{broken"]}, r"corpus\.jsonl:2: not JSON"),
         ({"passages": [b"[1, 2]"]}, r"corpus\.jsonl:1: a JSON list; expected one object a line"),
-        ({"passages": [b'{"id": "\xff"}']}, r"corpus\.jsonl:1: not UTF-8"),
+        ({"passages": [b'{"id": "\xff"}']}, r"corpus\.jsonl:1: not UTF-8; convert the file to UTF-8"),
         ({"passages": []}, "no passages"),
         ({"train": [{**QUESTION, "supporting": ["p7"]}]}, "1 supporting ids of train .* question 'q1' names 'p7'"),
         ({"test": [{**OTHER, "context_ids": ["p8"]}]}, "1 context_ids ids of test .* names 'p8'"),

@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 from digests import digests
 from numpy.typing import NDArray
+from pymilvus.exceptions import MilvusException
 
 from harr import milvus
 from harr.corpus.store import Passages, write_passages
@@ -203,6 +205,23 @@ def test_server_that_is_not_there(built: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(ServiceUnavailable, match=r"no Milvus at http://127\.0\.0\.1:9 within 1 s") as caught:
         opened(built, params=Index(uri="http://127.0.0.1:9"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_password_in_its_address_is_not_told(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """params.yaml refuses one; a program that makes its section otherwise gets no line with it, either."""
+    monkeypatch.setattr(milvus, "CONNECT_SECONDS", 1.0)
+    params = Index.model_construct(uri="http://root:Geheim7@127.0.0.1:9")
+    with pytest.raises(ServiceUnavailable, match=r"no Milvus at http://127\.0\.0\.1:9 within 1 s") as caught:
+        opened(built, params=params)
+    with (
+        pytest.raises(ServiceUnavailable, match=r"^Milvus at http://db: ") as told,
+        milvus.explained("http://a:Geheim7@db"),
+    ):
+        raise MilvusException(message="no http://a:Geheim7@db")
+    assert "Geheim7" not in f"{caught.value} {told.value} {capsys.readouterr()}"
+    assert milvus.Connection(MagicMock(), params.uri).where == "http://127.0.0.1:9"
 
 
 def test_reading_changes_no_file_even_when_killed(built: Path) -> None:

@@ -1,20 +1,17 @@
 """Late interaction: MaxSim by hand, every text encoded once, and models that are none."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sentence_transformers import MultiVectorEncoder
-from sentence_transformers.base.modules import Dense, Normalize, Transformer
-from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-from torch.nn import Identity
 
 from harr.errors import ModelError
-from harr.retrieval.encoder import PACKAGED, find_folder
-from harr.retrieval.late import LateInteraction, TokenVectors, load_multi_vector
+from harr.retrieval.encoder import PACKAGED
+from harr.retrieval.late import LateInteraction, TokenVectors, load_multi_vector, search_identity
 from harr.types import Passage, Question, Retrieval, Search
 
 PASSAGES = (
@@ -23,18 +20,6 @@ PASSAGES = (
     Passage("c", "A painter of the north.", "Ada Brown"),
     Passage("d", "A town on a river.", "Bath"),  # as the first
 )
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: Any) -> Path:
-    """The packaged encoder without its pooling: a vector a token, projected."""
-    out: Path = tmp_path_factory.mktemp("late") / "model"
-    words = Transformer(str(find_folder(PACKAGED)))
-    names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
-    narrow = Dense(384, 64, bias=False, activation_function=Identity(), **names)
-    modules = [words, narrow, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
-    MultiVectorEncoder(modules=modules, device="cpu").save_pretrained(str(out))
-    return out
 
 
 class Fixed:
@@ -53,8 +38,8 @@ def searches(*queries: str, k: int = 0) -> list[Search]:
     return [Search(Question("q", "Who?"), query, k=k) for query in queries]
 
 
-def test_passages_stand_in_the_order_of_maxsim(folder: Path) -> None:
-    vectors, base = load_multi_vector(str(folder)), Fixed()
+def test_passages_stand_in_the_order_of_maxsim(multi_vector: Path) -> None:
+    vectors, base = load_multi_vector(str(multi_vector)), Fixed()
     found = LateInteraction(base, vectors, k=3, depth=4).retrieve(searches("Where was Eva Gray born?", "painter"))
     assert base.asked == [4, 4]
     for query, retrieval in zip(("Where was Eva Gray born?", "painter"), found, strict=True):
@@ -68,8 +53,8 @@ def test_passages_stand_in_the_order_of_maxsim(folder: Path) -> None:
     assert first[0] == "b" and ("d" not in first or first.index("a") < first.index("d"))  # equal: as they came
 
 
-def test_a_text_is_encoded_once(folder: Path, monkeypatch: Any) -> None:
-    vectors = TokenVectors(load_multi_vector(str(folder)).model)
+def test_a_text_is_encoded_once(multi_vector: Path, monkeypatch: Any) -> None:
+    vectors = TokenVectors(load_multi_vector(str(multi_vector)).model)
     asked: dict[str, list[str]] = {"encode_query": [], "encode_document": []}
     for name, texts in asked.items():
         plain = getattr(vectors.model, name)
@@ -85,22 +70,32 @@ def test_a_text_is_encoded_once(folder: Path, monkeypatch: Any) -> None:
     assert late.retrieve([]) == []
 
 
-def test_a_model_saved_by_pylate_is_the_same(folder: Path, tmp_path: Path) -> None:
-    modules = json.loads((folder / "modules.json").read_text())[:2]
+def test_a_model_saved_by_pylate_is_the_same(multi_vector: Path, tmp_path: Path) -> None:
+    modules = json.loads((multi_vector / "modules.json").read_text())[:2]
     other = tmp_path / "pylate"
     other.mkdir()
-    for path in folder.rglob("*"):
+    for path in multi_vector.rglob("*"):
         if path.is_file() and "Mask" not in str(path):
-            (other / path.relative_to(folder)).parent.mkdir(parents=True, exist_ok=True)
-            (other / path.relative_to(folder)).write_bytes(path.read_bytes())
+            (other / path.relative_to(multi_vector)).parent.mkdir(parents=True, exist_ok=True)
+            (other / path.relative_to(multi_vector)).write_bytes(path.read_bytes())
     modules[1]["type"] = "pylate.models.Dense.Dense"
     (other / "modules.json").write_text(json.dumps(modules))
-    settings = json.loads((folder / "config_sentence_transformers.json").read_text())
+    settings = json.loads((multi_vector / "config_sentence_transformers.json").read_text())
     told = {"model_type": "ColBERT", "query_prefix": "", "document_prefix": "", "skiplist_words": []}
     (other / "config_sentence_transformers.json").write_text(json.dumps({**settings, **told}))
-    found = [LateInteraction(Fixed(), load_multi_vector(str(one)), k=4, depth=4) for one in (folder, other)]
+    found = [LateInteraction(Fixed(), load_multi_vector(str(one)), k=4, depth=4) for one in (multi_vector, other)]
     ours, theirs = (late.retrieve(searches("Where was Eva Gray born?"))[0] for late in found)
     assert [p.id for p in ours.passages][:2] == [p.id for p in theirs.passages][:2]
+
+
+def test_the_identity_of_a_search_is_that_of_the_weights(multi_vector: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(multi_vector, tmp_path / "copy")
+    known = search_identity("index-1", str(multi_vector))
+    assert search_identity("index-1", "") == "index-1" != known
+    assert search_identity("index-1", str(folder)) == known != search_identity("index-2", str(folder))
+    projection = folder / "1_Dense" / "model.safetensors"
+    projection.write_bytes(projection.read_bytes()[:-1] + b"?")
+    assert search_identity("index-1", str(folder)) != known
 
 
 def test_other_models_are_refused(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from peft import PeftModel
 from safetensors.torch import load_file
 
 from harr import progress
+from harr.corpus.store import write_questions
 from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError
-from harr.files import SUMS, read_json, write_json
+from harr.files import SUMS, read_json, read_jsonl, write_json
 from harr.generation.adapter import base_identity
 from harr.generation.local import LocalGenerator, Writer, load_model
 from harr.methods import LeReT, Lora
@@ -211,20 +212,57 @@ class Even:
         return [Retrieval((Passage(name, "text", "Title"),)) for name in names]
 
 
-def test_the_second_iteration_learns_from_what_the_first_one_wrote(game: Setup, tmp_path: Path) -> None:
-    """It samples with the merged model, and a run that was killed between goes on to the same weights."""
+@pytest.fixture
+def again(game: Setup, tmp_path: Path) -> Setup:
+    """A game whose questions can be tried anew, fewer than the first prompts took."""
     assert game.data
     folder = save_letters(tmp_path / "roomy", spread=0.3, room=256, printable=True)
-    tried = Preferences(pool=6, validation=1, candidates=4, prompts=2, temperature=1.0, held_out=0.0)
-    write_json(
-        game.data / "manifest.json",
-        {"index": "index-1", "settings": tried.model_dump() | {"target": 0, "batch_size": 4}},
-    )
+    tried = Preferences(pool=60, validation=20, candidates=4, prompts=2, temperature=1.0)
+    made = tried.model_dump() | {"target": 0, "batch_size": 4}
+    write_json(game.data / "manifest.json", {"index": "index-1", "settings": made, "seed": 0, "hops": 1})
+    shown = [{"question": "q?", "context": [], "query": query} for query in ("qq", "zz")]
+    sets = [{"seed": 0, "ap": 1.0, "chosen": True, "demonstrations": [one]} for one in shown]
+    write_json(game.data / "prompts.json", {"seed": 0, "accepted": 2, "zero_shot": 0.5, "sets": sets})
     questions = [Question(f"q{number}", text, gold_ids=("gold",)) for number, text in enumerate(QUESTIONS)]
-    again = replace(game, questions=questions, retriever=Even(), writer=str(folder))
-    params = settings(iterations=2, lora=Lora(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1)
+    write_questions(questions[10:], game.data / "held_out.jsonl")
+    return replace(game, questions=questions[:10], retriever=Even(), writer=str(folder))
+
+
+TWICE = settings(iterations=2, lora=Lora(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1)
+
+
+def test_where_nothing_differs_any_more_the_first_model_is_kept(again: Setup, tmp_path: Path, capsys: Any) -> None:
+    once = TWICE.model_copy(update={"iterations": 1})
+    METHODS["leret"](once, again, tmp_path / "once", tmp_path / "a", nothing, 0)
+    rows = METHODS["leret"](
+        TWICE, replace(again, retriever=OnePassage()), tmp_path / "twice", tmp_path / "b", nothing, 0
+    )
+    assert {row["phase"] for row in rows} == {0.0, 1.0}
+    assert "iteration 2: no preference was found: at all" in capsys.readouterr().out
+    for path in (tmp_path / "once").rglob("*.safetensors"):
+        assert path.read_bytes() == (tmp_path / "twice" / path.relative_to(tmp_path / "once")).read_bytes()
+
+
+def test_what_a_second_iteration_needs_is_looked_for_before_the_first(again: Setup, tmp_path: Path) -> None:
+    assert again.data
+    (again.data / "held_out.jsonl").unlink()
+    with pytest.raises(CorpusError, match=r"held_out\.jsonl is missing; train\.iterations above 1 samples again by it"):
+        METHODS["leret"](TWICE, again, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert not (tmp_path / "work").exists()
+
+
+def test_the_second_iteration_learns_from_what_the_first_one_wrote(again: Setup, tmp_path: Path) -> None:
+    """It samples with the merged model, and a run that was killed between goes on to the same weights."""
+    params = TWICE
     rows = METHODS["leret"](params, again, tmp_path / "whole", tmp_path / "a", nothing, 0)
     assert {row["phase"] for row in rows} == {0.0, 1.0, 2.0, 3.0}
+    (second,) = (tmp_path / "a").glob("*/1/data/preferences.jsonl")
+    split = {
+        name: {row["question_id"] for row in read_jsonl(second) if row["split"] == name}
+        for name in ("train", "held_out")
+    }
+    assert split["train"] and not split["train"] & {f"q{number}" for number in (10, 11)}
+    assert not split["held_out"] & {f"q{number}" for number in range(10)}
     assert load_model(str(tmp_path / "whole"))
 
     def kill(step: int, row: Any) -> None:
