@@ -109,11 +109,8 @@ def run(place: Place, stage: str, *, kill_at: int = 0, after: float = 0.0) -> To
     child = os.fork()
     if not child:
         _child(place, stage, kill_at, report)
-    while (
-        after
-        and time.monotonic() - began < after
-        and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    ):
+    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while after and time.monotonic() - began < after and not os.waitid(os.P_PID, child, ended):
         time.sleep(0.002)
     if after:
         os.kill(child, signal.SIGKILL)
@@ -234,11 +231,9 @@ def artifacts(stage: str) -> dict[str, str]:
 
 def _digest(path: Path) -> str:
     data = path.read_bytes()
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = list(csv.DictReader(data.decode().splitlines())) if path.suffix == ".csv" else []
     if path.parts[0] == "metrics":
         rows = [json.loads(line) for line in (data.splitlines() if path.suffix == ".jsonl" else [data])]
-    if path.suffix == ".csv":
-        rows = list(csv.DictReader(data.decode().splitlines()))
     if rows:
         data = json.dumps([{name: row[name] for name in row if name not in TIMES} for row in rows]).encode()
     return hashlib.sha256(data).hexdigest()

@@ -181,13 +181,14 @@ def test_what_is_in_the_way_is_one_line(
     Path("dangling").symlink_to("nowhere/at/all")
     Path("file").write_text("mine")
     Path("folder.json/a").mkdir(parents=True)
-    for place, said in (
+    cases = (
         ("dangling/a.json", "dangling: a file, or a link to nothing, has this name; what is finished is kept; move it"),
         ("file/a.json", "file: a file, or a link to nothing, has this name; what is finished is kept; move it away"),
         ("file/a/b.json", "file/a: a file is where a folder belongs; what is finished is kept; move it away and run"),
         ("folder.json", "folder.json: a folder is where a file belongs; what is finished is kept; move it away and"),
         ("n" * 300, "this name is too long for the disk; what is finished is kept; use a shorter one and run the"),
-    ):
+    )
+    for place, said in cases:
         assert said in ended(lambda place=place: write_text(Path(place), "x"), capsys)  # type: ignore[misc]
     assert Path("file").read_text() == "mine"
     (locks.LOCKS / "generator").mkdir(parents=True)

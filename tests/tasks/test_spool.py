@@ -103,7 +103,10 @@ def test_a_damaged_store_and_a_damaged_note_of_a_run_are_one_line(
     params = Params.load()
     other = params.tracking.model_copy(update={"uri": f"sqlite:///{workplace}/other.db"})
     with (
-        pytest.raises(DamagedFile, match=r"the MLflow store, .* is damaged \(file is not a database\); restore it"),
+        pytest.raises(
+            DamagedFile,
+            match=r"the MLflow store, mlflow.db or what tracking.uri names, is damaged \(file is not a database\)",
+        ),
         tracked_run("embed", params.model_copy(update={"tracking": other})),
     ):
         pass
