@@ -109,11 +109,8 @@ def run(place: Place, stage: str, *, kill_at: int = 0, after: float = 0.0) -> To
     child = os.fork()
     if not child:
         _child(place, stage, kill_at, report)
-    while (
-        after
-        and time.monotonic() - began < after
-        and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    ):
+    ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    while after and time.monotonic() - began < after and not os.waitid(os.P_PID, child, ended):
         time.sleep(0.002)
     if after:
         os.kill(child, signal.SIGKILL)
@@ -310,10 +307,9 @@ def leftovers(here: Path) -> list[str]:
     """Files that no artifact is: what is in work/ and .harr/, and temporary names anywhere; numbers left out."""
     found = set()
     for path in here.rglob("*"):
-        name = path.relative_to(here)
-        hidden = any(part.endswith((".tmp", ".draft")) for part in name.parts)
-        if path.is_file() and (hidden or name.parts[0] in ("work", ".harr")):
-            found.add("".join(letter for letter in str(name) if not letter.isdigit()))
+        name = f"{path.relative_to(here)}/"
+        if path.is_file() and (name.startswith(("work/", ".harr/")) or ".tmp/" in name or ".draft/" in name):
+            found.add("".join(letter for letter in name if not letter.isdigit()))
     return sorted(found)
 
 

@@ -296,7 +296,7 @@ def show() -> str:
     """
     from harr.evaluate import table
 
-    path, remedy = Path("metrics/evaluate.json"), "run `dvc repro -f -s evaluate`"
+    path, remedy = Path("metrics/evaluate.json"), "run `dvc repro evaluate`"
     summary = read_state(path, remedy, arms=dict, paired=dict)
     try:
         return table(summary)

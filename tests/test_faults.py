@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from functools import cache
@@ -183,13 +182,14 @@ def test_what_is_in_the_way_is_one_line(
     Path("dangling").symlink_to("nowhere/at/all")
     Path("file").write_text("mine")
     Path("folder.json/a").mkdir(parents=True)
-    for place, said in (
+    cases = (
         ("dangling/a.json", "dangling: a file, or a link to nothing, has this name; what is finished is kept; move it"),
         ("file/a.json", "file: a file, or a link to nothing, has this name; what is finished is kept; move it away"),
         ("file/a/b.json", "file/a: a file is where a folder belongs; what is finished is kept; move it away and run"),
         ("folder.json", "folder.json: a folder is where a file belongs; what is finished is kept; move it away and"),
         ("n" * 300, "this name is too long for the disk; what is finished is kept; use a shorter one and run the"),
-    ):
+    )
+    for place, said in cases:
         assert said in ended(lambda place=place: write_text(Path(place), "x"), capsys)  # type: ignore[misc]
     assert Path("file").read_text() == "mine"
     (locks.LOCKS / "generator").mkdir(parents=True)
@@ -198,19 +198,6 @@ def test_what_is_in_the_way_is_one_line(
     assert "loop: its links lead in a circle; what is finished" in ended(Path("loop").read_text, capsys)
     said = common.machine_fault(OSError(errno.EXDEV, "Invalid cross-device link", "work/a", None, "data/a"))
     assert said.startswith("data/a: it is on another disk; what is finished is kept; put both on one disk and run")
-
-
-def test_a_corpus_on_another_disk_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = Path("/dev/shm")
-    if not shared.is_dir() or not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:
-        pytest.skip("no other disk")
-    monkeypatch.chdir(tmp_path)
-    with tempfile.TemporaryDirectory(dir=shared) as disk:
-        Path("data").symlink_to(disk)
-        for passages in (200, 210):
-            fetch(World(dataset="world", passages=passages, train_questions=8, test_questions=8))
-            assert len(Passages.open(Path("data/corpus"))) == passages
-            assert sorted(os.listdir(disk)) == ["corpus", "questions"] and not os.listdir("work")
 
 
 def test_the_second_process_is_told_who_has_the_lock(workplace: Path) -> None:

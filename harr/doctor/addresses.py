@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from harr.doctor.finding import Finding, fail, ok, warn
-from harr.errors import bare
-from harr.files import read_json
+from harr.errors import DamagedFile, bare
+from harr.files import read_state
 from harr.params import Params
 
 SECONDS = 0.5
@@ -63,12 +63,13 @@ def check_prefect(root: Path, environment: Mapping[str, str]) -> list[Finding]:
     configured = environment.get("PREFECT_API_URL", "").rstrip("/")
     url, source = configured, "PREFECT_API_URL"
     if not url:
-        try:
-            url, source = read_json(root / ".harr/prefect.json")["url"], ".harr/prefect.json"
-        except OSError:
+        source = ".harr/prefect.json"
+        if not (root / source).exists():
             return [ok("Prefect", "no server is configured: every run starts its own")]
-        except (ValueError, KeyError):
-            return [warn("Prefect", ".harr/prefect.json is damaged", "rm .harr/prefect.json")]
+        try:
+            url = read_state(root / source, "", url=str)["url"]
+        except DamagedFile:
+            return [warn("Prefect", f"{source} is damaged", f"rm -r {source}")]
     answer = ask(f"{url}/health")
     if answer.status == 0 and configured:
         fix = "prefect server start, or unset PREFECT_API_URL (then every run starts its own)"
@@ -150,7 +151,7 @@ def known_ports(root: Path, params: Params, environment: Mapping[str, str], stor
     writers = (params.generator, params.reward.judge, params.evaluate.reader)
     named = [getattr(writer, "base_url", "") for writer in writers]
     named += [params.encoder.base_url, params.index.uri, store, environment.get("PREFECT_API_URL", "")]
-    with contextlib.suppress(OSError, ValueError, KeyError):
-        named.append(read_json(root / ".harr/prefect.json")["url"])
+    with contextlib.suppress(DamagedFile):
+        named.append(read_state(root / ".harr/prefect.json", "", url=str)["url"])
     parts = [urlsplit(bare(address)) for address in named if address.startswith("http") and _port(address)]
     return {one.port: one.netloc for one in parts if one.port and one.hostname in ("localhost", "127.0.0.1", "::1")}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from harr.doctor import addresses, folders, machine, processes, runs, stages
-from harr.doctor.finding import Finding, fail, ok, warn
+from harr.doctor.finding import Finding, broken, fail, found_by, ok, warn
 from harr.errors import HarrError, ParamsError
 from harr.params import Params
 
@@ -37,10 +37,7 @@ def examine(root: Path, environment: Mapping[str, str]) -> list[Finding]:
     asked += _servers(params, root, environment) if params else []
     findings = [read]
     for name, check in _local(root, params, environment):
-        try:
-            findings += check()
-        except HarrError as error:
-            findings.append(fail(name, str(error), "mend or remove the file that it names"))
+        findings += found_by(name, check)
     deadline = time.monotonic() + DEADLINE_SECONDS
     for one in asked:
         findings += one.findings(max(0.0, deadline - time.monotonic()))
@@ -53,7 +50,7 @@ class Asked:
     def __init__(self, name: str, check: Check) -> None:
         """Start it."""
         self._name, self._check = name, check
-        self._found: list[Finding] | BaseException | None = None
+        self._found: list[Finding] | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -62,14 +59,12 @@ class Asked:
             self._found = self._check()
         except HarrError as error:
             self._found = [fail(self._name, str(error), "start it, or correct its address")]
-        except BaseException as error:
-            self._found = error
+        except Exception as error:
+            self._found = [broken(self._name, error)]
 
     def findings(self, seconds: float) -> list[Finding]:
         """What it found, or that it took too long."""
         self._thread.join(seconds)
-        if isinstance(self._found, BaseException):
-            raise self._found
         late = warn(self._name, "no answer in time (a name that is looked up slowly?)", "check its address")
         return [late] if self._found is None else self._found
 
@@ -93,7 +88,6 @@ def _local(root: Path, params: Params | None, environment: Mapping[str, str]) ->
         return checks
     known = params
     store = runs.store_address(known, environment)
-    ports = addresses.known_ports(root, known, environment, store)
     return [
         *checks,
         ("secrets", lambda: machine.check_secrets(known, environment)),
@@ -101,8 +95,13 @@ def _local(root: Path, params: Params | None, environment: Mapping[str, str]) ->
         ("index", lambda: folders.check_index(root, known)),
         ("MLflow store", lambda: folders.check_store(root, store, environment)),
         ("MLflow", lambda: [] if store.startswith("http") else _recorded(root, store, known, table)),
-        ("ports", lambda: processes.check_ports(processes.listeners(), SERVES, ports)),
+        ("ports", lambda: _ports(root, known, environment, store)),
     ]
+
+
+def _ports(root: Path, params: Params, environment: Mapping[str, str], store: str) -> list[Finding]:
+    known = addresses.known_ports(root, params, environment, store)
+    return processes.check_ports(processes.listeners(), SERVES, known)
 
 
 def _servers(params: Params, root: Path, environment: Mapping[str, str]) -> list[Asked]:

@@ -1,7 +1,10 @@
 """The record that every check returns."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+
+from harr.errors import HarrError
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -29,6 +32,26 @@ def warn(subject: str, found: str, fix: str) -> Finding:
 def fail(subject: str, found: str, fix: str) -> Finding:
     """The pipeline stops here, or gives wrong results."""
     return Finding("fail", subject, found, fix)
+
+
+def broken(name: str, error: Exception) -> Finding:
+    """What a check could not look at, in a line.
+
+    >>> broken("stages", KeyError("path")).found
+    "cannot be looked at (KeyError: 'path')"
+    """
+    told = " ".join(str(error).split())[:300]
+    if isinstance(error, HarrError):
+        return fail(name, told, "mend or remove the file that it names")
+    return fail(name, f"cannot be looked at ({type(error).__name__}: {told})", "mend or remove what it reads")
+
+
+def found_by(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
+    """What a check finds; where it breaks off, that, so that the other checks are made all the same."""
+    try:
+        return check()
+    except Exception as error:
+        return [broken(name, error)]
 
 
 def size(count: float) -> str:

@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import json
 import math
 import os
 import time
@@ -13,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from harr.doctor.finding import Finding, fail, ok, size, warn
-from harr.errors import bare
-from harr.files import read_json
+from harr.errors import DamagedFile, bare
+from harr.files import read_state
 from harr.params import Params
 
 REBUILD = "dvc repro -f -s index"
@@ -30,10 +29,10 @@ def check_dvc_lock(root: Path) -> list[Finding]:
         return [fail("dvc", "this folder is no DVC project", "dvc init")]
     if path.exists():
         try:
-            json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
+            read_state(path, "")
+        except DamagedFile:
             what = ".dvc/tmp/rwlock is damaged; every dvc command says that its JSON structure is corrupted"
-            return [fail("dvc", what, "rm .dvc/tmp/rwlock")]
+            return [fail("dvc", what, f"{'rm -r' if path.is_dir() else 'rm'} .dvc/tmp/rwlock")]
     return [ok("dvc", "lock file is sound")]
 
 
@@ -77,10 +76,9 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     if not folder.exists():
         return None
     try:
-        manifest: dict[str, Any] = read_json(folder / "manifest.json")
-    except (OSError, ValueError):
+        return read_state(folder / "manifest.json", "", identity=str)
+    except DamagedFile:
         return {}
-    return manifest if "identity" in manifest else {}
 
 
 def _check_lite(path: Path, root: Path) -> Iterator[Finding]:
@@ -173,8 +171,9 @@ def kept_reports(root: Path) -> list[Kept]:
         stages, writes = [], 0
         for journal in sorted(told.parent.glob("*.jsonl")):
             if journal.name != "refused.jsonl":
-                note = journal.with_suffix(".done")
-                done = read_json(note)["done"] if note.exists() else 0
+                done = 0
+                with contextlib.suppress(DamagedFile):  # there is none, or whoever sends it tells of it
+                    done = read_state(journal.with_suffix(".done"), "", done=int)["done"]
                 stages.append(journal.stem.partition("-")[2])
                 writes += journal.read_bytes().count(b"\n") - done
         if stages:

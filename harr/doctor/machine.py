@@ -62,8 +62,8 @@ def check_versions(root: Path) -> list[Finding]:
 def _against_constraints(path: Path, have: Mapping[str, str]) -> list[Finding]:
     if not path.exists():
         return []
-    pins = [line.split("==") for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
-    found = [(name.strip(), wanted.strip(), have.get(_plain(name.strip()))) for name, wanted in pins]
+    pins = [line.partition("==") for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
+    found = [(name.strip(), wanted.strip(), have.get(_plain(name.strip()))) for name, _, wanted in pins]
     other = [f"{name} {now} (pinned {want})" for name, want, now in found if now and now.split("+")[0] != want]
     if other:
         more = f" and {len(other) - 4} more" if len(other) > 4 else ""
@@ -111,8 +111,13 @@ def check_switches(root: Path, environment: Mapping[str, str]) -> list[Finding]:
         for name, wanted in SWITCHES.items()
         if environment.get(name, wanted).lower() != wanted and (name, environment[name]) != ("DVC_NO_ANALYTICS", "1")
     ]
-    settings = configparser.ConfigParser()
-    settings.read([root / ".dvc/config", root / ".dvc/config.local"], encoding="utf-8")
+    settings = configparser.ConfigParser(interpolation=None)
+    for place in (".dvc/config", ".dvc/config.local"):
+        try:
+            settings.read(root / place, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            what = f"{place} cannot be read ({' '.join(str(error).split())[:200]})"
+            findings.append(fail("DVC settings", what, f"git checkout {place}, or correct it by hand"))
     analytics = settings.get("core", "analytics", fallback="true").lower() == "true"
     if analytics and not environment.get("DVC_NO_ANALYTICS"):
         findings.append(warn("DVC analytics", "is on", "dvc config core.analytics false"))

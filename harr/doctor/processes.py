@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 
 from harr.doctor.finding import Finding, fail, ok, warn
-from harr.files import read_json
+from harr.errors import DamagedFile
+from harr.files import read_state
 
 PROGRAMS = ("dvc", "prefect", "mlflow", "milvus-lite", "prefect.engine")
 RUNNERS = {"flows.pipeline", "prefect.engine"}
@@ -102,8 +103,8 @@ def owners(root: Path) -> list[dict[str, object]]:
     """The owner files of .harr as they stand, dead or alive; nothing is forgotten here."""
     found = []
     for path in sorted((root / ".harr/owners").glob("*.json")):
-        with contextlib.suppress(OSError, ValueError):
-            found.append(read_json(path))
+        with contextlib.suppress(DamagedFile):
+            found.append(read_state(path, "", pid=int, started=float, id=str))
     return found
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from harr.doctor.addresses import ask
 from harr.doctor.finding import Finding, fail, ok, warn
 from harr.errors import DamagedFile, ServiceUnavailable, bare
-from harr.files import read_json
+from harr.files import read_state
 from harr.params import Params
 
 NEWEST = 300
@@ -187,8 +187,8 @@ def check_registry(root: Path, store: Store, params: Params) -> list[Finding]:
     """The champion was trained for the index that is here."""
     name = params.tracking.registered_model
     try:
-        identity = read_json(root / "data/vectors/manifest.json")["identity"]
-    except (OSError, ValueError, KeyError):
+        identity = read_state(root / "data/vectors/manifest.json", "", identity=str)["identity"]
+    except DamagedFile:
         identity = ""
     findings = []
     for version in store.versions:

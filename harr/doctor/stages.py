@@ -21,6 +21,7 @@ from harr.work import differences
 HASHED_BYTES = 8_000_000
 """So much of one dependency or output is read."""
 TOTAL_BYTES = 64_000_000
+MEND = "bring it back with git (`git checkout` it), or correct it by hand"
 IGNORED = {".git", ".dvc", "__pycache__"}
 
 
@@ -91,8 +92,7 @@ def read_stages(root: Path) -> list[Stage]:
     Raises:
         ParamsError: dvc.yaml, dvc.lock or params.yaml is no YAML.
     """
-    declared: dict[str, Any] = _yaml(root / "dvc.yaml").get("stages", {})
-    locked: dict[str, Any] = _yaml(root / "dvc.lock").get("stages", {})
+    declared, locked = (_part(_yaml(root / name), "stages", name) for name in ("dvc.yaml", "dvc.lock"))
     params, tree = _yaml(root / "params.yaml"), Tree(root)
     found: dict[str, Stage] = {}
     makers: dict[str, str] = {}
@@ -114,7 +114,10 @@ def _state(name: str, stage: Mapping[str, Any], lock: Mapping[str, Any] | None, 
     recorded = lock.get("params", {}).get("params.yaml", {})
     for key in stage.get("params", ()):
         reasons += [name for name, *_ in differences(key, recorded.get(key), _value(params, key))]
-    entries = {entry["path"]: entry for entry in [*lock.get("deps", ()), *lock.get("outs", ())]}
+    listed = [entry for kind in ("deps", "outs") for entry in lock.get(kind, ())]
+    if not all(isinstance(entry, dict) and "path" in entry for entry in listed):
+        raise ParamsError(f"dvc.lock: an entry of stage {name} names no path; {MEND}")
+    entries = {entry["path"]: entry for entry in listed}
     alike = False
     declared = [_path(one) for kind in ("deps", "outs", "metrics", "plots") for one in stage.get(kind, ())]
     for path in declared:
@@ -139,9 +142,22 @@ def _path(entry: Any) -> str:
 def _yaml(path: Path) -> dict[str, Any]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=loader) or {} if path.exists() else {}
-    except yaml.YAMLError as error:
+        values = yaml.load(path.read_text(encoding="utf-8"), Loader=loader) or {} if path.exists() else {}
+    except OSError as error:
+        raise ParamsError(f"{path.name}: cannot be read ({error.strerror}); {MEND}") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise ParamsError(f"{path.name}: not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ParamsError(f"{path.name}: a {type(values).__name__}, expected a mapping; {MEND}")
+    return values
+
+
+def _part(values: Mapping[str, Any], key: str, file: str) -> dict[str, Any]:
+    """The mapping of mappings under a key."""
+    found = values.get(key) or {}
+    if not isinstance(found, dict) or not all(isinstance(part, dict) for part in found.values()):
+        raise ParamsError(f"{file}: {key} are no mapping of mappings; {MEND}")
+    return found
 
 
 def check_stages(root: Path) -> list[Finding]:

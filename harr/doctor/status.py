@@ -1,13 +1,14 @@
 """Where the project stands: stages, runs, versions, processes, what was left behind."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harr.doctor import folders, processes, stages
 from harr.doctor.examine import Asked
-from harr.doctor.finding import Finding
+from harr.doctor.finding import Finding, broken
 from harr.doctor.runs import Store, Version, lost_runs, read_store, store_address
 from harr.errors import HarrError
 from harr.params import Params
@@ -54,7 +55,7 @@ class Status:
 
 
 def status(root: Path, environment: Mapping[str, str]) -> Status:
-    """Read it all.
+    """Read it all; what cannot be read is left out, and ``trouble`` names it.
 
     Raises:
         HarrError: ``root`` is not the project's folder, or params.yaml is wrong.
@@ -65,11 +66,24 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     address = store_address(params, environment)
     read: list[Store] = []
     asked = Asked("MLflow", lambda: _read(root, address, params, read))
+    troubles: list[Finding] = []
+
+    def tried(name: str, body: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        try:
+            return body()
+        except Exception as error:
+            troubles.append(broken(name, error))
+            return ()
+
     table = processes.scan(root)
-    found, left = stages.read_stages(root), _leftovers(root, table)
+    found, left = (
+        tried("stages", lambda: tuple(stages.read_stages(root))),
+        tried("left behind", lambda: _leftovers(root, table)),
+    )
+    alive = set(tried("processes", lambda: tuple(processes.live_executions(table, root))))
+    orphans = tried("orphans", lambda: tuple(processes.orphans(table, root)))
     told = asked.findings(0.8)
     store = read[0] if read else Store()
-    alive = processes.live_executions(table, root)
     local = address.startswith("sqlite")
     return Status(
         stages=tuple(_stage(stage, store, root, table) for stage in found),
@@ -78,9 +92,9 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         headline=params.headline,
         versions=store.versions,
         processes=table.ours,
-        orphans=tuple(f"{one.name} (pid {one.pid}): {why}" for one, why in processes.orphans(table, root)),
+        orphans=tuple(f"{one.name} (pid {one.pid}): {why}" for one, why in orphans),
         leftovers=left,
-        trouble="; ".join(one.found for one in told),
+        trouble="; ".join([*(f"{one.subject}: {one.found}" for one in troubles), *(one.found for one in told)]),
     )
 
 

@@ -97,7 +97,11 @@ def test_a_stage_runs_without_prefect_after_one_warning(workplace: Path) -> None
 def test_evaluating_a_file_needs_both_names_and_a_file(workplace: Path) -> None:
     assert "go together" in run("flows.evaluate", "--questions", "mine.jsonl").stderr
     done = run("flows.evaluate", "--questions", "mine.jsonl", "--out", "mine.json")
-    assert done.returncode == 1 and done.stderr.startswith("error: mine.jsonl") and done.stderr.count("\n") == 1
+    assert (
+        done.returncode == 1
+        and done.stderr.startswith("error: --questions mine.jsonl is missing")
+        and done.stderr.count("\n") == 1
+    )
     done = run("flows.evaluate", "--show")
     assert done.returncode == 1 and done.stderr == "error: metrics/evaluate.json is missing; run `dvc repro evaluate`\n"
 

@@ -94,5 +94,5 @@ def test_damaged_figures_are_one_line(text: str, workplace: Path) -> None:
     for name, body in (("evaluate.json", show), ("training_stats.jsonl", training_curve)):
         (workplace / "metrics" / name).write_text(text if body is show else f'{{"step": 1}}\n{text or "{"}\n')
         if body is show or text in ("", "[1]"):
-            with pytest.raises(DamagedFile, match=rf"metrics/{name}.* is damaged \(.*; run `dvc repro -f -s "):
+            with pytest.raises(DamagedFile, match=rf"metrics/{name}.* is damaged \(.*; run `dvc repro "):
                 body()

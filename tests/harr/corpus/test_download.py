@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,3 +132,16 @@ def test_the_world_is_a_data_set_like_any_other(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     counts = run(World(dataset="world", passages=300, train_questions=20, test_questions=10))
     assert (counts["passages"], counts["train_questions"], counts["test_questions"]) == (300, 20, 10)
+
+
+def test_a_corpus_on_another_disk_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no other disk")
+    monkeypatch.chdir(tmp_path)
+    with tempfile.TemporaryDirectory(dir=shared) as disk:
+        Path("data").symlink_to(disk)
+        for passages in (200, 210):
+            run(World(dataset="world", passages=passages, train_questions=8, test_questions=8))
+            assert len(Passages.open(Path("data/corpus"))) == passages
+            assert sorted(os.listdir(disk)) == ["corpus", "questions"] and not os.listdir("work")
