@@ -35,19 +35,6 @@ class _Outage:
     since: float | None = None
 
 
-class _Events(PrefectEventsClient):
-    """Keeps the states of tasks for a server that is away; not in a process that was asked to stop."""
-
-    async def _reconnect(self) -> None:
-        try:
-            async with asyncio.timeout(STOP_SECONDS if progress.stop_asked() else None):
-                await super()._reconnect()
-        except RETRYABLE_EXCEPTIONS as error:
-            if progress.stop_asked():  # any error but these ends the client's own tries
-                raise ServiceUnavailable(f"the Prefect server is gone ({error})") from None
-            raise
-
-
 def be_patient() -> None:
     """Have Prefect's clients in this process outlast a server that stops, hangs or restarts.
 
@@ -73,7 +60,21 @@ def be_patient() -> None:
                 _missed(error)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    EventsWorker.set_client_override(_Events, reconnection_attempts=EVENT_TRIES)
+    reconnect_plainly = PrefectEventsClient._reconnect
+
+    async def reconnect(client: PrefectEventsClient) -> None:
+        """The states of tasks are kept for a server that is away; not in a process that was asked to stop."""
+        try:
+            async with asyncio.timeout(STOP_SECONDS if progress.stop_asked() else None):
+                await reconnect_plainly(client)
+        except RETRYABLE_EXCEPTIONS as error:
+            if progress.stop_asked():  # any error but these ends the client's own tries
+                raise ServiceUnavailable(f"the Prefect server is gone ({error})") from None
+            raise
+
+    # A client of our own class would be left out: Prefect sends events through those that it knows.
+    PrefectEventsClient._reconnect = reconnect  # type: ignore[method-assign]
+    EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=EVENT_TRIES)
     PrefectHttpxSyncClient._send_with_retry = send  # type: ignore[assignment,method-assign]
     PrefectHttpxAsyncClient._send_with_retry = send_async  # type: ignore[assignment,method-assign]
 

@@ -30,7 +30,7 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """The smoke recipe, in an empty store."""
     monkeypatch.setenv("HARR_EXECUTION", "one")
     Path("data/vectors").mkdir(parents=True)
-    Path("data/vectors/manifest.json").write_text('{"identity": "index-1"}')
+    Path("data/vectors/manifest.json").write_text('{"identity": "index-1", "rows": 4, "dtype": "float32"}')
     return Params.load()
 
 
