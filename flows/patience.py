@@ -73,7 +73,7 @@ def be_patient() -> None:
             raise
 
     # A client of our own class would be left out: Prefect sends events through those that it knows.
-    PrefectEventsClient._reconnect = reconnect  # type: ignore[method-assign]
+    PrefectEventsClient._reconnect = reconnect  # type: ignore[assignment,method-assign]
     EventsWorker.set_client_override(PrefectEventsClient, reconnection_attempts=EVENT_TRIES)
     PrefectHttpxSyncClient._send_with_retry = send  # type: ignore[assignment,method-assign]
     PrefectHttpxAsyncClient._send_with_retry = send_async  # type: ignore[assignment,method-assign]
