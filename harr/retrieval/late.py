@@ -10,14 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
 from sentence_transformers import MultiVectorEncoder
 from torch import Tensor
 
 from harr.errors import ModelError
 from harr.files import fingerprint, read_json
-from harr.retrieval.encoder import file_hashes, find_folder
+from harr.retrieval.encoder import file_hashes, find_folder, load_safely
 from harr.types import Retrieval, Retriever, Search
 
 KEPT = 10_000
@@ -95,18 +93,7 @@ def load_multi_vector(name: str, device: str | None = None) -> TokenVectors:
         raise ModelError(
             f"model {name!r} has one vector a text; set retriever.late_interaction to a multi-vector model (ColBERT)"
         )
-    try:
-        model = MultiVectorEncoder(
-            str(folder),
-            device=device,
-            trust_remote_code=False,
-            local_files_only=True,
-            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
-        )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"model {name!r} in {folder} cannot be loaded: {reason}") from None
-    return TokenVectors(model.eval())
+    return TokenVectors(load_safely(MultiVectorEncoder, name, folder, device))
 
 
 def search_identity(index: str, model: str) -> str:
