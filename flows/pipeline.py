@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import yaml
 from prefect import flow, task
 from prefect.runtime import flow_run, task_run
 
@@ -23,6 +22,7 @@ from flows.patience import be_patient
 from flows.server import TEMPORARY, addresses
 from flows.workplace import AS_IT_STANDS, recipe_names, sound, store_variables, workplace
 from harr.errors import HarrError, PromotionRefused
+from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from harr.retrieval.asks import check_sources
 from tasks.execution import identity
@@ -33,7 +33,7 @@ HOURS = 48.0
 
 def stages() -> list[str]:
     """Stage names in the order of dvc.yaml."""
-    return list(yaml.safe_load(Path("dvc.yaml").read_text(encoding="utf-8"))["stages"])
+    return list(read_yaml(Path("dvc.yaml"), mend="run this in the project's folder")["stages"])
 
 
 if TYPE_CHECKING:

@@ -9,14 +9,13 @@ in ``harr/methods.py``, section ``generator`` in ``harr/generators.py``, section
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from harr import strict_yaml
 from harr.datasets import Bare, Dataset, Experiment, Fraction, MaybeAddress, Place, Positive, Registered, Section, Seed
-from harr.errors import ParamsError, bare
+from harr.errors import ParamsError
 from harr.explain import explain
 from harr.generators import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
+from harr.io.yaml_file import read_yaml
 from harr.methods import GRPO, PPO, PQN, Agent, LeReT
 from harr.sections import (
     TAUGHT,
@@ -382,14 +381,7 @@ class Params(Section):
             ParamsError: the file is missing, is not YAML, or holds a wrong key or value; one line
                 per fault with the key's full name and, for an unknown key, the nearest known one.
         """
-        try:
-            values = strict_yaml.load(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ParamsError(f"{path}: cannot be read ({error.strerror}); copy one of recipes/*.yaml there") from None
-        # PyYAML lets through what its own conversions raise: `2024-13-45` is no date, `!!bool x` no truth value.
-        except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            where = bare(" ".join(str(error).split()))[:500]
-            raise ParamsError(f"{path}: not valid YAML: {where}") from None
+        values = read_yaml(path, mend="copy one of recipes/*.yaml there")
         if not isinstance(values, dict):
             raise ParamsError(f"{path}: expected sections such as `train:`, found {type(values).__name__}")
         try:

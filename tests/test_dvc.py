@@ -45,7 +45,8 @@ PLUMBING = {
     "harr/folders.py",  # refuses; shapes nothing
     "harr/generators.py",
     "harr/params.py",  # its values are watched as parameters
-    "harr/strict_yaml.py",  # reads them
+    "harr/io/__init__.py",
+    "harr/io/yaml_file.py",  # reads them
     "harr/progress.py",
     "harr/sections.py",
     "harr/service.py",  # asks until it is answered; what is asked is its callers'

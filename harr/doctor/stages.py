@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from harr.doctor.finding import Finding, ok, warn
 from harr.errors import ParamsError
+from harr.io.yaml_file import read_yaml
 from harr.work import differences
 
 HASHED_BYTES = 8_000_000
@@ -140,13 +139,7 @@ def _path(entry: Any) -> str:
 
 
 def _yaml(path: Path) -> dict[str, Any]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        values = yaml.load(path.read_text(encoding="utf-8"), Loader=loader) or {} if path.exists() else {}
-    except OSError as error:
-        raise ParamsError(f"{path.name}: cannot be read ({error.strerror}); {MEND}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise ParamsError(f"{path.name}: not valid YAML: {' '.join(str(error).split())}") from None
+    values = read_yaml(path, mend=MEND) or {} if path.exists() else {}
     if not isinstance(values, dict):
         raise ParamsError(f"{path.name}: a {type(values).__name__}, expected a mapping; {MEND}")
     return values
