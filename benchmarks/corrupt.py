@@ -36,16 +36,16 @@ def kinds(root: Path) -> dict[str, Kind]:
     import torch
     from transformers import BertConfig, BertModel, Qwen3Config, Qwen3ForCausalLM
 
-    from harr.corpus.store import Passages, write_passages, write_questions
-    from harr.files import publish, write_text
+    from harr.compute.checkpoints import Checkpoints
+    from harr.corpus.passages import Passages, write_passages, write_questions
+    from harr.corpus.vectors import Vectors
+    from harr.embed.encoder import PACKAGED, Encoder
+    from harr.embed.shards import embed_corpus
     from harr.filter import keep
+    from harr.index.passage_index import build_index
+    from harr.io.files import publish, write_text
     from harr.params import Embed, Index
-    from harr.policies.adapter import add_adapter, save_adapter
-    from harr.retrieval.embed import embed_corpus
-    from harr.retrieval.encoder import PACKAGED, Encoder
-    from harr.retrieval.index import build_index
-    from harr.retrieval.vectors import Vectors
-    from harr.train.checkpoint import Checkpoints
+    from harr.rag.policies.lora import add_adapter, save_adapter
     from harr.types import Passage, Question
 
     def published(name: str, fill: Callable[[Path], object]) -> Path:
@@ -86,15 +86,15 @@ def kinds(root: Path) -> dict[str, Kind]:
 
 def openers(root: Path) -> dict[str, Kind]:
     """Every kind with what opens it in the stages."""
-    from harr.corpus.store import Passages, read_questions
-    from harr.files import check_sums, read_jsonl
+    from harr.corpus.passages import Passages, read_questions
+    from harr.corpus.vectors import Vectors
+    from harr.embed.encoder import PACKAGED, Encoder, find_folder
     from harr.filter import kept
-    from harr.generation.local import load_model
+    from harr.index.passage_index import PassageIndex
+    from harr.io.files import check_sums, read_jsonl
     from harr.params import Index
-    from harr.policies.adapter import load_adapter
-    from harr.retrieval.encoder import PACKAGED, Encoder, find_folder
-    from harr.retrieval.index import PassageIndex
-    from harr.retrieval.vectors import Vectors
+    from harr.rag.generation.local import load_model
+    from harr.rag.policies.lora import load_adapter
 
     def rows_of_evaluation() -> object:
         check_sums(root / "evaluation", "dvc repro")  # as stage merge does before it registers them
@@ -146,10 +146,10 @@ def found(kind: Kind, path: Path) -> bool:
 
 def rebuilt(root: Path, draw: random.Random) -> tuple[int, int]:
     """Damage one published shard, and run embed again: how many passages were embedded, and how many it holds."""
-    from harr.corpus.store import Passages
+    from harr.corpus.passages import Passages
+    from harr.embed.encoder import PACKAGED, Encoder
+    from harr.embed.shards import embed_corpus
     from harr.params import Embed
-    from harr.retrieval.embed import embed_corpus
-    from harr.retrieval.encoder import PACKAGED, Encoder
 
     path = draw.choice(sorted((root / "vectors").glob("*.npy")))
     path.write_bytes(damaged(path.read_bytes(), draw))

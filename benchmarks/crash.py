@@ -61,8 +61,10 @@ tracking: {min_questions: 2, registered_model: tiny}
 """
 MODULES = (
     "flows.download flows.embed flows.index flows.filter flows.train flows.evaluate flows.merge flows.promote "
-    "harr.players harr.build harr.train harr.filter harr.merge harr.plots harr.plots_reward harr.report harr.evaluate "
-    "harr.retrieval.index harr.retrieval.embed harr.corpus.download milvus_lite mlflow.tracking mlflow.store.db.utils "
+    "harr.build.players harr.build.parts harr.train harr.filter harr.merge.retriever harr.report.plots "
+    "harr.report.reward_plots harr.report.page harr.evaluate.arms "
+    "harr.index.passage_index harr.embed.shards harr.datasets.download milvus_lite mlflow.tracking "
+    "mlflow.store.db.utils "
     "mlflow.store.tracking.sqlalchemy_store mlflow.store.model_registry.sqlalchemy_store peft accelerate"
 ).split()
 
@@ -136,12 +138,12 @@ def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
     out = os.open(place.root / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(out, 1), os.dup2(out, 2)
     _count_units(place.root / "units")
-    import tasks.checks
+    import tasks.expectations.process
 
-    tasks.checks._ask = lambda request: {"failed": [], "rules": 1}
+    tasks.expectations.process._ask = lambda request: {"failed": [], "rules": 1}
     events, code = _watch(place.here, kill_at), 0
     try:
-        from flows.common import run_command, run_stage
+        from flows.runtime.command import run_command, run_stage
 
         flow: Any = getattr(importlib.import_module(f"flows.{stage}"), stage)
         run_command(lambda: run_stage(flow))
@@ -192,7 +194,7 @@ def _watch(here: Path, kill_at: int) -> Callable[[], int]:
 
 def _count_units(path: Path) -> None:
     """Have every loop over shards, batches or steps note a byte for each it begins."""
-    from harr import progress
+    from harr.io import progress
 
     sink, plain = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), progress.stoppable
 
@@ -238,10 +240,10 @@ def _digest(path: Path) -> str:
 
 def _rows() -> str:
     """Digest of all rows, vectors and texts that Milvus Lite gives back."""
-    from harr.milvus import connect
+    from harr.corpus.vectors import Vectors
+    from harr.index.passage_index import PassageIndex
     from harr.params import Params
-    from harr.retrieval.index import PassageIndex
-    from harr.retrieval.vectors import Vectors
+    from harr.services.milvus_client import connect
 
     params, identity = Params.load().index, Vectors.open(Path("data/vectors")).identity
     with PassageIndex.open(Path("data/index"), params, identity=identity) as index:
@@ -319,7 +321,7 @@ def prepare(place: Place) -> dict[str, Told]:
     (place.here / "params.yaml").write_text(PARAMS)
     child = os.fork()
     if not child:
-        from tasks.tracking import client_of
+        from tasks.tracking.run import client_of
 
         os.chdir(place.here)
         client_of(f"sqlite:///{place.here}/mlflow.db").search_experiments()

@@ -9,7 +9,7 @@ import random
 import time
 from collections import Counter
 
-from harr.pipelines.graph import REASONS, Graph, levels, parse
+from harr.rag.pipelines.graph import REASONS, Graph, levels, parse
 
 TOOLS = ("General", "News", "Academy")
 WORDS = ("mother", "of", "Ada", "Brown", "$A", "$B", "born", "the", "in", "$5", "(", "Bath?", "é", "母")

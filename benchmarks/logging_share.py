@@ -35,7 +35,7 @@ def prepare(folder: Path, steps: int) -> None:
 def measure() -> tuple[list[float], list[float], float]:
     """Seconds between the ends of steps, seconds in ``log`` for each, and seconds of the last writing."""
     from harr.params import Params
-    from tasks.tracking import tracked_run
+    from tasks.tracking.run import tracked_run
     from tasks.train import train_policy
 
     params = Params.load()

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harr.policies.sentences import Sentences
-from harr.policies.towers import BLOCK
-from harr.policies.value import MODES, positions, rotate, turned_values, values
+from harr.rag.policies.q_values import MODES, positions, rotate, turned_values, values
+from harr.rag.policies.sentence_vectors import Sentences
+from harr.rag.policies.two_tower import BLOCK
 
 WIDTH, PICKED, ROWS = 384, (1000, 20_000), 65_536
 

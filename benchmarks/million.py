@@ -26,7 +26,7 @@ BLOCK = 50_000
 
 
 class HashEncoder:
-    """Duck-typed as ``harr.retrieval.encoder.Encoder``: the sum of one fixed random vector a word, at length 1."""
+    """Duck-typed as ``harr.embed.encoder.Encoder``: the sum of one fixed random vector a word, at length 1."""
 
     identity, name, max_tokens, passage_prompt = "hash", "hash", 1_000_000, ""
 
@@ -57,8 +57,8 @@ class HashEncoder:
 
 def download(passages: int, width: int) -> dict[str, float]:
     """A world of so many passages."""
-    from harr.corpus.download import download as fetch
-    from harr.datasets import World
+    from harr.datasets.download import download as fetch
+    from harr.params.download import World
 
     world = World(dataset="world", passages=passages, train_questions=QUERIES, test_questions=QUERIES)
     return fetch(world, Path("corpus"), Path("questions"))
@@ -66,9 +66,9 @@ def download(passages: int, width: int) -> dict[str, float]:
 
 def embed(passages: int, width: int) -> dict[str, float]:
     """Stage embed with the hash encoder."""
-    from harr.corpus.store import Passages
+    from harr.corpus.passages import Passages
+    from harr.embed.shards import embed_corpus
     from harr.params import Embed
-    from harr.retrieval.embed import embed_corpus
 
     params = Embed(dtype="float32")
     return embed_corpus(Passages.open(Path("corpus")), HashEncoder(width), params, Path("vectors"), Path("work"))  # type: ignore[arg-type]
@@ -76,10 +76,10 @@ def embed(passages: int, width: int) -> dict[str, float]:
 
 def index(passages: int, width: int) -> dict[str, float]:
     """Stage index, vectors only, in Milvus Lite."""
-    from harr.corpus.store import Passages
+    from harr.corpus.passages import Passages
+    from harr.corpus.vectors import Vectors
+    from harr.index.passage_index import build_index
     from harr.params import Index
-    from harr.retrieval.index import build_index
-    from harr.retrieval.vectors import Vectors
 
     opened = Passages.open(Path("corpus")), Vectors.open(Path("vectors"))
     figures = build_index(*opened, Index(full_text=False), Path("index"), Path("work-index"))
@@ -89,10 +89,10 @@ def index(passages: int, width: int) -> dict[str, float]:
 
 def search(passages: int, width: int) -> dict[str, float]:
     """Search the index for questions; recall@10 against a scan of all vectors."""
-    from harr.corpus.store import read_questions
+    from harr.corpus.passages import read_questions
+    from harr.corpus.vectors import Vectors
+    from harr.index.passage_index import PassageIndex
     from harr.params import Index
-    from harr.retrieval.index import PassageIndex
-    from harr.retrieval.vectors import Vectors
 
     texts = [question.text for question in read_questions(Path("questions/test.jsonl"))]
     queries_QD, vectors = HashEncoder(width).encode(texts), Vectors.open(Path("vectors"))

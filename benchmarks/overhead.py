@@ -47,7 +47,7 @@ import asyncio
 from harr.params import Params
 from flows.download import download
 Params.load()
-from tasks.checks import checker
+from tasks.expectations.process import checker
 checker()
 asyncio.run(download())
 """

@@ -8,13 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harr.build import build_generator, build_pipeline
-from harr.corpus.store import read_questions
+from harr.build.parts import build_generator, build_pipeline
+from harr.build.players import open_players
+from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
-from harr.generation.cache import CachedGenerator
 from harr.params import Params
-from harr.players import open_players
-from harr.rollout import play
+from harr.rag.generation.cache import CachedGenerator
+from harr.rag.rollout import play
 from harr.types import Generate, Generator
 
 COUNT = 256

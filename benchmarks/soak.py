@@ -57,7 +57,7 @@ def cycle(params: Any) -> None:
     from tasks.common import forget
     from tasks.download import QUESTIONS
     from tasks.evaluate import asked_questions, play_arms, summarise_arms, write_evaluation
-    from tasks.tracking import tracked_run
+    from tasks.tracking.run import tracked_run
     from tasks.train import WORK, train_policy
 
     with tracked_run("train", params) as run:

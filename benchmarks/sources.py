@@ -7,8 +7,8 @@ once, and what a source that hangs costs over its deadline.
 import time
 from statistics import median
 
-from harr.retrieval.sources import Sources
-from harr.retrieval.web import WebSource
+from harr.rag.sources.client import WebSource
+from harr.rag.sources.router import Sources
 from harr.types import Passage, Question, Search
 
 LATENCY_SECONDS, DEADLINE_SECONDS = 0.2, 1.0

@@ -18,7 +18,8 @@ def _stop_at_once(number: int, frame: object) -> None:
     os._exit(128 + number)
 
 
-# A command of ours can be stopped while it imports, too; flows.common then puts its own handlers in place of these.
+# A command of ours can be stopped while it imports, too; flows.runtime.command then puts its own handlers in place
+# of these.
 if sys.argv[0] == "-m" or os.path.basename(sys.argv[0]) == "harr":
     for quiet in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(quiet) in (signal.SIG_DFL, signal.default_int_handler):  # a background job stays deaf
@@ -33,7 +34,7 @@ SWITCHES = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",  # a server that is down is named after 15 s, not after 4 minutes
     "PREFECT_HOME": ".harr/prefect",
-    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are printed once, by flows.common
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are printed once, by flows.runtime.command
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "RAY_USAGE_STATS_ENABLED": "0",

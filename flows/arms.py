@@ -2,11 +2,11 @@
 
 from prefect import flow
 
-from flows.common import main
+from flows.runtime.command import main
 from harr.params import Params
 from tasks.arms import RUNS, train_arms, train_each
 from tasks.common import forget
-from tasks.tracking import tracked_run
+from tasks.tracking.run import tracked_run
 
 
 @flow(name="arms")

@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harr.doctor.examine import examine
-from harr.doctor.finding import Finding
-from harr.doctor.status import Status, status
+from flows.doctor.examine import examine
+from flows.doctor.finding import Finding
+from flows.doctor.status import Status, status
 from harr.errors import CorpusError, HarrError
 
 if TYPE_CHECKING:
-    from harr.corpus.preview import Preview
+    from harr.datasets.preview import Preview
 
 COLOURS = {
     "ok": 32, "fresh": 32, "looks fresh": 32, "FINISHED": 32,
@@ -82,16 +82,16 @@ def previewed(split: str, examples: int, export: Path | None) -> "Preview":
     Raises:
         HarrError: params.yaml or the data is wrong, or the file to write is there already.
     """
-    from harr.corpus.preview import preview, read_split
-    from harr.corpus.store import write_questions
-    from harr.datasets import MedQuAD
+    from harr.corpus.passages import write_questions
+    from harr.datasets.preview import preview, read_split
     from harr.params import Params
+    from harr.params.download import MedQuAD
 
     if export and export.exists():
         raise CorpusError(f"{export} exists and is left as it is; name another file")
     section, spans = Params.load().download, None
     if isinstance(section, MedQuAD):
-        from harr.retrieval.tokens import token_spans
+        from harr.datasets.tokens import token_spans
 
         spans = token_spans(section.tokenizer)
     questions, left_out = read_split(section, split, spans)

@@ -2,11 +2,11 @@
 
 from prefect import flow
 
-from flows.common import main
+from flows.runtime.command import main
 from harr.params import Params
-from tasks.checks import expect
 from tasks.download import CORPUS, QUESTIONS, corpus_frame, download_corpus, questions_frame
-from tasks.tracking import tracked_run
+from tasks.expectations.process import expect
+from tasks.tracking.run import tracked_run
 
 
 @flow(name="download")

@@ -2,13 +2,13 @@
 
 from prefect import flow
 
-from flows.common import main
-from harr.files import finish
+from flows.runtime.command import main
+from harr.io.files import finish
 from harr.params import Params
-from tasks.checks import expect
 from tasks.download import CORPUS
 from tasks.embed import WORK, embed_passages, vectors_frame
-from tasks.tracking import tracked_run
+from tasks.expectations.process import expect
+from tasks.tracking.run import tracked_run
 
 
 @flow(name="embed")

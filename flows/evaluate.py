@@ -6,10 +6,9 @@ from typing import get_args
 
 from prefect import flow
 
-from flows.common import main, run_command
+from flows.runtime.command import main, run_command
 from harr.params import Params
-from harr.sections import Arm
-from tasks.checks import data_docs, expect
+from harr.params.pipeline import Arm
 from tasks.download import QUESTIONS
 from tasks.evaluate import (
     EVALUATION,
@@ -22,10 +21,11 @@ from tasks.evaluate import (
     summarise_arms,
     write_evaluation,
 )
-from tasks.facts import run_facts
+from tasks.expectations.process import data_docs, expect
 from tasks.filter import write_preferences_page
-from tasks.traces import trajectories
-from tasks.tracking import tracked_run
+from tasks.report_facts import run_facts
+from tasks.tracking.run import tracked_run
+from tasks.tracking.traces import trajectories
 
 ARMS = get_args(Arm)
 

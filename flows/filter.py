@@ -6,12 +6,12 @@ from pathlib import Path
 
 from prefect import flow
 
-from flows import locks
-from flows.common import main, run_command
-from harr.files import finish
+from flows.runtime import locks
+from flows.runtime.command import main, run_command
+from harr.io.files import finish
 from harr.params import Params
-from tasks.checks import expect
 from tasks.download import QUESTIONS
+from tasks.expectations.process import expect
 from tasks.filter import (
     WORK,
     filter_suite,
@@ -22,7 +22,7 @@ from tasks.filter import (
     preferences_frame,
     write_preferences_page,
 )
-from tasks.tracking import tracked_run
+from tasks.tracking.run import tracked_run
 
 
 @flow(name="filter")

@@ -2,11 +2,11 @@
 
 from prefect import flow
 
-from flows.common import main
-from harr.files import finish
+from flows.runtime.command import main
+from harr.io.files import finish
 from harr.params import Params
 from tasks.generator import WORK, make_generator
-from tasks.tracking import tracked_run
+from tasks.tracking.run import tracked_run
 
 
 @flow(name="generator")

@@ -2,13 +2,13 @@
 
 from prefect import flow
 
-from flows.common import main
-from harr.files import finish
+from flows.runtime.command import main
+from harr.io.files import finish
 from harr.params import Params
-from tasks.checks import expect
 from tasks.embed import VECTORS
+from tasks.expectations.process import expect
 from tasks.index import WORK, index_frame, index_passages
-from tasks.tracking import tracked_run
+from tasks.tracking.run import tracked_run
 
 
 @flow(name="index")

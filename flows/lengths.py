@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.common import run_command
+from flows.runtime.command import run_command
 from harr.params import Params
 from tasks.lengths import LENGTHS, ask_reader, play_lengths
 

@@ -2,10 +2,10 @@
 
 from prefect import flow
 
-from flows.common import main
+from flows.runtime.command import main
 from harr.params import Params
 from tasks.merge import merge_adapter, register_model
-from tasks.tracking import tracked_run
+from tasks.tracking.run import tracked_run
 from tasks.train import ADAPTER
 
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from prefect import flow, task
 from prefect.runtime import flow_run, task_run
 
-from flows import runs
-from flows.artifacts import show_results, with_progress
-from flows.common import PARENT, run_command, run_stage, say
-from flows.patience import be_patient
+from flows.runtime import flow_runs
+from flows.runtime.artifacts import show_results, with_progress
+from flows.runtime.command import PARENT, run_command, run_stage, say
+from flows.runtime.prefect_retries import be_patient
+from flows.runtime.workspace import AS_IT_STANDS, recipe_names, sound, store_variables, workplace
 from flows.server import TEMPORARY, addresses
-from flows.workplace import AS_IT_STANDS, recipe_names, sound, store_variables, workplace
 from harr.errors import HarrError, PromotionRefused
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
-from harr.retrieval.asks import check_sources
-from tasks.execution import identity
+from harr.rag.sources.providers import check_sources
+from tasks.tracking.execution import identity
 
 HOURS = 48.0
 """A stage that takes longer hangs, and is stopped."""
@@ -55,7 +55,7 @@ def reproduce(stage: str, place: Path = Path()) -> None:
     The stage's own flow run becomes a child of this task. If this process is stopped, the whole
     process group of DVC is stopped with it, so that no stage runs on as an orphan.
     """
-    runs.mend_lock(place)
+    flow_runs.mend_lock(place)
     own = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT__")}
     if own.get("TMPDIR") == str(TEMPORARY.resolve()):
         del own["TMPDIR"]  # a stage's sockets need a short path
@@ -74,13 +74,13 @@ def reproduce(stage: str, place: Path = Path()) -> None:
     ) as process:
         leader = identity(process.pid)
         try:
-            runs.note_group(flow_run.id, leader, place)
+            flow_runs.note_group(flow_run.id, leader, place)
             for line in process.stdout or ():
                 say(line.rstrip())
             code = process.wait()
         except BaseException:
-            runs.end_group(leader)
-            runs.mend_lock(place)
+            flow_runs.end_group(leader)
+            flow_runs.mend_lock(place)
             raise
     if code:
         raise StageFailed(f"stage {stage} failed (exit {code}); its message is above; later stages did not run")
@@ -94,8 +94,8 @@ def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
         recipe: a file of recipes/, which runs in a folder of its own (.harr/runs); or this folder's params.yaml.
         promote: at the end make the candidate the champion, if the interval allows it.
     """
-    be_patient()  # also in a worker's process, which does not come by way of flows.common
-    with runs.noted(flow_run.id), workplace(recipe) as place:
+    be_patient()  # also in a worker's process, which does not come by way of flows.runtime.command
+    with flow_runs.noted(flow_run.id), workplace(recipe) as place:
         for stage in with_progress(stages()):
             reproduce(stage, place)
         verdict = _promoted(place) if promote else ""
@@ -111,7 +111,7 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
         recipe: as in the flow pipeline.
     """
     be_patient()
-    with runs.noted(flow_run.id), workplace(recipe) as place:
+    with flow_runs.noted(flow_run.id), workplace(recipe) as place:
         reproduce(stage, place)
         _show(place)
 
@@ -124,17 +124,17 @@ def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> None:
         recipe: whose registered model (tracking.registered_model).
         back: roll back.
     """
-    from tasks.registry import promote, rollback
+    from tasks.registry.promote import promote, rollback
 
     place, params = sound(recipe)
     place.mkdir(parents=True, exist_ok=True)
-    with runs.noted(flow_run.id), _inside(place):
+    with flow_runs.noted(flow_run.id), _inside(place):
         say((rollback if back else promote)(params))
 
 
 def _promoted(place: Path) -> str:
     """What the gate says; a refusal is an answer, not a failure."""
-    from tasks.registry import promote
+    from tasks.registry.promote import promote
 
     with _inside(place):
         try:

@@ -4,9 +4,9 @@ import argparse
 
 from prefect import flow
 
-from flows.common import run_command, run_stage
+from flows.runtime.command import run_command, run_stage
 from harr.params import Params
-from tasks.registry import promote as promote_candidate, rollback as roll_back
+from tasks.registry.promote import promote as promote_candidate, rollback as roll_back
 
 
 @flow(name="promote")

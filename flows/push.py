@@ -2,7 +2,7 @@
 
 import argparse
 
-from flows.common import run_command
+from flows.runtime.command import run_command
 from tasks.push import push
 
 

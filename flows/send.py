@@ -4,13 +4,13 @@ import argparse
 import contextlib
 from pathlib import Path
 
-from flows.common import run_command
-from flows.workplace import RUNS
+from flows.runtime.command import run_command
+from flows.runtime.workspace import RUNS
 
 
 def send() -> None:
     """Send what waits here and in the folders of recipes, and print a line for each server."""
-    from tasks.tracking import send_kept
+    from tasks.tracking.run import send_kept
 
     some = False
     for place in [Path(), *sorted(RUNS.glob("*/"))]:

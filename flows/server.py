@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harr.errors import ServiceUnavailable, bare
-from harr.files import read_json, write_json
-from tasks.execution import live_owners, own_too, runs_still
+from harr.io.files import read_json, write_json
+from tasks.tracking.execution import live_owners, own_too, runs_still
 
 STATE = Path(".harr/prefect.json")
 TEMPORARY = Path(".harr/tmp")

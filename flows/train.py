@@ -2,11 +2,11 @@
 
 from prefect import flow
 
-from flows.common import main
+from flows.runtime.command import main
 from harr.params import Params
 from tasks.common import forget
 from tasks.filter import FILTERED
-from tasks.tracking import tracked_run
+from tasks.tracking.run import tracked_run
 from tasks.train import WORK, plot_training, summary, train_policy, write_stats
 
 

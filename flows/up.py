@@ -21,12 +21,12 @@ from typing import Any
 
 import psutil
 
-from flows import runs
-from flows.common import run_command
+from flows.runtime import flow_runs as runs
+from flows.runtime.command import run_command
 from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_command, prefect_command, running_url
 from harr.errors import ServiceUnavailable
-from harr.files import read_json, write_json
-from tasks.execution import identity, live_owners, runs_still
+from harr.io.files import read_json, write_json
+from tasks.tracking.execution import identity, live_owners, runs_still
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0

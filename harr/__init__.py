@@ -2,7 +2,7 @@
 
 The package is a plain library: it knows nothing of DVC, Prefect, MLflow or Great Expectations;
 only ``harr/doctor`` looks at the files and servers that these have.
-Start reading at ``harr/types.py`` (the nouns), then ``harr/rollout.py`` (the game) and
+Start reading at ``harr/types.py`` (the nouns), then ``harr/rag/rollout.py`` (the game) and
 ``harr/train/grpo.py`` (the learning loop).
 """
 

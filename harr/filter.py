@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from harr.corpus.store import write_questions
+from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
-from harr.files import fingerprint, note_published, publish, write_text
+from harr.io.files import fingerprint, note_published, publish, write_text
+from harr.io.progress import bar, stoppable
+from harr.io.resume import unfinished
 from harr.params import Filter
-from harr.progress import bar, stoppable
-from harr.rollout import play
-from harr.setup import Setup
+from harr.rag.rollout import play
+from harr.rag.setup import Setup
 from harr.types import Episode, Log, Question
-from harr.work import unfinished
 
 
 def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The nouns of harr: everything a pipeline, a player or a method passes to another.
 
 A *pipeline* is a generator function that yields :class:`Search` and :class:`Generate` requests and
-is sent their answers; ``harr.rollout.play`` drives many of them at once. A *player* answers
+is sent their answers; ``harr.rag.rollout.play`` drives many of them at once. A *player* answers
 requests: a :class:`Retriever` finds passages, a :class:`Generator` writes text.
 """
 
@@ -122,7 +122,7 @@ class Generate:
     """A pipeline asks the generator for one completion: of chat ``messages``, or of raw text ``prompt``.
 
     Exactly one of the two is given. The completion ends before the first of the ``stop`` strings.
-    ``past`` is what the same episode has asked and was given before; :func:`harr.rollout.play` adds it.
+    ``past`` is what the same episode has asked and was given before; :func:`harr.rag.rollout.play` adds it.
     """
 
     messages: tuple[Mapping[str, str], ...] = ()

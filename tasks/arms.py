@@ -6,7 +6,7 @@ from pathlib import Path
 
 from prefect import task
 
-from harr.files import publish, write_json
+from harr.io.files import publish, write_json
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK
@@ -52,7 +52,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
 
 def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
     """The plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
-    from harr.players import of_arm, open_setup
+    from harr.build.players import of_arm, open_setup
     from harr.train import METHODS
 
     figures: dict[str, float] = {}

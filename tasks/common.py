@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from prefect.cache_policies import NO_CACHE
 
 from harr.errors import ServiceUnavailable
-from harr.scoring.mix import Reward
+from harr.rag.scoring.reward import Reward
 from harr.types import Generator, Log, Retriever
 
 SAMPLE = 200_000

@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 from prefect import task
 
-from harr.datasets import MedQuAD
 from harr.params import Params
+from harr.params.download import MedQuAD
 from tasks.common import TASK, even_sample
 
 CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
@@ -15,10 +15,10 @@ CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
 @task(**TASK)
 def download_corpus(params: Params) -> dict[str, float]:
     """Fetch or make the passages and questions named in params.yaml."""
-    from harr.corpus.download import download
+    from harr.datasets.download import download
 
     if isinstance(params.download, MedQuAD):
-        from harr.retrieval.tokens import token_spans
+        from harr.datasets.tokens import token_spans
 
         return download(params.download, CORPUS, QUESTIONS, token_spans(params.download.tokenizer))
     return download(params.download, CORPUS, QUESTIONS)
@@ -27,7 +27,7 @@ def download_corpus(params: Params) -> dict[str, float]:
 @task(**TASK)
 def corpus_frame() -> pd.DataFrame:
     """Passages as a table for the suite ``corpus``; an even sample of a large corpus."""
-    from harr.corpus.store import Passages
+    from harr.corpus.passages import Passages
 
     passages = Passages.open(CORPUS)
     rows = even_sample(len(passages)).tolist()
@@ -45,7 +45,7 @@ def corpus_frame() -> pd.DataFrame:
 @task(**TASK)
 def questions_frame() -> pd.DataFrame:
     """Questions of both splits as a table for the suite ``questions``."""
-    from harr.corpus.store import Passages, read_questions
+    from harr.corpus.passages import Passages, read_questions
 
     passages = Passages.open(CORPUS)
     splits = {split: read_questions(QUESTIONS / f"{split}.jsonl") for split in ("train", "test")}

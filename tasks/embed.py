@@ -10,7 +10,7 @@ import pandas as pd
 from prefect import task
 from prefect.context import FlowRunContext
 
-from harr.files import read_manifest
+from harr.io.files import read_manifest
 from harr.params import Here, Params
 from tasks.common import GPU_TASK, TASK, even_sample
 from tasks.download import CORPUS
@@ -24,7 +24,7 @@ def vectors_manifest() -> dict[str, Any]:
     Raises:
         DamagedFile: it is missing or changed.
     """
-    from harr.retrieval.vectors import REBUILD
+    from harr.corpus.vectors import REBUILD
 
     return read_manifest(VECTORS, REBUILD, shards=False, keys={"rows": int, "dtype": str})
 
@@ -32,9 +32,9 @@ def vectors_manifest() -> dict[str, Any]:
 @task(**GPU_TASK)
 def embed_passages(params: Params) -> dict[str, float]:
     """Embed the corpus; unfinished shards are taken up again."""
-    from harr.build import build_encoder, build_served_encoder
-    from harr.corpus.store import Passages
-    from harr.retrieval.embed import embed_corpus
+    from harr.build.parts import build_encoder, build_served_encoder
+    from harr.corpus.passages import Passages
+    from harr.embed.shards import embed_corpus
 
     encoder = build_encoder(params)
     served = build_served_encoder(params, encoder)
@@ -45,14 +45,14 @@ def embed_passages(params: Params) -> dict[str, float]:
 @task(**TASK, task_run_name="shard {number}")
 def embed_shard(params: Params, corpus: str, folder: str, number: int) -> dict[str, Any]:
     """Make one shard, wherever the runner of params.yaml calls this."""
-    from harr.build import embed_as_worker
+    from harr.build.parts import embed_as_worker
 
     return embed_as_worker(params, Path(corpus), Path(folder), number)
 
 
 def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Have shards made by the runner; without a Prefect server, which it needs, they are made here."""
-    from tasks.spread import spread
+    from tasks.workers import spread
 
     # A worker stands in another folder.
     corpus, place = str(CORPUS.resolve()), str(folder.resolve())
@@ -65,7 +65,7 @@ def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[di
 @task(**TASK)
 def vectors_frame() -> pd.DataFrame:
     """Length and first coordinate of the vectors (an even sample of very many) for the suite ``vectors``."""
-    from harr.retrieval.vectors import Vectors
+    from harr.corpus.vectors import Vectors
 
     vectors = Vectors.open(VECTORS)
     rows = even_sample(vectors.rows)

@@ -11,9 +11,9 @@ import pandas as pd
 from prefect import task
 
 from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError
-from harr.explain import explain
-from harr.files import publish, read_json, read_jsonl, read_state, read_state_rows, write_json, write_text
+from harr.io.files import publish, read_json, read_jsonl, read_state, read_state_rows, write_json, write_text
 from harr.params import Params
+from harr.params.faults import explain
 from harr.types import Episode, Generator, Log, Pipeline, Question
 from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
@@ -30,7 +30,7 @@ Rows = list[Row]
 
 def asked_questions(params: Params, path: Path) -> list[Question]:
     """The questions that every arm plays."""
-    from harr.corpus.store import read_questions
+    from harr.corpus.passages import read_questions
 
     questions = read_questions(path)
     return questions[: params.evaluate.max_questions] if params.evaluate.max_questions else questions
@@ -45,10 +45,10 @@ def play_arms(
     Returns:
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
-    from harr.build import build_generator, build_reader, build_reward, build_writer
-    from harr.evaluate import join_candidates, pass_rates, run_arm
-    from harr.players import open_players
-    from harr.policies.dense import DensePolicy
+    from harr.build.parts import build_generator, build_reader, build_reward, build_writer
+    from harr.build.players import open_players
+    from harr.evaluate.arms import join_candidates, pass_rates, run_arm
+    from harr.rag.policies.dense import DensePolicy
 
     pipelines, reward, section = arm_pipelines(params), build_reward(params), params.evaluate
     reader = build_reader(params)
@@ -93,11 +93,11 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
         CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one, or ordered
             what it found by another ``retriever.late_interaction``.
     """
-    from harr.build import build_pipeline
-    from harr.pipelines.leret import LeReT
-    from harr.prompts import arm_prompt
-    from harr.retrieval.late import search_identity
-    from harr.sampling import check_index
+    from harr.build.parts import build_pipeline
+    from harr.preferences.collect import check_index
+    from harr.preferences.few_shot import arm_prompt
+    from harr.rag.pipelines.leret import LeReT
+    from harr.rag.retrieval.late_interaction import search_identity
 
     pipeline = build_pipeline(params)
     if not isinstance(pipeline, LeReT):
@@ -111,7 +111,7 @@ def read_by(
     reader: Generator | None, pipeline: Pipeline, episodes: list[Episode], *, batch_size: int, desc: str
 ) -> list[Episode]:
     """The episodes with the answers of the reader, where there is one; only LeReT leaves the answer to it."""
-    from harr.pipelines.leret import LeReT, answered
+    from harr.rag.pipelines.leret import LeReT, answered
 
     if reader is None or not isinstance(pipeline, LeReT):
         return episodes
@@ -120,9 +120,9 @@ def read_by(
 
 def scored(params: Params, pipeline: Pipeline, episodes: Sequence[Episode], terms: Sequence[Row]) -> Rows:
     """A row of metrics per question; of leret also recall and average precision after every hop."""
-    from harr.evaluate import question_rows
-    from harr.pipelines.leret import LeReT
-    from harr.prompts import hop_metrics
+    from harr.evaluate.arms import question_rows
+    from harr.preferences.few_shot import hop_metrics
+    from harr.rag.pipelines.leret import LeReT
 
     rows = question_rows(episodes, terms, picking=params.pipeline.name == "pick")
     if isinstance(pipeline, LeReT):
@@ -133,7 +133,7 @@ def scored(params: Params, pipeline: Pipeline, episodes: Sequence[Episode], term
 @task(**TASK)
 def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, Any]:
     """Means and paired gains over the baseline, seeds averaged per question; and the mean of every seed."""
-    from harr.evaluate import average_seeds, seed_means, summarise
+    from harr.evaluate.arms import average_seeds, seed_means, summarise
 
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
     summary: dict[str, Any] = summarise(
@@ -166,8 +166,8 @@ def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
     """Question rows, trajectories, metrics/evaluate.json and metrics/contrasts.json."""
-    from harr.evaluate import average_seeds, contrast
-    from harr.trajectories import trajectories
+    from harr.evaluate.arms import average_seeds, contrast
+    from harr.report.examples import trajectories
 
     draft = Path("work/evaluate/evaluation")
     shutil.rmtree(draft, ignore_errors=True)
@@ -192,9 +192,9 @@ def plot_and_report(
     params: Params, summary: dict[str, Any], facts: Mapping[str, str], links: Mapping[str, str]
 ) -> None:
     """Plots of the arms and of recall by hop, and reports/index.html."""
-    from harr.evaluate import flat_rows
-    from harr.plots import arms, hops
-    from harr.report import write_report
+    from harr.evaluate.arms import flat_rows
+    from harr.report.page import write_report
+    from harr.report.plots import arms, hops
 
     arms(flat_rows(summary), Path("plots/arms.svg"))
     hops(flat_rows(summary), Path("plots/hops.svg"))
@@ -238,8 +238,8 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
         ParamsError: an arm does not go with params.yaml.
         CorpusError: the questions cannot be read, or ``out`` cannot be written; nothing was played.
     """
-    from harr.corpus.jsonl import read_question_file
-    from harr.evaluate import table
+    from harr.evaluate.arms import table
+    from harr.io.jsonl import read_question_file
 
     params = with_arms(params, arms) if arms else params
     if not questions.is_file():
@@ -294,7 +294,7 @@ def show() -> str:
     Raises:
         DamagedFile: there is none, or it is damaged.
     """
-    from harr.evaluate import table
+    from harr.evaluate.arms import table
 
     path, remedy = Path("metrics/evaluate.json"), "run `dvc repro evaluate`"
     summary = read_state(path, remedy, arms=dict, paired=dict)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pandas as pd
 from prefect import task
 
-from harr.files import check_sums, read_jsonl, write_json
+from harr.io.files import check_sums, read_jsonl, write_json
 from harr.params import Params
 from harr.types import Log
-from tasks.checks import expect
 from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.download import QUESTIONS
+from tasks.expectations.process import expect
 
 FILTERED, WORK = Path("data/filtered"), Path("work/filter")
 PREFERENCES_PAGE = Path("reports/preferences.html")
@@ -20,8 +20,8 @@ PREFERENCES_PAGE = Path("reports/preferences.html")
 @task(**GPU_TASK)
 def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     """Roll out training questions until enough are kept."""
+    from harr.build.players import open_setup
     from harr.filter import filter_questions
-    from harr.players import open_setup
 
     if params.train.method == "leret":
         return _try_queries(params, log)
@@ -33,11 +33,11 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
 
 def _try_queries(params: Params, log: Log) -> dict[str, float]:
     """Try queries of training questions hop by hop, and keep which were better."""
-    from harr.build import build_samplers
-    from harr.generation.sampler import Sampler
-    from harr.players import open_setup
-    from harr.sampling import sample_preferences
-    from harr.sections import Preferences
+    from harr.build.parts import build_samplers
+    from harr.build.players import open_setup
+    from harr.params.pipeline import Preferences
+    from harr.preferences.collect import sample_preferences
+    from harr.rag.generation.sampler import Sampler
 
     section = params.filter
     preferences = section.preferences or Preferences()
@@ -65,7 +65,7 @@ def join_filtered(folders: Sequence[Path]) -> str:
     Returns:
         What was joined, in a line.
     """
-    from harr.parts import join_parts
+    from harr.preferences.join import join_parts
 
     figures = join_parts(folders, FILTERED, WORK)
     figures |= expect.fn("preferences", preferences_frame.fn())
@@ -101,7 +101,7 @@ def filtered_frame() -> pd.DataFrame:
 @task(**TASK)
 def write_preferences_page() -> Path:
     """Examples of preferences and the distribution of their levels, as reports/preferences.html."""
-    from harr.preferences_page import write_page
+    from harr.report.preferences import write_page
 
     write_page(FILTERED, PREFERENCES_PAGE)
     return PREFERENCES_PAGE
@@ -134,7 +134,7 @@ def preferences_frame() -> pd.DataFrame:
 @task(**TASK)
 def plot_filter() -> Path:
     """Histogram of rewards by verdict, as SVG and CSV."""
-    from harr.plots import filter_histogram
+    from harr.report.plots import filter_histogram
 
     path = Path("plots/filter.svg")
     filter_histogram(statistics_rows(), path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prefect import task
 
-from harr.files import publish, write_json
+from harr.io.files import publish, write_json
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK
@@ -18,11 +18,11 @@ def make_generator(params: Params, log: Log) -> dict[str, float]:
     """Train the small language model, or warm up a given one; of any other generator only its parameters are noted."""
     section = params.generator
     if section.kind == "small_lm":
-        from harr.generation.small_lm import train_small_lm
+        from harr.generator.small_lm import train_small_lm
 
         return train_small_lm(section, GENERATOR, WORK, log, params.seed)
     if section.kind == "warmstart":
-        from harr.train.warmstart import train_warmstart
+        from harr.generator.warmstart import train_warmstart
 
         return train_warmstart(section, GENERATOR, WORK, log, params.seed)
     draft = WORK / "note"

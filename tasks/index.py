@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 from prefect import task
 
-from harr.files import read_manifest
+from harr.io.files import read_manifest
 from harr.params import Params
 from tasks.common import TASK
 from tasks.download import CORPUS
@@ -18,9 +18,9 @@ INDEX, WORK = Path("data/index"), Path("work/index")
 @task(**TASK)
 def index_passages(params: Params) -> dict[str, float]:
     """Build the collection, or go on where a killed build stopped; the count is checked at the end."""
-    from harr.corpus.store import Passages
-    from harr.retrieval.index import build_index
-    from harr.retrieval.vectors import Vectors
+    from harr.corpus.passages import Passages
+    from harr.corpus.vectors import Vectors
+    from harr.index.passage_index import build_index
 
     return build_index(Passages.open(CORPUS), Vectors.open(VECTORS), params.index, INDEX, WORK)
 
@@ -28,8 +28,8 @@ def index_passages(params: Params) -> dict[str, float]:
 @task(**TASK)
 def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
     """What every collection counts beside corpus and vectors, for the suite ``index``: every passage must be found."""
-    from harr.corpus.store import Passages
-    from harr.milvus import REBUILD
+    from harr.corpus.passages import Passages
+    from harr.services.milvus_client import REBUILD
 
     passages, manifest = Passages.open(CORPUS), read_manifest(INDEX, REBUILD, shards=False, keys={"collection": str})
     parts = {"": manifest, **manifest.get("sources", {})}

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harr.datasets import BabiLong, Ruler
 from harr.errors import ParamsError
-from harr.files import read_state, write_json, write_text
+from harr.io.files import read_state, write_json, write_text
 from harr.params import Embed, Params
+from harr.params.download import BabiLong, Ruler
 from tasks.train import ADAPTER
 
 if TYPE_CHECKING:
-    from harr.policies.towers import TowersPolicy
+    from harr.rag.policies.two_tower import TowersPolicy
 
 LENGTHS = Path("models/lengths")
 WORK = Path("work/lengths")
@@ -39,12 +39,12 @@ def play_lengths(
         ParamsError: the data set has no stories that could be told in longer documents.
         CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
     """
-    from harr.corpus.haystack import check_lengths, sentences_for, tokens_per_sentence
-    from harr.corpus.noise import noise_sentences
-    from harr.lengths import by_length, identity
-    from harr.players import build_towers
-    from harr.plots import lengths_plot
-    from harr.sections import Pick
+    from harr.build.players import build_towers
+    from harr.datasets.haystack import check_lengths, sentences_for, tokens_per_sentence
+    from harr.datasets.noise import noise_sentences
+    from harr.evaluate.lengths import by_length, identity
+    from harr.params.pipeline import Pick
+    from harr.report.plots import lengths_plot
 
     told = params.download
     if not isinstance(told, BabiLong | Ruler) or not isinstance(params.pipeline, Pick):
@@ -73,7 +73,7 @@ def play_lengths(
 
 def _all_logs(out: Path, seed: int) -> dict[int, list[dict[str, Any]]]:
     """The lines of every log of a seed, by length."""
-    from harr.lengths import whole_lines
+    from harr.evaluate.lengths import whole_lines
 
     logs = out.glob(f"eval_seed{seed}_ns*.jsonl")
     return {int(log.stem.rpartition("ns")[2]): whole_lines(log) for log in logs}
@@ -97,9 +97,9 @@ def _play_length(
     told: BabiLong | Ruler, sentences: int, towers: "TowersPolicy", embed: Embed, log: Path, *, picks: int
 ) -> None:
     """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
-    from harr.corpus.haystack import SHARED, longer, noise_for, stories
-    from harr.lengths import on_disk, play_documents, whole_lines
-    from harr.policies.sentences import Sentences
+    from harr.datasets.haystack import SHARED, longer, noise_for, stories
+    from harr.evaluate.lengths import on_disk, play_documents, whole_lines
+    from harr.rag.policies.sentence_vectors import Sentences
 
     stories_told = len(stories(told)["test"])
     if len(whole_lines(log)) >= stories_told:
@@ -127,8 +127,8 @@ def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
     Raises:
         ParamsError: a log is missing, or its name tells no length; or there is no generator.
     """
-    from harr.build import build_generator
-    from harr.lengths import by_length, read_answers, whole_lines
+    from harr.build.parts import build_generator
+    from harr.evaluate.lengths import by_length, read_answers, whole_lines
 
     generator = build_generator(params)
     if generator is None:

@@ -8,18 +8,18 @@ from typing import Any
 
 from prefect import task
 
-from harr.files import fingerprint, publish, read_manifest, read_state, write_json
-from harr.methods import LeReT
+from harr.io.files import fingerprint, publish, read_manifest, read_state, write_json
 from harr.params import Params
-from harr.sections import told_name
+from harr.params.pipeline import told_name
+from harr.params.train import LeReT
 from tasks.common import TASK
 from tasks.download import CORPUS, QUESTIONS
 from tasks.embed import vectors_manifest
 from tasks.evaluate import EVALUATION
 from tasks.filter import filter_suite
-from tasks.fingerprints import digest_of, revisions
-from tasks.registry import register
-from tasks.tracking import Run
+from tasks.registry.promote import register
+from tasks.tracking.fingerprints import digest_of, revisions
+from tasks.tracking.run import Run
 from tasks.train import ADAPTER
 
 RETRIEVER, LLM, WORK = Path("models/retriever"), Path("models/llm"), Path("work/merge")
@@ -34,7 +34,7 @@ def merge_adapter(params: Params) -> dict[str, float]:
     """
     facts = {"index_identity": vectors_manifest()["identity"]}
     if params.writer_learns:
-        from harr.merge_llm import merge_llm
+        from harr.merge.llm import merge_llm
 
         _note(RETRIEVER, params, {"encoder", "retriever"})
         return merge_llm(ADAPTER, LLM, WORK, facts=facts, training=training_facts(params))
@@ -43,8 +43,8 @@ def merge_adapter(params: Params) -> dict[str, float]:
 
 
 def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, float]:
-    from harr.build import build_encoder
-    from harr.merge import merge
+    from harr.build.parts import build_encoder
+    from harr.merge.retriever import merge
 
     encoder = build_encoder(params)
     # The export encodes states, whose limit may differ from that of passages.
@@ -60,7 +60,7 @@ def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, floa
 
 def training_facts(params: Params) -> dict[str, str]:
     """What a card says of the training: no address of a server is told, and no path of this machine."""
-    from harr.hub_card import plain_name
+    from harr.report.hub_cards import plain_name
 
     train, judge = params.train, params.reward.judge
     terms = params.model_dump(mode="json")["reward"]["terms"]
@@ -115,7 +115,7 @@ def register_model(run: Run, params: Params) -> str:
 
     The expectations that held are figures of the stages before, so DVC ties them to the data.
     """
-    from harr.corpus.store import REBUILD
+    from harr.corpus.passages import REBUILD
 
     writes = params.writer_learns
     index = vectors_manifest()["identity"]

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from harr.errors import CorpusError, ParamsError
-from harr.files import read_json, read_jsonl, read_state
+from harr.io.files import read_json, read_jsonl, read_state
 from tasks.filter import FILTERED, statistics_rows
 from tasks.merge import LLM, RETRIEVER
 
@@ -29,7 +29,7 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
     for path in (*questions, *known):
         if not path.exists():
             raise CorpusError(f"{path} is missing, so there is nothing to push; run `dvc repro` first")
-    from harr.hub_push import Upload, check_name, check_online, send, told
+    from harr.services.hub_upload import Upload, check_name, check_online, send, told
 
     for name in (dataset, model):
         if name:
@@ -39,7 +39,7 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         check_online()
         if not token:
             raise ParamsError("the environment variable HF_TOKEN is not set; put a hub token with write access there")
-    from harr.hub_card import dataset_card, llm_card, model_card, plain_facts
+    from harr.report.hub_cards import dataset_card, llm_card, model_card, plain_facts
 
     uploads = []
     if dataset:

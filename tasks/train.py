@@ -6,7 +6,7 @@ from typing import Any
 
 from prefect import task
 
-from harr.files import write_text
+from harr.io.files import write_text
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK, TASK, report_usage
@@ -21,7 +21,7 @@ LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
 @task(**GPU_TASK)
 def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
     """Train by the method named in params.yaml; returns one row per step."""
-    from harr.players import open_setup
+    from harr.build.players import open_setup
     from harr.train import METHODS
 
     with open_setup(params, FILTERED / "questions.jsonl") as setup:
@@ -57,8 +57,8 @@ def mean_reward(rows: list[dict[str, Any]]) -> tuple[str, float]:
 @task(**TASK)
 def plot_training(history: list[dict[str, Any]]) -> list[Path]:
     """Learning curve, progress and spread of every reward term: each as SVG and CSV. Returns the SVGs."""
-    from harr.plots import learning_curve
-    from harr.plots_reward import reward_distribution, reward_progress
+    from harr.report.plots import learning_curve
+    from harr.report.reward_plots import reward_distribution, reward_progress
     from harr.train.record import plain
 
     plots = Path("plots")

@@ -22,23 +22,23 @@ from typing import Any
 import numpy as np
 import yaml
 
-from harr.corpus.download import check_questions, unique_passages
-from harr.corpus.jsonl import passage_of, question_of, read_questions_where, read_rows
-from harr.corpus.scrape import article_text
-from harr.corpus.store import Passages, read_questions, write_passages, write_questions
+from harr.corpus.passages import Passages, read_questions, write_passages, write_questions
+from harr.datasets.download import check_questions, unique_passages
+from harr.datasets.scrape import article_text
+from harr.embed.served import ServedEncoder
 from harr.errors import HarrError
-from harr.generation.server import ServerGenerator
-from harr.generators import Server
+from harr.io.jsonl import passage_of, question_of, read_questions_where, read_rows
 from harr.params import Params
-from harr.pipelines.multistep import multistep
-from harr.pipelines.r_search import r_search
-from harr.pipelines.react import react, react_passages
-from harr.pipelines.search_r1 import search_r1
-from harr.retrieval.served import ServedEncoder
-from harr.rollout import play
-from harr.scoring.judge import grade_of, verdict_of
-from harr.scoring.rewards import TERMS
-from harr.trajectories import trajectories
+from harr.params.generator import Server
+from harr.rag.generation.server import ServerGenerator
+from harr.rag.pipelines.multistep import multistep
+from harr.rag.pipelines.r_search import r_search
+from harr.rag.pipelines.react import react, react_passages
+from harr.rag.pipelines.search_r1 import search_r1
+from harr.rag.rollout import play
+from harr.rag.scoring.judge import grade_of, verdict_of
+from harr.rag.scoring.terms import TERMS
+from harr.report.examples import trajectories
 from harr.types import Episode, Generate, Passage, Question, Retrieval, Search
 
 ROOT = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harr.files import read_json
+from harr.io.files import read_json
 
 ROOT = Path(__file__).parents[1]
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harr.generation.queries import STYLES, query
-from harr.generation.traces import Reader, open_world
-from harr.pipelines.leret import LeReT
-from harr.sampling import sample_preferences
-from harr.scoring.mix import Reward
-from harr.sections import Preferences
-from harr.setup import Setup
+from harr.generator.query_styles import STYLES, query
+from harr.generator.traces import Reader, open_world
+from harr.params.pipeline import Preferences
+from harr.preferences.collect import sample_preferences
+from harr.rag.pipelines.leret import LeReT
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
 from harr.types import Generate, Passage, Retrieval, Search
 
 SMALL = {"pool": 8, "validation": 4, "candidates": 6, "held_out": 0.3}

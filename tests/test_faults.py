@@ -18,17 +18,16 @@ from typing import Any
 import pytest
 import yaml
 
-from flows import common, locks
-from flows.workplace import workplace as recipe_folder
-from harr import limits
-from harr.corpus.download import download
-from harr.corpus.store import Passages
-from harr.datasets import Jsonl, World
+from flows.runtime import command as common, limits, locks
+from flows.runtime.workspace import workplace as recipe_folder
+from harr.corpus.passages import Passages
+from harr.datasets.download import download
 from harr.errors import CorpusError, DamagedFile, InUse, ModelError, NoRoom, ParamsError
-from harr.files import write_json, write_text
+from harr.io.files import write_json, write_text
 from harr.params import Params
-from harr.pipelines.search_r1 import information
-from harr.pipelines.text import passages_text
+from harr.params.download import Jsonl, World
+from harr.rag.pipelines.replies import passages_text
+from harr.rag.pipelines.search_r1 import information
 from harr.types import Passage
 
 ROOT = Path(__file__).parents[1]
@@ -250,8 +249,8 @@ def test_a_second_run_of_a_folder_is_told_whose_it_waits_for(
 
 UNITS = """
 import sys, time
-from flows.common import run_command
-from harr.progress import stoppable
+from flows.runtime.command import run_command
+from harr.io.progress import stoppable
 
 def body():
     for unit in stoppable(range(1000)):
@@ -387,7 +386,7 @@ def test_a_gpu_without_room_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_needs_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from harr.methods import GRPO
+    from harr.params.train import GRPO
     from harr.train.learner import Learner
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -397,7 +396,7 @@ def test_what_needs_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_model_that_is_nowhere_is_one_line_offline() -> None:
-    from harr.retrieval.encoder import find_folder
+    from harr.embed.encoder import find_folder
 
     with pytest.raises(ModelError, match="is neither a folder nor to be had from the hub") as error:
         find_folder("nobody/no-such-model")

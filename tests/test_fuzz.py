@@ -9,11 +9,11 @@ import pytest
 from fuzzing import KINDS, PIPELINES, outcome
 from hypothesis import given, settings, strategies as st
 
-from harr.corpus.jsonl import passage_of, read_rows
 from harr.errors import CorpusError, ParamsError
+from harr.io.jsonl import passage_of, read_rows
 from harr.params import Params
-from harr.rollout import play
-from harr.scoring.rewards import TERMS
+from harr.rag.rollout import play
+from harr.rag.scoring.terms import TERMS
 from harr.types import Generate, Passage, Question, Retrieval, Search
 
 

@@ -25,7 +25,7 @@ from pymilvus import MilvusClient
 from servers import Server, milvus
 
 from flows.server import free_port, healthy, mlflow_command, prefect_command
-from harr.files import read_json
+from harr.io.files import read_json
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
 SECONDS = float(os.environ.get("HARR_OUTAGE_SECONDS", "3"))

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from serving import chat, serving
 
-from harr.corpus.jsonl import passage_of, read_rows
 from harr.errors import ModelError
-from harr.folders import check_loadable, check_publishable
+from harr.io.jsonl import passage_of, read_rows
+from harr.io.model_folder import check_loadable, check_publishable
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted(path for top in ("harr", "tasks", "flows", "benchmarks") for path in (ROOT / top).rglob("*.py"))
@@ -93,19 +93,19 @@ def watch(event, values):
     if event == "socket.getaddrinfo" and values[0] not in (None, "localhost", "127.0.0.1", "::1", b"localhost"):
         events.append([event, str(values[:2])])
 
-import tasks.evaluate, tasks.merge, harr.players  # what libraries do while they are imported is theirs
+import tasks.evaluate, tasks.merge, harr.build.players  # what libraries do while they are imported is theirs
 from pathlib import Path
-from harr.corpus.download import download
-from harr.corpus.store import Passages
-from harr.corpus.store import read_questions
-from harr.files import write_text
+from harr.datasets.download import download
+from harr.corpus.passages import Passages
+from harr.corpus.passages import read_questions
+from harr.io.files import write_text
 from harr.filter import filter_questions
 from harr.params import Params
-from harr.retrieval.embed import embed_corpus
-from harr.retrieval.index import build_index
-from harr.retrieval.encoder import Encoder
-from harr.retrieval.vectors import Vectors
-from harr.players import open_setup
+from harr.embed.shards import embed_corpus
+from harr.index.passage_index import build_index
+from harr.embed.encoder import Encoder
+from harr.corpus.vectors import Vectors
+from harr.build.players import open_setup
 from harr.train import METHODS
 
 sys.addaudithook(watch)
@@ -204,7 +204,7 @@ def test_templates_take_nothing_as_markup_but_our_own_figures() -> None:
         text = path.read_text(encoding="utf-8")
         assert not re.findall(r"[^'\"\s]\s*\|\s*safe\b", text), f"{path.name}: only words of its own are markup"
     makers = {name(path) for path in FILES if "Markup(" in path.read_text(encoding="utf-8")}
-    assert makers <= {"harr/report.py", "harr/preferences_page.py"}
+    assert makers <= {"harr/report/page.py", "harr/report/preferences.py"}
 
 
 def test_a_text_of_a_corpus_does_not_act_on_a_terminal(tmp_path: Path) -> None:
@@ -255,16 +255,16 @@ KEYED = """
 import sys
 from pathlib import Path
 from harr import milvus
-from harr.corpus.download import download
-from harr.corpus.store import Passages
+from harr.datasets.download import download
+from harr.corpus.passages import Passages
 from harr.errors import HarrError
 from harr.filter import filter_questions
 from harr.params import Params
-from harr.players import open_setup
-from harr.retrieval.embed import embed_corpus
-from harr.retrieval.encoder import Encoder
-from harr.retrieval.index import build_index
-from harr.retrieval.vectors import Vectors
+from harr.build.players import open_setup
+from harr.embed.shards import embed_corpus
+from harr.embed.encoder import Encoder
+from harr.index.passage_index import build_index
+from harr.corpus.vectors import Vectors
 
 milvus.CONNECT_SECONDS = 0.2
 params, data = Params.load(), Path("data")
@@ -336,7 +336,7 @@ def test_servers_listen_on_loopback_and_the_pages_say_how_to_open_them() -> None
     hosts = {host for path in (ROOT / "flows").glob("*.py") for host in bound(path)}
     assert hosts == {"127.0.0.1"}
     named = [name(path) for path in FILES if '"0.0.0.0"' in path.read_text(encoding="utf-8")]
-    assert named == ["harr/doctor/processes.py"], "it looks for servers that others can reach, and warns"
+    assert named == ["flows/doctor/processes.py"], "it looks for servers that others can reach, and warns"
     opened = (ROOT / "docs/docker.md").read_text(encoding="utf-8")
     assert "Every port is on 127.0.0.1" in opened and "SSH tunnel" in opened and "proxy" in opened
     assert "127.0.0.1 only" in (ROOT / "docs/operations.md").read_text(encoding="utf-8")

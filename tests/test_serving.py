@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from harr.generators import Server
 from harr.params import Params
+from harr.params.generator import Server
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]

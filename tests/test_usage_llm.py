@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from letters import save_letters
 
-from harr.pipelines.r_search import r_search
+from harr.rag.pipelines.r_search import r_search
 from harr.types import Passage, Question, Retrieval
 
 PAGE = Path(__file__).parents[1] / "docs/usage_llm.md"

@@ -1,0 +1,1 @@
+"""Passages, questions and vectors on disk: their formats."""

@@ -23,29 +23,29 @@ from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
-from harr import processes
+from harr.compute import distributed
+from harr.compute.checkpoints import QUIET, Checkpoints
+from harr.compute.tensors import trained_weights
 from harr.errors import CorpusError, HarrError, ParamsError
-from harr.files import note_published, publish, write_json
-from harr.generation.adapter import base_identity, begin
-from harr.generation.local import Writer, load_model
-from harr.generation.sampler import Sampler, Trace
-from harr.methods import Agent
-from harr.pipelines.tags import thoughts
-from harr.progress import bar, stop_asked, stoppable
-from harr.rollout import play
-from harr.scoring import mixing
-from harr.scoring.mix import Scores
-from harr.scoring.ranking import recall
-from harr.setup import Setup
-from harr.tensors import trained_weights
+from harr.io.files import note_published, publish, write_json
+from harr.io.progress import bar, stop_asked, stoppable
+from harr.io.resume import unfinished
+from harr.params.train import Agent
+from harr.rag.generation.local import Writer, load_model
+from harr.rag.generation.lora import base_identity, begin
+from harr.rag.generation.sampler import Sampler, Trace
+from harr.rag.pipelines.tags import thoughts
+from harr.rag.rollout import play
+from harr.rag.scoring import scalarize
+from harr.rag.scoring.ranking import recall
+from harr.rag.scoring.reward import Scores
+from harr.rag.setup import Setup
 from harr.train.advantages import all_alike
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
-from harr.train.checkpoint import QUIET, Checkpoints
 from harr.train.guard import best_step, verdict
 from harr.train.record import plain
 from harr.train.vllm import check_vllm, vllm_config, vllm_reached, write_by_vllm
 from harr.types import Episode, Log, Question
-from harr.work import unfinished
 
 FIGURES = {
     "loss": "loss",
@@ -84,14 +84,14 @@ class Game:
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         """Episodes of the questions with these ids, groups side by side; lists with an entry an episode."""
         known = {question.id: question for question in self.setup.questions}
-        own, prompts = len(prompts), processes.joined(prompts)  # all processes play all episodes
+        own, prompts = len(prompts), distributed.joined(prompts)  # all processes play all episodes
         self._calls, training = 0, trainer.model.training
         self._vllm = trainer.vllm_generation if self.params.vllm != "none" else None
         trainer.model.eval()
         sampler = Sampler(self.writer, self.write, max_tokens=self.params.max_tokens)
         episodes = play([known[name] for name in prompts], self.setup.pipeline, self.setup.retriever, sampler)
         trainer.model.train(training)
-        first = processes.number() * own
+        first = distributed.number() * own
         rows = self.rows(episodes, sampler).items()
         return {name: values and values[first : first + own] for name, values in rows}
 
@@ -101,7 +101,7 @@ class Game:
         Those of vLLM are its own. Of several processes each writes its share.
         """
         self._calls += 1
-        return processes.shared_out(len(contexts), lambda rows: self._write(contexts, stops, rows))
+        return distributed.shared_out(len(contexts), lambda rows: self._write(contexts, stops, rows))
 
     def _write(
         self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]], rows: Sequence[int]
@@ -151,8 +151,8 @@ class Game:
         """
         reward = self.setup.reward
         table = reward.table(scores, self.step, self.params.group_size)
-        rewards = mixing.mix(*table, reward.mix).flatten().tolist()
-        kept = mixing.consistent(*table).flatten().tolist() if reward.filter_by_mean else [True] * len(rewards)
+        rewards = scalarize.mix(*table, reward.mix).flatten().tolist()
+        kept = scalarize.consistent(*table).flatten().tolist() if reward.filter_by_mean else [True] * len(rewards)
         return [
             value if keep and total is not None else None
             for value, keep, total in zip(rewards, kept, totals, strict=True)
@@ -192,7 +192,7 @@ class Keeper(TrainerCallback):
         self.model, self.optimizer, self.checkpoints = kept
         self.stopped, self.began, self.skipped = "", time.perf_counter(), 0
         self.steps = stoppable(range(len(history), params.steps))
-        main = processes.is_main()
+        main = distributed.is_main()
         self.progress = bar(total=params.steps, desc="train", unit="step", initial=len(history), shown=main)
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -219,7 +219,7 @@ class Keeper(TrainerCallback):
         told["grad_norm"] = norm if math.isfinite(norm := told.get("grad_norm", 0.0)) else 0.0
         told |= {"skipped_updates": float(self.skipped), "seconds": time.perf_counter() - self.began}
         self.history.append({"step": step, **self.game.figures, **told})
-        if processes.is_main():
+        if distributed.is_main():
             self.log(step, plain(self.history[-1]))
         self.progress.set_postfix(reward=f"{self.history[-1]['reward_mean']:.3f}", refresh=False)
         self.progress.update()
@@ -232,7 +232,7 @@ class Keeper(TrainerCallback):
     def save(self) -> None:
         """Keep the state after the last step, unless that is done, and the best of the checkpoints."""
         done, steps = len(self.history), self.checkpoints.steps()
-        if done and done not in steps and processes.is_main():
+        if done and done not in steps and distributed.is_main():
             best = best_step(self.history, self.params.guard_window, steps)
             self.checkpoints.save(done, self.model, None, self.optimizer, self.history, best=best)
 
@@ -272,10 +272,10 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
     weights = trained_weights(model).values()
     optimizer = torch.optim.AdamW(weights, params.learning_rate, weight_decay=params.weight_decay)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-    checkpoints = Checkpoints(processes.only_main(lambda: unfinished(work, run, setup=setup.told)))
+    checkpoints = Checkpoints(distributed.only_main(lambda: unfinished(work, run, setup=setup.told)))
     history = checkpoints.history()
-    processes.check_same_step(len(history), checkpoints.folder)
-    if history and processes.is_main():
+    distributed.check_same_step(len(history), checkpoints.folder)
+    if history and distributed.is_main():
         print(f"resuming train at step {len(history)}/{params.steps} ({len(history) / params.steps:.1%})")
     game = Game(params, setup, Writer(model, tokenizer, name=setup.writer), seed)
     keeper = Keeper(params, game, (model, optimizer, checkpoints), history, log)
@@ -301,7 +301,7 @@ def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: in
         skip_padding(trainer.ref_model)
         checkpoints.load(model, None, optimizer)  # TRL keeps the adapter as it began: what kl_weight measures from
         keeper.run(trainer)
-    processes.only_main(lambda: finish(keeper, tokenizer, setup.writer, out))
+    distributed.only_main(lambda: finish(keeper, tokenizer, setup.writer, out))
     return history
 
 
@@ -338,8 +338,8 @@ def check_processes(params: Agent) -> None:
     Raises:
         ParamsError: the model would be cut up, or the passes do not come out even.
     """
-    processes.refuse_shards("agent")
-    episodes, count = params.questions_per_step * params.group_size, processes.count()
+    distributed.refuse_shards("agent")
+    episodes, count = params.questions_per_step * params.group_size, distributed.count()
     if episodes % (params.episodes_per_pass * count):
         raise ParamsError(
             f"{episodes} episodes of a step are no whole passes of {params.episodes_per_pass} in each of {count} "
@@ -366,7 +366,7 @@ def trl_config(params: Agent, folder: Path, steps: int, seed: int) -> GRPOConfig
         output_dir=str(folder),
         max_steps=steps * params.num_iterations,
         per_device_train_batch_size=params.episodes_per_pass,
-        gradient_accumulation_steps=episodes // params.episodes_per_pass // processes.count(),
+        gradient_accumulation_steps=episodes // params.episodes_per_pass // distributed.count(),
         num_generations=params.group_size,
         num_iterations=params.num_iterations,
         learning_rate=params.learning_rate,

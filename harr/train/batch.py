@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harr import processes
-from harr.methods import Training
-from harr.policies.dense import pad, unique
-from harr.rollout import play
-from harr.scoring.mix import Scores
-from harr.setup import Setup
+from harr.compute import distributed
+from harr.params.train import Training
+from harr.rag.policies.dense import pad, unique
+from harr.rag.rollout import play
+from harr.rag.scoring.reward import Scores
+from harr.rag.setup import Setup
 from harr.train.record import term_figures
 from harr.types import Episode, Question
 
@@ -157,5 +157,5 @@ def shares(states: int, states_per_pass: int) -> Iterator[tuple[int, int]]:
     [(0, 2), (2, 4), (4, 5)]
     """
     for first in range(0, states, states_per_pass):
-        low, high = processes.share(min(states_per_pass, states - first))
+        low, high = distributed.share(min(states_per_pass, states - first))
         yield first + low, first + high

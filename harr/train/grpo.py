@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 
-from harr import processes
-from harr.methods import GRPO
-from harr.policies import plackett_luce
-from harr.scoring import mixing
-from harr.scoring.mix import Reward
-from harr.setup import Setup
+from harr.compute import distributed
+from harr.params.train import GRPO
+from harr.rag.policies import plackett_luce
+from harr.rag.scoring import scalarize
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
 from harr.train.advantages import NEGLIGIBLE, group_advantages, step_advantages
 from harr.train.batch import Batch, reward_figures, rollouts
 from harr.train.learner import Learner
@@ -69,12 +69,12 @@ def advantages_of(
     if reward.mix == "weighted":
         total = _normalised_then_summed(params, reward, scores, episodes, step)
     else:
-        mixed_BG = torch.from_numpy(mixing.mix(*reward.table(scores, step, params.group_size), reward.mix))
+        mixed_BG = torch.from_numpy(scalarize.mix(*reward.table(scores, step, params.group_size), reward.mix))
         flat = group_advantages(mixed_BG, params.estimator).flatten().tolist()
         total = [[value] * len(episode.steps) for value, episode in zip(flat, episodes, strict=True)]
     if not reward.filter_by_mean:
         return total
-    kept = mixing.consistent(*reward.table(scores, step, params.group_size)).flatten().tolist()
+    kept = scalarize.consistent(*reward.table(scores, step, params.group_size)).flatten().tolist()
     return [row if keep else [0.0] * len(row) for row, keep in zip(total, kept, strict=True)]
 
 
@@ -121,4 +121,4 @@ def update(params: GRPO, learner: Learner, batch: Batch) -> dict[str, float]:
             sums["entropy"] += float(plackett_luce.entropy(logits_BN).sum()) / len(batch)
             sums["logprob_gap"] = max([sums["logprob_gap"], *(new_B - old_B).abs().tolist()])
     halves = (first_half, learner.gradient() - first_half) if len(passes) > 1 else ()
-    return processes.total(sums, largest="logprob_gap") | learner.update(halves)
+    return distributed.total(sums, largest="logprob_gap") | learner.update(halves)

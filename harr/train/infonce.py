@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from harr import processes
-from harr.methods import Training
-from harr.policies.dense import unique
-from harr.setup import Setup
+from harr.compute import distributed
+from harr.params.train import Training
+from harr.rag.policies.dense import unique
+from harr.rag.setup import Setup
 from harr.train.batch import reward_figures, rollouts, shares
 from harr.train.learner import Learner
 from harr.types import Episode, Log
@@ -72,7 +72,7 @@ def update(
         )
         learner.backward(loss / len(states))
         total += float(loss.detach())
-    return processes.total({"loss": total / len(states)}) | learner.update()
+    return distributed.total({"loss": total / len(states)}) | learner.update()
 
 
 def _allowed(

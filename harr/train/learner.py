@@ -15,23 +15,23 @@ from accelerate.utils import patch_environment
 from peft import PeftModel
 from torch import Tensor
 
-from harr import processes
+from harr.compute import distributed
+from harr.compute.checkpoints import Checkpoints
+from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ParamsError
-from harr.files import note_published, publish, read_json, write_json
-from harr.methods import Training
-from harr.policies import plackett_luce
-from harr.policies.adapter import begin, save_adapter
-from harr.policies.dense import DensePolicy
-from harr.policies.towers import TowersPolicy
-from harr.progress import bar, stop_asked, stoppable
-from harr.retrieval.encoder import Encoder
-from harr.setup import Setup
+from harr.io.files import note_published, publish, read_json, write_json
+from harr.io.progress import bar, stop_asked, stoppable
+from harr.io.resume import unfinished
+from harr.params.train import Training
+from harr.rag.policies import plackett_luce
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.lora import begin, save_adapter
+from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.setup import Setup
 from harr.train.batch import Batch, rate_share
-from harr.train.checkpoint import Checkpoints
 from harr.train.guard import best_step, verdict
 from harr.train.record import plain
 from harr.types import Log
-from harr.work import unfinished
 
 PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
@@ -98,11 +98,11 @@ class Learner:
         # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
         optimizer = accelerator.prepare_optimizer(optimizer)
-        processes.shard(policy.encoder.model, [w for w in adapter.parameters() if w.requires_grad])
+        distributed.shard(policy.encoder.model, [w for w in adapter.parameters() if w.requires_grad])
         run = {"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-        checkpoints = Checkpoints(processes.only_main(lambda: unfinished(work, run, setup=setup.told)))
+        checkpoints = Checkpoints(distributed.only_main(lambda: unfinished(work, run, setup=setup.told)))
         history = checkpoints.load(adapter, head, optimizer)
-        processes.check_same_step(len(history), checkpoints.folder)
+        distributed.check_same_step(len(history), checkpoints.folder)
         rates = [params.learning_rate, head_rate]
         return cls(params, policy, adapter, head, accelerator, optimizer, checkpoints, history, _rates=rates)
 
@@ -112,7 +112,7 @@ class Learner:
         Sets the learning rate, times the step, reports its row to ``log``, saves checkpoints, and stops
         a run that has collapsed. Of several processes only the main one reports and saves.
         """
-        params, start, main = self.params, len(self.history), processes.is_main()
+        params, start, main = self.params, len(self.history), distributed.is_main()
         if start and main:
             print(f"resuming train at step {start}/{params.steps} ({start / params.steps:.1%})")
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
@@ -180,14 +180,14 @@ class Learner:
         variance of the whole gradient; over its squared norm it is ``gradient_noise`` (1: nothing but noise).
         """
         weights = [w for group in self.optimizer.param_groups for w in group["params"]]
-        processes.sum_gradients(weights)
+        distributed.sum_gradients(weights)
         norm = float(self.accelerator.clip_grad_norm_(weights, self.params.max_grad_norm))
         finite = bool(torch.isfinite(torch.tensor(norm)))
         if finite or self.accelerator.scaler is not None:  # a scaler skips the step itself, and lowers its scale
             self.optimizer.step()
         figures = {"grad_norm": norm if finite else 0.0, "skipped_updates": float(not finite)}
         if len(halves) == 2 and finite:
-            first, second = (processes.add_up(half) for half in halves)
+            first, second = (distributed.add_up(half) for half in halves)
             variance = float((first - second).square().sum())
             whole = float((first + second).square().sum())
             figures |= {"gradient_variance": variance, "gradient_noise": variance / max(whole, 1e-30)}
@@ -204,7 +204,7 @@ class Learner:
         ``also``: further adapters with their encoders, by the name of their folder in ``out``. ``facts``: what
         else harr.json says.
         """
-        processes.only_main(lambda: self._export(out, also or {}, facts or {}))
+        distributed.only_main(lambda: self._export(out, also or {}, facts or {}))
         return self.history
 
     def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]], facts: Mapping[str, str]) -> None:

@@ -23,22 +23,22 @@ from trl.trainer.dpo_trainer import DPOTrainer
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
-from harr import processes
+from harr.compute import distributed
+from harr.compute.checkpoints import QUIET, Checkpoints
+from harr.compute.tensors import trained_weights
 from harr.errors import CorpusError, NoPreference, ParamsError
-from harr.files import fingerprint, note_published, publish, read_json, sha256, write_json
-from harr.generation.adapter import base_identity, begin
-from harr.generation.demonstrations import Tokens
-from harr.generation.local import Writer, load_model
-from harr.generation.sampler import open_samplers
-from harr.methods import LeReT
-from harr.pipelines.leret import RAW, completion_text, request
-from harr.sampling import check_index, check_repeatable, read_preferences, sample_again
-from harr.setup import Setup
-from harr.tensors import trained_weights
-from harr.train.checkpoint import QUIET, Checkpoints
-from harr.train.warmstart import Keeper, dataset, order
+from harr.generator.demonstrations import Tokens
+from harr.generator.warmstart import Keeper, dataset, order
+from harr.io.files import fingerprint, note_published, publish, read_json, sha256, write_json
+from harr.io.resume import unfinished
+from harr.params.train import LeReT
+from harr.preferences.collect import check_index, check_repeatable, read_preferences, sample_again
+from harr.rag.generation.local import Writer, load_model
+from harr.rag.generation.lora import base_identity, begin
+from harr.rag.generation.sampler import open_samplers
+from harr.rag.pipelines.leret import RAW, completion_text, request
+from harr.rag.setup import Setup
 from harr.types import Log
-from harr.work import unfinished
 
 Rows = Sequence[Mapping[str, Any]]
 Pair = dict[str, list[int]]
@@ -77,7 +77,7 @@ def train(params: LeReT, setup: Setup, out: Path, work: Path, log: Log, seed: in
         CorpusError: no preferences. IndexMismatch: they were sampled with another index. ModelError: the model cannot
             be loaded. ParamsError: several processes.
     """
-    if processes.count() > 1:
+    if distributed.count() > 1:
         raise ParamsError("train.method leret trains in one process; run it without accelerate launch")
     assert setup.data is not None
     check_index(setup.data, setup.index)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
-from harr import processes
-from harr.methods import PPO
-from harr.policies import plackett_luce
-from harr.setup import Setup
+from harr.compute import distributed
+from harr.params.train import PPO
+from harr.rag.policies import plackett_luce
+from harr.rag.setup import Setup
 from harr.train.advantages import generalised_advantages
 from harr.train.batch import Batch, reward_figures, rollouts
 from harr.train.learner import Learner
@@ -109,7 +109,7 @@ def _before_update(
             found_2S[0, places] = value_B.cpu().double()
             if params.kl_weight:
                 found_2S[1, places] = (rows.old_B - learner.reference(rows).cpu()).double()
-    values, kl = processes.add_up(found_2S).tolist()
+    values, kl = distributed.add_up(found_2S).tolist()
     return values, kl
 
 
@@ -137,4 +137,4 @@ def update(params: PPO, learner: Learner, head: torch.nn.Module, batch: Batch) -
         figures = {"loss": policy_B, "value_loss": fit_B, "clip_share": clipped_B.float(), "entropy": entropy_B}
         for name, values_B in figures.items():
             sums[name] += float(values_B.detach().sum()) / len(batch)
-    return processes.total(sums) | learner.update()
+    return distributed.total(sums) | learner.update()

@@ -14,17 +14,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from harr import processes
+from harr.compute import distributed
+from harr.compute.tensors import trained_weights
+from harr.embed.encoder import Encoder
 from harr.errors import ParamsError
-from harr.methods import PQN
-from harr.policies.adapter import begin
-from harr.policies.dense import unique
-from harr.policies.sentences import Sentences
-from harr.policies.towers import TowersPolicy
-from harr.policies.value import rotate, soft_value, values
-from harr.retrieval.encoder import Encoder
-from harr.setup import Setup
-from harr.tensors import trained_weights
+from harr.params.train import PQN
+from harr.rag.policies.dense import unique
+from harr.rag.policies.lora import begin
+from harr.rag.policies.q_values import rotate, soft_value, values
+from harr.rag.policies.sentence_vectors import Sentences
+from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.setup import Setup
 from harr.train.advantages import lambda_returns
 from harr.train.batch import reward_figures, rollouts, shares
 from harr.train.learner import Learner
@@ -200,4 +200,4 @@ def update(params: PQN, learner: Learner, towers: TowersPolicy, picks: Sequence[
         learner.backward(loss)
         sums["loss"] += float(loss.detach())
         sums["value"] += float(critics_CB.detach().sum()) / len(picks)
-    return {**processes.total(sums), "return": sums["return"]} | learner.update()
+    return {**distributed.total(sums), "return": sums["return"]} | learner.update()

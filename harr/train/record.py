@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from harr.scoring.mix import Scores, mean_of
+from harr.rag.scoring.reward import Scores, mean_of
 
 TOTAL = "total"
 """The weighted sum of all terms, beside the names of the terms."""

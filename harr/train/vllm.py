@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from harr import processes
+from harr.compute import distributed
 from harr.errors import ParamsError, ServiceUnavailable
-from harr.generation.local import Writer
-from harr.generation.sampler import Scored
-from harr.methods import Agent
+from harr.params.train import Agent
+from harr.rag.generation.local import Writer
+from harr.rag.generation.sampler import Scored
 
 
 def check_vllm(params: Agent) -> None:
@@ -29,9 +29,9 @@ def check_vllm(params: Agent) -> None:
         )
     if not torch.cuda.is_available():
         raise ParamsError(f"{asked} needs a CUDA GPU, and torch finds none; set train.vllm: none")
-    if params.vllm == "server" and processes.count() > 1:
+    if params.vllm == "server" and distributed.count() > 1:
         raise ParamsError(
-            f"{asked} takes one trainer, found {processes.count()} processes, which would wait for each other when "
+            f"{asked} takes one trainer, found {distributed.count()} processes, which would wait for each other when "
             "their episodes differ in length; start one process, or set train.vllm: colocate"
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.cli import section
-from harr.files import write_json
+from harr.io.files import write_json
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "prefect", "mlflow", "dvc", "pymilvus", "transformers", "numpy", "great_expectations", "sqlalchemy")

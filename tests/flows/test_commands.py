@@ -9,7 +9,7 @@ import pytest
 import yaml
 from styled import sampled
 
-from harr.files import read_json
+from harr.io.files import read_json
 
 MODULES = (
     "download",

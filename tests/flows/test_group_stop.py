@@ -12,14 +12,14 @@ import psutil
 import pytest
 
 from flows.server import STATE
-from harr.files import read_json
+from harr.io.files import read_json
 
 STAGE = """
 import os, sys, time
 from prefect import flow, task
 from flows import server
-from flows.common import main
-from harr.progress import stoppable
+from flows.runtime.command import main
+from harr.io.progress import stoppable
 
 @task
 def note() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from flows import lengths
-from harr.corpus import haystack
-from harr.files import read_json
+from harr.datasets import haystack
+from harr.embed.encoder import Encoder
+from harr.io.files import read_json
 from harr.params import Params
-from harr.policies.adapter import add_adapter, save_adapter
-from harr.retrieval.encoder import Encoder
+from harr.rag.policies.lora import add_adapter, save_adapter
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.artifacts import _links
 from flows.pipeline import StageFailed, promotion, reproduce, run_recipe, stages
-from flows.runs import records, working
-from flows.workplace import workplace as prepare
+from flows.runtime.artifacts import _links
+from flows.runtime.flow_runs import records, working
+from flows.runtime.workspace import workplace as prepare
 from harr.errors import ParamsError
 from harr.params import Params
 
@@ -74,7 +74,7 @@ def test_a_run_keeps_its_recipe_to_its_end_whatever_another_one_asks_for(workpla
     shutil.copytree(ROOT / "recipes", "recipes")
     shutil.copy(ROOT / "dvc.yaml", workplace)
     told = "(place / 'params.yaml').read_text().splitlines()[-1]"
-    code = f"from flows.workplace import workplace\nwith workplace('smoke') as place: print({told})"
+    code = f"from flows.runtime.workspace import workplace\nwith workplace('smoke') as place: print({told})"
     with prepare("smoke") as place:
         before = (place / "params.yaml").read_text()
         with Path("recipes/smoke.yaml").open("a") as recipe:
@@ -102,7 +102,9 @@ def test_a_promotion_is_noted(
     workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", "promotes")
-    monkeypatch.setattr("tasks.registry.promote", lambda params: f"at work: {[one['flow_run'] for one in working()]}")
+    monkeypatch.setattr(
+        "tasks.registry.promote.promote", lambda params: f"at work: {[one['flow_run'] for one in working()]}"
+    )
     promotion.fn()
     assert "at work: ['promotes']" in capsys.readouterr().out and working() == []
 

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from flows.server import free_port
-from harr.files import read_json
+from harr.io.files import read_json
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0  # most take a tenth of it; a busy machine is no failure
@@ -29,8 +29,8 @@ NAP = """
 import time
 from pathlib import Path
 from prefect import flow
-from flows.common import main
-from harr.progress import stoppable
+from flows.runtime.command import main
+from harr.io.progress import stoppable
 
 @flow(name="nap")
 async def nap():

@@ -41,12 +41,12 @@ class Corpus:
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """Build the corpus once: written, embedded by MiniLM, indexed by Milvus Lite."""
-    from harr.corpus.store import Passages, write_passages
+    from harr.corpus.passages import Passages, write_passages
+    from harr.corpus.vectors import Vectors
+    from harr.embed.encoder import Encoder
+    from harr.embed.shards import embed_corpus
+    from harr.index.passage_index import build_index
     from harr.params import Embed, Index
-    from harr.retrieval.embed import embed_corpus
-    from harr.retrieval.encoder import Encoder
-    from harr.retrieval.index import build_index
-    from harr.retrieval.vectors import Vectors
     from harr.types import Passage
 
     folder = tmp_path_factory.mktemp("corpus")
@@ -73,15 +73,15 @@ def setup(corpus: Corpus) -> Iterator:
 
     import torch
 
-    from harr.corpus.store import Passages
+    from harr.corpus.passages import Passages
+    from harr.corpus.vectors import Vectors
+    from harr.embed.encoder import Encoder
+    from harr.index.passage_index import PassageIndex
     from harr.params import Index
-    from harr.pipelines.pick import pick
-    from harr.policies.dense import DensePolicy
-    from harr.retrieval.encoder import Encoder
-    from harr.retrieval.index import PassageIndex
-    from harr.retrieval.vectors import Vectors
-    from harr.scoring.mix import Reward
-    from harr.setup import Setup
+    from harr.rag.pipelines.pick import pick
+    from harr.rag.policies.dense import DensePolicy
+    from harr.rag.scoring.reward import Reward
+    from harr.rag.setup import Setup
 
     vectors = Vectors.open(corpus.folder / "vectors")
     with PassageIndex.open(corpus.folder / "index", Index(), identity=vectors.identity) as index:

@@ -8,14 +8,14 @@ import pytest
 from digests import digests
 from letters import OnePassage, save_letters, spell
 
-from harr.corpus.store import read_questions
+from harr.corpus.passages import read_questions
 from harr.errors import CorpusError
-from harr.files import finish
 from harr.filter import filter_questions
-from harr.generation.sampler import open_sampler
+from harr.io.files import finish
 from harr.params import Filter
-from harr.scoring.mix import Reward
-from harr.setup import Setup
+from harr.rag.generation.sampler import open_sampler
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
 from harr.types import Question
 
 

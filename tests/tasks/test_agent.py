@@ -9,14 +9,14 @@ import torch
 import yaml
 from peft import PeftModel
 
-from harr.corpus.store import read_questions
+from harr.corpus.passages import read_questions
 from harr.errors import PromotionRefused
-from harr.files import read_json, write_json
-from harr.generation import small_lm
-from harr.generation.local import LocalGenerator, load_model
-from harr.generation.scripted import plan
+from harr.generator import small_lm
+from harr.io.files import read_json, write_json
 from harr.params import Params
+from harr.rag.generation.local import LocalGenerator, load_model
 from harr.types import Generate
+from harr.world.scripted import plan
 from tasks.arms import train_arms
 from tasks.download import QUESTIONS, download_corpus
 from tasks.embed import embed_passages
@@ -25,8 +25,8 @@ from tasks.filter import filter_training_questions
 from tasks.generator import make_generator
 from tasks.index import index_passages
 from tasks.merge import merge_adapter, register_model
-from tasks.registry import promote
-from tasks.tracking import open_client, tracked_run
+from tasks.registry.promote import promote
+from tasks.tracking.run import open_client, tracked_run
 from tasks.train import plot_training, train_policy, write_stats
 
 CHANGES: dict[str, dict[str, Any]] = {

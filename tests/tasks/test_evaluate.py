@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from harr.corpus.jsonl import read_rows
 from harr.errors import CorpusError, DamagedFile, ParamsError
+from harr.io.jsonl import read_rows
 from harr.params import Params
 from tasks import evaluate
-from tasks.checks import expect
 from tasks.evaluate import evaluate_file, evaluation_frame, show, training_curve, with_arms
+from tasks.expectations.process import expect
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 

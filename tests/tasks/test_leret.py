@@ -9,23 +9,23 @@ import pandas as pd
 import pytest
 from styled import Styled, Words
 
-from harr.build import build_reader
+from harr.build.parts import build_reader
 from harr.errors import ExpectationFailed, IndexMismatch
-from harr.files import read_json, write_json
-from harr.generation.traces import open_world
-from harr.generators import Scripted
+from harr.generator.traces import open_world
+from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.pipelines.leret import LeReT
-from harr.plots import learning_curve
-from harr.retrieval.late import search_identity
-from harr.rollout import play
-from harr.sampling import sample_preferences
-from harr.scoring.mix import Reward
-from harr.sections import Preferences
-from harr.setup import Setup
+from harr.params.generator import Scripted
+from harr.params.pipeline import Preferences
+from harr.preferences.collect import sample_preferences
+from harr.rag.pipelines.leret import LeReT
+from harr.rag.retrieval.late_interaction import search_identity
+from harr.rag.rollout import play
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
+from harr.report.plots import learning_curve
 from tasks.arms import trained_runs
-from tasks.checks import expect
 from tasks.evaluate import arm_pipelines, read_by, scored
+from tasks.expectations.process import expect
 from tasks.filter import filter_suite, preferences_frame, write_preferences_page
 from tasks.train import summary
 

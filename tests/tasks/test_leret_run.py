@@ -10,17 +10,17 @@ import yaml
 from letters import save_letters
 from peft import PeftModel
 
-from harr.corpus.store import read_questions
+from harr.corpus.passages import read_questions
 from harr.errors import IndexMismatch
-from harr.files import read_json, read_jsonl, write_json
-from harr.generation.local import load_model
+from harr.io.files import read_json, read_jsonl, write_json
 from harr.params import Params
+from harr.rag.generation.local import load_model
 from harr.types import Log
 from tasks.arms import train_arms
-from tasks.checks import expect
 from tasks.download import QUESTIONS, download_corpus
 from tasks.embed import embed_passages
 from tasks.evaluate import evaluation_frame, play_arms, plot_and_report, summarise_arms, write_evaluation
+from tasks.expectations.process import expect
 from tasks.filter import FILTERED, WORK, filter_training_questions, preferences_frame, write_preferences_page
 from tasks.index import index_passages
 from tasks.merge import merge_adapter

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from harr.errors import DamagedFile
-from harr.files import publish, read_json, write_json
+from harr.io.files import publish, read_json, write_json
 from harr.params import Params
 from tasks.evaluate import arm_pipelines
-from tasks.facts import run_facts
-from tasks.gate import _index
 from tasks.merge import LLM, _note, held_expectations, merge_adapter, register_model
+from tasks.registry.gate import _index
+from tasks.report_facts import run_facts
 
 
 def test_expectations_are_read_from_the_figures_of_the_stages_before(workplace: Path) -> None:

@@ -10,11 +10,11 @@ from peft import PeftModel
 from transformers import AutoTokenizer
 from trl import chat_template_utils
 
-from harr.corpus.store import read_questions
-from harr.files import read_json, write_json
-from harr.generation.chat import keeps_turns
-from harr.generation.local import load_model
+from harr.corpus.passages import read_questions
+from harr.io.files import read_json, write_json
 from harr.params import Params
+from harr.rag.generation.chat_template import keeps_turns
+from harr.rag.generation.local import load_model
 from tasks.download import QUESTIONS, download_corpus
 from tasks.embed import embed_passages
 from tasks.evaluate import play_arms, summarise_arms, write_evaluation

@@ -14,12 +14,12 @@ from letters import TOLD, OnePassage, save_letters, spell
 from safetensors.torch import load_file
 from trl.trainer import grpo_trainer
 
-from harr import progress
 from harr.errors import ParamsError, ServiceUnavailable
-from harr.generation.local import Writer, load_model
-from harr.methods import Agent, Lora
-from harr.scoring.mix import Reward
-from harr.setup import Setup
+from harr.io import progress
+from harr.params.train import Agent, Lora
+from harr.rag.generation.local import Writer, load_model
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
 from harr.train import METHODS, agent
 from harr.train.agent import Game, Keeper, asked, train, trl_config
 from harr.train.batch import reward_figures

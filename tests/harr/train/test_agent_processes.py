@@ -12,10 +12,10 @@ from letters import OnePassage, save_letters, spell
 from safetensors.torch import load_file
 
 from harr.errors import ParamsError
-from harr.files import write_json
-from harr.methods import Agent, Lora
-from harr.scoring.mix import Reward
-from harr.setup import Setup
+from harr.io.files import write_json
+from harr.params.train import Agent, Lora
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
 from harr.train.agent import check_processes, train
 from harr.types import Question
 

@@ -11,13 +11,13 @@ from letters import OnePassage, save_letters, spell
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from harr import progress
 from harr.errors import ServiceUnavailable
-from harr.generation.local import load_model
-from harr.methods import Agent
-from harr.pipelines.react import react_passages
-from harr.scoring.mix import Reward
-from harr.setup import Setup
+from harr.io import progress
+from harr.params.train import Agent
+from harr.rag.generation.local import load_model
+from harr.rag.pipelines.react import react_passages
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
 from harr.train import agent
 from harr.train.agent import train
 from harr.types import Generate, Outcome, Question, Request, Retrieval, Search

@@ -8,13 +8,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from harr.embed.encoder import Encoder
 from harr.errors import CorpusError
-from harr.methods import GRPO, PPO, Lora, Training
-from harr.policies.dense import DensePolicy
-from harr.retrieval.encoder import Encoder
-from harr.rollout import play
-from harr.scoring.mix import Reward
-from harr.setup import Setup
+from harr.params.train import GRPO, PPO, Lora, Training
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.rollout import play
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
 from harr.train import METHODS
 from harr.train.batch import Batch, question_batch
 from harr.train.grpo import advantages_of, train

@@ -11,19 +11,20 @@ from letters import OnePassage, save_letters
 from peft import PeftModel
 from safetensors.torch import load_file
 
-from harr import progress
-from harr.corpus.store import write_questions
+from harr.corpus.passages import write_questions
 from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError
-from harr.files import SUMS, read_json, read_jsonl, write_json
-from harr.generation.adapter import base_identity
-from harr.generation.local import LocalGenerator, Writer, load_model
-from harr.methods import LeReT, Lora
-from harr.pipelines import leret as program
-from harr.pipelines.leret import render, request
-from harr.scoring.mix import Reward
-from harr.sections import Preferences
-from harr.setup import Setup
-from harr.train import METHODS, leret, warmstart
+from harr.generator import warmstart
+from harr.io import progress
+from harr.io.files import SUMS, read_json, read_jsonl, write_json
+from harr.params.pipeline import Preferences
+from harr.params.train import LeReT, Lora
+from harr.rag.generation.local import LocalGenerator, Writer, load_model
+from harr.rag.generation.lora import base_identity
+from harr.rag.pipelines import leret as program
+from harr.rag.pipelines.leret import render, request
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
+from harr.train import METHODS, leret
 from harr.types import Generate, Passage, Question, Retrieval
 
 QUESTIONS = [f"{first}{second}?" for first in "qwer" for second in "tyu"]

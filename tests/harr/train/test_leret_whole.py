@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 from letters import save_letters
 
 from harr.errors import CorpusError
-from harr.generation.local import Writer, load_model
-from harr.pipelines.leret import LeReT, query_of, render, request
+from harr.rag.generation.local import Writer, load_model
+from harr.rag.pipelines.leret import LeReT, query_of, render, request
 from harr.train.leret import pairs, targets
 from harr.types import Passage, Question
 

@@ -9,19 +9,19 @@ import torch
 from serving import chat, serving
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from harr.corpus.store import Passages
-from harr.generation.server import ServerGenerator
-from harr.generators import Server
-from harr.methods import PQN
-from harr.pipelines.pick import pick
-from harr.policies.adapter import load_adapter
-from harr.policies.towers import TowersPolicy
-from harr.policies.value import act, soft_value, values
-from harr.retrieval.encoder import Encoder
-from harr.rollout import play
-from harr.scoring.mix import Reward
-from harr.scoring.ranking import all_gold
-from harr.setup import Setup
+from harr.corpus.passages import Passages
+from harr.embed.encoder import Encoder
+from harr.params.generator import Server
+from harr.params.train import PQN
+from harr.rag.generation.server import ServerGenerator
+from harr.rag.pipelines.pick import pick
+from harr.rag.policies.lora import load_adapter
+from harr.rag.policies.q_values import act, soft_value, values
+from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.rollout import play
+from harr.rag.scoring.ranking import all_gold
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
 from harr.train import pqn
 from harr.train.advantages import lambda_returns
 from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step

@@ -1,0 +1,203 @@
+"""Checks of files: DVC's lock, the MLflow store, the index and its identity, leftovers."""
+
+import ast
+import contextlib
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from flows.doctor.finding import Finding, fail, ok, size, warn
+from harr.errors import DamagedFile, bare
+from harr.io.files import read_state
+from harr.params import Params
+
+REBUILD = "dvc repro -f -s index"
+SPOOL, SEND = "work/spool", "python -m flows.send"
+WALK_SECONDS = 0.15
+PLACES = ("data", "models", "metrics", "plots", "reports", "work", ".harr")
+
+
+def check_dvc_lock(root: Path) -> list[Finding]:
+    """A kill while DVC writes its lock file leaves it empty, and every later command fails on it."""
+    path = root / ".dvc/tmp/rwlock"
+    if not (root / ".dvc").is_dir():
+        return [fail("dvc", "this folder is no DVC project", "dvc init")]
+    if path.exists():
+        try:
+            read_state(path, "")
+        except DamagedFile:
+            what = ".dvc/tmp/rwlock is damaged; every dvc command says that its JSON structure is corrupted"
+            return [fail("dvc", what, f"{'rm -r' if path.is_dir() else 'rm'} .dvc/tmp/rwlock")]
+    return [ok("dvc", "lock file is sound")]
+
+
+def check_store(root: Path, address: str, environment: Mapping[str, str]) -> list[Finding]:
+    """MLflow 3 refuses ./mlruns as a store: runs go to mlflow.db, and mlruns/ keeps artifacts only."""
+    if urlsplit(address).scheme in ("", "file") and environment.get("MLFLOW_ALLOW_FILE_STORE", "").lower() != "true":
+        fix = 'tracking.uri: "" in params.yaml (runs go to mlflow.db), and unset MLFLOW_TRACKING_URI'
+        return [fail("MLflow store", f"{address} is a folder, which MLflow 3 refuses", fix)]
+    old = sorted(path.parent.name for path in (root / "mlruns").glob("*/meta.yaml"))
+    if old:
+        what = f"mlruns/ holds runs of an old file store ({', '.join(old[:4])}); MLflow 3 does not show them"
+        return [warn("MLflow store", what, "mv mlruns mlruns-old && mkdir mlruns   (or `mlflow migrate-filestore`)")]
+    return [ok("MLflow store", bare(address))]
+
+
+def check_index(root: Path, params: Params) -> list[Finding]:
+    """The index belongs to the vectors, the vectors to the corpus; Milvus Lite's files are whole."""
+    corpus, vectors, index = (_manifest(root / "data" / name) for name in ("corpus", "vectors", "index"))
+    if index is None:
+        return [ok("index", "none yet")]
+    if not index:
+        return [fail("index", "data/index/manifest.json is damaged", REBUILD)]
+    findings = []
+    if vectors is not None and vectors.get("identity") != index["identity"]:
+        what = f"built as {index['identity']}, but data/vectors is {vectors.get('identity', 'damaged')}"
+        findings.append(fail("index", what, "dvc repro index"))
+    if corpus and vectors and vectors.get("corpus") != corpus.get("identity"):
+        what = f"made of corpus {vectors.get('corpus')}, but data/corpus is {corpus.get('identity')}"
+        findings.append(fail("vectors", what, "dvc repro index"))
+    if not params.index.uri:
+        findings += _check_lite(root / "data/index/milvus.db", root)
+    for path in truncated(root / "data/index", root / "work/index"):
+        what = f"{path.relative_to(root)} is cut off; Milvus Lite can never load it"
+        findings.append(fail("index", what, f"rm {path.relative_to(root)}   (it is made again on loading)"))
+    where = bare(params.index.uri) or "Milvus Lite"
+    return findings or [ok("index", f"{index['rows']:,} passages, identity {index['identity']}, in {where}")]
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a stage's output; None: there is no output; empty: it is damaged."""
+    if not folder.exists():
+        return None
+    try:
+        return read_state(folder / "manifest.json", "", identity=str)
+    except DamagedFile:
+        return {}
+
+
+def _check_lite(path: Path, root: Path) -> Iterator[Finding]:
+    place = path.relative_to(root)
+    if path.is_file():
+        yield fail("index", f"{place} is a file of Milvus Lite 2, which Milvus Lite 3 cannot read", REBUILD)
+    elif not path.exists():
+        yield fail("index", f"{place} is missing; the index was built on a server, or lost", REBUILD)
+
+
+def truncated(*folders: Path) -> list[Path]:
+    """Index files that a kill cut off: by size where they are arrays, by their end where they are JSON."""
+    return [path for folder in folders for path in sorted(folder.rglob("*.idx")) if not _whole(path)]
+
+
+def _whole(path: Path) -> bool:
+    count = path.stat().st_size
+    with path.open("rb") as handle:
+        head = handle.read(10)
+        if head.startswith(b"\x93"):
+            header = handle.read(int.from_bytes(head[8:10], "little"))
+            try:
+                shape = ast.literal_eval(header.decode("latin-1").strip())["shape"]
+            except (ValueError, SyntaxError):
+                return False
+            return bool(count == 10 + len(header) + 4 * math.prod(shape))
+        if head.startswith(b"{"):
+            handle.seek(-1, os.SEEK_END)
+            return handle.read() == b"}"
+    return count > 0
+
+
+def check_leftovers(root: Path, *, busy: bool) -> list[Finding]:
+    """Temporary files that a kill left; while something runs they may be in use."""
+    found = temporary_files(root)
+    names = [str(path.relative_to(root)) for path in found]
+    if not names or busy:
+        return [ok("temporary files", f"{len(names)}, in use" if names else "none")]
+    what = f"{len(names)} left by a kill: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
+    remove = "rm -r" if any(path.is_dir() for path in found) else "rm"
+    return [warn("temporary files", what, f"{remove} {' '.join(names[:20])}")]
+
+
+def temporary_files(root: Path) -> list[Path]:
+    """Files and folders under names that only unfinished writing uses; of what can be looked at in the time.
+
+    A result that was put aside for a new one, which has not come yet, is none of them.
+    """
+    found = []
+    for place in PLACES:
+        for path in files(root / place, folders=True):
+            if path.name.startswith(".") and path.name.endswith(".tmp"):
+                aside = path.name.endswith(".old.tmp") and not path.with_name(path.name[1:-8]).exists()
+                found += [] if aside else [path]
+    return sorted(found)
+
+
+def files(folder: Path, seconds: float = WALK_SECONDS, *, folders: bool = False) -> Iterator[Path]:
+    """Every file under a folder, and every folder where those are wanted too, until the time is over."""
+    deadline = time.monotonic() + seconds
+    for where, within, names in os.walk(folder):
+        yield from (Path(where) / name for name in [*names, *(within if folders else ())])
+        if time.monotonic() > deadline:
+            return
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What an MLflow server has not received: its address, the stages that wrote it, and the number of writes.
+
+    ``place`` is the folder where it waits.
+    """
+
+    place: str
+    address: str
+    stages: tuple[str, ...]
+    writes: int
+
+    def __str__(self) -> str:
+        return f"{self.writes} writes of stage {', '.join(self.stages)} for {bare(self.address)}, which did not answer"
+
+
+def kept_reports(root: Path) -> list[Kept]:
+    """What waits in work/spool (tasks/tracking/spool.py): a folder per server, in it a journal per run of a stage.
+
+    The runs of recipes have a work/spool each, in the recipe's folder.
+    """
+    found = []
+    for told in sorted([*root.glob(f"{SPOOL}/*/address"), *root.glob(f".harr/runs/*/{SPOOL}/*/address")]):
+        stages, writes = [], 0
+        for journal in sorted(told.parent.glob("*.jsonl")):
+            if journal.name != "refused.jsonl":
+                done = 0
+                with contextlib.suppress(DamagedFile):  # there is none, or whoever sends it tells of it
+                    done = read_state(journal.with_suffix(".done"), "", done=int)["done"]
+                stages.append(journal.stem.partition("-")[2])
+                writes += journal.read_bytes().count(b"\n") - done
+        if stages:
+            address, place = told.read_text(encoding="utf-8").strip(), told.parents[1].relative_to(root)
+            found.append(Kept(str(place), address, tuple(dict.fromkeys(stages)), writes))
+    return found
+
+
+def check_reports(root: Path, *, busy: bool) -> list[Finding]:
+    """Figures and artifacts that a server which was away has not received; while a stage runs it may send them."""
+    kept = kept_reports(root)
+    if not kept or busy:
+        return [ok("reports", "all sent" if not kept else f"{kept[0]}; the stage that runs tries again")]
+    return [warn("reports", f"{one} ({one.place})", f"start the server, then `{SEND}`") for one in kept]
+
+
+def unfinished(root: Path) -> list[tuple[str, int, str]]:
+    """(folder, number of entries, size) of what work/ keeps: unfinished or earlier work, remembered completions."""
+    found = []
+    for folder in sorted(set((root / "work").glob("*")) - {root / SPOOL}):
+        count, total = 0, 0
+        with contextlib.suppress(OSError):
+            count = len(list(folder.iterdir())) if folder.is_dir() else 1
+            total = sum(path.stat().st_size for path in files(folder, 0.03))
+        if count:
+            found.append((str(folder.relative_to(root)), count, size(total)))
+    return found

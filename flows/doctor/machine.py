@@ -1,0 +1,245 @@
+"""Checks of the machine: installed versions, switches, secrets, threads, disk, git."""
+
+import configparser
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from flows.doctor.finding import Finding, fail, ok, size, warn
+from flows.runtime.limits import sizes
+from harr.errors import HarrError
+from harr.params import Params
+from harr.params.generator import Server
+
+INSTALL = "pip install --constraint constraints.txt --editable ."
+BROKEN = {
+    "fastapi": ((0, 151), "stops every Prefect flow run (seen from 0.155 on)"),
+    "sqlalchemy": ((2, 1), "lets no Prefect schedule fire, silently"),
+}
+"""Versions from which on Prefect 3.8 breaks; pip does not see it."""
+SWITCHES = {
+    "DO_NOT_TRACK": "true",
+    "DVC_NO_ANALYTICS": "true",
+    "GX_ANALYTICS_ENABLED": "false",
+    "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+}
+"""What the stages set where the environment says nothing; MLflow reads DO_NOT_TRACK only as the word true."""
+
+
+def check_versions(root: Path) -> list[Finding]:
+    """The versions known to break Prefect, direct dependencies, and the whole of constraints.txt."""
+    findings, have = [], installed()
+    for name, (bound, effect) in BROKEN.items():
+        version = have.get(name)
+        if version and _numbers(version) >= bound:
+            least = ".".join(map(str, bound))
+            findings.append(fail(name, f"{version} {effect}", f'pip install "{name}<{least}"'))
+        elif version:
+            findings.append(ok(name, version))
+    missing = sorted(name for name in _direct() if _plain(name) not in have)
+    if missing:
+        findings.append(fail("packages", f"not installed: {', '.join(missing)}", INSTALL))
+    findings += _against_constraints(root / "constraints.txt", have)
+    if (version := have.get("vllm")) is not None:
+        findings.append(
+            warn("vllm", f"{version} shares this environment; it wants another transformers", "see docs/serving.md")
+        )
+    torch = have.get("torch", "")
+    if torch.endswith("+cpu") and Path("/proc/driver/nvidia/version").exists():
+        findings.append(warn("torch", f"{torch} cannot use this machine's GPU", "install torch's CUDA build"))
+    return findings
+
+
+def _against_constraints(path: Path, have: Mapping[str, str]) -> list[Finding]:
+    if not path.exists():
+        return []
+    pins = [line.partition("==") for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
+    found = [(name.strip(), wanted.strip(), have.get(_plain(name.strip()))) for name, _, wanted in pins]
+    other = [f"{name} {now} (pinned {want})" for name, want, now in found if now and now.split("+")[0] != want]
+    if other:
+        more = f" and {len(other) - 4} more" if len(other) > 4 else ""
+        return [warn("versions", f"not those of constraints.txt: {', '.join(other[:4])}{more}", INSTALL)]
+    return [ok("versions", f"{sum(now is not None for _, _, now in found)} packages as in constraints.txt")]
+
+
+def installed() -> dict[str, str]:
+    """Version of every installed package, by the names of the metadata folders: no file is opened.
+
+    >>> sorted({"fastapi", "prefect", "sqlalchemy"} - set(installed()))
+    []
+    """
+    found: dict[str, str] = {}
+    for place in sys.path:
+        with contextlib.suppress(OSError):
+            for entry in os.listdir(place or "."):
+                name, _, version = entry.removesuffix(".dist-info").rpartition("-")
+                if entry.endswith(".dist-info"):
+                    found.setdefault(_plain(name), version)
+    return found
+
+
+def _plain(name: str) -> str:
+    """A package's name as all spellings of it have it in common."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _direct() -> list[str]:
+    try:
+        wanted = metadata.requires("harr") or []
+    except metadata.PackageNotFoundError:
+        return []
+    return [re.split(r"[^\w.-]", line)[0] for line in wanted if "extra ==" not in line]
+
+
+def check_switches(root: Path, environment: Mapping[str, str]) -> list[Finding]:
+    """Telemetry and pickle switches that say something else than the stages would set."""
+    findings = [
+        warn(name, f"is {environment[name]!r}", f"export {name}={wanted}")
+        for name, wanted in SWITCHES.items()
+        if environment.get(name, wanted).lower() != wanted and (name, environment[name]) != ("DVC_NO_ANALYTICS", "1")
+    ]
+    settings = configparser.ConfigParser(interpolation=None)
+    for place in (".dvc/config", ".dvc/config.local"):
+        try:
+            settings.read(root / place, encoding="utf-8")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            what = f"{place} cannot be read ({' '.join(str(error).split())[:200]})"
+            findings.append(fail("DVC settings", what, f"git checkout {place}, or correct it by hand"))
+    analytics = settings.get("core", "analytics", fallback="true").lower() == "true"
+    if analytics and not environment.get("DVC_NO_ANALYTICS"):
+        findings.append(warn("DVC analytics", "is on", "dvc config core.analytics false"))
+    return findings or [ok("switches", "telemetry off, no pickles")]
+
+
+def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Finding]:
+    """Variables that params.yaml names for the key of a server elsewhere, and that are unset.
+
+    A server on this machine mostly needs none.
+    """
+    missing, named = [], 0
+    for section, address, variable in key_variables(params):
+        named += 1
+        if not environment.get(variable) and not _loopback(address):
+            missing.append(
+                warn(f"${variable}", f"is unset; {section} at {address} may ask for it", f"export {variable}=...")
+            )
+    return missing or [ok("secrets", f"{named} named" if named else "none needed")]
+
+
+def model_servers(params: Params) -> Iterator[tuple[str, Server]]:
+    """The servers of language models that params.yaml names, by section."""
+    judge, reader = params.reward.judge, params.evaluate.reader
+    for section, client in (("generator", params.generator), ("reward.judge", judge), ("evaluate.reader", reader)):
+        if isinstance(client, Server):
+            yield section, client
+
+
+def key_variables(params: Params) -> Iterator[tuple[str, str, str]]:
+    """(section, address, name of the variable with its key) of every server that params.yaml names."""
+    for section, client in model_servers(params):
+        yield section, client.base_url, client.key_variable
+    if params.encoder.base_url:
+        yield "encoder", params.encoder.base_url, params.encoder.key_variable
+    if params.index.uri:
+        yield "index", params.index.uri, params.index.token_variable
+
+
+def _loopback(address: str) -> bool:
+    return urlsplit(address).hostname in ("localhost", "127.0.0.1", "::1")
+
+
+def check_threads(environment: Mapping[str, str], *, allowed: float, load: float) -> list[Finding]:
+    """OpenMP's threads against the cores this process may use.
+
+    Args:
+        environment: where OMP_NUM_THREADS is looked up.
+        allowed: cores by affinity and by the container's quota (:func:`allowed_cores`).
+        load: the last minute's load average.
+    """
+    text = environment.get("OMP_NUM_THREADS", "")
+    threads = int(text) if text.isdecimal() else len(os.sched_getaffinity(0))
+    told = f"{threads} threads, {allowed:g} cores, load {load:.1f}"
+    if threads > max(1.0, allowed):
+        return [warn("threads", f"{told}: threads wait for each other", f"export OMP_NUM_THREADS={int(allowed) or 1}")]
+    if threads > 1 and load >= allowed:
+        return [warn("threads", f"{told}: torch collapses on busy cores", "wait, or export OMP_NUM_THREADS=1")]
+    return [ok("threads", told)]
+
+
+def allowed_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:
+    """Cores this process may use: by affinity, and by the container's quota where there is one."""
+    cores = float(len(os.sched_getaffinity(0)))
+    try:
+        limit, period = quota.read_text().split()
+        return cores if limit == "max" else min(cores, int(limit) / int(period))
+    except (OSError, ValueError):
+        return cores
+
+
+def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
+    """Free bytes against an estimate of what a whole run of params.yaml writes."""
+    needed, known = needed_bytes(params, root)
+    told = f"{size(free)} free; a run writes about {size(needed)}" + ("" if known else " and the corpus, unknown yet")
+    if free < needed:
+        fix = "dvc gc --workspace, rm -r work, or run where there is more room"
+        return [fail("disk", told, fix)]
+    return [ok("disk", told)]
+
+
+def needed_bytes(params: Params, root: Path) -> tuple[float, bool]:
+    """Estimate of what a whole run writes, and whether the number of passages is known.
+
+    Corpus, vectors and index twice (DVC keeps a copy in its cache) and the index once more while it is built;
+    the merged encoder four times; every trained run its adapter, checkpoints and optimiser.
+    """
+    found = sizes(params, root)
+    index = 8 * found.width + 3 * found.text
+    passages = (found.rows or 0) * (2 * (found.text + 4 * found.width + index) + index)
+    trained = {"full", "rl_no_history", "infonce"} & set(params.evaluate.arms)
+    runs = max(1, len(trained) * params.evaluate.seeds)
+    return passages + found.weights * (4 + 0.45 * runs), found.rows is not None
+
+
+def check_git(root: Path) -> list[Finding]:
+    """git is there, the folder is a repository, and dvc.lock is committed."""
+    if shutil.which("git") is None:
+        return [warn("git", "is not installed; runs are not tied to a commit", "install git")]
+    try:
+        told = git(root, "status", "--porcelain", "--", "dvc.lock")
+    except HarrError as error:
+        return [warn("git", str(error), "git init && git add . && git commit -m start")]
+    if not (root / "dvc.lock").exists():
+        return [ok("git", "a repository; no dvc.lock yet")]
+    if told:
+        what = "is not committed" if told.startswith("??") else "has changes that are not committed"
+        fix = "git add dvc.lock metrics plots && git commit -m 'Results'"
+        return [warn("git", f"dvc.lock {what}; others cannot reproduce these results", fix)]
+    return [ok("git", "dvc.lock is committed")]
+
+
+def git(root: Path, *words: str) -> str:
+    """What git prints.
+
+    Raises:
+        HarrError: it ends with an error or takes more than two seconds.
+    """
+    try:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True, timeout=2)
+    except subprocess.CalledProcessError as error:
+        raise HarrError(error.stderr.strip().splitlines()[0]) from None
+    except subprocess.TimeoutExpired:
+        raise HarrError("did not answer within two seconds") from None
+    return done.stdout

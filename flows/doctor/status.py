@@ -1,0 +1,140 @@
+"""Where the project stands: stages, runs, versions, processes, what was left behind."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.doctor import folders, processes, stages
+from flows.doctor.examine import Asked
+from flows.doctor.finding import Finding, broken
+from flows.doctor.runs import Store, Version, lost_runs, read_store, store_address
+from harr.errors import HarrError
+from harr.params import Params
+
+RUNS = 6
+"""So many of the last runs are shown."""
+
+
+@dataclass(frozen=True)
+class StageStatus:
+    """A stage, why it is not fresh, when it last ran to its end (seconds since 1970) and for how long."""
+
+    name: str
+    state: str
+    reasons: tuple[str, ...]
+    ended: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """A run of the pipeline: its status (``LOST`` where its process is gone), and the stages it ran."""
+
+    name: str
+    status: str
+    started: float
+    seconds: float
+    stages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Status:
+    """All of `harr status`; ``trouble`` says in a line what could not be read."""
+
+    stages: tuple[StageStatus, ...]
+    runs: tuple[RunStatus, ...]
+    model: str
+    headline: str
+    versions: tuple[Version, ...]
+    processes: tuple[processes.Process, ...]
+    orphans: tuple[str, ...]
+    leftovers: tuple[str, ...]
+    trouble: str = ""
+
+
+def status(root: Path, environment: Mapping[str, str]) -> Status:
+    """Read it all; what cannot be read is left out, and ``trouble`` names it.
+
+    Raises:
+        HarrError: ``root`` is not the project's folder, or params.yaml is wrong.
+    """
+    if not (root / "dvc.yaml").exists():
+        raise HarrError(f"no dvc.yaml in {root.resolve()}; run this in the folder of a harr project")
+    params = Params.load(root / "params.yaml")
+    address = store_address(params, environment)
+    read: list[Store] = []
+    asked = Asked("MLflow", lambda: _read(root, address, params, read))
+    troubles: list[Finding] = []
+
+    def tried(name: str, body: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        try:
+            return body()
+        except Exception as error:
+            troubles.append(broken(name, error))
+            return ()
+
+    table = processes.scan(root)
+    found, left = (
+        tried("stages", lambda: tuple(stages.read_stages(root))),
+        tried("left behind", lambda: _leftovers(root, table)),
+    )
+    alive = set(tried("processes", lambda: tuple(processes.live_executions(table, root))))
+    orphans = tried("orphans", lambda: tuple(processes.orphans(table, root)))
+    told = asked.findings(0.8)
+    store = read[0] if read else Store()
+    local = address.startswith("sqlite")
+    return Status(
+        stages=tuple(_stage(stage, store, root, table) for stage in found),
+        runs=_runs(store, alive if local else None),
+        model=params.tracking.registered_model,
+        headline=params.headline,
+        versions=store.versions,
+        processes=table.ours,
+        orphans=tuple(f"{one.name} (pid {one.pid}): {why}" for one, why in orphans),
+        leftovers=left,
+        trouble="; ".join([*(f"{one.subject}: {one.found}" for one in troubles), *(one.found for one in told)]),
+    )
+
+
+def _read(root: Path, address: str, params: Params, read: list[Store]) -> list[Finding]:
+    store = read_store(root, address, params)
+    if store is None:
+        raise HarrError("runs and models: this kind of store is only shown by MLflow itself")
+    read.append(store)
+    return []
+
+
+def _stage(stage: stages.Stage, store: Store, root: Path, table: processes.Table) -> StageStatus:
+    """The stage with its last finished run, or the time of its metrics file where no run is known."""
+    running = any(one.name == f"flows.{stage.name}" and not one.recipe for one in table.ours)
+    done = [run for run in store.runs if run.stage == stage.name and run.status == "FINISHED"]
+    ended, seconds = (done[0].ended, done[0].ended - done[0].started) if done else (0.0, 0.0)
+    metrics = root / "metrics" / f"{stage.name}.json"
+    if not done and stage.state != "never run" and metrics.exists():
+        ended = os.stat(metrics).st_mtime
+    return StageStatus(stage.name, "running" if running else stage.state, stage.reasons, ended, seconds)
+
+
+def _runs(store: Store, alive: set[str] | None) -> tuple[RunStatus, ...]:
+    """The last parent runs; ``alive`` is None where a run may belong to another machine."""
+    lost = {run.id for run in lost_runs(store, alive)} if alive is not None else set()
+    found = []
+    for run in [run for run in store.runs if not run.parent][:RUNS]:
+        children = [child.stage for child in reversed(store.runs) if child.parent == run.id and child.stage]
+        state = "LOST" if run.id in lost else run.status
+        ran = run.ended - run.started if run.ended and run.status != "RUNNING" else 0.0
+        found.append(RunStatus(run.name, state, run.started, ran, tuple(dict.fromkeys(children))))
+    return tuple(found)
+
+
+def _leftovers(root: Path, table: processes.Table) -> tuple[str, ...]:
+    found = [f"{name}: {count} entries, {told}" for name, count, told in folders.unfinished(root)]
+    found += [f"{one.place}: {one}; `{folders.SEND}`" for one in folders.kept_reports(root)]
+    if not table.ours:
+        found += [f"{path.relative_to(root)}: a temporary file" for path in folders.temporary_files(root)]
+        dead = len(processes.owners(root))
+        found += [f".harr/owners: {dead} of dead processes (the next run forgets them)"] if dead else []
+        found += [".harr/prefect.json: its server is gone"] if (root / ".harr/prefect.json").exists() else []
+    return tuple(found)

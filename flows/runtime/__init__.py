@@ -1,0 +1,1 @@
+"""What every command shares: signals, locks, workspaces, Prefect."""

@@ -1,0 +1,1 @@
+"""The composition root: names in params.yaml become objects."""

@@ -1,0 +1,107 @@
+"""Checkpoints of a training run: trained weights, value head, optimiser and history, in safetensors and json.
+
+Random numbers need no saving: every step seeds its own generator from (seed, step).
+"""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from harr.compute.tensors import optimizer_tensors, put_back, restore_optimizer, trained_weights
+from harr.io.files import check_sums, newest_sound, publish, read_json, write_json
+
+QUIET: dict[str, Any] = {
+    "disable_tqdm": True,
+    "logging_steps": 1,
+    "logging_strategy": "steps",
+    "save_strategy": "no",
+    "report_to": "none",
+}
+"""For TRL's trainers: they tell every update to our callbacks, which draw the bar and save; they do neither."""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The latest and the best checkpoint of one run, kept under ``folder``.
+
+    ``save`` replaces an older one only after the new one is whole; ``load`` restores it exactly.
+    """
+
+    folder: Path
+
+    def save(
+        self,
+        step: int,
+        model: torch.nn.Module,
+        head: torch.nn.Module | None,
+        optimizer: torch.optim.Optimizer,
+        history: list[dict[str, Any]],
+        *,
+        best: int,
+    ) -> None:
+        """Write the state after ``step`` finished steps; of older ones only ``best`` is kept."""
+        draft = self.folder / "checkpoint.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        weights = {path: weight.detach().contiguous() for path, weight in trained_weights(model).items()}
+        save_file(weights, draft / "weights.safetensors")
+        if head is not None:
+            save_file(head.state_dict(), draft / "value_head.safetensors")
+        save_file(optimizer_tensors(optimizer), draft / "optimizer.safetensors")
+        write_json(draft / "state.json", {"step": step, "history": history})
+        publish(draft, self._path(step))
+        for old in self._whole()[:-1]:
+            if old != self._path(best):
+                shutil.rmtree(old)
+
+    def steps(self) -> list[int]:
+        """After how many steps each of the checkpoints that there are was written."""
+        return [int(path.name.rpartition("-")[2]) for path in self._whole()]
+
+    def history(self) -> list[dict[str, Any]]:
+        """The history of the latest sound checkpoint; [] where there is none."""
+        return self._history(newest_sound(self._whole()))
+
+    @staticmethod
+    def _history(folder: Path | None) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = read_json(folder / "state.json")["history"] if folder else []
+        return found
+
+    def load(
+        self, model: torch.nn.Module, head: torch.nn.Module | None, optimizer: torch.optim.Optimizer
+    ) -> list[dict[str, Any]]:
+        """Restore the latest sound checkpoint and return its history; [] where there is none."""
+        folder = newest_sound(self._whole())
+        if folder is None:
+            return []
+        self.load_weights(model, folder)
+        if head is not None:
+            head.load_state_dict(load_file(folder / "value_head.safetensors"))
+        restore_optimizer(optimizer, load_file(folder / "optimizer.safetensors"))
+        return self._history(folder)
+
+    def load_best(self, model: torch.nn.Module, head: torch.nn.Module | None, best: int) -> None:
+        """Put weights and head of the checkpoint after ``best`` steps back.
+
+        Raises:
+            DamagedFile: a file of it changed since.
+        """
+        check_sums(self._path(best), f"rm -r {self.folder}` and `dvc repro -f -s train")
+        self.load_weights(model, self._path(best))
+        if head is not None:
+            head.load_state_dict(load_file(self._path(best) / "value_head.safetensors"))
+
+    @staticmethod
+    def load_weights(model: torch.nn.Module, folder: Path) -> None:
+        """Put the trained weights of one checkpoint back."""
+        put_back(trained_weights(model), load_file(folder / "weights.safetensors"), folder)
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"checkpoint-{step:06d}"
+
+    def _whole(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("checkpoint-*") if (path / "state.json").exists())

@@ -1,0 +1,183 @@
+"""Passages and questions on disk: Arrow shards that are memory-mapped, and JSON lines."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from datasets import Dataset, concatenate_datasets
+from numpy.typing import NDArray
+
+from harr.errors import DamagedFile
+from harr.io.files import appears_whole, check_sums, fingerprint, read_jsonl, read_manifest, sha256, write_json
+from harr.types import Passage, Question
+
+SHARD_ROWS = 100_000
+BATCH_ROWS = 10_000
+REBUILD = "dvc repro -f -s download"
+SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string()), ("searchable", pa.bool_())])
+SOURCED = SCHEMA.append(pa.field("source", pa.string()))
+"""Of a corpus whose passages name their sources; the bytes of any other are as they were before there were sources."""
+
+
+def write_passages(
+    passages: Iterable[Passage], folder: Path, *, searchable: Callable[[Passage], bool] | None = None
+) -> dict[str, Any]:
+    """Stream passages into Arrow shards of 100,000 rows and return the manifest.
+
+    Equal passages give equal bytes. ``searchable`` says which of them go into the index (None: all). Sources are kept
+    where the first passage has one.
+    """
+    shards: list[dict[str, Any]] = []
+    stream = iter(passages)
+    first = list(islice(stream, 1))
+    schema = SOURCED if first and first[0].source else SCHEMA
+    stream = chain(first, stream)
+    while rows := _write_shard(stream, folder / f"passages-{len(shards):05d}.arrow", searchable, schema):
+        path = folder / f"passages-{len(shards):05d}.arrow"
+        shards.append({"file": path.name, "rows": rows, "sha256": sha256(path)})
+    manifest = {
+        "identity": fingerprint([shard["sha256"] for shard in shards]),
+        "rows": sum(shard["rows"] for shard in shards),
+        "shards": shards,
+    }
+    write_json(folder / "manifest.json", manifest)
+    return manifest
+
+
+def _write_shard(
+    stream: Iterator[Passage], path: Path, searchable: Callable[[Passage], bool] | None, schema: pa.Schema
+) -> int:
+    """Write at most one shard; 0 rows and no file where the stream has ended."""
+    first = list(islice(stream, BATCH_ROWS))
+    if not first:
+        return 0
+    rows = 0
+    with (
+        appears_whole(path) as temporary,
+        pa.OSFile(str(temporary), "wb") as sink,
+        pa.ipc.new_stream(sink, schema) as writer,
+    ):
+        batch = first
+        while batch:
+            columns: list[Any] = [[p.id for p in batch], [p.title for p in batch], [p.text for p in batch]]
+            columns.append([searchable is None or searchable(p) for p in batch])
+            columns += [[p.source for p in batch]] * (schema is SOURCED)
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+            rows += len(batch)
+            batch = list(islice(stream, min(BATCH_ROWS, SHARD_ROWS - rows)))
+    return rows
+
+
+class Passages:
+    """The passages of a corpus by row number; nothing is held in memory but what was asked for."""
+
+    def __init__(self, table: Dataset, identity: str) -> None:
+        """Wrap a mapped table; use :meth:`open`."""
+        self.identity = identity
+        self._table = table
+        self._row_of: dict[str, int | None] = {}
+
+    @classmethod
+    def open(cls, folder: Path) -> "Passages":
+        """Map the shards of ``folder`` after checking their hashes.
+
+        Raises:
+            DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
+        """
+        manifest = read_manifest(folder, REBUILD, keys={"shards": list})
+        tables = [Dataset.from_file(str(folder / shard["file"])) for shard in manifest["shards"]]
+        return cls(concatenate_datasets(tables), manifest["identity"])
+
+    def __len__(self) -> int:
+        """How many passages there are."""
+        return len(self._table)
+
+    def take(self, rows: Sequence[int]) -> list[Passage]:
+        """The passages of ``rows``, in that order."""
+        if not len(rows):
+            return []
+        found = self._table[[int(row) for row in rows]]
+        sources = found.get("source", [""] * len(rows))
+        return [Passage(*values) for values in zip(found["id"], found["text"], found["title"], sources, strict=True)]
+
+    def contents(self, start: int, stop: int) -> list[str]:
+        """Title and text of the passages from ``start`` up to ``stop``, as they are embedded."""
+        found = self._table[start:stop]
+        return [
+            Passage(pid, text, title).content
+            for pid, text, title in zip(found["id"], found["text"], found["title"], strict=True)
+        ]
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """Rows of those ids that are in the corpus: one scan of the id column for ids not seen before."""
+        wanted = list(dict.fromkeys(ids))
+        unseen = [pid for pid in wanted if pid not in self._row_of]
+        if unseen:
+            column = self._table.data.column("id")
+            rows = pc.indices_nonzero(pc.is_in(column, value_set=pa.array(unseen, pa.string())))
+            self._row_of |= dict.fromkeys(unseen)
+            self._row_of |= dict(zip(column.take(rows).to_pylist(), rows.to_pylist(), strict=True))
+        return {pid: row for pid in wanted if (row := self._row_of[pid]) is not None}
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of the searchable passages, in the order of the alphabet; () where the corpus has none."""
+        if "source" not in self._table.column_names:
+            return ()
+        columns = self._table.data
+        return tuple(sorted(pc.unique(columns.column("source").filter(columns.column("searchable"))).to_pylist()))
+
+    def searchable_rows(self, source: str = "") -> NDArray[np.int64]:
+        """Rows that go into the index, ascending; those of one ``source``, or all."""
+        flags = self._table.data.column("searchable")
+        if source:
+            flags = pc.and_(flags, pc.equal(self._table.data.column("source"), source))
+        return np.asarray(pc.indices_nonzero(flags), dtype=np.int64)
+
+
+def write_questions(questions: Iterable[Question], path: Path) -> int:
+    """Write questions as JSON lines; returns how many."""
+    count = 0
+    with appears_whole(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
+        for question in questions:
+            row = {
+                "id": question.id,
+                "question": question.text,
+                "answers": question.answers,
+                "supporting": question.gold_ids,
+                "context_ids": question.candidate_ids,
+                "type": question.kind,
+            } | ({"level": question.level} if question.level else {})
+            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Read what :func:`write_questions` wrote.
+
+    Raises:
+        DamagedFile: the file is missing or changed, or a line of it is not a question.
+    """
+    check_sums(path.parent, "dvc repro")
+    try:
+        rows = read_jsonl(path)
+        return [
+            Question(
+                id=row["id"],
+                text=row["question"],
+                answers=tuple(row["answers"]),
+                gold_ids=tuple(row["supporting"]),
+                candidate_ids=tuple(row["context_ids"]),
+                kind=row["type"],
+                level=row.get("level", ""),
+            )
+            for row in rows
+        ]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedFile(f"{path} cannot be read ({error!r}); run `dvc repro`") from None

@@ -1,0 +1,73 @@
+"""Passage vectors by row number: memory-mapped float32 shards that were checked by hash."""
+
+from collections.abc import Iterator
+from mmap import MADV_DONTNEED, mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harr.io.files import read_manifest
+
+REBUILD = "dvc repro -f -s embed"
+
+
+class Vectors:
+    """The vectors of a corpus; row i belongs to passage i.
+
+    Attributes:
+        identity: the *index identity*, a hash of encoder (weights, pooling, prompts), dtype and corpus.
+        rows: how many. width: D. manifest: all that the embed stage wrote down about them.
+    """
+
+    def __init__(self, manifest: dict[str, Any], shards: list[NDArray[np.float32]]) -> None:
+        """Take mapped shards in row order; use :meth:`open`."""
+        self.manifest = manifest
+        self.identity: str = manifest["identity"]
+        self.rows: int = manifest["rows"]
+        self.width: int = manifest["width"]
+        self._shards = shards
+        self._starts = np.cumsum([0, *(len(shard) for shard in shards)])
+
+    @classmethod
+    def open(cls, folder: Path) -> "Vectors":
+        """Map the shards of ``folder`` after checking their hashes.
+
+        Raises:
+            DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
+        """
+        manifest = read_manifest(folder, REBUILD, keys={"rows": int, "width": int, "shards": list})
+        mapped = [np.load(folder / shard["file"], mmap_mode="r", allow_pickle=False) for shard in manifest["shards"]]
+        return cls(manifest, mapped)
+
+    def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Vectors of ``rows`` (any shape), shape (*rows.shape, D), in memory.
+
+        Raises:
+            IndexError: a row outside the corpus; padding (-1) must be dealt with by the caller.
+        """
+        wanted = np.asarray(rows, dtype=np.int64)
+        flat = wanted.ravel()
+        if flat.size and (flat.min() < 0 or flat.max() >= self.rows):
+            raise IndexError(f"rows {flat.min()}..{flat.max()} are not all within 0..{self.rows - 1}")
+        vectors = np.empty((flat.size, self.width), dtype=np.float32)
+        shard_of = np.searchsorted(self._starts, flat, side="right") - 1
+        for number in np.unique(shard_of):
+            here = np.flatnonzero(shard_of == number)
+            vectors[here] = self._shards[number][flat[here] - self._starts[number]]
+        return vectors.reshape(*wanted.shape, self.width)
+
+    def release(self) -> None:
+        """Let go of the pages that were read, so that a scan of all vectors does not fill the process's memory.
+
+        The system keeps them in its cache; reading them once more costs little.
+        """
+        for shard in self._shards:
+            if isinstance(shard.base, mmap):
+                shard.base.madvise(MADV_DONTNEED)
+
+    def blocks(self, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Yield (first row, vectors of shape (up to ``size``, D)) through the whole corpus."""
+        for start in range(0, self.rows, size):
+            yield start, self.take(np.arange(start, min(start + size, self.rows)))

@@ -1,0 +1,1 @@
+"""Stage download: one file per data set."""

@@ -1,0 +1,129 @@
+"""Stage download: a data set's passages and questions, checked, on disk; all or nothing."""
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from reprlib import repr as short
+
+from tqdm import tqdm
+
+from harr.corpus.passages import Passages, write_passages, write_questions
+from harr.datasets.chunks import Spans
+from harr.datasets.registry import DATASETS
+from harr.errors import CorpusError
+from harr.io.files import publish, write_text
+from harr.io.progress import bar
+from harr.params.download import BabiLong, Hover, Hub, Jsonl, MedQuAD, Ruler, World
+from harr.types import Passage, Question
+
+WORK = Path("work/download")
+
+
+def download(
+    params: World | Jsonl | Hub | Hover | BabiLong | Ruler | MedQuAD,
+    corpus: Path,
+    questions: Path,
+    spans: Spans | None = None,
+) -> dict[str, float]:
+    """Fetch or make a data set, check all of it, then publish ``corpus`` and ``questions``.
+
+    Training questions that are also test questions (same text; of a story, same story) are left out and counted.
+    ``spans`` tells the tokens of a text, for a data set that is cut into chunks.
+
+    Returns:
+        Counts of passages and questions, and the mean length of a passage in words; and what the data set counts.
+
+    Raises:
+        CorpusError: a file is missing or damaged, or a row is wrong; nothing is published.
+    """
+    shutil.rmtree(WORK, ignore_errors=True)
+    source = DATASETS[params.dataset](params, spans) if spans else DATASETS[params.dataset](params)
+    words: list[int] = []
+    with bar(source.passages, desc="passages", unit="passage") as stream:
+        checked = unique_passages(stream, words)
+        write_passages(checked, WORK / "corpus", searchable=source.searchable)
+    if source.left_out:
+        write_text(WORK / "corpus" / "left_out.txt", "".join(f"{line}\n" for line in source.left_out))
+        told = f"accepted {len(words):,} passages; left out {len(source.left_out):,}, see {corpus / 'left_out.txt'}"
+        tqdm.write(told)
+    if not words:
+        raise CorpusError("download: no passages; check download.passages and download.passages_where in params.yaml")
+    stored = Passages.open(WORK / "corpus")
+    test = check_questions(source.test, "test", stored)
+    train = check_questions(source.train, "train", stored)
+    leaked = {question.identity for question in test}
+    kept = [question for question in train if question.identity not in leaked]
+    write_questions(kept, WORK / "questions" / "train.jsonl")
+    write_questions(test, WORK / "questions" / "test.jsonl")
+    publish(WORK / "corpus", corpus)
+    publish(WORK / "questions", questions)
+    shutil.rmtree(WORK, ignore_errors=True)
+    return {
+        "passages": float(len(words)),
+        "searchable": float(len(stored.searchable_rows())),
+        "words_per_passage": sum(words) / len(words),
+        "train_questions": float(len(kept)),
+        "test_questions": float(len(test)),
+        "train_questions_dropped_because_in_test": float(len(train) - len(kept)),
+        **({"left_out": float(len(source.left_out))} if source.left_out else {}),
+        **source.figures,
+    }
+
+
+def unique_passages(passages: Iterable[Passage], words: list[int]) -> Iterator[Passage]:
+    """Pass passages on; stop at the second one with the same id. Word counts go to ``words``.
+
+    Raises:
+        CorpusError: names the id and both positions; or only some of the passages have a source.
+    """
+    seen: dict[str, int] = {}
+    sourced = True
+    for position, passage in enumerate(passages, 1):
+        sourced = bool(passage.source) if position == 1 else sourced
+        if bool(passage.source) != sourced:
+            has, others = ("a", "none") if passage.source else ("no", "one")
+            raise CorpusError(
+                f"download: passage {short(passage.id)} has {has} source, those before it have {others}; "
+                "give every passage a source, or none"
+            )
+        first = seen.setdefault(passage.id, position)
+        if first != position:
+            raise CorpusError(
+                f"download: passage id {short(passage.id)} stands twice, as passages {first} and {position} of the "
+                "input; ids must be unique over all files"
+            )
+        words.append(len(passage.text.split()))
+        yield passage
+
+
+def check_questions(questions: Iterable[Question], split: str, passages: Passages) -> list[Question]:
+    """All questions of a split, each with its own id and with passages that exist.
+
+    Raises:
+        CorpusError: no question, two with one id, or an id of a passage that is not in the corpus.
+    """
+    kept: dict[str, Question] = {}
+    for question in questions:
+        if question.id in kept:
+            raise CorpusError(f"download: question id {short(question.id)} stands twice in the {split} questions")
+        if not question.answers and not question.gold_ids:
+            raise CorpusError(
+                f"download: {split} question {short(question.id)} has neither answers nor supporting passages"
+            )
+        kept[question.id] = question
+    if not kept:
+        raise CorpusError(f"download: no {split} questions; check download.{split} and download.{split}_where")
+    _check_known({q.id: q.gold_ids for q in kept.values()}, "supporting", split, passages)
+    _check_known({q.id: q.candidate_ids for q in kept.values()}, "context_ids", split, passages)
+    return list(kept.values())
+
+
+def _check_known(named: Mapping[str, tuple[str, ...]], field: str, split: str, passages: Passages) -> None:
+    known = passages.rows_of({pid for ids in named.values() for pid in ids})
+    missing = [(qid, pid) for qid, ids in named.items() for pid in ids if pid not in known]
+    if missing:
+        qid, pid = missing[0]
+        raise CorpusError(
+            f"download: {len(missing)} {field} ids of {split} questions are not in the corpus "
+            f"(first: question {short(qid)} names {short(pid)}); add the passages or drop the questions"
+        )

@@ -1,0 +1,239 @@
+"""Long documents: the facts of a story at random places between the sentences of a text that says nothing of them.
+
+A passage is a sentence. Noise has ids such as ``n0000012`` and is searchable. Every fact of every story
+is a passage of its own, e.g. ``qa2-train-00017-03``, even where its words stand elsewhere: the same
+sentence twice is two facts. ``candidate_ids`` is the document in reading order.
+"""
+
+import random
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harr.datasets.babi import Story, make_stories, read_stories
+from harr.datasets.needles import make_needles
+from harr.datasets.noise import noise_sentences
+from harr.datasets.source import Source
+from harr.errors import CorpusError
+from harr.params.download import BabiLong, Ruler
+from harr.types import Passage, Question
+
+_TRIES = 50
+_SAMPLE = 1000
+SHARED = 20_000
+"""Longer documents than this all have the same noise; up to here each is another part of as much of it."""
+
+
+def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random) -> tuple[list[str], tuple[int, ...]]:
+    """A document of exactly ``sentences`` sentences, and the positions of the story's gold in it.
+
+    The noise is one run from a random start; the facts stand in their order at random places.
+
+    >>> story = Story("Where is Mary?", ("office",), ("Mary moved to the office.", "John left the milk."), (0,))
+    >>> document, gold = hide(story, ["It rained.", "It snowed.", "It thawed."], 4, random.Random(1))
+    >>> len(document), [document[place] for place in gold]
+    (4, ['Mary moved to the office.'])
+
+    Raises:
+        CorpusError: the story has more facts than the document sentences, or the noise is too short.
+    """
+    needed = sentences - len(story.facts)
+    if needed < 0:
+        raise CorpusError(
+            f"a story of {len(story.facts)} facts does not fit into {sentences} sentences; raise download.sentences"
+        )
+    if needed > len(noise):
+        raise CorpusError(
+            f"a document of {sentences} sentences needs {needed} of noise, found {len(noise)}; "
+            "name a longer text in download.noise (each split takes one half of it), raise download.train_noise, "
+            "or lower download.sentences"
+        )
+    start = rng.randrange(len(noise) - needed + 1)
+    places = sorted(rng.sample(range(sentences), len(story.facts)))
+    document: list[str] = []
+    for number, (place, fact) in enumerate(zip(places, story.facts, strict=True)):
+        document += noise[start + len(document) - number : start + place - number]
+        document.append(fact)
+    document += noise[start + len(document) - len(places) : start + needed]
+    return document, tuple(places[fact] for fact in story.gold)
+
+
+def tokens_per_sentence(noise: Sequence[str], count_tokens: Callable[[Sequence[str]], NDArray[np.int64]]) -> float:
+    """Mean tokens of 1,000 sentences of the noise, without the two that a tokenizer puts around a text.
+
+    >>> tokens_per_sentence(["one two", "one"], lambda texts: np.array([2 + len(text.split()) for text in texts]))
+    1.5
+    """
+    sample = noise[:: max(1, len(noise) // _SAMPLE)]
+    return float(count_tokens(sample).mean() - count_tokens([""]).mean())
+
+
+def sentences_for(tokens: int, mean: float) -> int:
+    """How many sentences of ``mean`` tokens each have about ``tokens`` tokens, at least one.
+
+    >>> sentences_for(1000, 3.0)
+    333
+    """
+    return max(1, int(tokens / mean))
+
+
+def babilong(params: BabiLong) -> Source:
+    """bAbI in long documents (BABILong, arXiv 2406.10149), from official files or our generator.
+
+    Raises:
+        CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
+    """
+    return _documents(params, stories(params))
+
+
+def stories(params: BabiLong | Ruler) -> dict[str, list[Story]]:
+    """The stories of both splits; none is in both."""
+    if isinstance(params, Ruler):
+        counts = {"train": params.train_questions, "test": params.test_questions}
+        return {
+            split: _take(
+                _half(make_needles(params.kind, 2 * _TRIES * count, params.seed), split),
+                split,
+                count,
+                params.sentences,
+                at_least=count,
+            )
+            for split, count in counts.items()
+        }
+
+    def told(split: str, files: Sequence[str], count: int) -> list[Story]:
+        if files:
+            read = chain.from_iterable(read_stories(Path(path), params.task) for path in files)
+            return _take(read, split, count, params.sentences, at_least=1)
+        made = _half(make_stories(params.task, 2 * _TRIES * count, params.seed), split)
+        return _take(made, split, count, params.sentences, at_least=count)
+
+    test = told("test", params.test, params.test_questions)
+    known = {(story.question, story.facts) for story in test}
+    train = told("train", params.train, params.train_questions)
+    return {"train": [story for story in train if (story.question, story.facts) not in known], "test": test}
+
+
+def ruler(params: Ruler) -> Source:
+    """Needles in long documents (RULER, arXiv 2404.06654).
+
+    Raises:
+        CorpusError: the noise is missing or wrong, or the facts do not fit into a document.
+    """
+    return _documents(params, stories(params))
+
+
+def noise_for(params: BabiLong | Ruler, sentences: int) -> list[str]:
+    """Noise for documents of ``sentences`` sentences, from the half that training did not read.
+
+    Raises:
+        CorpusError: the file is missing or wrong.
+    """
+    noise = noise_sentences(params.noise, sentences, params.seed)
+    return noise[len(noise) // 2 :][: max(sentences, SHARED)]
+
+
+def check_lengths(params: BabiLong | Ruler, lengths: Iterable[int]) -> None:
+    """Make sure that every test story, and enough noise, is there for documents of all ``lengths``.
+
+    Raises:
+        CorpusError: a document shorter than a story, or noise shorter than a document; says which.
+    """
+    facts = [len(story.facts) for story in stories(params)["test"]]
+    if min(lengths) < max(facts):
+        raise CorpusError(f"length {min(lengths)}: a story has {max(facts)} facts; ask for documents at least as long")
+    needed = max(lengths) - min(facts)
+    if params.noise != "world" and (found := len(noise_for(params, max(lengths)))) < needed:
+        raise CorpusError(
+            f"length {max(lengths)}: needs {needed} sentences of noise, found {found} in the second half of "
+            f"{params.noise} (training has the first); name a longer text in download.noise or a shorter length"
+        )
+
+
+def longer(
+    params: BabiLong | Ruler, sentences: int, noise: Sequence[str]
+) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
+    """The test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
+
+    ``noise`` is that of :func:`noise_for`. Only one document exists at a time.
+
+    Raises:
+        CorpusError: the noise is shorter than the document, or the document shorter than a story.
+    """
+    known = {f"n{row:07d}": Passage(f"n{row:07d}", text) for row, text in enumerate(noise)}
+    kept = list(known)
+    for number, story in enumerate(stories(params)["test"]):
+        qid = f"{_name(params)}-test-{number:05d}"
+        fact_ids = _fact_ids(qid, story)
+        ids, gold = hide(replace(story, facts=fact_ids), kept, sentences, random.Random(f"{params.seed}/{qid}"))
+        facts = dict(zip(fact_ids, map(Passage, fact_ids, story.facts), strict=True))
+        gold_ids = tuple(ids[place] for place in gold)
+        question = Question(qid, story.question, story.answers, gold_ids, tuple(ids), kind=_name(params))
+        yield question, tuple(facts.get(name) or known[name] for name in ids)
+
+
+def _name(params: BabiLong | Ruler) -> str:
+    return f"qa{params.task}" if isinstance(params, BabiLong) else params.kind
+
+
+def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
+    """The stories of a split: a story, asked the same question, is always in the same one."""
+    for story in stories:
+        key = "\n".join((story.question, *story.facts))
+        if zlib.crc32(key.encode()) % 2 == (split == "test"):
+            yield story
+
+
+def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, at_least: int) -> list[Story]:
+    """The first ``count`` stories that fit into a document."""
+    kept: list[Story] = []
+    longer = 0
+    for story in stories:
+        if len(kept) == count:
+            break
+        if len(story.facts) <= sentences:
+            kept.append(story)
+        else:
+            longer += 1
+    if len(kept) < at_least:
+        raise CorpusError(
+            f"download: {len(kept)} of {len(kept) + longer} {split} stories fit into {sentences} sentences, expected "
+            f"{at_least} that fit; raise download.sentences"
+        )
+    return kept
+
+
+def _documents(params: BabiLong | Ruler, stories: Mapping[str, Sequence[Story]]) -> Source:
+    """Noise and facts as passages; training documents are filled from the first half of the noise, or its beginning."""
+    name = _name(params)
+    noise = noise_sentences(params.noise, params.sentences, params.seed)
+    ids = [f"n{row:07d}" for row in range(len(noise))]
+    half = len(ids) // 2
+    halves = {"train": ids[: min(half, params.train_noise or half)], "test": ids[half:]}
+
+    def passages() -> Iterator[Passage]:
+        yield from map(Passage, ids, noise)
+        for split, told in stories.items():
+            for number, story in enumerate(told):
+                yield from map(Passage, _fact_ids(f"{name}-{split}-{number:05d}", story), story.facts)
+
+    def questions(split: str) -> Iterator[Question]:
+        for number, story in enumerate(stories[split]):
+            qid = f"{name}-{split}-{number:05d}"
+            facts = _fact_ids(qid, story)
+            document, gold = hide(
+                replace(story, facts=facts), halves[split], params.sentences, random.Random(f"{params.seed}/{qid}")
+            )
+            gold_ids = tuple(document[place] for place in gold)
+            yield Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=name)
+
+    return Source(passages(), questions("train"), questions("test"), searchable=lambda passage: "-" not in passage.id)
+
+
+def _fact_ids(question_id: str, story: Story) -> tuple[str, ...]:
+    return tuple(f"{question_id}-{place:02d}" for place in range(len(story.facts)))

@@ -1,0 +1,228 @@
+"""Public benchmarks in the hub's own file formats: HotpotQA, 2WikiMultihopQA, MuSiQue, NQ; wiki18 and wiki17.
+
+The hub's client checks every file by hash and resumes a broken download. A folder with the same
+files (``download.root``) takes its place on a machine without network.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from datasets import load_dataset
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+from harr.datasets import wiki17
+from harr.datasets.source import Source
+from harr.errors import CorpusError
+from harr.io.jsonl import Row, read_rows
+from harr.params.download import Hover, Hub
+from harr.types import Passage, Question
+
+FLASHRAG = "RUC-NLPIR/FlashRAG_datasets"
+FILES = {
+    "hotpotqa": ("hotpotqa/hotpot_qa", "distractor/train*.parquet", "distractor/validation*.parquet"),
+    "2wikimultihopqa": ("framolfese/2WikiMultihopQA", "data/train*.parquet", "data/validation*.parquet"),
+    "musique": ("dgslibisey/MuSiQue", "musique_ans_v1.0_train.jsonl", "musique_ans_v1.0_dev.jsonl"),
+    "nq": (FLASHRAG, "nq/train.jsonl", "nq/dev.jsonl"),
+}
+"""Repository, training files, test files; a benchmark's development split is our test split."""
+WIKI18 = ("PeterJinGo/wiki-18-corpus", "wiki-18.jsonl.gz")
+WIKI17 = ("BeIR/hotpotqa", "corpus.jsonl.gz")
+
+Read = tuple[Question, list[Passage]]
+
+
+def hotpotqa(params: Hub) -> Source:
+    """HotpotQA: ten paragraphs a question, two of them gold (distractor); or all articles of wiki17 (fullwiki)."""
+    return _source(params, _fullwiki_row if params.passages == "wiki17" else _hotpot_row)
+
+
+def hover(params: Hover) -> Source:
+    """HoVer's claims over wiki17 (:func:`harr.datasets.wiki17.hover`)."""
+    return wiki17.hover(params, _rows, _articles(params.root))
+
+
+def two_wiki(params: Hub) -> Source:
+    """2WikiMultihopQA in HotpotQA's format: ten paragraphs a question, two or four of them gold."""
+    return _source(params, _hotpot_row)
+
+
+def musique(params: Hub) -> Source:
+    """MuSiQue-Ans: twenty paragraphs a question, two to four of them gold, in hop order."""
+    return _source(params, _musique_row)
+
+
+def nq(params: Hub) -> Source:
+    """NQ-open: questions and answers without passages; they need ``download.passages: wiki18``.
+
+    Raises:
+        CorpusError: other passages are asked for.
+    """
+    if params.passages != "wiki18":
+        raise CorpusError("download: nq has no passages of its own; set download.passages: wiki18 in params.yaml")
+    return _source(params, _nq_row)
+
+
+def _source(params: Hub, convert: Callable[[Row], Read]) -> Source:
+    repository, train, test = FILES[params.dataset]
+
+    def read(pattern: str, limit: int, levels: tuple[str, ...] = ()) -> Iterator[Read]:
+        rows = chain.from_iterable(map(_rows, fetch(repository, pattern, params.root)))
+        wanted = (row for row in rows if not levels or row.values.get("level") in levels)
+        return (convert(row) for row in islice(wanted, limit or None))
+
+    def train_rows() -> Iterator[Read]:
+        return read(train, params.train_questions, params.train_level)
+
+    def test_rows() -> Iterator[Read]:
+        return read(test, params.test_questions)
+
+    if params.passages == "wiki18":
+        return Source(wiki18(params.root), _bare(train_rows()), _bare(test_rows()))
+    if params.passages == "wiki17":
+        return wiki17.over_wiki17(
+            lambda: _questions(train_rows()), lambda: _questions(test_rows()), _articles(params.root)
+        )
+    return Source(
+        passages=_distinct(chain(train_rows(), test_rows())),
+        train=_questions(train_rows()),
+        test=_questions(test_rows()),
+    )
+
+
+def _questions(rows: Iterable[Read]) -> Iterator[Question]:
+    return (question for question, _ in rows)
+
+
+def _bare(rows: Iterable[Read]) -> Iterator[Question]:
+    """Questions without gold: their own paragraphs are not passages of wiki18."""
+    return (replace(question, gold_ids=(), candidate_ids=()) for question in _questions(rows))
+
+
+def wiki18(root: str) -> Iterator[Passage]:
+    """The 21,015,324 passages of 100 words; a row's ``contents`` is the quoted title, a newline, the text."""
+    for path in fetch(*WIKI18, root):
+        for row in read_rows(path):
+            title, _, text = str(row.values.get("contents") or "").partition("\n")
+            if not text.strip():
+                raise CorpusError(f"{row.place}: passage without text; expected contents as title, newline, text")
+            yield Passage(str(row.values.get("id")), " ".join(text.split()), title.strip().strip('"'))
+
+
+def _articles(root: str) -> Iterator[Row]:
+    """Rows ``{_id, title, text}`` of wiki17; nothing is fetched before the first is asked for."""
+    for path in fetch(*WIKI17, root):
+        yield from read_rows(path)
+
+
+def fetch(repository: str, pattern: str, root: str) -> list[Path]:
+    """Local paths of a repository's files, downloaded where ``root`` is empty.
+
+    Raises:
+        CorpusError: no network, or no such file.
+    """
+    try:
+        folder = (
+            Path(root) / repository
+            if root
+            else Path(snapshot_download(repository, repo_type="dataset", allow_patterns=[pattern]))
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise CorpusError(
+            f"download: cannot get {pattern} of {repository} from the hub ({reason}); "
+            "connect, or put the files under download.root as <repository>/<file>"
+        ) from None
+    paths = sorted(folder.glob(pattern))
+    if not paths:
+        raise CorpusError(f"download: no {pattern} in {folder}; put the hub's files of {repository} there")
+    return paths
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    """Rows of a JSON lines or parquet file, read as a stream."""
+    if path.suffix != ".parquet":
+        yield from read_rows(path)
+        return
+    try:
+        stream = load_dataset("parquet", data_files=str(path), split="train", streaming=True)
+        for number, values in enumerate(stream, 1):
+            yield Row(values, f"{path}:{number}")
+    except (OSError, ValueError) as error:
+        raise CorpusError(f"{path}: cannot be read as parquet ({' '.join(str(error).split())[:200]})") from None
+
+
+def _distinct(reads: Iterable[Read]) -> Iterator[Passage]:
+    seen: set[str] = set()
+    for _, passages in reads:
+        for passage in passages:
+            if passage.id not in seen:
+                seen.add(passage.id)
+                yield passage
+
+
+def _passage(title: str, text: str) -> Passage:
+    """A paragraph under an id that only depends on what it says."""
+    title, text = " ".join(title.split()), " ".join(text.split())
+    return Passage(hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16], text, title)
+
+
+def _hotpot_row(row: Row) -> Read:
+    _require(row, "context", "supporting_facts", "answer")
+    context, facts = row.values["context"], row.values["supporting_facts"]
+    pairs = zip(context["title"], context["sentences"], strict=True)
+    passages = [_passage(title, " ".join(sentences)) for title, sentences in pairs if "".join(sentences).strip()]
+    by_title = {" ".join(title.split()): _id for title, _id in ((p.title, p.id) for p in passages)}
+    gold = dict.fromkeys(
+        by_title[title] for title in (" ".join(t.split()) for t in facts["title"]) if title in by_title
+    )
+    return _question(row, (row.text("answer", "question"),), tuple(gold), passages), passages
+
+
+def _fullwiki_row(row: Row) -> Read:
+    question, _ = _hotpot_row(row)
+    return wiki17.fullwiki(question, row), []
+
+
+def _musique_row(row: Row) -> Read:
+    _require(row, "paragraphs", "question_decomposition", "answer")
+    paragraphs = row.values["paragraphs"]
+    passages = {p["idx"]: _passage(p["title"], p["paragraph_text"]) for p in paragraphs}
+    order = [step["paragraph_support_idx"] for step in row.values["question_decomposition"]]
+    gold = dict.fromkeys(passages[place].id for place in order if place in passages)
+    answers = (row.text("answer", "question"), *row.strings("answer_aliases"))
+    distinct = list({p.id: p for p in passages.values()}.values())
+    return _question(row, answers, tuple(gold), distinct), distinct
+
+
+def _nq_row(row: Row) -> Read:
+    _require(row, "golden_answers")
+    return _question(row, row.strings("golden_answers"), (), []), []
+
+
+def _question(row: Row, answers: tuple[str, ...], gold: tuple[str, ...], passages: list[Passage]) -> Question:
+    kind = str(row.values.get("type") or "")
+    if match := re.match(r"(\d)hop", str(row.values.get("id"))):
+        kind = f"{match[1]}hop"
+    given = tuple(dict.fromkeys(passage.id for passage in passages))
+    level = str(row.values.get("level") or "")
+    return Question(row.text("id", "question"), row.text("question", "question"), answers, gold, given, kind, level)
+
+
+def _require(row: Row, *keys: str) -> None:
+    """Check that a row has the columns of its format.
+
+    Raises:
+        CorpusError: names the place and the missing column.
+    """
+    values: Mapping[str, Any] = row.values
+    for key in keys:
+        if values.get(key) is None:
+            raise CorpusError(
+                f"{row.place}: no column {key}; expected the hub's own file format (found {list(values)})"
+            )

@@ -1,0 +1,77 @@
+"""Sentences that say nothing about a story: a book, any file with texts, or the fictional encyclopaedia."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from harr.datasets.babi_rules import event_of
+from harr.errors import CorpusError
+from harr.io.jsonl import read_rows
+from harr.world.world import make_world
+
+_SMALLEST_WORLD = 2000
+_OF_A_PASSAGE = 3
+"""Every passage of the encyclopaedia has so many sentences that stand nowhere before it, taken on average."""
+_END = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)\]]*\s+(?=[\"'\u201c\u2018(\[]*[A-Z0-9])")
+_SHORT = re.compile(r"(?:^|[\s(\"'\u201c\u2018])(?:Mr|Mrs|Ms|Dr|St|Prof|Rev|Capt|Col|Gen|[A-Z])\.$")
+
+
+def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
+    """The sentences of ``source`` in their order, each text once, without those that state a bAbI fact.
+
+    ``source``: a text file (paragraphs end at an empty line), a JSON lines file with a field
+    ``text`` (plain or gzipped), or ``world``: an encyclopaedia, of at least 2,000 passages, that has no
+    fewer than twice ``at_least`` sentences.
+
+    Raises:
+        CorpusError: the file is missing, is not UTF-8, has a row without text, or holds no sentence.
+    """
+    if source == "world":
+        world = make_world(max(_SMALLEST_WORLD, -(-2 * at_least // _OF_A_PASSAGE)), seed)
+        texts: Iterable[str] = (passage.text for passage in world.passages())
+    elif source.endswith((".jsonl", ".jsonl.gz")):
+        texts = (row.text("text", "noise") for row in read_rows(Path(source)))
+    else:
+        texts = _paragraphs(Path(source))
+    found = dict.fromkeys(sentence for text in texts for sentence in split_sentences(text))
+    kept = [sentence for sentence in found if event_of(sentence) is None]
+    if not kept:
+        raise CorpusError(f"{source}: no sentences; set download.noise to a text with sentences, or to world")
+    return kept
+
+
+def split_sentences(text: str) -> list[str]:
+    """Sentences of a text, white space folded.
+
+    One ends at ``.``, ``!`` or ``?`` before white space and a capital or a digit (quotes and brackets
+    may stand between), but not after ``Mr.`` and the like or a single letter. A single word is none.
+
+    >>> split_sentences('"Well!" said Mr. Bell.  It was\\n3 p.m. already. Chapter')
+    ['"Well!" said Mr. Bell.', 'It was 3 p.m. already.']
+    """
+    folded = " ".join(text.replace("\x00", " ").split())
+    sentences: list[str] = []
+    start = 0
+    for end in _END.finditer(folded):
+        if not _SHORT.search(folded[start : end.start()]):
+            sentences.append(folded[start : end.end()].rstrip())
+            start = end.end()
+    return [sentence for sentence in (*sentences, folded[start:]) if " " in sentence]
+
+
+def _paragraphs(path: Path) -> Iterator[str]:
+    if not path.is_file():
+        raise CorpusError(f"{path} is missing; set download.noise in params.yaml to a text file, or to world")
+    lines: list[str] = []
+    try:
+        with path.open(encoding="utf-8-sig") as handle:
+            for line in handle:
+                if line.strip():
+                    lines.append(line)
+                elif lines:
+                    yield " ".join(lines)
+                    lines = []
+    except UnicodeDecodeError:
+        raise CorpusError(f"{path}: not UTF-8; convert the file to UTF-8") from None
+    if lines:
+        yield " ".join(lines)

@@ -1,0 +1,308 @@
+"""Fetch web pages as a guest: what robots.txt allows, one at a time and host, kept on disk, tried again another day.
+
+Pages are kept in a database by address. A page that was fetched is not fetched again; one that failed is kept with
+its reason, and the next run tries it anew.
+"""
+
+import hashlib
+import queue
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+from tqdm import tqdm
+
+from harr.datasets.robots import Rules, allowed, rules_of
+from harr.io.progress import bar, stoppable
+from harr.params.download import Scrape
+
+HOSTS = 8
+"""So many hosts are asked at a time."""
+REDIRECTS = 5
+MAX_BYTES = 8_000_000
+"""Larger pages are no articles."""
+LONGEST_DELAY = 60.0
+INLINE = frozenset("a abbr b cite code em font i mark q s small span strong sub sup u".split())
+"""Tags that do not part words."""
+UNREAD = ("script", "style", "noscript", "template", "svg", "nav")
+
+
+class Pages:
+    """Fetched pages by address, on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the pages kept in ``folder``, or begin."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._database = sqlite3.connect(folder / "pages.sqlite", isolation_level=None)
+        self._database.execute(
+            "create table if not exists page (url text primary key, reason text, sha256 text, text text, fetched text)"
+        )
+
+    def close(self) -> None:
+        """Leave the database."""
+        self._database.close()
+
+    def text(self, url: str) -> str:
+        """The text of a page; "" where it was not fetched, or is damaged."""
+        found = self._database.execute("select text, sha256 from page where url = ? and reason = ''", (url,)).fetchone()
+        return str(found[0]) if found and _digest(found[0]) == found[1] else ""
+
+    def keep(self, url: str, text: str, reason: str) -> None:
+        """Keep a page's text, or the reason why there is none; it is on disk when this returns."""
+        fetched = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        values = (url, reason, _digest(text), text, fetched)
+        self._database.execute("insert or replace into page values (?, ?, ?, ?, ?)", values)
+
+    def failures(self) -> dict[str, str]:
+        """Why each page that failed did, by address."""
+        return dict(self._database.execute("select url, reason from page where reason != '' order by url"))
+
+
+def scrape(urls: Iterable[str], params: Scrape) -> tuple[Pages, dict[str, float]]:
+    """Fetch those pages that are not kept yet; returns all pages, and counts.
+
+    A page that cannot be had is no error: it is kept with its reason, and the commonest reasons are told.
+    """
+    pages = Pages(Path(params.pages))
+    wanted = list(dict.fromkeys(urls))
+    missing = [url for url in wanted if not pages.text(url)]
+    tried = set(missing)
+    with bar(total=len(wanted), initial=len(wanted) - len(missing), desc="pages", unit="page") as progress:
+        for url, text, reason in stoppable(_fetched(missing, params)):
+            pages.keep(url, text, reason)
+            progress.update()
+    failed = {url: reason for url, reason in pages.failures().items() if url in tried}
+    for reason, count in Counter(failed.values()).most_common(3):
+        tqdm.write(f"{count} pages were not fetched: {reason}; the next run tries again")
+    return pages, {"pages": float(len(wanted) - len(failed)), "pages_failed": float(len(failed))}
+
+
+def _fetched(urls: Sequence[str], params: Scrape) -> Iterator[tuple[str, str, str]]:
+    """(address, text, reason) of every page as it comes; hosts side by side, the pages of one one after the other."""
+    by_host: dict[str, list[str]] = {}
+    for url in urls:
+        by_host.setdefault(_host_of(url), []).append(url)
+    found: queue.SimpleQueue[tuple[str, str, str] | BaseException] = queue.SimpleQueue()
+    stop = threading.Event()
+    with (
+        httpx.Client(headers={"user-agent": params.user_agent}, timeout=params.timeout_seconds) as client,
+        ThreadPoolExecutor(HOSTS, thread_name_prefix="pages") as pool,
+    ):
+        guest = _Guest(client, params, stop)
+
+        def visit(addresses: list[str]) -> None:
+            try:
+                for url in addresses:
+                    if stop.is_set():
+                        return
+                    found.put((url, *guest.page(url)))
+            except BaseException as error:
+                found.put(error)
+
+        for addresses in by_host.values():
+            pool.submit(visit, addresses)
+        try:
+            for _ in urls:
+                page = found.get()
+                if isinstance(page, BaseException):
+                    raise page
+                yield page
+        finally:
+            stop.set()
+
+
+def _host_of(url: str) -> str:
+    """Host and port of an http address; "" where it is none.
+
+    >>> [_host_of(url) for url in ("http://a.org:80/x", "ftp://a.org/", "http://[bad/x", "http://a..b/x")]
+    ['a.org:80', '', '', '']
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").encode("idna"), parts.port
+        httpx.Request("GET", url)
+    except (ValueError, httpx.InvalidURL):  # what is no address, and names that no address can have
+        return ""
+    return parts.netloc if host and port != 0 and parts.scheme in ("http", "https") else ""
+
+
+class _Host:
+    """What is known of a host: when it may be asked next, and what its robots.txt says."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.next = 0.0
+        self.delay = 0.0
+        self.rules: Rules | None = None
+        self.refused = ""
+
+
+class _Failed(Exception):
+    """A page that cannot be had; its text is the reason."""
+
+
+class _Guest:
+    """Asks hosts for pages, politely. Several threads share one."""
+
+    def __init__(self, client: httpx.Client, params: Scrape, stop: threading.Event) -> None:
+        self._client, self._params, self._stop = client, params, stop
+        self._hosts: dict[str, _Host] = {}
+        self._lock = threading.Lock()
+
+    def page(self, url: str) -> tuple[str, str]:
+        """(text, "") of a page's article, or ("", reason)."""
+        deadline = time.monotonic() + self._params.deadline_seconds
+        try:
+            for _ in range(REDIRECTS + 1):
+                if not _host_of(url):
+                    raise _Failed("no http address")
+                self._check_robots(url, deadline)
+                answer = self._ask(url, deadline)
+                if answer.next_request is None:
+                    return self._article(answer), ""
+                url = urljoin(url, answer.headers["location"])
+            raise _Failed(f"more than {REDIRECTS} redirects")
+        except _Failed as reason:
+            return "", str(reason)
+
+    def _article(self, answer: httpx.Response) -> str:
+        if answer.status_code != 200:
+            raise _Failed(f"HTTP {answer.status_code}")
+        kind = answer.headers.get("content-type", "text/html").split(";")[0].strip()
+        if kind not in ("text/html", "application/xhtml+xml"):
+            raise _Failed(f"content type {kind}")
+        text = article_text(answer.text)
+        if not text:
+            raise _Failed("neither an article nor div#mplus-content in it")
+        return text
+
+    def _host(self, url: str) -> _Host:
+        with self._lock:
+            return self._hosts.setdefault(urlsplit(url).netloc, _Host())
+
+    def _check_robots(self, url: str, deadline: float) -> None:
+        host, parts = self._host(url), urlsplit(url)
+        if host.rules is None and not host.refused:
+            host.rules, host.delay = self._robots(f"{parts.scheme}://{parts.netloc}/robots.txt", deadline, host)
+        if host.refused:
+            raise _Failed(host.refused)
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        if not allowed(host.rules or [], path):
+            raise _Failed("robots.txt disallows it")
+
+    def _robots(self, url: str, deadline: float, host: _Host) -> tuple[Rules, float]:
+        """What robots.txt says: without one (4xx) all is allowed, with one that cannot be read nothing is."""
+        try:
+            for _ in range(REDIRECTS + 1):
+                answer = self._ask(url, deadline)
+                if answer.next_request is None:
+                    break
+                url = urljoin(url, answer.headers["location"])
+        except _Failed as reason:
+            host.refused = f"robots.txt cannot be read ({reason})"
+            return [], 0.0
+        rules, delay = rules_of(answer.text, self._params.user_agent) if answer.status_code == 200 else ([], 0.0)
+        return rules, min(delay, LONGEST_DELAY)
+
+    def _ask(self, url: str, deadline: float) -> httpx.Response:
+        """An answer below 500 and not 429; anything else is asked for again until the deadline."""
+        if not _host_of(url):
+            raise _Failed("no http address")
+        host, pause = self._host(url), 1.0
+        while True:
+            wish = 0.0
+            with host.lock:
+                if self._stop.wait(max(0.0, host.next - time.monotonic())):
+                    raise _Failed("the run was stopped")
+                try:
+                    answer = self._read(url)
+                    reason = f"HTTP {answer.status_code}"
+                except (httpx.HTTPError, httpx.InvalidURL) as error:
+                    answer, reason = None, " ".join(str(error).split())[:200] or type(error).__name__
+                finally:
+                    host.next = time.monotonic() + max(self._params.seconds_between, host.delay)
+            if answer is not None and answer.status_code < 500 and answer.status_code != 429:
+                return answer
+            if answer is not None and answer.headers.get("retry-after", "").isdecimal():
+                wish = float(answer.headers["retry-after"])
+            pause = max(wish, min(2 * pause, 30.0))
+            if time.monotonic() + pause > deadline or self._stop.wait(pause):
+                raise _Failed(reason)
+
+    def _read(self, url: str) -> httpx.Response:
+        """One request, its body read up to ``MAX_BYTES``."""
+        with self._client.stream("GET", url) as answer:
+            if answer.next_request is not None:
+                return answer
+            body = bytearray()
+            ends = time.monotonic() + self._params.timeout_seconds
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > MAX_BYTES:
+                    raise _Failed(f"more than {MAX_BYTES // 1_000_000} MB")
+                if time.monotonic() > ends:
+                    raise httpx.ReadTimeout(f"not whole after {self._params.timeout_seconds:g} s")
+            headers = [(k, v) for k, v in answer.headers.items() if k not in ("content-encoding", "content-length")]
+            return httpx.Response(answer.status_code, headers=headers, content=bytes(body), request=answer.request)
+
+
+def article_text(html: str) -> str:
+    """The text of the first ``article`` or ``div#mplus-content`` of a page, white space folded; "" without one.
+
+    >>> article_text("<p>Menu</p><article><h1>Flu</h1><p>A <b>v</b>irus.<script>x()</script></p></article><article>Ad")
+    'Flu A virus.'
+    """
+    reader = _Article()
+    reader.feed(html)
+    reader.close()
+    return " ".join("".join(reader.parts).split())
+
+
+class _Article(HTMLParser):
+    """Collects the text of the first article."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._tag, self._depth, self._unread, self._done = "", 0, 0, False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if self._done:
+            return
+        if not self._depth:
+            if tag == "article" or (tag == "div" and dict(attrs).get("id") == "mplus-content"):
+                self._tag, self._depth = tag, 1
+            return
+        self._depth += tag == self._tag
+        self._unread += tag in UNREAD
+        self._part(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._part(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self._depth:
+            return
+        self._unread -= tag in UNREAD and self._unread > 0
+        self._depth -= tag == self._tag
+        self._done = not self._depth
+        self._part(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._depth and not self._unread:
+            self.parts.append(data)
+
+    def _part(self, tag: str) -> None:
+        if tag not in INLINE:
+            self.parts.append(" ")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,35 @@
+"""The tokens of an encoder, without its weights: what a text is cut by before anything is embedded."""
+
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from harr.datasets.chunks import Spans
+from harr.embed.encoder import find_folder
+from harr.errors import ModelError
+
+
+def token_spans(name: str) -> Spans:
+    """A function that tells where the tokens of a text begin and end, by the tokeniser of the model ``name``.
+
+    Raises:
+        ModelError: there is no such model, or its tokeniser cannot tell.
+    """
+    folder = find_folder(name)
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"the tokeniser of {name} in {folder} cannot be loaded: {reason}") from None
+    if not tokenizer.is_fast:
+        raise ModelError(
+            f"the tokeniser of {name} has no tokenizer.json, which is needed to cut texts; use a model with"
+        )
+
+    def spans(text: str) -> list[tuple[int, int]]:
+        found = tokenizer(text, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)[
+            "offset_mapping"
+        ]
+        return [(begin, end) for begin, end in found if end > begin]
+
+    return spans

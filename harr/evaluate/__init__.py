@@ -1,0 +1,1 @@
+"""Stage evaluate: every arm plays the same questions; means with intervals."""

@@ -1,0 +1,357 @@
+"""Evaluation: play every arm greedily on the same questions, score each question, put intervals on the means."""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from harr.errors import CorpusError
+from harr.evaluate.audits import answer_in_query, repeated_queries, writes_queries
+from harr.evaluate.intervals import mean_interval, paired_gain
+from harr.io.progress import bar
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.rollout import play
+from harr.rag.scoring.ranking import all_gold, gold_f1, hop_recall, ndcg_at, recall, recall_at, reciprocal_rank
+from harr.rag.scoring.terms import answer_em, answer_f1, context_words
+from harr.types import Episode, Generator, Pipeline, Question, Retriever
+
+Row = dict[str, Any]
+Summary = dict[str, dict[str, dict[str, Any]]]
+
+NOT_METRICS = ("id", "question", "answer", "gold_answers")
+HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
+"""The metric that leads a table or sentence: the first of these that was measured."""
+LABELS = {
+    "answer_f1": "answer F1",
+    "answer_em": "answer EM",
+    "semantic": "semantic (graded by the judge)",
+    "semantic_f1": "semantic (answer F1, no judge)",
+    "recall": "recall",
+    "fact_em": "fact EM (all gold picked)",
+    "fact_f1": "fact F1",
+    "all_gold": "all gold found",
+    "recall_at_2": "recall at 2",
+    "recall_at_5": "recall at 5",
+    "recall_at_10": "recall at 10",
+    "ndcg_at_10": "nDCG at 10",
+    "reciprocal_rank": "MRR",
+    "mrr": "MRR of the best search",
+    "format": "well-formed turns",
+    "answer_similarity": "answer similarity",
+    "searches": "searches",
+    "context_words": "words of passages",
+    "malformed": "malformed replies",
+    "repeated_queries": "queries asked again",
+    "answer_in_query": "answer in a query",
+    "reward": "reward",
+}
+BY_HOP = {
+    "hop_recall": "recall of hop",
+    "recall_after": "recall after hop",
+    "ap_after": "average precision after hop",
+}
+"""Metrics that are told hop by hop."""
+SHARES = frozenset(LABELS) - {"searches", "context_words", "malformed", "reward"}
+"""Metrics between 0 and 1, shown in percent; the others are plain numbers."""
+
+
+def run_arm(
+    questions: Sequence[Question],
+    pipeline: Pipeline,
+    generator: Generator | None,
+    retriever: Retriever,
+    *,
+    batch_size: int,
+    desc: str,
+) -> list[Episode]:
+    """Play all questions with one retriever, ``batch_size`` at a time; one episode each, in order."""
+    episodes: list[Episode] = []
+    with bar(total=len(questions), desc=desc, unit="question") as progress:
+        for start in range(0, len(questions), batch_size):
+            batch = questions[start : start + batch_size]
+            episodes += play(batch, pipeline, retriever, generator)
+            progress.update(len(batch))
+    return episodes
+
+
+def pass_rates(
+    questions: Sequence[Question],
+    pipeline: Pipeline,
+    generator: Generator | None,
+    retriever: DensePolicy,
+    *,
+    samples: int,
+    ks: Sequence[int],
+    seed: int,
+) -> dict[str, Row]:
+    """pass@k per question id: the chance that one of k sampled episodes is right, from ``samples`` of them.
+
+    Right means an exactly matching answer or, where the pipeline gives none, all gold passages found.
+    """
+    retriever.sampling = torch.Generator().manual_seed(seed)
+    episodes = play([q for q in questions for _ in range(samples)], pipeline, retriever, generator, desc="pass@k")
+    retriever.sampling = None
+    right = answer_em if any(episode.answer is not None for episode in episodes) else all_gold
+    counts = {q.id: sum(right(e) == 1.0 for e in episodes[i * samples :][:samples]) for i, q in enumerate(questions)}
+    return {name: {f"pass_at_{k}": pass_at(samples, hits, k) for k in ks} for name, hits in counts.items()}
+
+
+def pass_at(samples: int, right: int, k: int) -> float:
+    """Unbiased estimate of pass@k: 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374, eq. 1).
+
+    >>> [pass_at(4, 1, k) for k in (1, 2, 4)]
+    [0.25, 0.5, 1.0]
+    """
+    return 1.0 - math.comb(samples - right, k) / math.comb(samples, k)
+
+
+def average_seeds(by_seed: Sequence[Sequence[Row]]) -> list[Row]:
+    """One row per question: the mean of every metric that all seeds have; texts are those of the first seed.
+
+    >>> average_seeds([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
+    [{'id': 'q', 'recall': 0.5}]
+    """
+    averaged: list[Row] = []
+    for rows in zip(*by_seed, strict=True):
+        names = [name for name in rows[0] if name not in NOT_METRICS and all(name in row for row in rows)]
+        texts = {name: rows[0][name] for name in NOT_METRICS if name in rows[0]}
+        averaged.append(texts | {name: sum(row[name] for row in rows) / len(rows) for name in names})
+    return averaged
+
+
+def seed_means(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
+    """Mean of every metric, one value per seed.
+
+    >>> seed_means([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
+    {'recall': [1.0, 0.0]}
+    """
+    names = _metrics(by_seed[0])
+    return {
+        name: [statistics.fmean(row[name] for row in rows if name in row) for rows in by_seed]
+        for name in names
+        if all(any(name in row for row in rows) for rows in by_seed)
+    }
+
+
+def question_rows(
+    episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]] = (), *, picking: bool = False
+) -> list[Row]:
+    """One flat row per question: id, question, answer, gold_answers and every metric that applies.
+
+    A metric that does not apply to a question is absent from its row. Answers are scored where the
+    question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
+    gives none by design and none is scored. Otherwise a missing answer scores 0. ``terms``: what the
+    run's own reward says of each episode; a metric of the same name is kept as it is. ``picking``: passages
+    are picked one by one, so that fact_em and fact_f1 say how well. Queries are audited where any is written.
+    """
+    answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
+    writing = writes_queries(episodes)
+    rows = [_row(episode, answering, picking, writing) for episode in episodes]
+    for row, own in zip(rows, terms, strict=bool(terms)):
+        row.update({name: value for name, value in own.items() if name not in row})
+    return rows
+
+
+def _row(episode: Episode, answering: bool, picking: bool, writing: bool) -> Row:
+    question = episode.question
+    metrics: dict[str, float | None] = {
+        "answer_em": answer_em(episode) if answering else None,
+        "answer_f1": answer_f1(episode) if answering else None,
+        "fact_em": all_gold(episode) if picking else None,
+        "fact_f1": gold_f1(episode) if picking else None,
+        "recall": recall(episode),
+        "all_gold": all_gold(episode),
+        "recall_at_2": recall_at(episode, 2),
+        "recall_at_5": recall_at(episode, 5),
+        "recall_at_10": recall_at(episode, 10),
+        "ndcg_at_10": ndcg_at(episode, 10),
+        "reciprocal_rank": reciprocal_rank(episode),
+        **{f"hop_recall_{hop}": hop_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
+        "searches": float(len(episode.steps)),
+        "context_words": float(context_words(episode)),
+        "malformed": float(episode.outcome.malformed),
+        "repeated_queries": repeated_queries(episode) if writing else None,
+        "answer_in_query": answer_in_query(episode) if writing else None,
+    }
+    return {
+        "id": question.id,
+        "question": question.text,
+        "answer": episode.answer,
+        "gold_answers": list(question.answers),
+    } | {name: value for name, value in metrics.items() if value is not None}
+
+
+def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:
+    """Merge the rows of ``corpus`` and ``question`` search per question id.
+
+    Metrics of ``question`` (only the given passages were searched) get the prefix ``given_`` beside those of
+    ``corpus``; the answer shown is that of the first kind listed.
+
+    >>> rows = {"corpus": [{"id": "q", "recall": 0.5}], "question": [{"id": "q", "recall": 1.0}]}
+    >>> join_candidates(rows)
+    [{'id': 'q', 'recall': 0.5, 'given_recall': 1.0}]
+    """
+    joined: dict[str, Row] = {}
+    for candidates, rows in rows_by_candidates.items():
+        prefix = "given_" if candidates == "question" and len(rows_by_candidates) > 1 else ""
+        for row in rows:
+            renamed = {key if key in NOT_METRICS else prefix + key: value for key, value in row.items()}
+            joined[row["id"]] = renamed | joined.get(row["id"], {})
+    return [{key: row[key] for key in sorted(row, key=_column)} for row in joined.values()]
+
+
+def _column(key: str) -> tuple[bool, bool]:
+    """Sort key of a row's columns: the question, then plain metrics, then those with given passages."""
+    return key not in NOT_METRICS, key.startswith("given_")
+
+
+def _metrics(rows: Iterable[Row]) -> list[str]:
+    """Names of all metrics in the rows; the longest row leads, so that hops stay in order."""
+    ordered = sorted(rows, key=len, reverse=True)
+    return list(dict.fromkeys(key for row in ordered for key in row if key not in NOT_METRICS))
+
+
+def summarise(
+    rows_by_arm: Mapping[str, Sequence[Row]], *, baseline: str = "frozen", resamples: int, seed: int
+) -> Summary:
+    """Means of every arm and paired gains over ``baseline``, all with bootstrap 95 % intervals.
+
+    Returns:
+        ``{"arms": {arm: {metric: {mean, low, high, n}}}, "paired": {arm: {metric: {gain, low, high,
+        p}}}}``; ``paired`` is empty where the baseline is not among the arms.
+    """
+    arms = {
+        arm: {
+            name: mean_interval([row[name] for row in rows if name in row], resamples=resamples, seed=seed)
+            for name in _metrics(rows)
+        }
+        for arm, rows in rows_by_arm.items()
+    }
+    others = [arm for arm in rows_by_arm if arm != baseline and baseline in rows_by_arm]
+    gains = {arm: contrast(rows_by_arm[arm], rows_by_arm[baseline], resamples=resamples, seed=seed) for arm in others}
+    paired = {
+        arm: {name: {key: gain[key] for key in ("gain", "low", "high", "p")} for name, gain in metrics.items()}
+        for arm, metrics in gains.items()
+    }
+    return {"arms": arms, "paired": paired}
+
+
+def contrast(rows_a: Sequence[Row], rows_b: Sequence[Row], *, resamples: int, seed: int) -> dict[str, dict[str, float]]:
+    """Gain of ``a`` over ``b`` per metric, paired by question id: ``{metric: {gain, low, high, p, n}}``.
+
+    Only questions on which both have the metric count; a metric without such a question is absent.
+    """
+    theirs = {row["id"]: row for row in rows_b}
+    pairs = [(row, theirs[row["id"]]) for row in rows_a if row["id"] in theirs]
+    gains: dict[str, dict[str, float]] = {}
+    for name in _metrics(rows_a):
+        values = [(a[name], b[name]) for a, b in pairs if name in a and name in b]
+        if values:
+            ours, others = zip(*values, strict=True)
+            gains[name] = paired_gain(ours, others, resamples=resamples, seed=seed)
+    return gains
+
+
+def flat_rows(summary: Summary) -> list[Row]:
+    """The arms of a summary as rows ``{arm, metric, mean, low, high, n}`` for a plot or a CSV file."""
+    return [
+        {"arm": arm, "metric": name, **values}
+        for arm, metrics in summary["arms"].items()
+        for name, values in metrics.items()
+    ]
+
+
+def label(metric: str) -> str:
+    """A metric's name in words.
+
+    >>> label("given_hop_recall_2"), label("answer_f1")
+    ('recall of hop 2, given passages', 'answer F1')
+    """
+    plain = metric.removeprefix("given_")
+    if plain.startswith("pass_at_"):
+        return f"pass@{plain.removeprefix('pass_at_')}" + ("" if metric == plain else ", given passages")
+    stem, _, number = plain.rpartition("_")
+    words = f"{BY_HOP[stem]} {number}" if stem in BY_HOP else LABELS.get(plain, plain)
+    return words if plain == metric else f"{words}, given passages"
+
+
+def is_share(metric: str) -> bool:
+    """True for a metric between 0 and 1, which is shown in percent."""
+    plain = metric.removeprefix("given_")
+    return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, "pass_at")
+
+
+def headline(summary: Summary) -> str:
+    """The metric that leads: the first of HEADLINES that any arm has.
+
+    Raises:
+        CorpusError: nothing could be scored.
+    """
+    measured = {name for metrics in summary["arms"].values() for name in metrics}
+    for name in HEADLINES:
+        if name in measured:
+            return name
+    raise CorpusError("no question has a gold answer or a gold passage, so no arm can be scored; add them")
+
+
+def baseline_of(summary: Summary) -> str:
+    """The arm that the others are compared with; "" where there is none.
+
+    >>> baseline_of({"arms": {"frozen": {}, "full": {}}, "paired": {"full": {}}})
+    'frozen'
+    """
+    return next((arm for arm in summary["arms"] if arm not in summary["paired"]), "") if summary["paired"] else ""
+
+
+def table(summary: Summary) -> str:
+    """The arms as plain text, under 100 columns wide; shares in percent, gains in points of the lead metric."""
+    lead = headline(summary)
+    measured = {name for metrics in summary["arms"].values() for name in metrics}
+    with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
+    without = {
+        "recall_at_2": "R@2",
+        "recall_at_5": "R@5",
+        "given_all_gold": "given gold",
+        "given_recall": "given recall",
+    }
+    ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10", "recall": "recall"}
+    wanted = with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in measured else without
+    extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
+    baseline = baseline_of(summary)
+    gain_titles = [f"gain over {baseline} [95 %]", "p"] if summary["paired"] else []
+    grid = [["arm", f"{label(lead)} % [95 %]", *extra.values(), "n", *gain_titles]]
+    for arm, metrics in summary["arms"].items():
+        cells = [percent(metrics[name]["mean"]) if name in metrics else "-" for name in extra]
+        main, gain = metrics.get(lead), summary["paired"].get(arm, {}).get(lead)
+        tail = [spread(gain, "gain", "+.1f"), f"{gain['p']:.2g}"] if gain else ["", ""][: len(gain_titles)]
+        grid.append([arm, spread(main, "mean") if main else "-", *cells, str(main["n"] if main else 0), *tail])
+    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if place else cell.ljust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in grid
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def percent(share: float, form: str = ".1f") -> str:
+    """A share in percent, one decimal.
+
+    >>> percent(0.4567)
+    '45.7'
+    """
+    return format(100 * share, form)
+
+
+def spread(values: Mapping[str, float], centre: str, form: str = ".1f") -> str:
+    """A mean or gain with its interval, in percent.
+
+    >>> spread({"gain": 0.5, "low": -0.25, "high": 1.0}, "gain", "+.1f")
+    '+50.0 [-25.0, +100.0]'
+    """
+    middle, low, high = (percent(values[key], form) for key in (centre, "low", "high"))
+    return f"{middle} [{low}, {high}]"

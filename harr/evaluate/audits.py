@@ -1,0 +1,49 @@
+"""Audits of written queries: was a reward earned, or got by asking again, or by an answer known beforehand?"""
+
+from collections.abc import Sequence
+
+from harr.rag.scoring.text import normalise
+from harr.types import Episode
+
+
+def writes_queries(episodes: Sequence[Episode]) -> bool:
+    """Whether anything but the question itself was ever searched for: else there is no query to audit."""
+    return any(step.search.query != episode.question.text for episode in episodes for step in episode.steps)
+
+
+def repeated_queries(episode: Episode) -> float | None:
+    """Share of the searches whose query the same source had been asked before, but for case, articles and punctuation.
+
+    None without searches.
+
+    >>> from harr.types import Question, Retrieval, Search, Step
+    >>> question = Question("q", "Where was the maker of Acme born?")
+    >>> asked = ("Who made Acme?", "who made acme", "Where was Ada born?", "Who made Acme?")
+    >>> repeated_queries(Episode(question, tuple(Step(Search(question, query), Retrieval(())) for query in asked)))
+    0.5
+    """
+    asked = [(step.search.tool, normalise(step.search.query)) for step in episode.steps]
+    return 1.0 - len(set(asked)) / len(asked) if asked else None
+
+
+def answer_in_query(episode: Episode) -> float | None:
+    """1.0 where a query held a gold answer that neither the question nor a passage of an earlier search held, else 0.0.
+
+    The model knew or guessed the answer: what it then found shows no skill in searching. None without searches, and
+    without a gold answer of two words or four characters: shorter ones (yes, no, 12) stand in queries by chance.
+    """
+    golds = [gold for gold in map(normalise, episode.question.answers) if " " in gold or len(gold) >= 4]
+    if not golds or not episode.steps:
+        return None
+    read = [episode.question.text]
+    for step in episode.steps:
+        said = [gold for gold in golds if _holds(step.search.query, gold)]
+        if any(not any(_holds(text, gold) for text in read) for gold in said):
+            return 1.0
+        read += [passage.content for passage in step.retrieval.passages]
+    return 0.0
+
+
+def _holds(text: str, gold: str) -> bool:
+    """Whether a text holds normalised words, as whole words."""
+    return f" {gold} " in f" {normalise(text)} "

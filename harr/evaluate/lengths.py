@@ -1,0 +1,168 @@
+"""Evaluation over lengths: the same stories in ever longer documents, one log line a story."""
+
+import copy
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from harr.corpus.passages import Passages, write_passages
+from harr.corpus.vectors import Vectors
+from harr.embed.encoder import Encoder
+from harr.embed.shards import embed_corpus
+from harr.evaluate.intervals import mean_interval
+from harr.io.files import fingerprint, read_jsonl
+from harr.io.progress import bar
+from harr.params import Embed
+from harr.rag.pipelines.pick import pick
+from harr.rag.pipelines.replies import passages_text, prompt, short_answer
+from harr.rag.policies.sentence_vectors import Sentences
+from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.rollout import play
+from harr.rag.scoring.ranking import all_gold, gold_f1
+from harr.rag.scoring.text import exact_match, token_f1
+from harr.types import Episode, Generator, Passage, Question
+
+BATCH, ROOM = 16, 200_000
+"""So many documents are searched at a time, or as many as have so many sentences in all."""
+METRICS = ("fact_em", "fact_f1")
+Brought = tuple[Question, tuple[Passage, ...]]
+"""A question and its document, the passages in order."""
+
+
+def on_disk(noise: Sequence[str], actions: Encoder, params: Embed, folder: Path) -> Sentences:
+    """Encode the noise of long documents in shards below ``folder``, and map them.
+
+    A killed call goes on after its last shard, and a finished one is taken as it is; what another tower or another
+    noise left there is not. Memory holds the texts and a shard.
+    """
+    write_passages((Passage(f"n{row:07d}", text) for row, text in enumerate(noise)), folder / "corpus")
+    passages, tower = Passages.open(folder / "corpus"), copy.copy(actions)
+    tower.identity = fingerprint([actions.identity, _weights(actions)])
+    out = folder / fingerprint([passages.identity, tower.identity])
+    if not (out / "manifest.json").exists():
+        embed_corpus(passages, tower, params, out, folder)
+    return Sentences(noise, Vectors.open(out))
+
+
+def identity(towers: TowersPolicy) -> str:
+    """What plays: the weights of both towers, and how positions are told."""
+    return fingerprint([_weights(towers.states), _weights(towers.actions), towers.mode, towers.max_tokens])
+
+
+def _weights(encoder: Encoder) -> str:
+    """Hash of the weights as they are now; an adapter leaves an encoder's ``identity`` as it was."""
+    digest = hashlib.sha256()
+    for name, weight in encoder.model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(weight.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def play_documents(
+    documents: Iterable[Brought],
+    towers: TowersPolicy,
+    log: Path,
+    *,
+    picks: int,
+    total: int,
+    desc: str,
+) -> list[dict[str, Any]]:
+    """Pick ``picks`` sentences of every document and append a line each to ``log``; lines that are there stay.
+
+    A line: id, question, answers, gold and picked (places in the document), texts and values of the picks,
+    fact_em (all gold picked) and fact_f1. Gold never ends an episode.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    known = {row["id"]: row for row in whole_lines(log)}
+    todo = (document for document in documents if document[0].id not in known)
+    with bar(total=total, desc=desc, unit="story", initial=len(known)) as progress:
+        for batch in _batches(todo):
+            rows = _play(batch, towers, picks)
+            with log.open("a", encoding="utf-8") as handle:
+                handle.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+                handle.flush()
+                os.fsync(handle.fileno())
+            known |= {row["id"]: row for row in rows}
+            progress.update(len(rows))
+    return list(known.values())
+
+
+def _batches(documents: Iterable[Brought]) -> Iterator[list[Brought]]:
+    batch: list[Brought] = []
+    for document in documents:
+        batch.append(document)
+        if len(batch) == BATCH or sum(len(passages) for _, passages in batch) >= ROOM:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def whole_lines(log: Path) -> list[dict[str, Any]]:
+    """The lines of an earlier run; half a line that a kill left is cut off."""
+    if not log.exists():
+        return []
+    text = log.read_bytes()
+    whole = text[: text.rfind(b"\n") + 1]
+    if len(whole) < len(text):
+        os.truncate(log, len(whole))  # not written anew: a kill would lose what is there
+    rows: list[dict[str, Any]] = read_jsonl(log)
+    return rows
+
+
+def _play(batch: Sequence[Brought], towers: TowersPolicy, picks: int) -> list[dict[str, Any]]:
+    for question, passages in batch:
+        towers.bring(question, passages)
+    episodes = play([question for question, _ in batch], partial(pick, picks=picks), towers, None)
+    rows = [_row(episode, towers.documents[episode.question.id].place) for episode in episodes]
+    towers.leave()
+    return rows
+
+
+def _row(episode: Episode, place: Mapping[str, int]) -> dict[str, Any]:
+    question = episode.question
+    found = [step.retrieval for step in episode.steps if step.retrieval.passages]
+    return {
+        "id": question.id,
+        "question": question.text,
+        "answers": list(question.answers),
+        "gold": [place[name] for name in question.gold_ids],
+        "picked": [place[retrieval.passages[0].id] for retrieval in found],
+        "texts": [retrieval.passages[0].text for retrieval in found],
+        "values": [round(retrieval.value or 0.0, 4) for retrieval in found],
+        "fact_em": all_gold(episode),
+        "fact_f1": gold_f1(episode),
+    }
+
+
+def read_answers(rows: Sequence[Mapping[str, Any]], generator: Generator) -> list[dict[str, Any]]:
+    """The lines of a log with the answer that a language model reads out of the picks, its EM and its F1."""
+    requests = []
+    for row in rows:
+        told = sorted(zip(row["picked"], row["texts"], strict=True))
+        shown, _ = passages_text([Passage(str(place), text) for place, text in told])
+        requests.append(prompt("pick", Question(row["id"], row["question"]), (), passages=shown))
+    answers = map(short_answer, generator.complete(requests))
+    return [
+        {
+            **row,
+            "answer": answer,
+            "answer_em": exact_match(answer, row["answers"]),
+            "answer_f1": token_f1(answer, row["answers"]),
+        }
+        for row, answer in zip(rows, answers, strict=True)
+    ]
+
+
+def by_length(
+    rows_of: Mapping[int, Sequence[Mapping[str, Any]]], resamples: int, seed: int, metrics: Sequence[str] = METRICS
+) -> Iterator[dict[str, Any]]:
+    """One row per length and metric: sentences, metric, mean, low, high (95 %, bootstrap over stories), n."""
+    for sentences, rows in sorted(rows_of.items()):
+        for metric in metrics:
+            scores = [float(row[metric]) for row in rows if row[metric] is not None]
+            yield {"sentences": sentences, "metric": metric, **mean_interval(scores, resamples=resamples, seed=seed)}

@@ -1,0 +1,1 @@
+"""Stage generator: the small language model, warm starts, and the demonstrations they learn from."""

@@ -1,0 +1,139 @@
+"""Demonstrations: texts as tokens, of which a language model learns only those that it is to write itself.
+
+A line of a file of demonstrations is one of two:
+
+- a conversation, ``{"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}, ...]}``: the turns of
+  the assistant are learnt, each from where the chat template asks for it to the token that ends it;
+- a text in pieces, ``{"pieces": [["Question: ...", false], ["<think> ...", true], ...]}``: pieces marked true are
+  learnt. Each piece is encoded by itself, as the texts of model and environment are when the model plays.
+"""
+
+import random
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
+
+from harr.errors import CorpusError, ModelError
+from harr.generator.traces import MISSING, PASSAGES, Oracle, Piece, open_world, trace
+from harr.io.jsonl import Row, read_rows
+from harr.rag.generation.local import Writer
+from harr.types import Generate
+
+Tokens = tuple[list[int], list[bool]]
+"""Token ids, and which of them the model learns to write."""
+
+
+def read_demonstrations(path: Path, writer: Writer) -> list[Tokens]:
+    """The demonstrations of a file of JSON lines, in order.
+
+    Raises:
+        CorpusError: the file is missing or empty, or a row is neither of the two, has nothing to learn, or does not go
+            with the chat template; names the line. ModelError: conversations for a model without a chat template.
+    """
+    if not path.is_file():
+        raise CorpusError(
+            f"{path} is missing; set generator.demonstrations to a file of JSON lines, or leave it empty for traces of "
+            "fictional worlds"
+        )
+    rows = [_read(row, writer) for row in read_rows(path)]
+    if not rows:
+        raise CorpusError(f"{path} holds no demonstration; expected a JSON object a line, with messages or pieces")
+    return rows
+
+
+def make_demonstrations(number: int, template: str, seed: int, writer: Writer) -> list[Tokens]:
+    """So many traces of ``search_r1``, played by a scripted teacher in fictional worlds that nobody is asked about."""
+    rng, rows = random.Random(f"{seed}/demonstrations"), list[Tokens]()
+    for world in count(seed * 100_000 + 100):
+        reader = open_world(world, hops=(1, 2, 3))
+        for question in reader.questions:
+            if len(rows) == number:
+                return rows
+            pieces = trace(question, Oracle(reader, rng, PASSAGES, MISSING), template=template)
+            rows.append(encode(writer, pieces, begins=True))
+    raise AssertionError("there are always more worlds")
+
+
+def encode(writer: Writer, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
+    """The tokens of a text in pieces; where it ``begins`` as raw text, the tokenizer puts its first token before it."""
+    ids: list[int] = []
+    own: list[bool] = []
+    for place, (text, learnt) in enumerate(pieces):
+        coded: list[int] = writer.tokenizer(text, add_special_tokens=begins and place == 0)["input_ids"]
+        ids += coded
+        own += [learnt] * len(coded)
+    return ids, own
+
+
+def _read(row: Row, writer: Writer) -> Tokens:
+    given = [key for key in ("messages", "pieces") if row.values.get(key)]
+    if len(given) != 1:
+        what = "both messages and pieces" if given else "neither messages nor pieces"
+        raise CorpusError(f"{row.place}: a demonstration with {what}; expected one of the two, a list with entries")
+    parts = row.values[given[0]]
+    if given == ["pieces"]:
+        ids, own = encode(writer, _pieces(parts, row.place), begins=True)
+    else:
+        ids, own = encode(writer, _turns(_messages(parts, row.place), writer, row.place), begins=False)
+    if not any(own[1:]):  # nothing comes before the first token, so it cannot be learnt
+        raise CorpusError(
+            f"{row.place}: nothing is learnt from this demonstration; "
+            "mark a piece true, or give a turn of role assistant"
+        )
+    return ids, own
+
+
+def _pieces(parts: Any, place: str) -> list[Piece]:
+    if not isinstance(parts, list) or not all(
+        isinstance(part, list) and [type(value) for value in part] == [str, bool] for part in parts
+    ):
+        raise CorpusError(f"{place}: pieces is {str(parts)[:60]!r}; expected a list of [text, true or false]")
+    return [(text, learnt) for text, learnt in parts]
+
+
+def _messages(parts: Any, place: str) -> list[dict[str, str]]:
+    if not isinstance(parts, list) or not all(
+        isinstance(part, dict) and all(isinstance(part.get(key), str) for key in ("role", "content")) for part in parts
+    ):
+        raise CorpusError(f"{place}: messages is {str(parts)[:60]!r}; expected a list of objects with role and content")
+    return [{"role": part["role"], "content": part["content"]} for part in parts]
+
+
+def _turns(messages: list[dict[str, str]], writer: Writer, place: str) -> list[Piece]:
+    """A conversation in pieces: what the model reads before each turn of its own, and that turn with its end."""
+    pieces: list[Piece] = []
+    told = ""
+    for number, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        try:
+            context = writer.render(Generate(tuple(messages[:number])))
+            whole: str = writer.tokenizer.apply_chat_template(messages[: number + 1], tokenize=False)
+        except (TemplateError, ModelError) as error:
+            if not writer.tokenizer.chat_template:
+                raise
+            raise CorpusError(f"{place}: the model's chat template refuses this conversation: {error}") from None
+        if not context.startswith(told) or not whole.startswith(context):
+            raise CorpusError(
+                f"{place}: the model's chat template changes earlier text at message {number + 1}, so the model would "
+                "learn from what it never reads; leave thoughts of earlier turns out, or give pieces"
+            )
+        turn = _own(whole[len(context) :], writer)
+        pieces += [(context[len(told) :], False), (turn, True)]
+        told = context + turn
+    if pieces and not any(pieces[-1][0].endswith(end) for end in _ends(writer)):
+        pieces[-1] = (pieces[-1][0] + _ends(writer)[0], True) if _ends(writer) else pieces[-1]
+    return pieces
+
+
+def _own(text: str, writer: Writer) -> str:
+    """What the model writes of a turn: up to the token that ends it; the template's own line end comes after."""
+    ends = [place + len(end) for end in _ends(writer) if (place := text.rfind(end)) >= 0]
+    return text[: max(ends)] if ends else text
+
+
+def _ends(writer: Writer) -> list[str]:
+    return [writer.tokenizer.decode([end]) for end in sorted(writer.ends)]

@@ -1,0 +1,101 @@
+"""A teacher of search queries for the fictional world: it writes them in several styles, most often in a poor one.
+
+A small language model learns three things of it: to write a query for what is not known yet, to read in the passages
+what is known, and to go on in the style of the demonstrations in its prompt. Without any it writes in any style, and
+which one finds most is for LeReT to find out (``harr/preferences/collect.py``).
+"""
+
+import random
+from collections.abc import Sequence
+
+from harr.generator.traces import Oracle, Piece, Reader
+from harr.rag.pipelines.leret import Demonstration, completion_text, query_of, render, request
+from harr.types import Generator, Hop, Passage, Question, Search
+from harr.world import grammar
+from harr.world.scripted import facts
+
+QUERY_HOPS = (2,)
+"""Of the questions that queries are learnt for."""
+
+STYLES = {"question": 0.5, "start": 0.2, "told": 0.3}
+"""How often a query is written in each style where no demonstration shows one."""
+SITUATIONS = 4
+"""At most so many queries in a text that is learnt: up to three demonstrations, and what they demonstrate."""
+LATER = 0.75
+"""Share of queries of a later hop than the first, of a question with several."""
+UNFOUND = 0.15
+"""Share of those whose passages do not say what the first hop should have found."""
+
+
+def query(question: str, context: Sequence[Passage], style: str) -> str:
+    """What to search for next, knowing the passages in ``context``; a question that cannot be parsed as it stands.
+
+    ``question``: all of it again. ``start``: the thing that it begins with. ``told``: what the passages say, and what
+    is to be found out about that.
+
+    >>> text, found = "Where was the mother of Ada Brown born?", [Passage("p", "Her mother was Eva Gray.", "Ada Brown")]
+    >>> query(text, found, "start"), query(text, (), "told")
+    ('Ada Brown', 'the mother of Ada Brown')
+    >>> query(text, found, "told")
+    'the mother of Ada Brown is Eva Gray, the birthplace of Eva Gray'
+    """
+    chain = grammar.parse(question)
+    if chain is None or style == "question":
+        return question
+    if style == "start":
+        return chain.start
+    subject, told, known = chain.start, "", 0
+    shown = [(passage.title, passage.text) for passage in context]
+    for relation in chain.relations[:-1]:
+        values = facts(relation, subject, shown)
+        if len(values) != 1:
+            break
+        value = values.pop()
+        subject, told, known = value, f"{told}{grammar.phrase(relation, subject)} is {value}, ", known + 1
+    return told + grammar.phrase(chain.relations[known], subject)
+
+
+def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
+    """One to ``SITUATIONS`` queries of one style, each after its question and what was found so far.
+
+    >>> from harr.generator.traces import open_world
+    >>> pieces = examples(open_world(0, hops=(2,)), random.Random(0), passages=3)
+    >>> pieces[0][0].startswith("Question: "), pieces[1][1]
+    (True, True)
+    """
+    style = rng.choices(tuple(STYLES), tuple(STYLES.values()))[0]
+    pieces: list[Piece] = []
+    for number in range(rng.randint(1, SITUATIONS)):
+        question = rng.choice(reader.questions)
+        context = _found(question, reader, rng, passages)
+        shown = render(question.text, context)[0]
+        told = completion_text(query(question.text, context, style), "bare")
+        pieces += [(f"\n{shown}" if number else shown, False), (told, True)]
+    return pieces
+
+
+def share_as_taught(generator: Generator, reader: Reader, number: int, passages: int) -> float:
+    """The share of queries of later hops as the teacher writes them, after one demonstration of style ``told``."""
+    rng = random.Random(0)
+    requests, wanted = [], []
+    for _ in range(number):
+        shown, asked = rng.sample(reader.questions, 2)
+        first, second = (_found(question, reader, rng, passages, later=1.0) for question in (shown, asked))
+        example = Demonstration(shown.text, first, query(shown.text, first, "told"))
+        requests.append(request(render(asked.text, second, [example])[0], "bare"))
+        wanted.append(query(asked.text, second, "told"))
+    written = map(query_of, generator.complete(requests))
+    return sum(told == want for told, want in zip(written, wanted, strict=True)) / number
+
+
+def _found(
+    question: Question, reader: Reader, rng: random.Random, passages: int, later: float = LATER
+) -> tuple[Passage, ...]:
+    """What the hops before have found: nothing at the first, or the passages of all finished hops."""
+    goes_on = len(question.gold_ids) > 1 and rng.random() < later
+    oracle = Oracle(reader, rng, passages, UNFOUND)
+    found: dict[str, Passage] = {}
+    for hop in range(rng.randint(1, len(question.gold_ids) - 1) if goes_on else 0):
+        search = Search(question, question.text, (Hop("", ""),) * hop, frozenset(found))
+        found |= {passage.id: passage for passage in oracle.retrieve([search])[0].passages}
+    return tuple(found.values())

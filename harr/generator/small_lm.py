@@ -1,0 +1,328 @@
+"""A small causal language model, trained from scratch in minutes on Search-R1 or R-Search traces of fictional worlds.
+
+It stands where a download of gigabytes would: it plans, searches, reads and answers for real, in the process or
+behind any server of transformers models. Architecture Qwen3; loss on the model's own tokens only; Muon for the
+hidden matrices (kellerjordan.github.io/posts/muon), AdamW for the rest.
+
+Copying is the hard part. A transformer that starts from noise spends thousands of steps on its first induction
+head (arXiv 2209.11895); this one starts with a rough one (:func:`start_with_induction`) and learns to use it
+on random tokens, before it reads any text.
+"""
+
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from harr.compute.tensors import optimizer_tensors, restore_optimizer
+from harr.generator.query_styles import QUERY_HOPS, examples, share_as_taught
+from harr.generator.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
+from harr.io.files import newest_sound, note_published, publish, read_json, write_json
+from harr.io.progress import bar, stop_asked, stoppable
+from harr.io.resume import unfinished
+from harr.params.generator import SmallLM
+from harr.rag.generation.local import LocalGenerator
+from harr.rag.rollout import play
+from harr.types import Log
+
+END = "<|endoftext|>"
+TAGS = {
+    "search_r1": ("think", "search", "information", "answer"),
+    "r_search": ("think", "search", "result", "answer"),
+    "leret": (),
+}
+"""The blocks of a pipeline's text."""
+HEADS, CONTEXT, TOKENS_PER_STEP = 4, 2048, 4096
+MUON_RATE, ADAMW_RATE, WEIGHT_DECAY = 0.01, 2e-3, 0.01
+RECALL, RECITATION, PRACTICE, ONE_HOP, TWO_HOPS = 0.08, 0.2, 0.4, 0.5, 0.6
+"""The share of the steps at which each lesson ends; three-hop traces come last."""
+REVISION = 0.15
+"""Share of practice among the traces."""
+TESTED = 300
+"""Questions of worlds never read that the finished model answers, given the right passages."""
+SAVE_EVERY = 50
+BASE = "base"
+"""Folder of the untrained model, in that of the trained one."""
+Row = tuple[list[int], list[bool]]
+"""Token ids, and which of them the model learns to write."""
+
+
+def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
+    """Train the model and write it to ``out`` as a folder for transformers; a killed run resumes in ``work``.
+
+    ``out/base`` is the model that it began from, before any training.
+
+    Returns:
+        Tokens, seconds and parameters; the mean loss of the last steps; and the exact match on
+        questions of unseen worlds with up to three hops, when every search finds its gold passage. Of queries for
+        ``leret`` the share, after one demonstration, that is as the teacher writes them.
+    """
+    shape = params.model_dump(include={"plays", "steps", "vocabulary", "width", "layers"})
+    run = unfinished(work, {"shape": shape, "seed": seed})
+    torch.manual_seed(seed)
+    tokenizer = _tokenizer(params.vocabulary, params.plays)
+    model = _model(len(tokenizer), params.width, params.layers)
+    _save_model(model, tokenizer, run / BASE)  # the same again where a killed run goes on
+    optimizers = _optimizers(model)
+    figures = _restore(run, model, optimizers)
+    start = int(figures["step"])
+    if start:
+        print(f"resuming the generator at step {start}/{params.steps}")
+    with bar(total=params.steps, desc="generator", unit="step", initial=start) as progress:
+        for step in stoppable(range(start, params.steps)):
+            began = time.perf_counter()
+            ids_BT, own_BT = _pad(_rows(tokenizer, step, params, seed))
+            loss, right = _learn(model, optimizers, ids_BT, own_BT, step / params.steps)
+            figures["step"], figures["tokens"] = step + 1.0, figures["tokens"] + ids_BT.numel()
+            figures["seconds"] += time.perf_counter() - began
+            figures["loss"] = 0.95 * figures["loss"] + 0.05 * loss if step else loss
+            log(step, {"loss": loss, "accuracy": right})
+            progress.set_postfix(loss=f"{loss:.2f}", right=f"{right:.1%}", refresh=False)
+            progress.update()
+            if (step + 1) % SAVE_EVERY == 0 or stop_asked():
+                _save(run, model, optimizers, figures)
+    draft = run / "model"
+    _save_model(model, tokenizer, draft)
+    shutil.move(run / BASE, draft / BASE)
+    figures |= {"parameters": float(model.num_parameters()), **_test(draft, params)}
+    note_published(run)
+    publish(draft, out)
+    return figures
+
+
+def _save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """A folder that transformers loads, in place of what was there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _tokenizer(vocabulary: int, plays: str) -> PreTrainedTokenizerFast:
+    """Byte-level BPE in which most names are one token; the tags are tokens of their own."""
+    tags = [f"<{slash}{name}>" for name in TAGS[plays] for slash in ("", "/")]
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary - len(tags),
+        special_tokens=[END],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    bpe.train_from_iterator(_texts(plays), trainer)
+    bpe.add_tokens([AddedToken(tag, normalized=False) for tag in tags])
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=END, pad_token=END)
+
+
+def _texts(plays: str) -> Iterator[str]:
+    rng = random.Random(0)
+    for number in range(100):
+        reader = open_world(number, hops=(1, 2, 3))
+        yield from (f" {passage.title} {passage.text}" for passage in reader.passages.values())
+        for question in reader.questions[:6]:
+            pieces = examples(reader, rng, 1) if plays == "leret" else trace(question, Oracle(reader, rng, 1), plays)
+            yield "".join(text for text, _ in pieces)
+
+
+def _model(vocabulary: int, width: int, layers: int) -> Qwen3ForCausalLM:
+    config = Qwen3Config(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=HEADS,
+        num_key_value_heads=HEADS,
+        head_dim=width // HEADS,
+        max_position_embeddings=CONTEXT,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        attention_bias=True,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=0,
+        pad_token_id=0,
+    )
+    model = Qwen3ForCausalLM(config)
+    start_with_induction(model)
+    return model
+
+
+@torch.no_grad()
+def start_with_induction(model: Qwen3ForCausalLM) -> None:
+    """Initial weights that hold a rough induction head.
+
+    Layer 0: two heads look one and two tokens back (their query and key are biases that rotary positions
+    bring into phase), and write what they see into a random subspace. Later layers: keys read that subspace
+    as queries read the token itself, so a token looks for places that followed an equal token; their
+    output projection is the transposed value projection, so that what is seen there is copied.
+    """
+    width, size = model.config.hidden_size, model.config.head_dim
+    half, std = size // 2, width**-0.5
+    frequency = 10_000.0 ** (-torch.arange(half) / half)
+    torch.nn.init.normal_(model.model.embed_tokens.weight, std=std)
+    seen_DD = torch.empty(0)
+    for depth, layer in enumerate(model.model.layers):
+        attention = layer.self_attn
+        for part in (attention.q_proj, attention.k_proj, attention.v_proj):
+            torch.nn.init.normal_(part.weight, std=std)
+        if depth == 0:
+            for head, distance in enumerate((1, 2)):
+                rows = slice(head * size, (head + 1) * size)
+                attention.q_proj.weight[rows] *= 0.1
+                attention.k_proj.weight[rows] *= 0.1
+                fast = frequency[:4] * distance  # the pairs that turn fastest tell neighbours apart
+                attention.k_proj.bias[rows][:4] = 1.0
+                attention.q_proj.bias[rows][:4] = torch.cos(fast)
+                attention.q_proj.bias[rows][half : half + 4] = -torch.sin(fast)
+            seen_DD = attention.o_proj.weight[:, :size] @ attention.v_proj.weight[:size]
+        else:
+            key = attention.q_proj.weight @ seen_DD.T
+            attention.k_proj.weight.copy_(key * attention.q_proj.weight.norm() / key.norm())
+            attention.o_proj.weight.copy_(0.1 * attention.v_proj.weight.T)
+        for norm in (attention.q_norm, attention.k_norm):
+            norm.weight.fill_(1.3 if depth else 1.6)
+
+
+def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
+    hidden = [w for name, w in model.named_parameters() if w.ndim == 2 and "embed" not in name]
+    rest = [w for name, w in model.named_parameters() if w.ndim != 2 or "embed" in name]
+    return [
+        torch.optim.Muon(hidden, lr=MUON_RATE, weight_decay=WEIGHT_DECAY),
+        torch.optim.AdamW(rest, lr=ADAMW_RATE, weight_decay=0.0, betas=(0.9, 0.95)),
+    ]
+
+
+def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLM, seed: int) -> list[Row]:
+    """The texts of one step: at most ``TOKENS_PER_STEP`` tokens with their padding, from a world of their own."""
+    rng, done = random.Random(f"{seed}/{step}"), step / params.steps
+    hops = (1,) if done < ONE_HOP else (1, 2) if done < TWO_HOPS else (1, 2, 3)
+    hops = QUERY_HOPS if params.plays == "leret" else hops
+    reader = open_world(seed * 100_000 + 100 + step, hops)
+    length = rng.randint(16, 64)
+    rows: list[Row] = []
+    width = 0
+    while True:
+        if done < RECALL:
+            row = _recall(len(tokenizer), rng, length)
+        else:
+            row = _lesson(tokenizer, reader, rng, done, len(rows), params.plays)
+        width = max(width, len(row[0]))
+        if rows and width * (len(rows) + 1) > TOKENS_PER_STEP:
+            return rows
+        rows.append(row)
+
+
+def _lesson(
+    tokenizer: PreTrainedTokenizerFast, reader: Reader, rng: random.Random, done: float, number: int, plays: str
+) -> Row:
+    """One row of the lesson that is due when the share ``done`` of all steps is over."""
+    documents, dice = rng.randint(1, 4), rng.random()
+    if done < RECITATION:
+        return _encode(tokenizer, recitation(reader, rng, documents, plays))
+    if done < PRACTICE and dice < 0.2:
+        return _recall(len(tokenizer), rng, rng.randint(50, 150))
+    if done < PRACTICE or dice < REVISION:
+        return _encode(tokenizer, practice(reader, rng, documents, plays))
+    if plays == "leret":
+        return _encode(tokenizer, examples(reader, rng, PASSAGES))
+    question = reader.questions[number % len(reader.questions)]
+    return _encode(tokenizer, trace(question, Oracle(reader, rng, PASSAGES, MISSING), plays))
+
+
+def _recall(vocabulary: int, rng: random.Random, length: int) -> Row:
+    """Random tokens, twice: the second time each follows from the one before."""
+    tokens = [rng.randrange(1, vocabulary) for _ in range(length)]
+    return tokens * 2, [False] * (length + 1) + [True] * (length - 1)
+
+
+def _encode(tokenizer: PreTrainedTokenizerFast, pieces: list[tuple[str, bool]]) -> Row:
+    ids: list[int] = []
+    own: list[bool] = []
+    for coded, (_, learnt) in zip(tokenizer([text for text, _ in pieces])["input_ids"], pieces, strict=True):
+        ids += coded
+        own += [learnt] * len(coded)
+    return ids, own
+
+
+def _pad(rows: list[Row]) -> tuple[Tensor, Tensor]:
+    """Token ids (B, T), padded on the right, and which to learn."""
+    ids_BT = torch.zeros(len(rows), max(len(ids) for ids, _ in rows), dtype=torch.long)
+    own_BT = torch.zeros_like(ids_BT, dtype=torch.bool)
+    for place, (ids, own) in enumerate(rows):
+        ids_BT[place, : len(ids)] = torch.tensor(ids)
+        own_BT[place, : len(own)] = torch.tensor(own)
+    return ids_BT, own_BT
+
+
+def _learn(
+    model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer], ids_BT: Tensor, own_BT: Tensor, done: float
+) -> tuple[float, float]:
+    """One update; returns loss (nats a token) and the share of tokens guessed right."""
+    for optimizer, rate in zip(optimizers, (MUON_RATE, ADAMW_RATE), strict=True):
+        optimizer.param_groups[0]["lr"] = rate * min(1.0, done / 0.03 + 0.01, (1.0 - done) / 0.7)
+    hidden_BTD = model.model(input_ids=ids_BT[:, :-1]).last_hidden_state  # padding is to the right: no mask needed
+    logits_LV, target_L = model.lm_head(hidden_BTD[own_BT[:, 1:]]), ids_BT[:, 1:][own_BT[:, 1:]]
+    loss = F.cross_entropy(logits_LV, target_L)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()
+    return loss.item(), (logits_LV.argmax(-1) == target_L).float().mean().item()
+
+
+def _save(
+    run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer], figures: dict[str, float]
+) -> None:
+    draft = run / "checkpoint.draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    save_file(dict(model.named_parameters()), draft / "model.safetensors")
+    for number, optimizer in enumerate(optimizers):
+        save_file(optimizer_tensors(optimizer), draft / f"optimizer-{number}.safetensors")
+    write_json(draft / "figures.json", figures)
+    publish(draft, run / f"checkpoint-{int(figures['step']):06d}")
+    for old in _checkpoints(run)[:-1]:
+        shutil.rmtree(old)
+
+
+def _checkpoints(run: Path) -> list[Path]:
+    """Whole checkpoints, the latest last."""
+    return sorted(path for path in run.glob("checkpoint-*") if (path / "figures.json").exists())
+
+
+def _restore(run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer]) -> dict[str, float]:
+    """Put the last checkpoint back and return its figures; those of a fresh run where there is none."""
+    folder = newest_sound(_checkpoints(run))
+    if folder is None:
+        return {"step": 0.0, "tokens": 0.0, "seconds": 0.0, "loss": 0.0}
+    model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
+    for number, optimizer in enumerate(optimizers):
+        restore_optimizer(optimizer, load_file(folder / f"optimizer-{number}.safetensors"))
+    figures: dict[str, float] = read_json(folder / "figures.json")
+    return figures
+
+
+def _test(folder: Path, params: SmallLM) -> dict[str, float]:
+    """Exact match on questions of worlds that were not read, when the oracle searches; or queries as taught."""
+    generator = LocalGenerator(
+        str(folder), temperature=0.0, max_tokens=params.max_tokens, batch_size=params.batch_size, seed=0
+    )
+    if params.plays == "leret":
+        return {"queries_as_taught": share_as_taught(generator, open_world(-1, QUERY_HOPS), TESTED, PASSAGES)}
+    pipeline = game_of(params.plays, searches=3)
+    right: list[bool] = []
+    number = 0
+    while len(right) < TESTED:
+        number -= 1
+        reader = open_world(number, hops=(1, 2, 3))
+        episodes = play(reader.questions, pipeline, Oracle(reader, random.Random(number), PASSAGES), generator)
+        right += [episode.answer in episode.question.answers for episode in episodes]
+    return {"em_with_gold_passages": sum(right) / len(right)}

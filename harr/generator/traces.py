@@ -1,0 +1,174 @@
+"""Texts that teach a small language model to use a search engine, made from fictional worlds.
+
+From easy to hard. *Recitation*: passages, then their sentences again; the facts in them are learnt. *Practice*:
+passages, then thoughts about their facts; what each fact says is learnt. *Traces*: the pipeline ``search_r1`` or
+``r_search`` played by a scripted teacher; the model's own turns are learnt. Every world is read for a few questions
+only, so that nothing in it is worth remembering.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from harr.rag.pipelines.r_search import r_search
+from harr.rag.pipelines.search_r1 import documents, information, search_r1
+from harr.types import Generate, Passage, Pipeline, Question, Request, Retrieval, Retriever, Search
+from harr.world import grammar, scripted
+from harr.world.relations import RELATIONS, SOURCES
+from harr.world.world import make_world
+
+PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
+PASSAGES = 3
+"""Passages that a search shows."""
+MISSING = 0.05
+"""Share of searches that do not find what they look for: the teacher says that it does not know."""
+FIRST_WORLD = 1_000_000
+"""Worlds to learn from have seeds from here on; other worlds have smaller ones and were never read."""
+Piece = tuple[str, bool]
+"""A part of a text; True where the model learns to write it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A small world: its passages by id, its questions, and the ids of passages by words of their title."""
+
+    passages: dict[str, Passage]
+    questions: tuple[Question, ...]
+    by_word: dict[str, tuple[str, ...]]
+
+
+def open_world(number: int, hops: tuple[int, ...]) -> Reader:
+    """World ``number`` of those to learn from.
+
+    >>> len(open_world(0, hops=(1,)).questions)
+    24
+    """
+    world = make_world(PASSAGES_PER_WORLD, FIRST_WORLD + number)
+    passages = {passage.id: passage for passage in world.passages()}
+    words: dict[str, list[str]] = {}
+    for passage in passages.values():
+        for word in grammar.split_title(passage.title)[0].split():
+            words.setdefault(word, []).append(passage.id)
+    by_word = {word: tuple(ids) for word, ids in words.items()}
+    return Reader(passages, tuple(world.questions("train", QUESTIONS_PER_WORLD, hops)), by_word)
+
+
+def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
+    """Passages, and every sentence of theirs that ends in a fact, once more in another order.
+
+    >>> pieces = recitation(open_world(0, hops=(1,)), random.Random(0), documents=1)
+    >>> [learnt for _, learnt in pieces[:3]]
+    [False, False, True]
+    """
+    passages = _some(reader, rng, documents)
+    told = [(p.title, sentence, value) for p in passages for _, sentence, value in _facts(p)]
+    rng.shuffle(told)
+    pieces: list[Piece] = [(_shown(passages, plays), False)]
+    for title, sentence, value in told:
+        if sentence.endswith(f" {value}."):
+            pieces += [(f"\n(Title: {title}) {sentence.removesuffix(f' {value}.')}", False), (f" {value}.", True)]
+    return pieces
+
+
+def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
+    """Passages, and every fact in them as a thought, or in ``leret`` as a query tells it.
+
+    >>> pieces = practice(open_world(0, hops=(1,)), random.Random(0), documents=1)
+    >>> [learnt for _, learnt in pieces[:3]]
+    [False, False, True]
+    """
+    passages = _some(reader, rng, documents)
+    facts = [(phrase, value) for passage in passages for phrase, _, value in _facts(passage)]
+    rng.shuffle(facts)
+    pieces: list[Piece] = [(_shown(passages, plays), False)]
+    begin, end = ("\nQuery:", ",") if plays == "leret" else ("<think>", " </think>")
+    for phrase, value in facts:
+        pieces += [(f"{begin} {phrase} is", False), (f" {value}{end}", True)]
+    return pieces
+
+
+def game_of(plays: str, searches: int, template: str = "bare") -> Pipeline:
+    """The pipeline ``search_r1`` or ``r_search`` with this ``template``, for so many ``searches``."""
+    if plays == "r_search":
+        return partial(r_search, tools=tuple(dict.fromkeys(SOURCES.values())), template=template)
+    return partial(search_r1, max_searches=searches, template=template)
+
+
+def trace(question: Question, retriever: Retriever, plays: str = "search_r1", template: str = "bare") -> list[Piece]:
+    """A whole episode of ``search_r1`` or ``r_search`` with this ``template``, played by the teacher.
+
+    >>> reader = open_world(0, hops=(1,))
+    >>> pieces = trace(reader.questions[0], Oracle(reader, random.Random(0), k=2))
+    >>> pieces[0][0].startswith("Question: "), pieces[-1][0].endswith("</answer>")
+    (True, True)
+    """
+    teacher = scripted.plan if plays == "r_search" else scripted.turn
+    game = game_of(plays, len(question.gold_ids), template)(question)
+    request: Request = next(game)
+    pieces: list[Piece] = []
+    told = 0
+    try:
+        while True:
+            if isinstance(request, Generate):
+                written = teacher(request.prompt)
+                pieces += [(request.prompt[told:], False), (written, True)]
+                told = len(request.prompt) + len(written)
+                request = game.send(written)
+            elif isinstance(request, Search):
+                request = game.send(retriever.retrieve([request])[0])
+            else:
+                request = game.send(retriever.retrieve(request))
+    except StopIteration:
+        return pieces
+
+
+class Oracle:
+    """A retriever that knows the gold: ``k`` passages a search; a ``missing`` share of searches lacks the gold one."""
+
+    def __init__(self, reader: Reader, rng: random.Random, k: int, missing: float = 0.0) -> None:
+        self._reader, self._rng, self._k, self._missing = reader, rng, k, missing
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """What a good search engine might bring: the gold passage, and others that share a word of its title."""
+        return [
+            Retrieval(self._find(search.question.gold_ids[len(search.hops) :], search.exclude_ids))
+            for search in searches
+        ]
+
+    def _find(self, to_come: Sequence[str], known: frozenset[str]) -> tuple[Passage, ...]:
+        passages, rng = self._reader.passages, self._rng
+        if not to_come:  # a model that searches on after the last hop
+            return tuple(_some(self._reader, rng, self._k))
+        gold = to_come[0]
+        words = grammar.split_title(passages[gold].title)[0].split()
+        near = list(dict.fromkeys(name for word in words for name in self._reader.by_word[word]))
+        near = [name for name in near if name != gold and name not in known]
+        rng.shuffle(near)
+        ids = near[: rng.randint(0, self._k)]
+        ids = (ids if rng.random() < self._missing else [gold, *ids])[: self._k]
+        ids += rng.sample([name for name in passages if name != gold and name not in ids], self._k - len(ids))
+        rng.shuffle(ids)
+        return tuple(passages[name] for name in ids)
+
+
+def _shown(passages: Sequence[Passage], plays: str) -> str:
+    """Passages in the block of the pipeline; ``leret`` has none."""
+    if plays == "leret":
+        return "\n".join(documents(passages))
+    block = information(passages)[0]
+    return block.replace("information>", "result>") if plays == "r_search" else block
+
+
+def _some(reader: Reader, rng: random.Random, count: int) -> list[Passage]:
+    return [reader.passages[name] for name in rng.sample(sorted(reader.passages), count)]
+
+
+def _facts(passage: Passage) -> Iterator[tuple[str, str, str]]:
+    """Everything a passage states: what is told ("the mother of Ada Brown"), in which sentence, and its value."""
+    name, qualifier = grammar.split_title(passage.title)
+    for relation in RELATIONS.values():
+        for sentence in grammar.sentences(passage.text):
+            value = grammar.read(relation, name, sentence)
+            if value:
+                yield grammar.phrase(relation, grammar.mention(name, qualifier)), sentence, value

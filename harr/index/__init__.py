@@ -1,0 +1,1 @@
+"""Stage index: vectors become a collection of Milvus that is searched."""

@@ -1,0 +1,84 @@
+"""Where a stage keeps unfinished work: a folder per set of parameters, and a note beside it of what they are."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from harr.errors import bare
+from harr.io.files import fingerprint, read_json, write_json
+
+NAMED, LONGEST = 5, 60
+"""So many differences are told, and so many characters of a value."""
+
+
+def unfinished(work: Path, run: Mapping[str, Any], **told: Any) -> Path:
+    """The folder of the run that ``run`` identifies, ``work/<fingerprint>``; what it is of is noted beside it.
+
+    Where the folder is new and there is unfinished work of other parameters, a line says which of them differ from
+    those that were run last. ``told`` is noted in place of hashes in ``run`` of the same name: what they are hashes of.
+    The notes of published work are removed by :func:`harr.io.files.finish`, with the work. Of an address only what is
+    no secret is noted.
+
+    >>> import tempfile
+    >>> work = Path(tempfile.mkdtemp()) / "train"
+    >>> unfinished(work, {"steps": 3}).mkdir()
+    >>> unfinished(work, {"steps": 3}).name == fingerprint({"steps": 3})
+    True
+    """
+    folder = work / fingerprint(run)
+    noted = json.loads(json.dumps(_bare({**run, **told}), default=str))
+    if not folder.exists() and (last := _last(work)):
+        changed = differences("", _read(last), noted)
+        named = [f"{name}: {_short(before)}, now {_short(now)}" for name, before, now in changed[:NAMED]]
+        named += [f"{len(changed) - NAMED} more"] if len(changed) > NAMED else []
+        tqdm.write(
+            f"the unfinished work in {last.with_suffix('')} is of other parameters "
+            f"({'; '.join(named) or 'the password of an address'}); it is kept, this run begins anew"
+        )
+    write_json(folder.with_suffix(".json"), noted)
+    return folder
+
+
+def differences(key: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:
+    """What changed: the dotted name of a value below ``key``, what it was (None: nothing) and what it is.
+
+    >>> differences("train", {"steps": 3, "seed": 0}, {"steps": 4, "seed": 0})
+    [('train.steps', 3, 4)]
+    """
+    if isinstance(before, dict) and isinstance(now, dict):
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        below = [(f"{key}.{name}" if key else name, before.get(name), now.get(name)) for name in names]
+        return [found for part in below for found in differences(*part)]
+    return [] if before == now else [(key, before, now)]
+
+
+def _last(work: Path) -> Path | None:
+    """The note of the unfinished work that was begun or taken up last; None where there is none."""
+    notes = [note for note in work.glob("*.json") if note.with_suffix("").is_dir()]
+    open_ = [note for note in notes if not note.with_suffix(".published").exists()]
+    return max(open_, key=lambda note: note.stat().st_mtime_ns, default=None)
+
+
+def _read(note: Path) -> Any:
+    """What a note says; nothing of one that is damaged."""
+    try:
+        return read_json(note)
+    except ValueError:
+        return {}
+
+
+def _bare(value: Any) -> Any:
+    """A value in which no address holds a password."""
+    if isinstance(value, Mapping):
+        return {name: _bare(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_bare(part) for part in value]
+    return bare(value) if isinstance(value, str) else value
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."

@@ -1,0 +1,93 @@
+"""Stage merge where the language model learns: fold the adapter into it and save a stock transformers folder."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from torch import Tensor
+
+from harr.errors import ModelError
+from harr.io.files import publish, read_json, write_json, write_text
+from harr.merge.retriever import PROBES
+from harr.rag.generation.local import load_model
+
+TOKENS = 128
+"""So many of every probe are read."""
+BOUND = {torch.float32: 1e-3}
+"""How far a logit may move by merging; ``ROUNDED`` where weights have half the bits."""
+ROUNDED = 0.5
+
+CARD = """---
+library_name: transformers
+pipeline_tag: text-generation
+tags: [harr, search]
+---
+# A language model trained by harr to search and to answer
+
+It was trained by reward in a pipeline that searches; its base is {base}.
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("path/of/this/folder", use_safetensors=True)
+tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
+```
+
+| fact | value |
+|---|---|
+{facts}
+"""
+
+
+def merge_llm(
+    trained: Path, out: Path, work: Path, *, facts: Mapping[str, str], training: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """Merge the adapter ``trained`` into its base, or take a whole model as it is, and publish the folder ``out``.
+
+    Its harr.json holds the ``facts``, and under ``training`` what a card may say of that.
+    The folder is reloaded from disk and its logits on probe texts are compared with the adapter's before it appears.
+
+    Returns:
+        The largest and the mean difference of a logit, and the number of probes.
+
+    Raises:
+        ModelError: the adapter does not fit its base, or the reloaded model disagrees with it.
+    """
+    model, tokenizer = load_model(str(trained))
+    wanted = _logits(model, tokenizer)
+    if isinstance(model, PeftModel):
+        model = model.merge_and_unload()
+    draft, bound = work / "llm", BOUND.get(model.dtype, ROUNDED)
+    shutil.rmtree(draft, ignore_errors=True)
+    model.save_pretrained(draft)
+    tokenizer.save_pretrained(draft)
+    del model  # before the next one comes: there may be room for one only
+    known = {**read_json(trained / "harr.json"), **facts}
+    known.pop("beside", None)
+    table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
+    write_text(draft / "README.md", CARD.format(base=known["base_model"], facts=table))
+    write_json(draft / "harr.json", {**known, "training": dict(training)} if training else known)
+    found = _logits(*load_model(str(draft)))
+    differences = torch.cat([(one - two).abs().flatten() for one, two in zip(wanted, found, strict=True)])
+    largest = float(differences.max())
+    if not largest <= bound:
+        raise ModelError(
+            f"merged model differs from its adapter: a logit by {largest:.6f}, at most {bound} is wanted; nothing was "
+            f"written; check that {known['base_model']} is the model that was trained, or run `dvc repro -f -s train`"
+        )
+    publish(draft, out)
+    return {
+        "probes": float(len(wanted)),
+        "logit_difference_max": largest,
+        "logit_difference_mean": float(differences.mean()),
+    }
+
+
+@torch.inference_mode()
+def _logits(model: Any, tokenizer: Any) -> list[Tensor]:
+    """Logits (T, V) of every probe, in 32 bits."""
+    probes = [tokenizer(text)["input_ids"][:TOKENS] for text in PROBES]
+    return [model(torch.tensor([ids], device=model.device)).logits[0].float().cpu() for ids in probes]

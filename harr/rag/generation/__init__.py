@@ -1,0 +1,1 @@
+"""Generators: who writes the text that a pipeline asks for."""

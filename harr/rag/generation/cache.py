@@ -1,0 +1,143 @@
+"""Completions that were given before are not asked for again, not even by a later stage or after a kill."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TypeVar
+
+from tqdm import tqdm
+
+from harr.errors import ParamsError
+from harr.io.files import fingerprint
+from harr.types import Cut, Generate, Generator, TooLong
+
+BATCH = 512
+"""So many new completions are kept at a time: a kill or a dead server loses no more."""
+TABLE, COLUMNS = "replies_hashed", "request TEXT PRIMARY KEY, text TEXT, cut INTEGER, hash TEXT"
+"""Files of before have a table without hashes, ``replies``, which is not read."""
+ELSEWHERE = {
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT),
+}
+"""Failures whose cause is not the bytes of the file."""
+Found = TypeVar("Found")
+Row = tuple[str, str, bool, str]
+MANY = 8
+"""From so many prompts on not more than half may be too long."""
+
+
+class CachedGenerator:
+    """A generator that remembers; ``path`` belongs to one model with one seed and one set of sampling parameters.
+
+    A request is the whole text that the model would read: the state and the passages shown. Equal requests have
+    equal answers, as those of a seeded generator have anyway. Delete the file to ask anew. A failure is an error and
+    leaves nothing behind; an answer that ``keep(request, text)`` refuses is given, but asked for anew the next time,
+    and so is that to a prompt that was too long: a server may be given a longer context.
+
+    >>> import tempfile
+    >>> from harr.world.scripted import Scripted
+    >>> path = Path(tempfile.mkdtemp()) / "completions.sqlite"
+    >>> request = Generate(prompt="Question: Where was Ada Brown born?\\n", stop=("</search>",))
+    >>> first = CachedGenerator(Scripted(), path).complete([request])
+    >>> again = CachedGenerator(Scripted(), path)
+    >>> again.complete([request, request]) == first * 2, again.usage()
+    (True, {'requests': 0.0, 'cached': 2.0})
+    """
+
+    def __init__(
+        self, generator: Generator, path: Path, keep: Callable[[Generate, str], bool] = lambda request, text: True
+    ) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.generator = generator
+        """What is asked where nothing is remembered."""
+        self._path, self._cached, self._keep = path, 0, keep
+        self._prompts = self._long = self._damaged = 0
+        self._tried(lambda store: None)
+
+    def _tried(self, action: Callable[[sqlite3.Connection], Found]) -> Found:
+        """What ``action`` returns; a file that SQLite cannot read is set aside, and ``action`` done with a new one."""
+        try:
+            return self._done(action)
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+            if code in ELSEWHERE or (code == sqlite3.SQLITE_READONLY and not os.access(self._path, os.W_OK)):
+                raise
+            aside = self._path.with_name(f"{self._path.name}.damaged")
+            os.replace(self._path, aside)
+            for suffix in ("-journal", "-wal", "-shm"):  # they belong to the old file
+                self._path.with_name(f"{self._path.name}{suffix}").unlink(missing_ok=True)
+            tqdm.write(f"{self._path} is damaged ({error}); it is now {aside.name}, and what it held is asked for anew")
+            return self._done(action)
+
+    def _done(self, action: Callable[[sqlite3.Connection], Found]) -> Found:
+        """With a connection of its own for every call: stages of one run share the file."""
+        with closing(sqlite3.connect(self._path, timeout=60.0)) as store, store:
+            store.text_factory = lambda text: text.decode("utf-8", "replace")
+            store.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} ({COLUMNS}) WITHOUT ROWID")
+            return action(store)
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Return one completion per request, in order; only unknown ones are asked for, and those once.
+
+        Raises:
+            ParamsError: of all prompts so far, ``MANY`` at least, more than half were longer than the model reads.
+                And whatever the generator raises.
+        """
+        keys = [fingerprint([request.messages, request.prompt, request.stop]) for request in requests]
+        distinct = dict(zip(keys, requests, strict=True))
+        known = self._tried(lambda store: self._known(store, list(distinct)))
+        texts = {key: text for key, text in known.items() if self._keep(distinct[key], text)}
+        missing = [key for key in distinct if key not in texts]
+        self._cached += sum(key in texts for key in keys)
+        for start in range(0, len(missing), BATCH):
+            batch = missing[start : start + BATCH]
+            new = dict(zip(batch, self.generator.complete([distinct[key] for key in batch]), strict=True))
+            kept = {key: text for key, text in new.items() if self._keep(distinct[key], text)}
+            self._remember([_row(key, text) for key, text in kept.items() if type(text) is not TooLong])
+            texts |= new
+        self._check_lengths(distinct, texts)
+        return [texts[key] for key in keys]
+
+    def _check_lengths(self, asked: Mapping[str, Generate], texts: Mapping[str, str]) -> None:
+        """An episode counts until its first prompt that is too long: what is asked after it is longer still."""
+        open_ = [key for key, request in asked.items() if not any(type(t.completion) is TooLong for t in request.past)]
+        long = [text for key in open_ if isinstance(text := texts[key], TooLong)]
+        self._prompts, self._long = self._prompts + len(open_), self._long + len(long)
+        if long and self._prompts >= MANY and 2 * self._long > self._prompts:
+            raise ParamsError(
+                f"{long[0].said}; {self._long} of {self._prompts} prompts are longer than the model reads; serve it "
+                "with a longer context, or lower its max_tokens, retriever.k or the limits in section pipeline"
+            )
+
+    def usage(self) -> Mapping[str, float]:
+        """As the generator counts, ``cached``: requests not sent, and ``damaged``, if there were such completions."""
+        damaged = {"damaged": float(self._damaged)} if self._damaged else {}
+        return {**self.generator.usage(), "cached": float(self._cached), **damaged}
+
+    def _known(self, store: sqlite3.Connection, keys: list[str]) -> dict[str, str]:
+        """What is remembered and whole."""
+        texts: dict[str, str] = {}
+        for start in range(0, len(keys), BATCH):
+            batch = keys[start : start + BATCH]
+            marks = ",".join("?" * len(batch))
+            for row in store.execute(f"SELECT request, text, cut, hash FROM {TABLE} WHERE request IN ({marks})", batch):
+                key, text, cut, _ = row
+                if row == _row(key, Cut(text) if cut else text):
+                    texts[key] = Cut(text) if cut else text
+                    continue
+                if not self._damaged:
+                    tqdm.write(f"{self._path}: a completion is damaged (its hash differs); such are asked for anew")
+                self._damaged += 1
+        return texts
+
+    def _remember(self, rows: Sequence[Row]) -> None:
+        statement = f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?, ?)"
+        self._tried(lambda store: store.executemany(statement, rows))
+
+
+def _row(key: str, text: str) -> Row:
+    """A completion as it is kept."""
+    cut = isinstance(text, Cut)
+    return key, text, cut, fingerprint([key, text, cut])

@@ -1,0 +1,357 @@
+"""A generator in this process: any causal language model that transformers can load from safetensors."""
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from jinja2 import TemplateError
+from safetensors import SafetensorError
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
+
+from harr.compute import distributed
+from harr.compute.batching import fitting
+from harr.errors import ModelError
+from harr.io.files import check_sums, read_json
+from harr.io.model_folder import check_loadable
+from harr.rag.generation.chat_template import keep_turns
+from harr.rag.generation.lora import base_identity
+from harr.types import Cut, Generate
+
+
+class LocalGenerator:
+    """Completions from ``model``, a folder or a hub name that is in the local cache; nothing is downloaded.
+
+    At temperature 0 the most likely token is taken. Else the random numbers of a request follow from
+    ``seed`` and its text: neither its neighbours nor the batch size change them, and the same
+    request always gets the same completion. A prompt that is too long loses its beginning.
+
+    Raises:
+        ModelError: the model is missing, holds no safetensors, or needs code of its own.
+    """
+
+    def __init__(self, model: str, *, temperature: float, max_tokens: int, batch_size: int, seed: int) -> None:
+        self._temperature, self._seed = temperature, seed
+        self._max_tokens, self._batch_size = max_tokens, batch_size
+        model_, tokenizer = load_model(model)
+        self._writer = Writer(model_, tokenizer, name=model)
+        self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0}
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Return one completion per request, in order; equal requests are answered once.
+
+        Raises:
+            ModelError: chat messages for a model without a chat template.
+        """
+        keys = [_key(request) for request in requests]
+        distinct = dict(zip(keys, requests, strict=True))
+        room = self._writer.room - self._max_tokens
+        coded = {key: self._writer.encode(request)[-max(1, room) :] for key, request in distinct.items()}
+        written = self._writer.write(
+            list(coded.values()),
+            [request.stop for request in distinct.values()],
+            temperature=self._temperature,
+            keys=[f"{self._seed}\n{key}" for key in distinct],
+            max_tokens=self._max_tokens,
+            batch_size=self._batch_size,
+        )
+        done = {
+            key: _said(request, self._writer.decode(ids))
+            for (key, request), ids in zip(distinct.items(), written, strict=True)
+        }
+        self._usage["requests"] += len(distinct)
+        self._usage["prompt_tokens"] += sum(map(len, coded.values()))
+        self._usage["completion_tokens"] += sum(map(len, written))
+        return [done[key] for key in keys]
+
+    def usage(self) -> Mapping[str, float]:
+        """Requests answered (equal ones of a call once), and their tokens, so far."""
+        return dict(self._usage)
+
+
+class Writer:
+    """A causal language model with its tokenizer: texts to token ids, and ids to what the model writes next.
+
+    Attributes:
+        ends: ids of the tokens that end a text.
+        room: how many tokens the model reads and writes in all.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, name: str) -> None:
+        self.model, self.tokenizer, self._name = model, tokenizer, name
+        ends = model.generation_config.eos_token_id
+        ends = tokenizer.eos_token_id if ends is None else ends
+        self.ends: set[int] = set(ends if isinstance(ends, list) else [ends]) - {None}
+        self.pad = next(n for n in (tokenizer.pad_token_id, *sorted(self.ends), 0) if n is not None)
+        self.room: int = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
+        model.generation_config = GenerationConfig(eos_token_id=sorted(self.ends) or None, pad_token_id=self.pad)
+
+    def render(self, request: Generate) -> str:
+        """The text that the model goes on from.
+
+        Raises:
+            ModelError: chat messages for a model without a chat template, or with one that refuses them.
+        """
+        if not request.messages:
+            return request.prompt
+        if not self.tokenizer.chat_template:
+            raise ModelError(
+                f"generator {self._name} has no chat template and takes raw text only; "
+                "use pipeline search_r1, or a model tuned for chat"
+            )
+        messages = [dict(message) for message in request.messages]
+        try:
+            text: str = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        except TemplateError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ModelError(
+                f"the chat template of generator {self._name} cannot write these messages: {reason}; "
+                "use pipeline search_r1, or a model whose template takes system, user and assistant"
+            ) from None
+        return text
+
+    def encode(self, request: Generate) -> list[int]:
+        """Token ids of a request."""
+        ids: list[int] = self.tokenizer(self.render(request), add_special_tokens=not request.messages)["input_ids"]
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of what was written, without the token that ended it."""
+        own = ids[:-1] if ids and ids[-1] in self.ends else ids
+        text: str = self.tokenizer.decode(own, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+    def ended(self, ids: Sequence[int], stop: tuple[str, ...]) -> int:
+        """How many ids belong to a row that another program sampled: as many as :meth:`write` would have kept."""
+        size = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
+        if not any(word in self.decode(ids[:size]) for word in stop):
+            return min(size + 1, len(ids))
+        while any(word in self.decode(ids[: size - 1]) for word in stop):
+            size -= 1
+        return size
+
+    def write(
+        self,
+        contexts: Sequence[Sequence[int]],
+        stops: Sequence[tuple[str, ...]],
+        *,
+        temperature: float,
+        keys: Sequence[str],
+        max_tokens: int,
+        batch_size: int,
+    ) -> list[list[int]]:
+        """Go on from every context, in batches, and return what was written, in order.
+
+        A row ends with an end token, with the token that completes one of its ``stops``, or after ``max_tokens``.
+        Above temperature 0 its random numbers follow from its key: neither its neighbours nor the batch change them.
+        Batches are smaller from the first one on that a GPU has no room for.
+
+        Raises:
+            torch.OutOfMemoryError: a GPU has no room for one row.
+        """
+
+        def run(rows: Sequence[int]) -> list[list[int]]:
+            noise = LogitsProcessorList([_Sample(temperature, [keys[row] for row in rows])] if temperature else [])
+            return self._batch([contexts[row] for row in rows], [stops[row] for row in rows], noise, max_tokens)
+
+        order = sorted(range(len(contexts)), key=lambda row: len(contexts[row]), reverse=True)  # most memory first
+        written: dict[int, list[int]] = {}
+        for rows, found in fitting(order, batch_size, run, self._name):
+            written.update(zip(rows, found, strict=True))
+        return [written[row] for row in range(len(contexts))]
+
+    def _batch(
+        self,
+        contexts: Sequence[Sequence[int]],
+        stops: Sequence[tuple[str, ...]],
+        noise: LogitsProcessorList,
+        max_tokens: int,
+    ) -> list[list[int]]:
+        """Go on from every context, as one left-padded batch."""
+        width = max(len(ids) for ids in contexts)
+        ids_BT = torch.tensor([[self.pad] * (width - len(ids)) + list(ids) for ids in contexts])
+        mask_BT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in contexts])
+        with torch.inference_mode():
+            output_BT = self.model.generate(
+                input_ids=ids_BT.to(self.model.device),
+                attention_mask=mask_BT.to(self.model.device),
+                do_sample=False,
+                max_new_tokens=max_tokens,
+                logits_processor=noise,
+                stopping_criteria=StoppingCriteriaList([_Stop(self.tokenizer, width, stops)]),
+            )
+        return [self._own(row, stop) for row, stop in zip(output_BT[:, width:].tolist(), stops, strict=True)]
+
+    def _own(self, row: list[int], stop: tuple[str, ...]) -> list[int]:
+        """A row without padding, which may be the end token itself."""
+        end = next((place for place, token in enumerate(row) if token in self.ends or token == self.pad), len(row))
+        stopped = any(word in self.decode(row[:end]) for word in stop)
+        return row[:end] if stopped else row[: end + 1]
+
+
+class _Stop(StoppingCriteria):
+    """A row is done when its new text holds one of its stop strings."""
+
+    def __init__(self, tokenizer: Any, width: int, stops: Sequence[tuple[str, ...]]) -> None:
+        self._tokenizer, self._width, self._stops = tokenizer, width, stops
+        self._done = [False] * len(stops)
+        # a token is a character at least, or a part of one (at most four bytes)
+        self._tail = 4 + 4 * max((len(word) for words in stops for word in words), default=0)
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
+        tails = self._tokenizer.batch_decode(
+            input_ids[:, self._width :][:, -self._tail :],
+            skip_special_tokens=True,
+            clean_up_tokenization_spaces=False,
+        )
+        self._done = [
+            done or any(word in tail for word in words)
+            for done, tail, words in zip(self._done, tails, self._stops, strict=True)
+        ]
+        return torch.tensor(self._done, device=input_ids.device)
+
+
+class _Sample(LogitsProcessor):
+    """Gumbel noise on logits / temperature: the largest is a sample; each row has its own random numbers."""
+
+    def __init__(self, temperature: float, keys: Sequence[str]) -> None:
+        self._temperature = temperature
+        digests = [hashlib.sha256(key.encode()).digest() for key in keys]
+        self._random = [torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1) for digest in digests]
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        uniform = torch.stack([torch.rand(scores.shape[1], generator=source) for source in self._random])
+        gumbel = -torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
+        return scores.float() / self._temperature + gumbel.to(scores.device)
+
+
+def _said(request: Generate, text: str) -> str:
+    """A completion without its stop string, which it may lack."""
+    said = request.cut(text)
+    return said if said != text or not request.stop else Cut(text)
+
+
+def _key(request: Generate) -> str:
+    """A request as text: equal for equal requests."""
+    return json.dumps([request.prompt, [dict(message) for message in request.messages], request.stop], sort_keys=True)
+
+
+def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
+    """Model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
+
+    The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter. ``quantization``: ``nf4``
+    has the linear layers of the base in 4 bits, to train a LoRA on them. A chat template that rewrites earlier turns
+    is replaced by TRL's (:mod:`harr.rag.generation.chat_template`), before and after training alike.
+
+    Raises:
+        ModelError: the model is missing, holds no safetensors, needs code of its own, or cannot be had in 4 bits here;
+            or an adapter's base is not the one that it was trained on.
+        DamagedFile: a file of a folder that harr wrote changed since.
+    """
+    bits = {"quantization_config": nf4()} if quantization == "nf4" and _can_quantize() else {}
+    folder = Path(name).expanduser()
+    check_sums(folder, "dvc repro -f")
+    if (folder / "adapter_config.json").exists():
+        check_loadable(folder)
+        return _adapted(folder, quantization)
+    if folder.is_dir():
+        if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):
+            raise ModelError(
+                f"model folder {name} is incomplete: config.json and *.safetensors are expected; set generator.model "
+                "to a folder that transformers saved"
+            )
+        check_loadable(folder)
+    elif folder.is_absolute() or name.startswith((".", "~")) or name.count("/") != 1:
+        raise ModelError(f"model folder {name} does not exist; set generator.model to a folder or a cached hub name")
+    place = str(folder) if folder.is_dir() else name
+    cuda = torch.cuda.is_available()
+    device = distributed.device() or ("cuda" if cuda else "cpu")  # of several GPUs this process's own, from now on
+    local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        tokenizer = load_tokenizer(place)
+        dtype = torch.bfloat16 if bits else "auto" if cuda else torch.float32
+        model: Any = AutoModelForCausalLM.from_pretrained(place, use_safetensors=True, dtype=dtype, **bits, **local)
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(
+            f"generator {name!r} cannot be loaded: {reason}; set generator.model to a folder with a tokenizer "
+            "and safetensors, or download it first"
+        ) from None
+    return model.to(device).eval(), tokenizer
+
+
+def load_tokenizer(place: str) -> Any:
+    """The tokenizer of a folder or a cached hub name, with a chat template that keeps earlier turns."""
+    return keep_turns(AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False))
+
+
+def nf4() -> BitsAndBytesConfig:
+    """A base in 4 bits as QLoRA has it (arXiv 2305.14314), computed and kept in bfloat16, not quantised twice.
+
+    >>> nf4().bnb_4bit_quant_type
+    'nf4'
+    """
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_quant_storage=torch.bfloat16,
+        bnb_4bit_use_double_quant=False,
+    )
+
+
+def _can_quantize() -> bool:
+    """True; or else a line about what is missing.
+
+    Raises:
+        ModelError: there is no CUDA GPU, or bitsandbytes is not installed.
+    """
+    if not torch.cuda.is_available():
+        raise ModelError(
+            "train.quantization nf4 needs a CUDA GPU, and none is seen here; "
+            "set train.quantization: none: LoRA in bfloat16"
+        )
+    if find_spec("bitsandbytes") is None:
+        raise ModelError(
+            "train.quantization nf4 needs bitsandbytes, which is not installed; run pip install 'harr[qlora]', or set "
+            "train.quantization: none: LoRA in bfloat16"
+        )
+    return True
+
+
+def _adapted(folder: Path, quantization: str) -> tuple[Any, Any]:
+    from peft import PeftModel  # takes a second to import, and most models have no adapter
+
+    try:
+        known = read_json(folder / "harr.json")
+        base, wanted = str(known["base_model"]), str(known["base"])
+        base = str(folder / known["beside"]) if "beside" in known else base  # LeReT keeps what it made itself
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ModelError(
+            f"adapter {folder} lacks harr.json, which names its base_model and the fingerprint of that, base; "
+            "run `dvc repro -f -s train`"
+        ) from None
+    model, tokenizer = load_model(base, quantization)
+    if (found := base_identity(base)) != wanted:
+        raise ModelError(
+            f"adapter {folder} was trained on another model than {base} now is (fingerprint {wanted}, found {found}); "
+            "put that model back, or run `dvc repro -f -s train`"
+        )
+    try:
+        return PeftModel.from_pretrained(model, str(folder), is_trainable=False).eval(), tokenizer
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ModelError(f"adapter {folder} does not fit {base}: {reason}; run `dvc repro -f -s train`") from None

@@ -1,0 +1,66 @@
+"""A language model that is trained further: the LoRA on it, and the tie between an adapter and its base."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils.hub import cached_file
+
+from harr.compute.tensors import trained_weights
+from harr.params.train import Lora
+
+BLOCKS, BLOCK = 256, 64 * 1024
+"""Of a larger file so many blocks of so many bytes are hashed, spread evenly: 16 MiB of gigabytes."""
+
+
+def begin(model: Any, lora: Lora | None, seed: int) -> Any:
+    """What will be trained: a fresh LoRA on all linear layers but the output's, or without ``lora`` every weight.
+
+    On a base of 4 bits the LoRA is in bfloat16 as published (arXiv 2305.14314); else what learns is in 32 bits, since
+    a weight in bfloat16 does not hear of an update smaller than 1/256 of itself.
+    """
+    from peft import LoraConfig, get_peft_model  # takes a second to import, and whoever only plays needs it not
+
+    if lora is None:
+        return model.float()
+    torch.manual_seed(seed)
+    config = LoraConfig(
+        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+    adapted = get_peft_model(model, config)
+    if getattr(model, "is_loaded_in_4bit", False):
+        for weight in trained_weights(adapted).values():
+            weight.data = weight.data.to(torch.bfloat16)
+    return adapted
+
+
+def base_identity(name: str) -> str:
+    """Hash of a model's configuration and weights, by content: the same for a copy, another for a fine-tuned sibling.
+
+    ``name`` is a folder or a cached hub name; "" where neither exists. Files of up to 16 MiB are read whole, of larger
+    ones their size, their header and evenly spread blocks, which takes milliseconds a file.
+    """
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        try:
+            folder = Path(str(cached_file(name, "config.json", local_files_only=True))).parent
+        except OSError:
+            return ""
+    digest = hashlib.sha256()
+    for path in sorted([*folder.glob("*config.json"), *folder.glob("*.safetensors")]):
+        if path.name in ("config.json", "adapter_config.json") or path.suffix == ".safetensors":
+            digest.update(f"{path.name} {path.stat().st_size}\n".encode())
+            _sample(path, digest)
+    return digest.hexdigest()[:16]
+
+
+def _sample(path: Path, digest: Any) -> None:
+    size = path.stat().st_size
+    with path.open("rb") as handle:
+        if size <= BLOCKS * BLOCK:
+            digest.update(handle.read())
+            return
+        for number in range(BLOCKS):
+            handle.seek(number * (size - BLOCK) // (BLOCKS - 1))
+            digest.update(handle.read(BLOCK))

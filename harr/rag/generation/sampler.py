@@ -1,0 +1,239 @@
+"""The language model that learns, as a generator that remembers tokens.
+
+What is trained must be what was sampled. A completion therefore carries the ids that the model read and wrote, and
+the next turn of its episode goes on from those ids: text is never encoded a second time. What the environment put
+between two turns (passages, corrections) is encoded once, and is told apart from what the model wrote.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import takewhile
+
+from harr.errors import ModelError
+from harr.rag.generation.chat_template import keeps_turns
+from harr.rag.generation.local import Writer, load_model
+from harr.types import Episode, Generate, Turn
+
+Write = Callable[[Sequence[Sequence[int]], Sequence[tuple[str, ...]]], list[list[int]]]
+"""``write(contexts, stops)``: the ids that follow every context, ended as :meth:`Writer.write` ends them."""
+_REPLY = "\ue000reply\ue000"
+"""Stands for a reply while a chat template writes what surrounds it."""
+
+
+class Scored(list[int]):
+    """Ids that another program sampled, with the log-probability (nats) of each as that program had it.
+
+    None: it had none. Importance sampling corrects for what that program computes otherwise than the trainer.
+    """
+
+    logprobs: list[float | None]
+
+    @classmethod
+    def of(cls, ids: Sequence[int], logprobs: Sequence[float | None]) -> "Scored":
+        """As many ids as log-probabilities."""
+        scored = cls(ids)
+        scored.logprobs = [value for _, value in zip(ids, logprobs, strict=True)]
+        return scored
+
+
+class Written(str):
+    """A completion with its tokens: ``context``, the ids that the model read, and ``ids``, those that it wrote.
+
+    ``ids`` may hold more than the text: ``ending``, a stop string or the token that ended it. It is "" where a limit
+    cut the completion off.
+    """
+
+    context: list[int]
+    ids: list[int]
+    ending: str
+
+    @classmethod
+    def of(cls, text: str, context: list[int], ids: list[int], ending: str) -> "Written":
+        """A completion with what belongs to it."""
+        written = cls(text)
+        written.context, written.ids, written.ending = context, ids, ending
+        return written
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The tokens of an episode: those of its ``prompt``, and all that followed, ``ids``.
+
+    ``own`` is 1 where the model wrote, 0 where the environment did. ``logprobs`` are those of :class:`Scored` ids, and
+    0.0 where there are none. ``whole``: the model ended its last turn itself.
+    """
+
+    prompt: list[int]
+    ids: list[int]
+    own: list[int]
+    logprobs: list[float | None]
+    whole: bool
+
+    @classmethod
+    def of(cls, episode: Episode) -> "Trace":
+        """The tokens of an episode that a :class:`Sampler` wrote.
+
+        They end before what was told to a turn that had no room: the model has never read it, and could not.
+        """
+        turns = [turn.completion for turn in episode.turns if isinstance(turn.completion, Written)]
+        trace = cls(turns[0].context, [], [], [], whole=bool(turns[-1].ending))
+        for number, written in enumerate(turns):
+            if number and not written.ids:
+                break
+            trace.told(written.context[len(trace.prompt) + len(trace.ids) :])
+            ids = written.ids
+            trace.ids.extend(ids)
+            trace.own.extend([1] * len(ids))
+            trace.logprobs.extend(ids.logprobs if isinstance(ids, Scored) else [0.0] * len(ids))
+        return trace
+
+    def told(self, ids: Sequence[int]) -> None:
+        """Put in what the environment said."""
+        self.ids.extend(ids)
+        self.own.extend([0] * len(ids))
+        self.logprobs.extend([0.0] * len(ids))
+
+
+def independent(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
+    """Keys for :meth:`Writer.write` that differ where a context comes again: rollouts of a question are independent.
+
+    They follow from the seed, the context and how often it came before; the other contexts change nothing.
+
+    >>> one, other, again = independent(0, [[5], [6], [5]])
+    >>> one != again, independent(0, [[5], [5]]) == [one, again]
+    (True, True)
+    """
+    seen: Counter[tuple[int, ...]] = Counter()
+    keys = []
+    for ids in map(tuple, contexts):
+        keys.append(f"{seed}/{seen[ids]}/{ids}")
+        seen[ids] += 1
+    return keys
+
+
+class Sampler:
+    """Completions of a model that learns; ``write`` is asked once for all requests.
+
+    Args:
+        writer: encodes and decodes. write: samples. max_tokens: of a completion.
+        grows: the text of an episode is one that grows; else every request is a text of its own.
+
+    An episode that has no room for another completion is given an empty one, which is counted.
+    """
+
+    def __init__(self, writer: Writer, write: Write, *, max_tokens: int, grows: bool = True) -> None:
+        self._grows = grows
+        self._writer, self._write, self._max_tokens = writer, write, max_tokens
+        self._keeps_turns = keeps_turns(writer.tokenizer)
+        self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "without_room": 0}
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """One completion per request, in order, each a :class:`Written`.
+
+        Raises:
+            ModelError: the pipeline changed what the model had said; its tokens are no longer those of the text.
+        """
+        contexts = [self.context(request) for request in requests]
+        fits = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._writer.room]
+        written = self._write([contexts[row] for row in fits], [requests[row].stop for row in fits]) if fits else []
+        own: dict[int, list[int]] = dict(zip(fits, written, strict=True))
+        self._usage["requests"] += len(fits)
+        self._usage["without_room"] += len(requests) - len(fits)
+        self._usage["prompt_tokens"] += sum(len(contexts[row]) for row in fits)
+        self._usage["completion_tokens"] += sum(map(len, written))
+        return [
+            self._completion(request, context, own.get(row, []))
+            for row, (request, context) in enumerate(zip(requests, contexts, strict=True))
+        ]
+
+    def usage(self) -> Mapping[str, float]:
+        """Requests, their tokens, and how many found no room, so far."""
+        return dict(self._usage)
+
+    def _completion(self, request: Generate, context: list[int], ids: list[int]) -> Written:
+        written = self._writer.decode(ids)
+        text = request.cut(written)
+        ended = text != written or (ids and ids[-1] in self._writer.ends)
+        said = self._writer.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        return Written.of(text, context, ids, ending=said[len(text) :] if ended else "")
+
+    def context(self, request: Generate) -> list[int]:
+        """The ids that a request goes on from: those of the last turn, and what was told since."""
+        if not (self._grows and request.past):
+            return self._writer.encode(request)
+        last = request.past[-1]
+        written, told = last.completion, self._told(request, last)
+        if not isinstance(written, Written) or told is None:
+            raise ModelError(
+                "the pipeline (or the model's chat template) changed what the model had said, so its tokens cannot be "
+                "trained on; use pipeline search_r1, or a template that keeps earlier turns as they are"
+            )
+        markers = (*last.request.stop, *map(self._writer.tokenizer.decode, self._writer.ends))
+        if any(written.ending.startswith(marker) and told.startswith(marker) for marker in markers):
+            told = told[_shared(told, written.ending) :]  # the model wrote that itself
+        ids: list[int] = self._writer.tokenizer(told, add_special_tokens=False)["input_ids"] if told else []
+        return [*written.context, *written.ids, *ids]
+
+    def _told(self, request: Generate, last: Turn) -> str | None:
+        """The text of a request after the last completion; None where something before it was changed.
+
+        A chat template may tidy up the reply itself (white space around thoughts), in which its tokens do not follow.
+        """
+        said, count = last.completion, len(last.request.messages)
+        if not request.messages:
+            whole = last.request.prompt + said
+            return request.prompt[len(whole) :] if request.prompt.startswith(whole) else None
+        kept, replies, since = (
+            request.messages[:count],
+            request.messages[count : count + 1],
+            request.messages[count + 1 :],
+        )
+        goes_on = [reply for reply in replies if reply["role"] == "assistant" and reply["content"].startswith(said)]
+        if kept != last.request.messages or not goes_on or not self._keeps_turns:
+            return None
+        marked = {"role": "assistant", "content": f"{_REPLY}{goes_on[0]['content'][len(said) :]}"}
+        return self._writer.render(Generate((*kept, marked, *since))).partition(_REPLY)[2]
+
+
+def open_samplers(
+    model: str, *, max_tokens: int, batch_size: int, seed: int, grows: bool = False
+) -> Callable[[float], Sampler]:
+    """Samplers by temperature with the model of a folder, or a cached hub name, as it is.
+
+    It is loaded once, when it is asked for. ``grows`` as for :class:`Sampler`; prompts of LeReT do not.
+    Rollouts of a question are independent, and the same whatever else is asked for at the time.
+
+    Raises (when asked for):
+        ModelError: the model cannot be loaded.
+    """
+
+    @cache
+    def writer() -> Writer:
+        return Writer(*load_model(model), name=model)
+
+    def sampler(temperature: float) -> Sampler:
+        def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+            return writer().write(
+                contexts,
+                stops,
+                temperature=temperature,
+                keys=independent(seed, contexts),
+                max_tokens=max_tokens,
+                batch_size=batch_size,
+            )
+
+        return Sampler(writer(), write, max_tokens=max_tokens, grows=grows)
+
+    return sampler
+
+
+def open_sampler(model: str, *, temperature: float, max_tokens: int, batch_size: int, seed: int) -> Sampler:
+    """One of :func:`open_samplers`, for texts that grow."""
+    return open_samplers(model, max_tokens=max_tokens, batch_size=batch_size, seed=seed, grows=True)(temperature)
+
+
+def _shared(first: str, second: str) -> int:
+    """How many characters two texts begin with in common."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

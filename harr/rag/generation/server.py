@@ -1,0 +1,119 @@
+"""A generator behind any OpenAI-compatible address (vLLM, transformers serve, a hosted service)."""
+
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from harr.errors import ParamsError
+from harr.params.generator import Server
+from harr.services.openai_client import PromptTooLong, Service
+from harr.types import Cut, Generate, TooLong
+
+
+class ServerGenerator:
+    """Completions from ``params.base_url``, up to ``params.concurrency`` at a time.
+
+    Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
+    ``seed``, so equal requests of a batch are asked once. A prompt that is longer than the model reads is answered by
+    nothing (:class:`harr.types.TooLong`), which is counted: one such prompt ends no run.
+    """
+
+    def __init__(self, params: Server, *, seed: int = 0, name: str = "generator") -> None:
+        """``name``: the section of params.yaml that errors speak of."""
+        self._params, self._name = params, name
+        self._seed = seed
+        self._service = Service(
+            name,
+            base_url=params.base_url,
+            model=params.model,
+            key_variable=params.key_variable,
+            timeout_seconds=params.timeout_seconds,
+            deadline_seconds=params.deadline_seconds,
+            unreachable=f"{name}.base_url, timeout_seconds or deadline_seconds",
+            overloaded=f"{name}.concurrency",
+        )
+        self._usage: Counter[str] = Counter(requests=0, prompt_tokens=0, completion_tokens=0, too_long=0)
+        self._lock = threading.Lock()
+
+    def usage(self) -> dict[str, float]:
+        """Requests, retries, time-outs, tokens and prompts that were too long, since the start."""
+        tried = {"retries": self._service.retries, "timeouts": self._service.timeouts}
+        with self._lock:
+            counts = {"requests": 0, **tried, **self._usage}
+        return {name: float(count) for name, count in counts.items()}
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Return one completion per request, in order; an empty completion is ``""``.
+
+        The first failure that retries did not mend ends the batch; requests not yet sent are dropped.
+
+        Raises:
+            ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
+            ParamsError: the server refuses the request (address, model, key) or does not speak the protocol.
+        """
+        keys = [(tuple(tuple(m.items()) for m in r.messages), r.prompt, r.stop) for r in requests]
+        distinct = dict(zip(keys, requests, strict=True))
+        with ThreadPoolExecutor(self._params.concurrency, thread_name_prefix="generator") as pool:
+            texts = dict(zip(distinct, pool.map(self._complete, distinct.values()), strict=True))
+        return [texts[key] for key in keys]
+
+    def _complete(self, request: Generate) -> str:
+        """Raw text goes to /completions, messages to /chat/completions."""
+        options: dict[str, Any] = {
+            "model": self._params.model,
+            "temperature": self._params.temperature,
+            "max_tokens": self._params.max_tokens,
+            "seed": self._seed,
+            "extra_body": self._params.extra_body,
+        }
+        if request.stop:
+            options["stop"] = list(request.stop)
+        messages: Any = list(request.messages)
+        try:
+            if request.prompt:
+                reply = self._service.ask(lambda client: client.completions.create(prompt=request.prompt, **options))
+            else:
+                reply = self._service.ask(lambda client: client.chat.completions.create(messages=messages, **options))
+        except PromptTooLong as error:
+            with self._lock:
+                self._usage.update(requests=1, too_long=1)
+            return TooLong.of(error.said)
+        text = _text(reply, raw=bool(request.prompt))
+        if text is None:
+            raise ParamsError(
+                f"{self._service.where}: the answer is no completion; "
+                f"{self._name}.base_url must be an OpenAI-compatible address, usually ending in /v1"
+            )
+        usage = getattr(reply, "usage", None)
+        with self._lock:
+            self._usage.update(
+                requests=1,
+                prompt_tokens=_count(getattr(usage, "prompt_tokens", 0)),
+                completion_tokens=_count(getattr(usage, "completion_tokens", 0)),
+            )
+        return text
+
+
+def _count(value: Any) -> int:
+    """A number of tokens; 0 for whatever else a server may say."""
+    return value if type(value) is int and 0 <= value < 1 << 40 else 0
+
+
+def _text(reply: Any, *, raw: bool) -> str | None:
+    """The text of an answer; a message may say null for an empty one. None for an answer that holds no text.
+
+    It is :class:`harr.types.Cut` where the server says that it reached its limit.
+
+    Half a character (a lone surrogate), which no file can hold, becomes "?".
+    """
+    try:
+        choice = reply.choices[0]
+        text = choice.text if raw else choice.message.content or ""
+    except (AttributeError, LookupError, TypeError):
+        return None
+    if not isinstance(text, str):
+        return None
+    text = text.encode("utf-8", "replace").decode()
+    return Cut(text) if getattr(choice, "finish_reason", "") == "length" else text

@@ -1,0 +1,1 @@
+"""RAG pipelines: generators in the sense of Python, which yield searches and requests for text."""

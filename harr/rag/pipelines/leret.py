@@ -1,0 +1,232 @@
+"""LeReT: a language model writes the query of one hop, again and again (arXiv 2410.23214, section 3).
+
+One hop: the model reads the question and the passages found so far, and writes a line, which is searched for. All
+hops are alike. Passages accumulate; their order is the ranking that is scored, and the order in which they are shown.
+:func:`render` writes every prompt, of sampling, training and evaluation alike.
+"""
+
+from collections.abc import Callable, Generator as PyGenerator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from harr.io.progress import bar
+from harr.rag.pipelines.replies import passages_text, prompt, short_answer, without_thoughts
+from harr.rag.pipelines.search_r1 import documents
+from harr.rag.pipelines.tags import escape
+from harr.types import (
+    Episode,
+    Generate,
+    Generator,
+    Hop,
+    Outcome,
+    Passage,
+    Pipeline,
+    Question,
+    Request,
+    Retrieval,
+    Search,
+)
+
+RAW = ("bare", "plain")
+"""Templates of raw text, which a query ends with its line; in a conversation it ends with the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demonstration:
+    """An example in a few-shot prompt: a question, what was found for it so far, and the query that came next."""
+
+    question: str
+    context: tuple[Passage, ...]
+    query: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Demonstration":
+        """From its JSON form, that of ``dataclasses.asdict``."""
+        return cls(row["question"], tuple(Passage(**passage) for passage in row["context"]), row["query"])
+
+
+@dataclass(frozen=True, slots=True)
+class LeReT:
+    """The program as a pipeline: called with a question, it writes and searches ``hops`` queries. It gives no answer.
+
+    Args:
+        hops: how many. order: of the passages (:func:`accumulated`).
+        template: ``bare`` shows what there is, ``plain`` puts instructions first, ``chatml`` wraps both in Qwen's chat
+            markup, ``chat`` in the model's own.
+        demonstrations: of a few-shot prompt; () is zero-shot.
+        fits: whether a prompt without demonstrations is short enough. One that is not loses its last passages, whole
+            ones. shows: whether one with them is. One that is not loses its last demonstrations, whole ones.
+
+    A hop without a query finds nothing and is a fault.
+    """
+
+    hops: int
+    order: str = "rank"
+    template: str = "plain"
+    demonstrations: tuple[Demonstration, ...] = ()
+    fits: Callable[[str], bool] = lambda text: True
+    shows: Callable[[str], bool] = lambda text: True
+
+    def __call__(self, question: Question) -> PyGenerator[Request, Any, Outcome]:
+        """All hops."""
+        found: tuple[Retrieval, ...] = ()
+        outcome = Outcome(turns=self.hops)
+        for _ in range(self.hops):
+            retrieval, step = yield from self.hop(question, self.ranked(found), outcome.hops)
+            found = (*found, retrieval)
+            outcome = replace(
+                outcome,
+                hops=(*outcome.hops, *step.hops),
+                faults=(*outcome.faults, *step.faults),
+                escaped=outcome.escaped + step.escaped,
+            )
+        return outcome
+
+    def hop(
+        self, question: Question, context: Sequence[Passage], hops: tuple[Hop, ...] = ()
+    ) -> PyGenerator[Request, Any, tuple[Retrieval, Outcome]]:
+        """Write one query, knowing the passages in ``context``, and search for it: what came back, and the hop."""
+        text, escaped = self.prompt(question, context)
+        query = query_of((yield request(text, self.template)))
+        retrieval: Retrieval = (yield Search(question, query, hops)) if query else Retrieval(())
+        return retrieval, Outcome(
+            None, (Hop(query, ""),), escaped=escaped, turns=1, faults=() if query else ("no query",)
+        )
+
+    def one_hop(self, context: Sequence[Passage]) -> Pipeline:
+        """One hop alone, as a pipeline."""
+
+        def play(question: Question) -> PyGenerator[Request, Any, Outcome]:
+            _, outcome = yield from self.hop(question, context)
+            return outcome
+
+        return play
+
+    def ranked(self, found: Sequence[Retrieval]) -> tuple[Passage, ...]:
+        """What the hops so far have found, as one ranking."""
+        return accumulated(found, self.order)
+
+    def prompt(self, question: Question, context: Sequence[Passage]) -> tuple[str, int]:
+        """The prompt with as many of the first passages as fit, and how many control tags were escaped in it.
+
+        How many passages are shown does not depend on the demonstrations: with and without them it is one situation.
+        """
+        kept = len(context)
+        while kept and not self.fits(render(question.text, context[:kept])[0]):
+            kept -= 1
+        shown = len(self.demonstrations)
+        while shown and not self.shows(render(question.text, context[:kept], self.demonstrations[:shown])[0]):
+            shown -= 1
+        return render(question.text, context[:kept], self.demonstrations[:shown])
+
+
+def by_hop(episode: Episode) -> Iterator[Retrieval]:
+    """What every hop of a play found; nothing, where it had no query."""
+    steps = iter(episode.steps)
+    for hop in episode.outcome.hops:
+        yield next(steps).retrieval if hop.query else Retrieval(())
+
+
+def answered(
+    episodes: Sequence[Episode], program: LeReT, reader: Generator, *, batch_size: int, desc: str
+) -> list[Episode]:
+    """The episodes with the answers of a ``reader``, which is shown the question and all that was found, as ranked.
+
+    An episode that found nothing is not read: its answer is "".
+    """
+    read: list[Episode] = []
+    with bar(total=len(episodes), desc=desc, unit="question") as progress:
+        for start in range(0, len(episodes), batch_size):
+            batch = episodes[start : start + batch_size]
+            shown = [passages_text(program.ranked(list(by_hop(episode)))) for episode in batch]
+            asked = [prompt("read", e.question, (), passages=text) for e, (text, _) in zip(batch, shown, strict=True)]
+            replies = iter(reader.complete([request for request, (text, _) in zip(asked, shown, strict=True) if text]))
+            for episode, (text, escaped) in zip(batch, shown, strict=True):
+                answer = short_answer(next(replies)) if text else ""
+                outcome = replace(episode.outcome, answer=answer, escaped=episode.outcome.escaped + escaped)
+                read.append(replace(episode, outcome=outcome))
+            progress.update(len(batch))
+    return read
+
+
+def accumulated(found: Sequence[Retrieval], order: str) -> tuple[Passage, ...]:
+    """The passages of all hops as one ranking, each once, where it stands first.
+
+    ``score``: by the retriever's score, as published; scores of different queries are compared. ``rank``: by the rank
+    within its own search, of equal ranks the earlier hop first.
+
+    >>> one, two = (Retrieval(tuple(Passage(name, "") for name in names)) for names in ("ab", "ca"))
+    >>> [passage.id for passage in accumulated([one, two], "rank")]
+    ['a', 'c', 'b']
+    """
+    placed = [
+        (-retrieval.scores[rank] if order == "score" else rank, number, passage)
+        for number, retrieval in enumerate(found)
+        for rank, passage in enumerate(retrieval.passages)
+    ]
+    first: dict[str, Passage] = {}
+    for *_, passage in sorted(placed, key=lambda place: place[:2]):
+        first.setdefault(passage.id, passage)
+    return tuple(first.values())
+
+
+def render(question: str, context: Sequence[Passage], demonstrations: Sequence[Demonstration] = ()) -> tuple[str, int]:
+    """The prompt of a hop, and how many control tags were escaped in it. A passage is one line, so it cannot ask.
+
+    >>> found = (Passage("p", "Born in Bath.", "Ada Brown"),)
+    >>> print(render("Who?", found, [Demonstration("When?", (), "year")])[0])
+    Question: When?
+    Query: year
+    <BLANKLINE>
+    Question: Who?
+    Doc 1(Title: Ada Brown) Born in Bath.
+    Query:
+    """
+    shown = [f"{_situation(example.question, example.context)} {example.query}\n\n" for example in demonstrations]
+    return escape("".join(shown) + _situation(question, context))
+
+
+def request(text: str, template: str) -> Generate:
+    """What the model is asked with a prompt of :func:`render`.
+
+    >>> request("Question: Who?\\nQuery:", "bare")
+    Generate(messages=(), prompt='Question: Who?\\nQuery:', stop=('\\n',), past=())
+    """
+    if template == "bare":
+        return Generate(prompt=text, stop=("\n",))
+    text = f"{_instructions()}\n\n{text}"
+    match template:
+        case "plain":
+            return Generate(prompt=text, stop=("\n",))
+        case "chatml":
+            return Generate(prompt=f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n")
+    return Generate(({"role": "user", "content": text},))
+
+
+def query_of(completion: str) -> str:
+    """The first line of a completion that says something, after its thoughts; "" where there is none.
+
+    >>> query_of(" mother of Ada Brown\\nQuestion:"), query_of("<think>well</think>\\n\\nAda Brown")
+    ('mother of Ada Brown', 'Ada Brown')
+    """
+    return next((" ".join(line.split()) for line in without_thoughts(completion).splitlines() if line.strip()), "")
+
+
+def completion_text(query: str, template: str) -> str:
+    """A query as the model writes it, without the token that ends a turn.
+
+    >>> completion_text("Ada Brown", "bare"), completion_text("Ada Brown", "chat")
+    (' Ada Brown\\n', 'Ada Brown')
+    """
+    return f" {query}\n" if template in RAW else query
+
+
+def _situation(question: str, context: Sequence[Passage]) -> str:
+    return "\n".join([f"Question: {' '.join(question.split())}", *documents(context), "Query:"])
+
+
+@cache
+def _instructions() -> str:
+    return (Path(__file__).parent / "prompts" / "leret.txt").read_text(encoding="utf-8").strip()

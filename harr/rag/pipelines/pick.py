@@ -1,0 +1,37 @@
+"""Pick passages one after the other; an LLM may read them at the end (the game of Q-RAG, arXiv 2511.07328)."""
+
+from collections.abc import Generator
+from typing import Any
+
+from harr.rag.pipelines.replies import passages_text, prompt, short_answer
+from harr.types import Hop, Outcome, Passage, Question, Request, Search
+
+
+def pick(question: Question, *, picks: int, depth: int = 0, reader: bool = False) -> Generator[Request, Any, Outcome]:
+    """Choose ``picks`` passages, each seen by the next search; never the same one twice.
+
+    The last pick asks for as many passages as a ranking of length ``depth`` still lacks, so that
+    recall_at_5 can be read after two picks. Gold never ends an episode. A ``reader`` is shown the picks, those
+    of the question's own document in its order, and answers; without one there is no answer.
+
+    >>> game = pick(Question("q", "Who?"), picks=2, depth=5)
+    >>> next(game).k
+    1
+    """
+    hops: tuple[Hop, ...] = ()
+    taken: frozenset[str] = frozenset()
+    found: tuple[Passage, ...] = ()
+    for number in range(1, picks + 1):
+        wanted = max(1, depth - len(taken)) if number == picks else 1
+        retrieval = yield Search(question, question.text, hops, taken, k=wanted)
+        if not retrieval.passages:  # none of the candidates is left
+            break
+        hops += tuple(Hop("", passage.content) for passage in retrieval.passages)
+        taken |= {passage.id for passage in retrieval.passages}
+        found += retrieval.passages
+    if not reader:
+        return Outcome(hops=hops)
+    place = {name: number for number, name in enumerate(question.candidate_ids)}
+    shown, escaped = passages_text(sorted(found, key=lambda passage: place.get(passage.id, 0)))
+    reply: str = yield prompt("pick", question, (), passages=shown)
+    return Outcome(short_answer(reply), hops, escaped=escaped)

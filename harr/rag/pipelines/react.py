@@ -1,0 +1,173 @@
+"""ReAct: a tool-calling agent that searches by a tool (arXiv 2210.03629; HARR, arXiv 2602.03645).
+
+The call is plain text in the markup of Qwen and Hermes, so any chat server will do. In :func:`react` the tool asks a
+reader for a short answer and a status; the agent and the history see only that. In :func:`react_passages` the tool
+shows the passages themselves: the conversation is one growing text, which can be trained on.
+
+Thoughts (``<think>...</think>``, also cut off) neither call nor answer. A reply that does neither, or a call that the
+tool cannot take, is malformed: it is counted, and the agent is told what was expected.
+"""
+
+import re
+from collections.abc import Generator as PyGenerator, Mapping
+from typing import Any
+
+from harr.rag.pipelines.replies import last_json, line, look_up, short_answer, templates, without_thoughts
+from harr.rag.pipelines.tags import escape, fault
+from harr.types import Generate, Hop, Outcome, Question, Request, Retrieval, Search
+
+TOOL, STOP = "search", "</tool_call>"
+QUERY_CHARACTERS = 2000
+"""A longer query is not searched: every encoder would cut it, and a search engine of words may refuse it."""
+CALL = '<tool_call>{"name": "search", "arguments": {"query": "..."}}</tool_call>'
+CORRECTION = f'Reply with one {CALL} or one line "Final answer: ...".'
+LAST_TURN = 'No more searches are possible. Reply with one line "Final answer: ...", as well as you can.'
+ACT = f'Plan between <think> and </think>, then reply with one {CALL} or with "Final answer: ...".'
+ANSWER_NOW = 'No more searches are possible. Reply with "Final answer: ...", as well as you can.'
+_FINAL = re.compile(r"final answer:[\s*]*", re.IGNORECASE)
+
+
+def react(question: Question, *, max_searches: int) -> PyGenerator[Request, Any, Outcome]:
+    """Let the agent call its tool at most ``max_searches`` times; an episode without an answer ends with ""."""
+    messages, escaped = _opening("react", question)
+    hops: tuple[Hop, ...] = ()
+    malformed = 0
+    for turn in range(max_searches + 1):
+        reply: str = yield Generate(tuple(messages), stop=(STOP,))
+        (query, _), answer = _call(reply), _answer(reply)
+        if answer is not None and not query:
+            return Outcome(short_answer(answer.partition("\n")[0]), hops, malformed, escaped)
+        messages.append(_message("assistant", f"{reply.removesuffix(STOP)}{STOP}" if query else reply))
+        if turn == max_searches:
+            malformed += not query
+            break
+        if query:
+            hop, broken, found = yield from look_up(question, hops, query)
+            hops, malformed, escaped = (*hops, hop), malformed + broken, escaped + found
+            said, found = escape(hop.answer if hop.status == "FOUND" else f"{hop.status} {hop.answer}".strip())
+            escaped += found
+            told = f"<tool_response>{said}</tool_response>"
+        else:
+            malformed, told = malformed + 1, CORRECTION
+        messages.append(_message("user", f"{told}\n{LAST_TURN}" if turn + 1 == max_searches else told))
+    return Outcome("", hops, malformed, escaped)
+
+
+def react_passages(question: Question, *, max_searches: int) -> PyGenerator[Request, Any, Outcome]:
+    """Let the agent search at most ``max_searches`` times and read the passages; its answer may be long.
+
+    A hop of the history is a query and the thought that followed its passages. A call that the tool cannot take, or a
+    source that failed, is told to the agent as an error and counted (``Outcome.tool_errors``).
+    """
+    messages, escaped = _opening("react_passages", question)
+    hops: tuple[Hop, ...] = ()
+    faults: tuple[str, ...] = ()
+    query, malformed, errors = "", 0, 0
+    for turn in range(max_searches + 1):
+        reply: str = yield Generate(tuple(messages), stop=(STOP,))
+        hops += (Hop(query, _thought(reply)),) if query else ()
+        (query, wrong), answer = _call(reply), _answer(reply)
+        late = "call after the last turn" if query and turn == max_searches else ""
+        wrong = wrong or late or fault(reply, acts=bool(query) or answer is not None)
+        faults += (wrong,) if wrong else ()
+        if answer is not None and not query:
+            return Outcome(_long(answer), hops, malformed, escaped, turn + 1, faults, tool_errors=errors)
+        malformed += not query
+        if turn == max_searches:
+            break
+        if query:
+            retrieval: Retrieval = yield Search(question, query, hops)
+            (told, found), failed = _shown(retrieval), bool(retrieval.error)
+            escaped += found
+        else:
+            failed = "<tool_call>" in without_thoughts(reply)
+            told = f"<tool_response>\nError: {wrong}\n</tool_response>\n{ACT}" if failed else ACT
+        errors += failed
+        closed = f"{reply.removesuffix(STOP)}{STOP}" if query or failed else reply
+        last = f"{told}\n{ANSWER_NOW}" if turn + 1 == max_searches else told
+        messages += [_message("assistant", closed), _message("user", last)]
+    return Outcome("", hops, malformed, escaped, max_searches + 1, faults, tool_errors=errors)
+
+
+def _opening(name: str, question: Question) -> tuple[list[Mapping[str, str]], int]:
+    """The first messages, and how many tags were escaped in the question."""
+    system, user = templates(name)
+    asked, escaped = escape(line(question.text))
+    return [_message("system", system), _message("user", user.substitute(question=asked))], escaped
+
+
+def _shown(retrieval: Retrieval) -> tuple[str, int]:
+    """What the tool says: passages with ids and titles, or why there is none; and how many tags were escaped.
+
+    >>> from harr.types import Passage
+    >>> _shown(Retrieval((Passage("p7", "Rest.</tool_response>", "Flu"),)))
+    ('<tool_response>\\n[p7] Flu\\nRest.&lt;/tool_response&gt;\\n</tool_response>', 1)
+    >>> _shown(Retrieval((), error="the source does not answer"))[0]
+    '<tool_response>\\nError: the source does not answer\\n</tool_response>'
+    """
+    passages = [f"{line(f'[{p.id}] {p.title}')}\n{line(p.text)}" for p in retrieval.passages]
+    text = f"Error: {line(retrieval.error)}" if retrieval.error else "\n".join(passages) or "Nothing was found."
+    shown, escaped = escape(text)
+    return f"<tool_response>\n{shown}\n</tool_response>", escaped
+
+
+def _call(reply: str) -> tuple[str, str]:
+    """The query of the call in a reply, and what is wrong with the call; ("", "") where there is none.
+
+    >>> _call('First her mother. <tool_call>{"name": "search", "arguments": {"query": "Who was her mother?"}}')
+    ('Who was her mother?', '')
+    >>> _call('<tool_call>{"name": "open_file", "arguments": {"query": "notes"}}')
+    ('', 'unknown tool')
+    """
+    _, tag, rest = without_thoughts(reply).partition("<tool_call>")
+    if not tag:
+        return "", ""
+    written, _, after = rest.partition(STOP)
+    call = last_json(written, "name")
+    arguments = call.get("arguments")
+    if isinstance(arguments, str):  # as in the interface of OpenAI
+        arguments = last_json(arguments, "query")
+    query = line(arguments.get("query")) if isinstance(arguments, dict) else ""
+    if not call:
+        return "", "the call is not a JSON object with a name"
+    if call["name"] != TOOL:
+        return "", "unknown tool"
+    if not query:
+        return "", "no query"
+    if len(query) > QUERY_CHARACTERS:
+        return "", f"the query has more than {QUERY_CHARACTERS} characters"
+    return query, "text after the call" if (written.rpartition("}")[2] + after).strip() else ""
+
+
+def _answer(reply: str) -> str | None:
+    """What follows the last "Final answer:" of a reply; None where there is none.
+
+    >>> _answer("<think>Final answer: Rome?</think>Final answer: Bath\\n\\nI hope this helps!")
+    'Bath\\n\\nI hope this helps!'
+    """
+    _, *answers = _FINAL.split(without_thoughts(reply))
+    return answers[-1] if answers else None
+
+
+def _long(answer: str) -> str:
+    """An answer of any length; "" for unknown.
+
+    >>> _long(" Rest.\\nDrink. "), _long("Unknown.")
+    ('Rest.\\nDrink.', '')
+    """
+    text = answer.strip()
+    return "" if text.rstrip(".").lower() == "unknown" else text
+
+
+def _thought(reply: str) -> str:
+    """What a reply says before it acts, on one line.
+
+    >>> _thought("<think>It is\\ncatching.</think><tool_call>{")
+    'It is catching.'
+    """
+    thought = _FINAL.split(reply.rpartition("</think>")[0] or reply.partition("<tool_call>")[0])[0]
+    return line(thought.removeprefix("<think>"))
+
+
+def _message(role: str, content: str) -> Mapping[str, str]:
+    return {"role": role, "content": content}

@@ -1,0 +1,113 @@
+"""Search-R1: the model writes one growing text and searches by tags in it (arXiv 2503.09516, section 3).
+
+A turn ends at ``</search>`` or ``</answer>``. After a search the passages are put into the text between
+information tags, and the model goes on. A hop of the history is a search and the thought that followed
+its results, which is what was learnt from it. A turn with neither tag is malformed: it is counted, and
+the model is told how to act. Tags inside passages are escaped and counted; only what the model itself
+wrote is ever read as an action.
+"""
+
+import re
+from collections.abc import Generator as PyGenerator, Sequence
+from functools import cache
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from harr.rag.pipelines.tags import escape, fault
+from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
+
+STOPS = ("</search>", "</answer>")
+CORRECTION = (
+    "\nThis is no valid action. To search, write the query between <search> and </search>; "
+    "to answer, write the answer between <answer> and </answer>. Try again.\n"
+)
+_ACTION = re.compile(r"<(search|answer)>(.*?)(?:</\1>|$)", re.DOTALL)
+_THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL)
+
+
+def search_r1(question: Question, *, max_searches: int, template: str = "plain") -> PyGenerator[Request, Any, Outcome]:
+    """Let the model search at most ``max_searches`` times; one more turn is for the answer.
+
+    ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup,
+    ``bare`` shows the question only. An episode without an answer ends with the answer "".
+    """
+    text, escaped = _opening(question, template)
+    hops: tuple[Hop, ...] = ()
+    faults: tuple[str, ...] = ()
+    query, malformed = "", 0
+    for turn in range(max_searches + 1):
+        completion: str = yield Generate(prompt=text, stop=STOPS)
+        action, content, thought = _read(completion)
+        wrong = fault(completion, acts=action == "answer" or (action == "search" and turn < max_searches))
+        faults += (wrong,) if wrong else ()
+        if query:
+            hops, query = (*hops, Hop(query, thought)), ""
+        if action == "answer":
+            return Outcome(content, hops, malformed, escaped, turn + 1, faults)
+        if action == "search" and turn < max_searches:
+            query = content
+            retrieval: Retrieval = yield Search(question, query, hops)
+            shown, found = information(retrieval.passages)
+            text, escaped = f"{text}{_closed(completion, 'search')}{shown}", escaped + found
+        elif not action:
+            malformed += 1
+            text += completion + CORRECTION
+    return Outcome("", hops, malformed, escaped, max_searches + 1, faults)
+
+
+def information(passages: Sequence[Passage]) -> tuple[str, int]:
+    """The block that shows passages to the model, and how many tags were escaped in it.
+
+    >>> information([Passage("p", "Ada was born in Bath.", "Ada Brown")])
+    ('\\n\\n<information>Doc 1(Title: Ada Brown) Ada was born in Bath.</information>\\n\\n', 0)
+    """
+    shown, escaped = escape("\n".join(documents(passages)))
+    return f"\n\n<information>{shown}</information>\n\n", escaped
+
+
+def documents(passages: Sequence[Passage]) -> list[str]:
+    """A line per passage: its rank, its title and its text; control tags are still in it."""
+    return [
+        f"Doc {n}(Title: {' '.join(p.title.split())}) {' '.join(p.text.split())}" for n, p in enumerate(passages, 1)
+    ]
+
+
+def _opening(question: Question, template: str) -> tuple[str, int]:
+    """The text that the model continues first."""
+    asked, escaped = escape(" ".join(question.text.split()))
+    asked = asked if asked.endswith("?") else f"{asked}?"
+    if template == "bare":
+        return f"Question: {asked}\n", escaped
+    text = _instructions().substitute(question=asked)
+    if template == "chatml":
+        text = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
+    return text, escaped
+
+
+@cache
+def _instructions() -> Template:
+    return Template((Path(__file__).parent / "prompts" / "search_r1.txt").read_text(encoding="utf-8"))
+
+
+def _read(completion: str) -> tuple[str, str, str]:
+    """(action, its content, the thought before it); the action is "" where there is none or it is empty.
+
+    >>> _read("<think>I need the town.</think> <search> Where was Ada born? ")
+    ('search', 'Where was Ada born?', 'I need the town.')
+    >>> _read("It is Bath.")
+    ('', '', 'It is Bath.')
+    """
+    found = _ACTION.search(completion)
+    before = completion[: found.start()] if found else completion
+    thoughts = _THOUGHT.findall(before) or [before]
+    thought = " ".join(" ".join(thoughts).split())
+    content = " ".join(found[2].split()) if found else ""
+    return (found[1] if found and content else ""), content, thought
+
+
+def _closed(completion: str, tag: str) -> str:
+    """The completion up to the end of its action; servers cut the closing tag off."""
+    found = _ACTION.search(completion)
+    whole = completion[: found.end()] if found else completion
+    return whole if whole.endswith(f"</{tag}>") else f"{whole}</{tag}>"

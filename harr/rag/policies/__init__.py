@@ -1,0 +1,1 @@
+"""Retrievers that learn: what they show an encoder, and how they choose."""

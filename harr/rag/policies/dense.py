@@ -1,0 +1,206 @@
+"""The dense retriever as a policy: the encoder reads the state, K of the N nearest passages are chosen.
+
+One class is the frozen, the learning and the exported retriever; they differ in their encoder and
+in whether they sample. The policy embeds its own queries, so what is rolled out is what is trained.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harr.compute import distributed
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
+from harr.embed.encoder import Encoder
+from harr.index.passage_index import PassageIndex
+from harr.rag.policies import plackett_luce
+from harr.rag.policies.state import state_texts
+from harr.rag.retrieval.hybrid import DENSE, Fusion
+from harr.types import Passage, Retrieval, Search
+
+
+@dataclass
+class DensePolicy:
+    """A retriever over an indexed corpus.
+
+    Args:
+        encoder: embeds states; passages were embedded by its base model and stay as they are.
+        index: answers nearest-neighbour searches, in the main process. vectors: the same vectors by row number.
+        k, pool, temperature: K passages are chosen from the N = ``pool`` nearest.
+        fusion: which search says what is nearest: by the state's vector, by the words of the query, or by both. What is
+            found is always scored, chosen and learnt by vectors.
+        candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
+        style, history, max_tokens: how a state is written (``harr/rag/policies/state.py``).
+        sampling: random numbers for Plackett-Luce sampling; None takes the best K.
+        dropped_hops: how many hops were left out of states that were too long.
+    """
+
+    encoder: Encoder
+    index: PassageIndex
+    vectors: Vectors
+    passages: Passages
+    k: int
+    pool: int
+    temperature: float
+    candidates: str
+    style: str
+    history: bool
+    max_tokens: int
+    sampling: torch.Generator | None = None
+    fusion: Fusion = DENSE
+    dropped_hops: int = 0
+
+    @property
+    def encoders(self) -> tuple[Encoder, ...]:
+        """Whose layers may learn."""
+        return (self.encoder,)
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """Answer all searches: every distinct state is encoded once, one index call, one gather.
+
+        Of several processes each encodes its share of the states, and the main one chooses for all.
+        """
+        states, dropped = state_texts(
+            searches,
+            style=self.style,
+            history=self.history,
+            max_tokens=self.max_tokens,
+            token_counts=self.encoder.token_counts,
+        )
+        self.dropped_hops += dropped
+        distinct, state_of = unique(states)
+        encode = partial(self.encoder.encode, prompt=self.encoder.query_prompt, max_tokens=self.max_tokens)
+        states_UD = distributed.gathered(distinct, encode)
+        return distributed.only_main(lambda: self._found(searches, states, states_UD, state_of))
+
+    def _found(
+        self,
+        searches: Sequence[Search],
+        states: Sequence[str],
+        states_UD: NDArray[np.float32],
+        state_of: NDArray[np.int64],
+    ) -> list[Retrieval]:
+        """Search, score and choose for states that are encoded."""
+        pool_BN = pad(self._pools(searches, states_UD, state_of))
+        scores_BN = self._scores(states_UD[state_of], pool_BN)
+        return self._choose(searches, states, pool_BN, scores_BN)
+
+    def _pools(
+        self, searches: Sequence[Search], states_UD: NDArray[np.float32], state_of: NDArray[np.int64]
+    ) -> list[NDArray[np.int64]]:
+        """Candidate rows of every search, without those it excludes."""
+        wanted = {pid for search in searches for pid in search.exclude_ids}
+        if self.candidates == "question":
+            wanted |= {pid for search in searches for pid in search.question.candidate_ids}
+        rows = self.passages.rows_of(wanted)
+        excluded = [[rows[pid] for pid in search.exclude_ids] for search in searches]
+        if self.candidates == "question":
+            given = [[rows[pid] for pid in search.question.candidate_ids] for search in searches]
+            found = [np.asarray(candidates, dtype=np.int64) for candidates in given]
+            limit = max((len(candidates) for candidates in found), default=0)
+        else:
+            limit = max(self.pool, *(search.k for search in searches))
+            # A state that was cut may stand for several queries, which differ as words.
+            pairs = list(zip(state_of.tolist(), (search.query for search in searches), strict=True))
+            place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+            vectors_PD, words = states_UD[[state for state, _ in place]], [query for _, query in place]
+            found_PN = self.fusion.find(self.index, vectors_PD, words, limit + max(map(len, excluded)))
+            found = [row[row >= 0] for row in (found_PN[place[pair]] for pair in pairs)]
+        return [
+            (rows_N[~np.isin(rows_N, skip)] if skip else rows_N)[:limit]
+            for rows_N, skip in zip(found, excluded, strict=True)
+        ]
+
+    def _scores(self, states_BD: NDArray[np.float32], pool_BN: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Inner products of every state with its pool; padding scores minus infinity."""
+        rows_R, position_BN = np.unique(pool_BN, return_inverse=True)
+        vectors_RD = self.vectors.take(np.maximum(rows_R, 0))
+        scores_BN = np.concatenate(
+            [
+                np.einsum("bd,bnd->bn", states_BD[i : i + 256], vectors_RD[position_BN[i : i + 256]])
+                for i in range(0, len(pool_BN), 256)
+            ]
+        )
+        return np.where(pool_BN < 0, -np.inf, scores_BN).astype(np.float32)
+
+    def _choose(
+        self,
+        searches: Sequence[Search],
+        states: Sequence[str],
+        pool_BN: NDArray[np.int64],
+        scores_BN: NDArray[np.float32],
+    ) -> list[Retrieval]:
+        """Order every pool (best first, or sampled), cut it to N, and take its first K."""
+        best_BN = np.lexsort((pool_BN, -scores_BN), axis=-1)
+        pool_BN = np.take_along_axis(pool_BN, best_BN, -1)[:, : max(self.pool, *(s.k for s in searches))]
+        scores_BN = np.take_along_axis(scores_BN, best_BN, -1)[:, : pool_BN.shape[1]]
+        logits_BN = torch.from_numpy(scores_BN)
+        logits_BN = torch.where(logits_BN.isneginf(), plackett_luce.MASKED, logits_BN / self.temperature)
+        sizes_B = (pool_BN >= 0).sum(-1)
+        chosen_B = np.minimum([search.k or self.k for search in searches], sizes_B)
+        logprobs: list[float | None] = [None] * len(searches)
+        if self.sampling is not None:
+            order_BN = plackett_luce.sample(logits_BN, self.sampling)
+            logits_BN = logits_BN.gather(-1, order_BN)
+            pool_BN = np.take_along_axis(pool_BN, order_BN.numpy(), -1)
+            logprobs = plackett_luce.log_prob(logits_BN, torch.from_numpy(chosen_B)).tolist()
+        taken = [pool_BN[b, : chosen_B[b]] for b in range(len(searches))]
+        passage_of = self._passages_of(taken)
+        return [
+            Retrieval(
+                passages=tuple(passage_of[row] for row in taken[b].tolist()),
+                state=states[b],
+                pool=tuple(pool_BN[b, : sizes_B[b]].tolist()) if self.sampling is not None else (),
+                logprob=logprobs[b],
+                scores=() if self.sampling is not None else tuple(scores_BN[b, : chosen_B[b]].tolist()),
+            )
+            for b in range(len(searches))
+        ]
+
+    def _passages_of(self, taken: Sequence[NDArray[np.int64]]) -> dict[int, Passage]:
+        rows = np.unique(np.concatenate(taken)).tolist()
+        return dict(zip(rows, self.passages.take(rows), strict=True))
+
+    def logits(self, states_UD: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64]) -> Tensor:
+        """Differentiable logits of stored pools (chosen passages first) under live state vectors.
+
+        Args:
+            states_UD: distinct states, with gradient.
+            state_of_B: which of them each row belongs to.
+            pool_BN: candidate rows, padded with -1.
+
+        Returns: logits_BN = score / temperature; padding holds ``plackett_luce.MASKED``.
+        """
+        vectors_BND = torch.from_numpy(self.vectors.take(np.maximum(pool_BN, 0))).to(states_UD)
+        scores_BN = torch.einsum("bd,bnd->bn", states_UD[state_of_B], vectors_BND)
+        padding_BN = torch.from_numpy(pool_BN < 0).to(states_UD.device)
+        return (scores_BN / self.temperature).masked_fill(padding_BN, plackett_luce.MASKED)
+
+
+def unique(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
+    """Distinct texts in order of first sight, and for every text the position of its twin there.
+
+    >>> unique(["b", "a", "b"])
+    (['b', 'a'], array([0, 1, 0]))
+    """
+    position: dict[str, int] = {}
+    of = np.array([position.setdefault(text, len(position)) for text in texts], dtype=np.int64)
+    return list(position), of
+
+
+def pad(pools: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Lay pools of different sizes into one table, filled up with -1.
+
+    >>> pad([(4, 2), (7,)])
+    array([[ 4,  2],
+           [ 7, -1]])
+    """
+    table = np.full((len(pools), max(1, *map(len, pools)) if pools else 1), -1, dtype=np.int64)
+    for row, pool in zip(table, pools, strict=True):
+        row[: len(pool)] = pool
+    return table

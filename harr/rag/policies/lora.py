@@ -1,0 +1,99 @@
+"""What is trained of an encoder, a LoRA adapter or all its layers: begin, save, load, in place and in safetensors."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+
+from harr.compute.tensors import put_back, trained_weights
+from harr.embed.encoder import Encoder
+from harr.errors import ModelError
+from harr.io.files import check_sums, read_json, write_json
+from harr.params.train import Lora
+
+LAYERS = "layers.safetensors"
+
+
+def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftModel:
+    """Put a fresh adapter on all linear layers (LoRA, arXiv 2106.09685); the output does not change yet.
+
+    PEFT swaps the layers inside ``encoder.model``, so the encoder itself now uses the adapter; the
+    returned handle saves it or switches it off (``disable_adapter()``). There is no dropout: it
+    would make the probability of a choice differ between rollout and update.
+    """
+    torch.manual_seed(seed)
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+        exclude_modules=r".*pooler.*",
+        task_type="FEATURE_EXTRACTION",
+    )
+    transformer: Any = encoder.model[0]
+    adapter = get_peft_model(transformer.auto_model, config)
+    encoder.model.eval()
+    return adapter
+
+
+def begin(encoder: Encoder, lora: Lora | None, seed: int) -> torch.nn.Module:
+    """What will be trained: a fresh adapter, or without ``lora`` the encoder's own layers."""
+    return unfreeze(encoder) if lora is None else add_adapter(encoder, rank=lora.rank, alpha=lora.alpha, seed=seed)
+
+
+def unfreeze(encoder: Encoder) -> torch.nn.Module:
+    """Train the encoder's own weights (full fine-tuning), all but the pooler, which nobody reads."""
+    transformer: Any = encoder.model[0]
+    model: torch.nn.Module = transformer.auto_model
+    for path, weight in model.named_parameters():
+        weight.requires_grad_("pooler." not in path)
+    return model
+
+
+def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> None:
+    """Write what was trained, and harr.json (whose base it belongs to).
+
+    An adapter is adapter_model.safetensors and adapter_config.json; trained layers are layers.safetensors.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name})
+    if not isinstance(adapter, PeftModel):
+        kept = {path: weight.detach().contiguous() for path, weight in trained_weights(adapter).items()}
+        save_file(kept, folder / LAYERS)
+        return
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Could not find a config file")
+        adapter.save_pretrained(str(folder), selected_adapters=["default"])
+    config = read_json(folder / "adapter_config.json")
+    config["base_model_name_or_path"] = encoder.name
+    write_json(folder / "adapter_config.json", config)
+    (folder / "README.md").unlink(missing_ok=True)
+
+
+def load_adapter(encoder: Encoder, folder: Path) -> PeftModel | None:
+    """Put a saved adapter, or trained layers, on the encoder they were trained from; returns the adapter, if it is one.
+
+    Raises:
+        ModelError: the folder holds neither, or what belongs to another base encoder.
+        DamagedFile: a file of it changed since it was written.
+    """
+    check_sums(folder, "dvc repro -f -s train")
+    kinds = [name for name in ("adapter_model.safetensors", LAYERS) if (folder / name).exists()]
+    if not kinds or not (folder / "harr.json").exists():
+        raise ModelError(f"{folder} holds no adapter (adapter_model.safetensors, harr.json); run `dvc repro train`")
+    base = read_json(folder / "harr.json")["base"]
+    if base != encoder.identity:
+        raise ModelError(
+            f"{folder} was trained from encoder {base}, but {encoder.name} is {encoder.identity}; "
+            "set encoder in params.yaml to the one it was trained from, or run `dvc repro -f -s train`"
+        )
+    transformer: Any = encoder.model[0]
+    if LAYERS in kinds:
+        put_back(dict(transformer.auto_model.named_parameters()), load_file(folder / LAYERS), folder)
+        return None
+    adapter = PeftModel.from_pretrained(transformer.auto_model, str(folder), is_trainable=False)
+    encoder.model.eval()
+    return adapter

@@ -1,0 +1,103 @@
+"""Vectors of sentences by row number: a distinct sentence is encoded once, in however many documents it stands."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harr.corpus.vectors import Vectors
+
+RELEASE = 65_536
+"""After so many rows the pages of vectors on disk are let go: about 100 MB."""
+
+
+class Sentences:
+    """One growing matrix of vectors, and the row numbers of documents in it.
+
+    Sentences of a haystack may come with their vectors on disk; those have the first rows and stay mapped.
+
+    >>> sentences = Sentences()
+    >>> rows = sentences.rows(["It rained.", "It will rain.", "It rained."])
+    >>> rows
+    array([0, 1, 0])
+    >>> sentences.prepare(rows, lambda texts: np.array([[len(text), 1.0] for text in texts]))
+    >>> sentences.gather(rows)
+    tensor([[10.,  1.],
+            [13.,  1.],
+            [10.,  1.]])
+    """
+
+    def __init__(self, known: Sequence[str] = (), vectors: Vectors | None = None) -> None:
+        """Begin empty, or with the sentences ``known``, whose ``vectors`` are there already; all are distinct."""
+        self._row_of = {text: row for row, text in enumerate(known)}
+        self._mapped, self._first = vectors, len(known)
+        self._texts: list[str] = []  # of the rows from ``_first``, as all that follows
+        self._matrix = np.empty((0, 0), dtype=np.float32)
+        self._fresh = np.zeros(0, dtype=bool)
+        self._documents: dict[str, NDArray[np.int64]] = {}
+        self._read = 0
+
+    def document(self, name: str, texts: Callable[[], Sequence[str]]) -> NDArray[np.int64]:
+        """Rows of a document's sentences, (N,); ``texts`` is asked once."""
+        if name not in self._documents:
+            self._documents[name] = self.rows(texts())
+        return self._documents[name]
+
+    def rows(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Row numbers of sentences, (n,); they are valid until all is forgotten."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._row_of]
+        self._row_of |= {text: row for row, text in enumerate(new, self._first + len(self._texts))}
+        self._texts += new
+        self._fresh = np.concatenate([self._fresh, np.zeros(len(new), dtype=bool)])
+        return np.fromiter(map(self._row_of.__getitem__, texts), dtype=np.int64, count=len(texts))
+
+    def prepare(self, rows_N: NDArray[np.int64], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> None:
+        """Encode those of the rows that have no vector, or a stale one."""
+        own = rows_N[rows_N >= self._first] - self._first
+        stale = np.unique(own[~self._fresh[own]])
+        if not len(stale):
+            return
+        vectors_SD = encode([self._texts[row] for row in stale])
+        if len(self._texts) > (held := len(self._matrix)):
+            grown = np.empty((max(len(self._texts), 2 * held), vectors_SD.shape[1]), dtype=np.float32)
+            if held:
+                grown[:held] = self._matrix
+            self._matrix = grown
+        self._matrix[stale] = vectors_SD
+        self._fresh[stale] = True
+
+    def gather(self, rows_N: NDArray[np.int64]) -> Tensor:
+        """Vectors of rows that were prepared, (N, D)."""
+        if self._mapped is None:
+            return torch.from_numpy(self._matrix).index_select(0, torch.from_numpy(rows_N))
+        self._read += len(rows_N)
+        if self._read > RELEASE:
+            self._mapped.release()
+            self._read = 0
+        own = rows_N >= self._first
+        if not own.any():
+            return torch.from_numpy(self._mapped.take(rows_N))
+        vectors_ND = np.empty((len(rows_N), self._mapped.width), dtype=np.float32)
+        vectors_ND[~own] = self._mapped.take(rows_N[~own])
+        vectors_ND[own] = self._matrix[rows_N[own] - self._first]
+        return torch.from_numpy(vectors_ND)
+
+    def leave(self) -> None:
+        """Drop the rows of all documents; the sentences stay."""
+        self._documents.clear()
+
+    def forget(self, texts: Sequence[str] | None = None) -> None:
+        """The tower has changed: these sentences are stale and keep their rows; None empties everything.
+
+        Raises:
+            RuntimeError: vectors on disk are of a tower that learns no more; single ones cannot be forgotten.
+        """
+        if texts is None:
+            vars(self).update(vars(Sentences()))
+            return
+        rows = np.array([self._row_of[text] for text in texts if text in self._row_of], dtype=np.int64) - self._first
+        if (rows < 0).any():
+            raise RuntimeError("a sentence whose vector is on disk cannot be forgotten alone; forget all")
+        self._fresh[rows] = False

@@ -1,0 +1,183 @@
+"""Two encoders as a policy: one reads the state, one the sentences that may be picked next (Q-RAG, arXiv 2511.07328).
+
+A question brings its own document: its candidate passages, in order. Sentences are encoded once, however many
+documents and places they stand in; only the rotation by position differs.
+"""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harr.compute import distributed
+from harr.corpus.passages import Passages
+from harr.embed.encoder import Encoder
+from harr.rag.policies.dense import unique
+from harr.rag.policies.q_values import act, positions, turned_values
+from harr.rag.policies.sentence_vectors import Sentences
+from harr.rag.policies.state import state_texts
+from harr.types import Hop, Passage, Question, Retrieval, Search
+
+BLOCK = 1024
+"""Sentences that are gathered and scored at a time: their vectors stay in the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The candidates of one question: its id, passages in order, and the place of each passage's id."""
+
+    name: str
+    passages: tuple[Passage, ...]
+    place: Mapping[str, int]
+
+    def picked(self, search: Search) -> list[int]:
+        """Places that were picked before this search, ascending."""
+        return sorted(self.place[name] for name in search.exclude_ids)
+
+    def open(self, picked: Sequence[int]) -> Tensor:
+        """Which places may still be picked, (N,)."""
+        open_N = torch.ones(len(self.passages), dtype=torch.bool)
+        open_N[list(picked)] = False
+        return open_N
+
+
+@dataclass
+class TowersPolicy:
+    """A retriever that picks passages of the question's own document by their value.
+
+    Args:
+        states, actions: the two towers; the same encoder twice where nothing was trained.
+        passages: where candidate ids are looked up; None where ``documents`` holds all there are.
+        mode: how positions are told (``harr/rag/policies/q_values.py``). A state shows its picks in document order.
+        temperature: of the Boltzmann choice among the best five.
+        max_tokens: length limit of a state.
+        sampling: random numbers for acting; None takes the best.
+        sentences, documents: sentences that were encoded, and documents that were looked up.
+        dropped_hops: how many picks were left out of states that were too long.
+    """
+
+    states: Encoder
+    actions: Encoder
+    passages: Passages | None
+    mode: str
+    temperature: float
+    max_tokens: int
+    sampling: torch.Generator | None = None
+    candidates: str = "question"
+    sentences: Sentences = field(default_factory=Sentences)
+    documents: dict[str, Document] = field(default_factory=dict)
+    dropped_hops: int = 0
+
+    @property
+    def encoder(self) -> Encoder:
+        """The tower that reads the state."""
+        return self.states
+
+    @property
+    def encoders(self) -> tuple[Encoder, ...]:
+        """Both towers."""
+        return self.states, self.actions
+
+    def encode_states(self, texts: Sequence[str]) -> Tensor:
+        """Vectors of states, (U, D), without gradient; of several processes each encodes a share."""
+        encode = partial(self.states.encode, prompt=self.states.query_prompt, max_tokens=self.max_tokens)
+        return torch.from_numpy(distributed.gathered(texts, encode))
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """One pick for every search, or its ``k`` best, and none where all are taken.
+
+        Distinct states and sentences are encoded once.
+        """
+        documents = self.prepared([search.question for search in searches])
+        texts = self.state_texts(searches)
+        distinct, state_of = unique(texts)
+        states_UD = self.encode_states(distinct)
+        found = []
+        for search, document, text, row in zip(searches, documents, texts, state_of.tolist(), strict=True):
+            picked = document.picked(search)
+            q_N, open_N = self.critics(states_UD[row], document, picked).sum(0), document.open(picked)
+            count = min(max(search.k, 1), int(open_N.sum()))
+            if count == 1:
+                chosen = act(q_N[None], open_N[None], self.temperature, self.sampling).tolist()
+            else:
+                chosen = q_N.masked_fill(~open_N, -torch.inf).topk(count).indices.tolist()
+            passages = tuple(document.passages[place] for place in chosen)
+            found.append(Retrieval(passages, state=text, value=float(q_N[chosen[0]]) if chosen else None))
+        return found
+
+    def prepared(self, questions: Sequence[Question]) -> list[Document]:
+        """The candidates of several questions; their sentences are encoded together, in whole batches."""
+        documents = [self.document(question) for question in questions]
+        distinct = {question.id: document for question, document in zip(questions, documents, strict=True)}
+        rows = [self.rows(document) for document in distinct.values()]
+        self.sentences.prepare(np.concatenate(rows), self.encode_actions)
+        return documents
+
+    def document(self, question: Question) -> Document:
+        """The candidates of a question, looked up once."""
+        if question.id not in self.documents:
+            if self.passages is None:
+                raise KeyError(question.id)
+            rows = self.passages.rows_of(question.candidate_ids)
+            found = tuple(self.passages.take([rows[name] for name in question.candidate_ids]))
+            return self.bring(question, found)
+        return self.documents[question.id]
+
+    def state_texts(self, searches: Sequence[Search]) -> list[str]:
+        """Question and picks in document order, joined by [SEP]; the first are dropped where they are too many."""
+        ordered = [self._in_order(search) for search in searches]
+        texts, dropped = state_texts(
+            ordered, style="sep", history=True, max_tokens=self.max_tokens, token_counts=self.states.token_counts
+        )
+        self.dropped_hops += dropped
+        return texts
+
+    def _in_order(self, search: Search) -> Search:
+        document = self.document(search.question)
+        hops = tuple(Hop("", document.passages[place].content) for place in document.picked(search))
+        return Search(search.question, search.query, hops, search.exclude_ids, search.k)
+
+    def critics(self, state_D: Tensor, document: Document, picked: Sequence[int]) -> Tensor:
+        """Both critics of all sentences of a document, (2, N), without gradient."""
+        rows_N = self.rows(document)
+        self.sentences.prepare(rows_N, self.encode_actions)
+        position_N = None if self.mode == "none" else self.positions(document, picked)
+        critics_CN = torch.empty(2, len(rows_N))
+        for start in range(0, len(rows_N), BLOCK):
+            block = slice(start, start + BLOCK)
+            turned = None if position_N is None else position_N[block]
+            critics_CN[:, block] = turned_values(state_D, self.sentences.gather(rows_N[block]), turned)
+        return critics_CN
+
+    def positions(self, document: Document, picked: Sequence[int]) -> Tensor:
+        """Positions of all sentences, (N,); random ones are always the same for a document."""
+        rng = np.random.default_rng(zlib.crc32(document.passages[0].id.encode()))
+        return torch.from_numpy(positions(self.mode, len(document.passages), picked, rng))
+
+    def rows(self, document: Document) -> NDArray[np.int64]:
+        """Row numbers of a document's sentences, (N,); looked up once."""
+        return self.sentences.document(document.name, lambda: [passage.content for passage in document.passages])
+
+    def encode_actions(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of sentences by the action tower, (n, D); of several processes each encodes a share."""
+        return distributed.gathered(texts, partial(self.actions.encode, prompt=self.actions.passage_prompt))
+
+    def bring(self, question: Question, passages: tuple[Passage, ...]) -> Document:
+        """Give a question its document; :meth:`leave` takes all of them away."""
+        place = {passage.id: number for number, passage in enumerate(passages)}
+        self.documents[question.id] = Document(question.id, passages, place)
+        return self.documents[question.id]
+
+    def leave(self) -> None:
+        """Drop all documents; the vectors of their sentences stay."""
+        self.documents.clear()
+        self.sentences.leave()
+
+    def forget(self, texts: Sequence[str] | None = None) -> None:
+        """The action tower has changed: encode these sentences (None: all) anew when they are needed."""
+        self.sentences.forget(texts)

@@ -1,0 +1,1 @@
+"""How rankings are made and fused."""

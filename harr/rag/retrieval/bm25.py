@@ -1,0 +1,55 @@
+"""BM25 as a retriever: the classic baseline, searched by Milvus full text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harr.compute import distributed
+from harr.corpus.passages import Passages
+from harr.index.passage_index import PassageIndex
+from harr.types import Retrieval, Search
+
+
+@dataclass
+class BM25Retriever:
+    """Rank the corpus, or the passages given with the question, by BM25 of the current query.
+
+    ``fetch`` bounds how many passages of the corpus are ranked when only given ones count.
+    """
+
+    index: PassageIndex
+    passages: Passages
+    k: int
+    candidates: str
+    fetch: int = 1000
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """Return the best ``k`` passages per search; fewer where fewer share a word with the query."""
+        return distributed.only_main(lambda: self._found(searches))
+
+    def _found(self, searches: Sequence[Search]) -> list[Retrieval]:
+        longest = max(len(search.exclude_ids) + (search.k or self.k) for search in searches)
+        queries = list(dict.fromkeys(search.query for search in searches))
+        found_QN, scores_QN = self.index.search_text(queries, self.fetch if self.candidates == "question" else longest)
+        score_of = {
+            query: dict(zip(*pair, strict=True))
+            for query, *pair in zip(queries, found_QN.tolist(), scores_QN.tolist(), strict=True)
+        }
+        chosen = [self._best(search, list(score_of[search.query])) for search in searches]
+        rows = sorted({row for best in chosen for row in best})
+        passage_of = dict(zip(rows, self.passages.take(rows), strict=True))
+        return [
+            Retrieval(tuple(passage_of[row] for row in best), scores=tuple(score_of[search.query][row] for row in best))
+            for search, best in zip(searches, chosen, strict=True)
+        ]
+
+    def _best(self, search: Search, ranked: Sequence[int]) -> list[int]:
+        skip = set(self.passages.rows_of(search.exclude_ids).values())
+        given = set(self.passages.rows_of(search.question.candidate_ids).values())
+        allowed = [
+            int(row)
+            for row in np.asarray(ranked)
+            if row >= 0 and row not in skip and (self.candidates == "corpus" or row in given)
+        ]
+        return allowed[: search.k or self.k]

@@ -1,0 +1,127 @@
+"""Dense and BM25 search of one collection, fused by rank.
+
+Milvus fuses, too, but weighs normalised scores instead of ranks and leaves ties open; and a policy needs the rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harr.index.passage_index import PassageIndex
+from harr.types import Passage, Retrieval, Retriever, Search
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """How two rankings become one: a passage scores ``weight / (offset + rank)`` in each, rank from 0.
+
+    ``dense`` and ``sparse`` are the weights; a side of weight 0 is never asked. Offset 1 gives 1 / rank, as a weighted
+    sum of reciprocal ranks; offset 61 and equal weights give reciprocal rank fusion with k = 60 (Cormack, Clarke and
+    Buettcher, 2009).
+    """
+
+    dense: float = 1.0
+    sparse: float = 0.0
+    offset: int = 1
+
+    def find(
+        self, index: PassageIndex, vectors_QD: NDArray[np.float32], texts: Sequence[str], n: int
+    ) -> NDArray[np.int64]:
+        """Rows of the ``n`` best passages for Q queries, shape (Q, n), padded with -1: one call of the index a side.
+
+        ``texts`` are the queries as words, ``vectors_QD`` as vectors. Each side gives its ``n`` best.
+        """
+        sides = []
+        if self.dense:
+            sides.append((index.search(vectors_QD, n)[0], self.dense))
+        if self.sparse:
+            sides.append((index.search_text(texts, n)[0], self.sparse))
+        return sides[0][0] if len(sides) == 1 else fuse(sides, n, offset=self.offset)[0]
+
+
+DENSE = Fusion()
+
+
+def fusion_of(search: str, fusion: str, weights: tuple[float, float]) -> Fusion:
+    """The weights of ``dense``, ``sparse`` or ``hybrid`` search; of hybrid by ``fusion`` ``weighted`` or ``rrf``.
+
+    >>> fusion_of("hybrid", "weighted", (0.8, 0.2)), fusion_of("hybrid", "rrf", (0.8, 0.2))
+    (Fusion(dense=0.8, sparse=0.2, offset=1), Fusion(dense=1.0, sparse=1.0, offset=61))
+    """
+    if search != "hybrid":
+        return Fusion(dense=float(search == "dense"), sparse=float(search == "sparse"))
+    return Fusion(*weights) if fusion == "weighted" else Fusion(1.0, 1.0, offset=61)
+
+
+def fuse(
+    sides: Sequence[tuple[NDArray[np.int64], float]], n: int, *, offset: int = 1
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Fuse rankings, each (numbers of shape (Q, any) best first and padded with -1, weight).
+
+    Returns: the ``n`` best numbers and their scores, shape (Q, n) each, padded with -1 and 0. Scores equal to 1e-9
+    are ordered by number. A number that a side lacks scores 0 there.
+
+    >>> dense, sparse = np.array([[0, 1, 2]]), np.array([[1, 3]])
+    >>> rows, scores = fuse([(dense, 0.8), (sparse, 0.2)], 4)
+    >>> rows.tolist(), scores.round(3).tolist()
+    ([[0, 1, 2, 3]], [[0.8, 0.6, 0.267, 0.1]])
+    """
+    queries = len(sides[0][0])
+    query_M = np.concatenate([np.repeat(np.arange(queries), ranked.shape[1]) for ranked, _ in sides])
+    row_M = np.concatenate([ranked.ravel() for ranked, _ in sides])
+    score_M = np.concatenate(
+        [np.tile(weight / (offset + np.arange(ranked.shape[1])), queries) for ranked, weight in sides]
+    )
+    found_M = row_M >= 0
+    size = int(row_M.max(initial=0)) + 1
+    keys, place = np.unique((query_M * size + row_M)[found_M], return_inverse=True)
+    scores = np.bincount(place, weights=score_M[found_M], minlength=len(keys)).round(9)
+    query_of, row_of = np.divmod(keys, size)
+    order = np.lexsort((row_of, -scores, query_of))
+    rank = np.arange(len(order)) - np.searchsorted(query_of, query_of[order])
+    kept = rank < n
+    rows_QN, scores_QN = np.full((queries, n), -1, dtype=np.int64), np.zeros((queries, n))
+    place_of = query_of[order][kept], rank[kept]
+    rows_QN[place_of], scores_QN[place_of] = row_of[order][kept], scores[order][kept]
+    return rows_QN, scores_QN
+
+
+@dataclass
+class HybridRetriever:
+    """Rank by two retrievers, fused: what a pipeline searches with where the retriever does not learn.
+
+    Each side gives its ``depth`` best passages; the ``k`` best of the fused ranking are returned in its order, ties by
+    passage id.
+    """
+
+    dense: Retriever
+    sparse: Retriever
+    fusion: Fusion
+    k: int
+    depth: int
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """Return the best ``k`` passages per search: one ``retrieve`` call a side."""
+        deep = [replace(search, k=max(self.depth, search.k or self.k)) for search in searches]
+        sides = [(self.dense.retrieve(deep), self.fusion.dense), (self.sparse.retrieve(deep), self.fusion.sparse)]
+        passage_of = {p.id: p for found, _ in sides for retrieval in found for p in retrieval.passages}
+        ids = sorted(passage_of)
+        number_of = {pid: number for number, pid in enumerate(ids)}
+        ranked = [(_numbers([r.passages for r in found], number_of), weight) for found, weight in sides]
+        wanted = [search.k or self.k for search in searches]
+        rows_QN, scores_QN = fuse(ranked, max(wanted), offset=self.fusion.offset)
+        best = [[row for row in rows[:k] if row >= 0] for rows, k in zip(rows_QN.tolist(), wanted, strict=True)]
+        return [
+            Retrieval(tuple(passage_of[ids[row]] for row in rows), scores=tuple(scores[: len(rows)]))
+            for rows, scores in zip(best, scores_QN.tolist(), strict=True)
+        ]
+
+
+def _numbers(rankings: Sequence[Sequence[Passage]], number_of: dict[str, int]) -> NDArray[np.int64]:
+    """Rankings as numbers, shape (Q, longest), padded with -1."""
+    table = np.full((len(rankings), max(map(len, rankings), default=0)), -1, dtype=np.int64)
+    for row, ranking in zip(table, rankings, strict=True):
+        row[: len(ranking)] = [number_of[passage.id] for passage in ranking]
+    return table

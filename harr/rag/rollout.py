@@ -1,0 +1,119 @@
+"""Play pipelines: many generators advance together, and all pending requests of a kind are one batch."""
+
+from collections.abc import Generator as PyGenerator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from harr.io.progress import bar
+from harr.types import (
+    Episode,
+    Generate,
+    Generator,
+    Outcome,
+    Pipeline,
+    Question,
+    Request,
+    Retrieval,
+    Retriever,
+    Search,
+    Step,
+    Turn,
+)
+
+
+@dataclass(slots=True)
+class _Game:
+    """A pipeline in flight: its generator, the request it waits on, and the steps so far."""
+
+    question: Question
+    moves: PyGenerator[Request, Retrieval | str | list[Retrieval], Outcome]
+    request: Request | None = None
+    steps: list[Step] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=Outcome)
+
+    def advance(self, answer: Any) -> None:
+        """Send an answer (None starts the pipeline) and keep the next request; None when it ended."""
+        if isinstance(self.request, Search):
+            self.steps.append(Step(self.request, answer))
+        elif isinstance(self.request, tuple):
+            self.steps.extend(map(Step, self.request, answer))
+        elif self.request is not None:
+            self.turns.append(Turn(self.request, answer))
+        try:
+            self.request = self.moves.send(answer)
+        except StopIteration as end:
+            self.request, self.outcome = None, end.value
+
+
+def play(
+    questions: Sequence[Question],
+    pipeline: Pipeline,
+    retriever: Retriever,
+    generator: Generator | None,
+    *,
+    desc: str = "",
+) -> list[Episode]:
+    """Play every question to its end and return one episode per question, in order.
+
+    All pending searches are one ``retrieve`` call and all pending texts one ``complete`` call, whatever the
+    number of questions. ``desc`` names a progress bar over finished episodes; empty: no bar. To sample a
+    group, repeat the question.
+
+    Raises:
+        RuntimeError: the pipeline asks for text and there is no ``generator``.
+    """
+    games = [_Game(question, pipeline(question)) for question in questions]
+    for game in games:
+        game.advance(None)
+    with bar(total=len(games), desc=desc, unit="episode") if desc else _NoBar() as progress:
+        waiting = games
+        while waiting:
+            still = [game for game in waiting if game.request is not None]
+            progress.update(len(waiting) - len(still))
+            waiting = still
+            _answer(waiting, retriever, generator)
+    return [Episode(game.question, tuple(game.steps), game.outcome, tuple(game.turns)) for game in games]
+
+
+def _answer(games: Sequence[_Game], retriever: Retriever, generator: Generator | None) -> None:
+    """Answer all pending searches in one batch or, where there are none, all requests for text.
+
+    While some search, the writers wait: they join the readers of what is found, which makes fewer and
+    larger batches of text.
+    """
+    searching = [(game, game.request) for game in games if isinstance(game.request, Search | tuple)]
+    writing = [(game, game.request) for game in games if isinstance(game.request, Generate)]
+    if searching:
+        _search(searching, retriever)
+    elif writing:
+        if generator is None:
+            raise RuntimeError("this pipeline needs a generator; set generator.kind in params.yaml")
+        texts = generator.complete([replace(request, past=tuple(game.turns)) for game, request in writing])
+        for (game, _), text in zip(writing, texts, strict=True):
+            game.advance(text)
+
+
+def _search(searching: Sequence[tuple[_Game, Search | tuple[Search, ...]]], retriever: Retriever) -> None:
+    """Answer the searches of all games by one call; a game that asked several at once is sent a list."""
+    asked = [request if isinstance(request, tuple) else (request,) for _, request in searching]
+    pending = [search for searches in asked for search in searches]
+    found = retriever.retrieve(pending) if pending else []
+    if len(found) != len(pending):
+        raise ValueError(f"{len(pending)} searches were answered by {len(found)} retrievals")
+    rest = iter(found)
+    answers = [list(islice(rest, len(searches))) for searches in asked]
+    for (game, request), answer in zip(searching, answers, strict=True):
+        game.advance(answer if isinstance(request, tuple) else answer[0])
+
+
+class _NoBar:
+    """Stands where no progress bar was asked for."""
+
+    def __enter__(self) -> "_NoBar":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def update(self, count: int) -> None: ...

@@ -1,0 +1,210 @@
+"""The reward of a run: weighted terms of whole episodes and of their steps."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harr.errors import CorpusError, ParamsError
+from harr.params.functions import function_of
+from harr.params.pipeline import SEMANTIC, UNJUDGED, told_name
+from harr.rag.scoring.judge import grades, verdicts
+from harr.rag.scoring.similarity import Encode, answer_similarities
+from harr.rag.scoring.terms import STEP_TERMS, TERMS, prefix_gains
+from harr.types import Episode, Generator, Value
+
+SIMILARITY = "answer_similarity"
+JUDGED = {"judge": verdicts, SEMANTIC: grades}
+"""Terms that a language model is asked for."""
+BATCHED = (*JUDGED, SIMILARITY)
+"""Terms that are asked for all episodes at once."""
+Scores = Mapping[str, Sequence[Value]]
+"""Per term, one value per episode."""
+Ranges = tuple[tuple[float, int, int | None], ...]
+"""The weights of a term, each with its first step and the one before which it ends."""
+
+
+class Reward:
+    """Named terms with weights.
+
+    A term is a name of ``TERMS`` or ``STEP_TERMS``, the word ``judge`` (a language model that is asked whether
+    the answer is correct), ``semantic`` (how correct it is, 0 to 1; 0 where the search graph is none) or
+    ``answer_similarity`` (cosine with the gold answers by ``encode``), or your own function as
+    ``package.module:function``: ``Episode -> float | None``. Without a judge ``semantic`` is answer F1 instead, and
+    is called ``semantic_f1`` wherever its values are told.
+
+    >>> from harr.types import Outcome, Question
+    >>> reward = Reward({"answer_f1": 1.0, "recall": 0.5})
+    >>> reward(Episode(Question("q", "Who?", answers=("Ada",)), (), Outcome("Ada Brown")))  # 1.5 * F1 2/3
+    1.0
+
+    A weight is a number, or has ``weight``, and ``start`` and ``end``: the training steps in which it counts; or is
+    a list of these, one after the other.
+    ``mix`` and ``filter_by_mean`` say how a method with groups makes one reward of them
+    (``harr/rag/scoring/scalarize.py``); totals are weighted sums whatever they say.
+
+    Raises:
+        ParamsError: an unknown term, a weight that is no number, no weight other than 0, no judge, or no encoder.
+    """
+
+    def __init__(
+        self,
+        terms: Mapping[str, Any],
+        judge: Generator | None = None,
+        encode: Encode | None = None,
+        *,
+        mix: str = "weighted",
+        filter_by_mean: bool = False,
+    ) -> None:
+        named = {told_name(name, judged=judge is not None): _ranges(weight) for name, weight in terms.items()}
+        if len(named) < len(terms):
+            raise ParamsError(f"reward.terms: without reward.judge `{SEMANTIC}` is `{UNJUDGED}`; leave one of them out")
+        numbers = [weight for ranges in named.values() for weight, _, _ in ranges]
+        if not all(map(math.isfinite, numbers)) or not any(numbers):
+            raise ParamsError(f"reward.terms: weights must be finite and not all 0 (found {numbers})")
+        if "judge" in terms and judge is None:
+            raise ParamsError("reward.terms: `judge` needs a model; give reward.judge in params.yaml")
+        if SIMILARITY in terms and encode is None:
+            raise ParamsError(f"reward.terms: `{SIMILARITY}` needs an encoder")
+        self._judge, self._unread = judge, 0
+        self._encode, self.mix, self.filter_by_mean = encode, mix, filter_by_mean
+        self._ranges = {name: kept for name, ranges in named.items() if (kept := tuple(r for r in ranges if r[0]))}
+        self._terms = {name: _term(name) for name in self._ranges if name not in BATCHED}
+
+    def __call__(self, episode: Episode) -> float:
+        """The reward of one episode, as at the end of training."""
+        return self.totals(self.score([episode]))[0]
+
+    def score(self, episodes: Sequence[Episode]) -> dict[str, list[Value]]:
+        """All terms of all episodes; the judge is asked once, in one batch, and so is the encoder."""
+        scores: dict[str, list[Value]] = {
+            name: [term(episode) for episode in episodes] for name, term in self._terms.items()
+        }
+        for name, judged in JUDGED.items():
+            if name in self._ranges and self._judge:
+                scores[name], unread = judged(self._judge, episodes)
+                self._unread += unread
+        if SIMILARITY in self._ranges and self._encode:
+            scores[SIMILARITY] = answer_similarities(self._encode, episodes)
+        return scores
+
+    def means(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
+        """Every term that applies, by name, and ``reward``, their total as at the end of training, for each episode.
+
+        A term per step enters with its mean. Where no term applies there is no ``reward`` either.
+        """
+        rows, weights = _rows(self.score(episodes)), self.weights()
+        return [row if (total := _total(row, weights)) is None else row | {"reward": total} for row in rows]
+
+    def usage(self) -> dict[str, float]:
+        """What was asked of the judge, and how many of its verdicts could not be read; empty without one."""
+        asked = self._judge.usage() if self._judge else {}
+        return {**asked, "unreadable verdicts": float(self._unread)} if asked else {}
+
+    def phase(self, step: int) -> int:
+        """How often the weights that count have changed up to a training step."""
+        bounds = {bound for ranges in self._ranges.values() for _, *ends in ranges for bound in ends if bound}
+        return sum(bound <= step and self.weights(bound) != self.weights(bound - 1) for bound in bounds)
+
+    def weights(self, step: int | None = None) -> dict[str, float]:
+        """The weights that count at a training step; None: at the end of training."""
+        now = {
+            name: weight
+            for name, ranges in self._ranges.items()
+            for weight, start, end in ranges
+            if (end is None if step is None else start <= step and (end is None or step < end))
+        }
+        return now or {name: ranges[-1][0] for name, ranges in self._ranges.items()}
+
+    def totals(self, scores: Scores, step: int | None = None) -> list[float]:
+        """Weighted sum per episode; a term per step enters with its mean.
+
+        Where a term does not apply, the weights of the others grow so that their absolute sum stays the
+        same: rewards of all questions share one scale. Only ``semantic`` then counts as 0: an answer that puts the
+        judge in confusion must gain nothing by it.
+
+        Raises:
+            CorpusError: no term applies to an episode.
+        """
+        totals = self.totals_or_none(scores, step)
+        if None in totals:
+            raise CorpusError(
+                f"no reward term applies to a question ({', '.join(self.weights(step))}): it lacks gold answers or "
+                "gold passages; drop it or add a term to reward.terms"
+            )
+        return [total for total in totals if total is not None]
+
+    def totals_or_none(self, scores: Scores, step: int | None = None) -> list[float | None]:
+        """As :meth:`totals`; None for an episode to which no term applies."""
+        weights = self.weights(step)
+        return [_total(row, weights) for row in _rows({name: scores[name] for name in weights})]
+
+    def table(self, scores: Scores, step: int, group_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """What :func:`harr.rag.scoring.scalarize.mix` takes: the terms that count at a step (B, G, K), and K weights.
+
+        A term per step enters with its mean; one that does not apply is NaN, but ``semantic`` 0, as in
+        :meth:`totals`.
+        """
+        weights, nan = self.weights(step), float("nan")
+        columns = [
+            [(0.0 if name == SEMANTIC else nan) if value is None else mean_of(value) for value in scores[name]]
+            for name in weights
+        ]
+        return np.array(columns).T.reshape(-1, group_size, len(weights)), np.array(list(weights.values()))
+
+    def parts(
+        self, scores: Scores, episodes: Sequence[Episode], step: int, *, by_step: bool
+    ) -> Iterator[tuple[float, Sequence[Value]]]:
+        """(weight, one value per episode) of every term that counts at a step.
+
+        With ``by_step`` a term of the whole episode becomes what each step added to it.
+        """
+        for name, weight in self.weights(step).items():
+            term, values = self._terms.get(name), scores[name]
+            if by_step and term and name not in STEP_TERMS:
+                values = [prefix_gains(term, episode) for episode in episodes]
+            yield weight, values
+
+
+def _ranges(weight: Any) -> Ranges:
+    """A number, a weight with its steps, or several of these, as (weight, start, end) in order."""
+    if isinstance(weight, int | float):
+        return ((weight, 0, None),)
+    several = weight if isinstance(weight, Sequence) else (weight,)
+    return tuple(sorted(((one.weight, one.start, one.end) for one in several), key=lambda part: part[1]))
+
+
+def _rows(scores: Scores) -> list[dict[str, float]]:
+    """The terms that apply, for each episode."""
+    return [
+        {name: mean_of(value) for name, value in zip(scores, values, strict=True) if value is not None}
+        for values in zip(*scores.values(), strict=True)
+    ]
+
+
+def _total(row: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
+    """Weighted sum of the terms in a row; the weights grow where one is missing. None: none of them is there."""
+    row = {SEMANTIC: 0.0, **row} if SEMANTIC in weights else row
+    applying = {name: weight for name, weight in weights.items() if name in row}
+    if not applying:
+        return 0.0 if "judge" in weights else None  # it gave no verdict that can be read, which was counted
+    whole = sum(map(abs, weights.values())) / sum(map(abs, applying.values()))
+    return whole * sum(row[name] * weight for name, weight in applying.items())
+
+
+def mean_of(value: float | list[float]) -> float:
+    """A reward of the whole episode, or the mean of one a step (0.0 where there is no step)."""
+    return value if not isinstance(value, list) else sum(value) / max(1, len(value))
+
+
+def _term(name: str) -> Callable[[Episode], Any]:
+    """A term by its name or dotted path."""
+    known: dict[str, Callable[[Episode], Any]] = {**TERMS, **STEP_TERMS}
+    if name in known:
+        return known[name]
+    if ":" not in name:
+        names = ", ".join([*known, *BATCHED])
+        raise ParamsError(f"reward.terms: unknown term {name}; known: {names}, or package.module:function")
+    return function_of(name, key="reward.terms", shape="takes an Episode and returns a number")

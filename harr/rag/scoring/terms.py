@@ -1,0 +1,163 @@
+"""Reward terms. The same functions are the reward in training and the metrics in evaluation."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+from harr.rag.scoring.ranking import all_gold, best_reciprocal_rank, recall
+from harr.rag.scoring.text import exact_match, rouge_l, substring_match, token_f1
+from harr.types import Episode, Outcome, Term
+
+
+def answer_f1(episode: Episode) -> float | None:
+    """Token F1 of the final answer; 0.0 if the pipeline gave none, None without gold answers."""
+    if not episode.question.answers:
+        return None
+    return 0.0 if episode.answer is None else token_f1(episode.answer, episode.question.answers)
+
+
+def semantic_f1(episode: Episode) -> float | None:
+    """What stands in for the graded judge where there is none: answer F1, 0.0 where the search graph is none."""
+    score = answer_f1(episode)
+    return 0.0 if score is not None and episode.outcome.graph else score
+
+
+def answer_em(episode: Episode) -> float | None:
+    """Exact match of the final answer; 0.0 if the pipeline gave none, None without gold answers."""
+    if not episode.question.answers:
+        return None
+    return 0.0 if episode.answer is None else exact_match(episode.answer, episode.question.answers)
+
+
+def substring_em(episode: Episode) -> float | None:
+    """1.0 where the normalised answer contains a gold answer or is contained in one."""
+    if not episode.question.answers:
+        return None
+    return substring_match(episode.answer or "", episode.question.answers)
+
+
+def rouge(episode: Episode) -> float | None:
+    """ROUGE-L of the first 128 characters of the answer; None without gold answers."""
+    if not episode.question.answers:
+        return None
+    return rouge_l(episode.answer or "", episode.question.answers)
+
+
+def well_formed(episode: Episode) -> float | None:
+    """Share of the model's turns that are well-formed, 0.0 if it never searched; ``Outcome.faults`` has the reasons.
+
+    Where searches are a graph, the term ``graph`` says whether they could be made. None where the pipeline does not
+    look at the form of turns.
+    """
+    outcome = episode.outcome
+    if not outcome.turns:
+        return None
+    return 1.0 - len(outcome.faults) / outcome.turns if episode.steps or outcome.graph is not None else 0.0
+
+
+def valid_graph(episode: Episode) -> float | None:
+    """1.0 where the model wrote a search graph, else 0.0 (``Outcome.graph`` has the reasons); None without graphs."""
+    return None if episode.outcome.graph is None else float(not episode.outcome.graph)
+
+
+def length(episode: Episode) -> float:
+    """The price of a long answer: -1 for 20 words."""
+    return -len((episode.answer or "").split()) / 20
+
+
+def search_cost(episode: Episode) -> float:
+    """The price of searching: -1 a search."""
+    return -float(len(episode.steps))
+
+
+def context_words(episode: Episode) -> int:
+    """Words of the passages that searches brought, each time that they came."""
+    return sum(len(p.content.split()) for step in episode.steps for p in step.retrieval.passages)
+
+
+def context_length(episode: Episode) -> float:
+    """The price of reading: -1 for 100 words of passages (:func:`context_words`)."""
+    return -context_words(episode) / 100
+
+
+def relevance(episode: Episode) -> list[float] | None:
+    """Per step, whether the sub-query was answered: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0.
+
+    None where no hop has a status: search_r1, r_search and pick give none.
+    """
+    if episode.outcome.hops and not any(hop.status for hop in episode.outcome.hops):
+        return None
+    statuses = [hop.status for hop in episode.outcome.hops[: len(episode.steps)]]
+    statuses += [""] * (len(episode.steps) - len(statuses))
+    return [STATUS_VALUES.get(status, 0.0) for status in statuses]
+
+
+def novelty(episode: Episode) -> list[float]:
+    """Per step, the share of its passages that no earlier step of the episode had returned."""
+    seen: set[str] = set()
+    shares = []
+    for step in episode.steps:
+        ids = [passage.id for passage in step.retrieval.passages]
+        shares.append(sum(pid not in seen for pid in ids) / max(1, len(ids)))
+        seen.update(ids)
+    return shares
+
+
+def misses(episode: Episode) -> list[float] | None:
+    """Per step, 1.0 where it found no gold document that was not found before; a negative weight charges extra steps.
+
+    None for a question without gold.
+    """
+    missing = set(episode.question.gold_documents)
+    if not missing:
+        return None
+    charged = []
+    for step in episode.steps:
+        found = missing & {passage.document for passage in step.retrieval.passages}
+        charged.append(float(not found))
+        missing -= found
+    return charged
+
+
+STATUS_VALUES = {"FOUND": 1.0, "AMBIGUOUS": 0.5}
+TERMS: dict[str, Term] = {
+    "answer_f1": answer_f1,
+    "answer_em": answer_em,
+    "substring_em": substring_em,
+    "rouge_l": rouge,
+    "recall": recall,
+    "all_gold": all_gold,
+    "mrr": best_reciprocal_rank,
+    "format": well_formed,
+    "graph": valid_graph,
+    "length": length,
+    "search_cost": search_cost,
+    "context_length": context_length,
+    "semantic_f1": semantic_f1,
+}
+"""Names for ``reward.terms``. Whether a term applies depends on question and pipeline alone, not on the play."""
+STEP_TERMS: dict[str, Callable[[Episode], list[float] | None]] = {
+    "relevance": relevance,
+    "novelty": novelty,
+    "misses": misses,
+}
+"""Process rewards: one value per step."""
+
+
+def prefix_gains(term: Term, episode: Episode) -> list[float]:
+    """What each step added to ``term``: one value per step, S in all.
+
+    The term is read on the first 0, 1, ..., S steps; only the whole episode has its final answer.
+    The gains sum to the term's final value minus its value without any step. Where the term does
+    not apply every gain is 0.
+
+    >>> from harr.types import Passage, Question, Retrieval, Search, Step
+    >>> question = Question("q", "Who?", gold_ids=("a", "b"))
+    >>> found = [Step(Search(question, "Who?"), Retrieval((Passage(name, ""),))) for name in ("a", "x", "b")]
+    >>> prefix_gains(recall, Episode(question, tuple(found)))
+    [0.5, 0.0, 0.5]
+    """
+    count = len(episode.steps)
+    prefixes = [replace(episode, steps=episode.steps[:end], outcome=Outcome()) for end in range(count)]
+    values = [term(prefix) or 0.0 for prefix in (*prefixes, episode)]
+    return [after - before for before, after in pairwise(values)]

@@ -1,0 +1,40 @@
+"""What a method needs to play and to learn, in one record."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harr.rag.scoring.reward import Reward
+from harr.types import Generator, Pipeline, Question
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The game of one run: its questions, its pipeline, its two players, and its reward.
+
+    ``identity`` is a hash of the questions, the index and the parameters that shape an episode: it
+    names resumable work, so that a run never continues on another game.
+    """
+
+    questions: Sequence[Question]
+    pipeline: Pipeline
+    retriever: Any
+    """A DensePolicy, or TowersPolicy, where it is what learns; else any Retriever."""
+    generator: Generator | None
+    reward: Reward
+    identity: str
+    index: str = ""
+    """Identity of the index that is searched, and of the multi-vector model that orders what it finds."""
+    data: Path | None = None
+    """The folder that the questions are from; LeReT finds its preferences there."""
+    writer: str = ""
+    """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then, but in the
+    filter, which samples with it."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What ``identity`` is a hash of, by name."""
+
+    @property
+    def told(self) -> Any:
+        """The identity as a person reads it: the facts, where they are known."""
+        return dict(self.facts) or self.identity

@@ -1,0 +1,1 @@
+"""Retrievers that ask elsewhere: collections, the web, recorded answers."""

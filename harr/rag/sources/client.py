@@ -1,0 +1,188 @@
+"""A source that is asked query by query: side by side, with a deadline, retries and a memory."""
+
+import json
+import math
+import random
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+from harr.errors import HarrError, ServiceUnavailable
+from harr.rag.sources.providers import Ask, passages_of, record, recorded, rows_of
+from harr.types import Passage, Retrieval, Search
+
+LONGEST_PAUSE = 8.0
+REST_SECONDS = 60.0
+"""So long a source that hangs is left alone."""
+Key = tuple[str, int]
+"""A query, and how many passages are wanted."""
+Answer = tuple[Passage, ...] | Exception
+
+
+class WebSource:
+    """The source ``ask``; every failure is a :class:`Retrieval` with its reason, never an exception.
+
+    All distinct queries of a call are asked at once, up to ``concurrency`` at a time. A query is given up after
+    ``deadline_seconds``, whatever its function does meanwhile. Where the source has then answered nothing since the
+    query was sent, it hangs or is down: what is not yet sent is not sent any more, and for ``REST_SECONDS`` no other
+    call asks it either, so that such a source costs its deadline once. ``ServiceUnavailable`` is tried again within the
+    deadline, after growing, jittered pauses.
+
+    Answers are remembered in ``cache`` (a file that belongs to this source and its settings), failures never.
+    Delete the file to ask anew. ``tape``: a recording that all answers are added to.
+
+    >>> source = WebSource("General", lambda query, k: [Passage(query, query.upper())], k=2, deadline_seconds=5.0)
+    >>> from harr.types import Question
+    >>> [found] = source.retrieve([Search(Question("q", "Who?"), "ada")])
+    >>> found.passages[0].text, source.usage()["asked"]
+    ('ADA', 1.0)
+    """
+
+    def __init__(
+        self,
+        tool: str,
+        ask: Ask,
+        *,
+        k: int,
+        deadline_seconds: float,
+        concurrency: int = 16,
+        cache: Path | None = None,
+        tape: Path | None = None,
+    ) -> None:
+        self.tool, self.k = tool, k
+        self._ask, self._deadline, self._concurrency = ask, deadline_seconds, concurrency
+        self._cache = Remembered(cache, tool) if cache else None
+        self._tape = tape
+        self._recorded = recorded(tape, tool) if tape else set()
+        self._rests_until = -math.inf
+        self._usage: Counter[str] = Counter(asked=0, cached=0, failed=0, timed_out=0)
+
+    def usage(self) -> Mapping[str, float]:
+        """Since the start: queries ``asked``, answers ``cached``, queries ``failed`` and, of those, ``timed_out``."""
+        return {name: float(count) for name, count in self._usage.items()}
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """One retrieval per search, in order; fewer passages where some of them are excluded."""
+        keys = [(search.query, search.k or self.k) for search in searches]
+        distinct = list(dict.fromkeys(keys))
+        known: dict[Key, tuple[Passage, ...]] = self._cache.known(distinct) if self._cache else {}
+        self._usage["cached"] += sum(key in known for key in keys)
+        answers: dict[Key, Answer] = dict(known)
+        try:
+            self._ask_all([key for key in distinct if key not in known], answers)
+        finally:  # what was answered before a person stopped the run is kept, too
+            self._keep({key: answer for key, answer in answers.items() if isinstance(answer, tuple)}, known)
+        return [_retrieval(search, answers[key]) for search, key in zip(searches, keys, strict=True)]
+
+    def _ask_all(self, keys: Sequence[Key], answers: dict[Key, Answer]) -> None:
+        """Add the answer of every key to ``answers``."""
+        if time.monotonic() < self._rests_until:
+            answers |= dict.fromkeys(keys, ServiceUnavailable("not asked, since it had not answered before"))
+            self._usage["failed"] += len(keys)
+            return
+        todo, under_way = list(reversed(keys)), dict[Key, float]()
+        came: SimpleQueue[tuple[Key, Answer]] = SimpleQueue()
+        heard = -math.inf  # when the source last answered
+        while todo or under_way:
+            while todo and len(under_way) < self._concurrency:
+                key = todo.pop()
+                under_way[key] = time.monotonic()
+                # A daemon: one that never comes back must not keep the process from ending.
+                threading.Thread(target=self._one, args=(key, came), daemon=True).start()
+                self._usage["asked"] += 1
+            sent = next(iter(under_way.values()))  # of the one that waits longest
+            try:
+                key, answer = came.get(timeout=max(0.0, sent + self._deadline - time.monotonic()))
+            except Empty:
+                key = next(iter(under_way))
+                answer = ServiceUnavailable(f"no answer within {self._deadline:g} s")
+                self._usage["timed_out"] += 1
+            if key not in under_way:
+                continue  # it comes too late
+            sent, answers[key] = under_way.pop(key), answer
+            if not isinstance(answer, ServiceUnavailable):
+                heard = time.monotonic()
+            elif heard < sent:
+                answers |= {key: ServiceUnavailable(f"not asked, since others had: {answer}") for key in todo}
+                todo.clear()
+                self._rests_until = time.monotonic() + REST_SECONDS
+        self._usage["failed"] += sum(isinstance(answers[key], Exception) for key in keys)
+
+    def _one(self, key: Key, came: "SimpleQueue[tuple[Key, Answer]]") -> None:
+        """Ask until there is an answer, a refusal, or no time left."""
+        deadline, pause = time.monotonic() + self._deadline, 0.25
+        while True:
+            try:
+                found = [self._own(passage) for passage in self._ask(*key)]
+                return came.put((key, tuple(found[: key[1]])))
+            except ServiceUnavailable as error:
+                sleep = pause * random.uniform(0.5, 1.5)
+                if time.monotonic() + sleep > deadline:
+                    return came.put((key, error))
+            except Exception as error:  # of whatever the source is made of
+                return came.put((key, error))
+            time.sleep(sleep)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _own(self, passage: Passage) -> Passage:
+        """A passage as it can be kept and shown: half a character (a lone surrogate), as left by a cut, is "?"."""
+        own = [text.encode("utf-8", "replace").decode() for text in (passage.id, passage.text, passage.title)]
+        return Passage(own[0], own[1], own[2], self.tool)
+
+    def _keep(self, found: Mapping[Key, tuple[Passage, ...]], known: Mapping[Key, tuple[Passage, ...]]) -> None:
+        date = datetime.now(UTC).date().isoformat()
+        if self._cache:
+            self._cache.keep({key: passages for key, passages in found.items() if key not in known}, date)
+        if self._tape:
+            new = {query: passages for (query, _), passages in found.items() if query not in self._recorded}
+            record(self._tape, self.tool, new, date)
+            self._recorded |= set(new)
+
+
+def _retrieval(search: Search, answer: Answer) -> Retrieval:
+    if isinstance(answer, tuple):
+        return Retrieval(tuple(passage for passage in answer if passage.id not in search.exclude_ids))
+    said = " ".join(str(answer).split())[:200]
+    return Retrieval((), error=said if isinstance(answer, HarrError) else f"{type(answer).__name__}: {said}")
+
+
+class Remembered:
+    """Answers that one source gave before, each with the date on which it did: an SQLite file."""
+
+    def __init__(self, path: Path, tool: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._tool = path, tool
+        with closing(self._open()) as store:
+            store.execute(
+                "CREATE TABLE IF NOT EXISTS searches "
+                "(query TEXT, k INTEGER, date TEXT, passages TEXT, PRIMARY KEY (query, k)) WITHOUT ROWID"
+            )
+
+    def known(self, keys: Sequence[Key]) -> dict[Key, tuple[Passage, ...]]:
+        """The answers there are."""
+        with closing(self._open()) as store:
+            texts = {
+                key: store.execute("SELECT passages FROM searches WHERE query = ? AND k = ?", key).fetchone()
+                for key in keys
+            }
+        return {
+            key: tuple(passages_of(json.loads(row[0]), self._tool, str(self._path)))
+            for key, row in texts.items()
+            if row
+        }
+
+    def keep(self, answers: Mapping[Key, Sequence[Passage]], date: str) -> None:
+        """Add answers."""
+        rows = [(*key, date, json.dumps(rows_of(passages), ensure_ascii=False)) for key, passages in answers.items()]
+        with closing(self._open()) as store, store:
+            store.executemany("INSERT OR REPLACE INTO searches VALUES (?, ?, ?, ?)", rows)
+
+    def _open(self) -> sqlite3.Connection:
+        """A connection of its own for every call: stages of one run share the file."""
+        return sqlite3.connect(self._path, timeout=60.0)

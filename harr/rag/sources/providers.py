@@ -1,0 +1,171 @@
+"""Sources beyond our index. Each is one function: a query and ``k`` in, at most ``k`` passages out.
+
+A function raises ``ServiceUnavailable`` where the source may answer later; any other error is its last word on the
+query. :class:`harr.rag.sources.client.WebSource` does the rest: queries side by side, deadline, retries, memory.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, assert_never
+
+from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable
+from harr.io.jsonl import read_rows
+from harr.params.functions import function_of
+from harr.params.pipeline import Cassette, Exa, Function, Source
+from harr.types import Passage
+
+Ask = Callable[[str, int], Sequence[Passage]]
+AGAIN = (408, 409, 429)
+"""Answers, beside 5xx, that may be better next time."""
+
+
+def ask_of(tool: str, section: Exa | Function | Cassette) -> Ask:
+    """The function of a source of params.yaml.
+
+    Raises:
+        ParamsError: no key, no package, no such function, or no readable cassette.
+    """
+    match section:
+        case Exa():
+            return exa(tool, section)
+        case Function():
+            return function_of(
+                section.function, key=f"sources.{tool}.function", shape="takes a query and k and returns passages"
+            )
+        case Cassette():
+            return cassette(tool, Path(section.path))
+        case _:
+            assert_never(section)
+
+
+def check_sources(sources: Mapping[str, Source]) -> None:
+    """See that every source outside can be asked, before anything starts; none is.
+
+    Raises:
+        ParamsError: as :func:`ask_of` says.
+    """
+    for tool, section in sources.items():
+        if section.kind != "milvus":
+            ask_of(tool, section)
+
+
+def exa(tool: str, section: Exa) -> Ask:
+    """Exa's search, through its own client; a page is a passage, its address the id.
+
+    Raises:
+        ParamsError: the environment variable with the key is not set, or package exa-py is missing.
+    """
+    key = os.environ.get(section.key_variable, "")
+    if not key:
+        raise ParamsError(
+            f"sources.{tool}: no key for Exa; set the environment variable {section.key_variable}, or name another "
+            f"in sources.{tool}.key_variable"
+        )
+    try:
+        from exa_py import Exa as Client
+    except ImportError:
+        raise ParamsError(f"sources.{tool}: kind exa needs package exa-py; pip install 'harr[web]'") from None
+    address = {"base_url": section.base_url.rstrip("/")} if section.base_url else {}
+    client = Client(key, timeout=section.deadline_seconds, **address)
+    options: dict[str, Any] = {"contents": {"text": {"max_characters": section.max_characters}}}
+    options |= {"category": section.category} if section.category else {}
+
+    def ask(query: str, k: int) -> list[Passage]:
+        try:
+            found = client.search(query, num_results=k, **options)
+        except OSError as error:  # all of requests' errors are
+            said = type(error).__name__ if key in str(error) else _line(error)
+            raise ServiceUnavailable(f"Exa does not answer ({said})") from None
+        except ValueError as error:
+            raise _refusal(_line(error).replace(key, "***"), section.key_variable) from None
+        except (KeyError, TypeError, AttributeError):
+            raise HarrError("Exa's answer holds no results") from None
+        return [
+            Passage(page.url, (page.text or "").strip()[: section.max_characters], page.title or "")
+            for page in found.results[:k]
+            if page.url
+        ]
+
+    return ask
+
+
+def _refusal(said: str, key_variable: str) -> HarrError:
+    """What Exa's client says of an answer that is none: its number stands in the text only."""
+    number = re.search(r"status code (\d{3})", said)
+    status = int(number[1]) if number else 0
+    if status in AGAIN or status >= 500:
+        return ServiceUnavailable(f"Exa is overloaded or out of order ({said})")
+    if status in (401, 403):
+        return ParamsError(f"Exa refuses the key in ${key_variable} ({said})")
+    return HarrError(f"Exa refuses the query ({said})")
+
+
+def cassette(tool: str, path: Path) -> Ask:
+    """Answers recorded in JSON lines ``{tool, query, passages}``; of a query's several lines the longest counts.
+
+    Raises:
+        ParamsError: the file is missing, or a line of it is no recorded search.
+    """
+    tape: dict[str, list[Passage]] = {}
+    if not path.is_file():
+        raise ParamsError(f"sources.{tool}.path: {path} is missing; record it from a live source (docs/sources.md)")
+    try:
+        for row in read_rows(path):
+            query, own = row.values.get("query"), row.values.get("tool") == tool
+            if not isinstance(query, str) or "tool" not in row.values:
+                raise CorpusError(f"{row.place}: no tool or query; expected {{tool, query, passages}}")
+            passages = passages_of(row.values.get("passages"), tool, row.place)
+            if own and len(passages) >= len(tape.get(query, ())):
+                tape[query] = passages
+    except CorpusError as error:
+        raise ParamsError(f"sources.{tool}.path: {error}") from None
+
+    def ask(query: str, k: int) -> list[Passage]:
+        if query not in tape:
+            raise CorpusError(f"the recording holds no answer of {tool} to this query")
+        return tape[query][:k]
+
+    return ask
+
+
+def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:
+    """Passages from what :func:`rows_of` made.
+
+    Raises:
+        CorpusError: they are something else.
+    """
+    try:
+        return [Passage(row["id"], row["text"], row.get("title", ""), tool) for row in rows]
+    except (TypeError, KeyError, AttributeError):
+        said = str(rows)[:60]
+        raise CorpusError(f"{place}: passages is {said!r}; expected a list of {{id, title, text}}") from None
+
+
+def rows_of(passages: Sequence[Passage]) -> list[dict[str, str]]:
+    """Passages as they are written to a file."""
+    return [{"id": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
+
+
+def recorded(path: Path, tool: str) -> set[str]:
+    """The queries of ``tool`` that a recording holds already."""
+    rows = read_rows(path) if path.is_file() else ()
+    return {str(row.values.get("query")) for row in rows if row.values.get("tool") == tool}
+
+
+def record(path: Path, tool: str, answers: Mapping[str, Sequence[Passage]], date: str) -> None:
+    """Append answers to a recording; a line a query."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        json.dumps({"tool": tool, "query": query, "date": date, "passages": rows_of(passages)}, ensure_ascii=False)
+        + "\n"
+        for query, passages in answers.items()
+    ]
+    with path.open("ab", buffering=0) as handle:  # one write: several tools may share the file
+        handle.write("".join(lines).encode())
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,1 @@
+"""Every page, plot, and model card."""

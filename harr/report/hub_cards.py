@@ -1,0 +1,237 @@
+"""Cards of what goes to the hub: the README of a question set, of a retriever and of a language model."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harr import __version__
+from harr.evaluate.arms import Summary, headline, is_share, label, percent, spread
+from harr.merge.card import purpose
+
+EVALUATION = """## Evaluation
+
+{title} in percent with bootstrap 95 % intervals, every arm on the same questions. `full` is this model; where it has
+several seeds, this is the first of them. Seeds are averaged per question before the bootstrap, so an interval is about
+questions.
+
+{arms}
+
+{contrasts}
+"""
+
+DATASET = """---
+{license}tags: [harr, question-answering, retrieval]
+configs:
+- config_name: questions
+  data_files: questions.jsonl
+- config_name: statistics
+  data_files: statistics.jsonl
+---
+# {name}
+
+Training questions for a RAG retriever, {choice}.
+
+- `questions.jsonl`: the {kept:,} kept questions, {order}: `id`, `question`, `answers`, `supporting` (ids of
+  the gold passages in hop order), `context_ids` (ids of the passages given with the question), `type`.
+- `statistics.jsonl`: all {tried:,} questions that were tried: {columns}.
+
+| reason | questions |
+|---|---|
+{reasons}
+"""
+
+MODEL = """---
+{license}library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+{base_model}tags: [sentence-transformers, harr, dense-retrieval]
+---
+# {name}
+
+A query encoder trained by harr {version}. {what}
+
+```python
+from sentence_transformers import SentenceTransformer
+
+queries = SentenceTransformer("{name}").encode_query(["Query: Where was Ada Brown born?"])
+```
+
+{evaluation}
+
+| fact | value |
+|---|---|
+{facts}
+"""
+
+LLM = """---
+{license}library_name: transformers
+pipeline_tag: text-generation
+{base_model}tags: [transformers, harr, search, question-answering]
+---
+# {name}
+
+A language model trained by harr {version} to search and to answer. Its base is {base}.
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("{name}", use_safetensors=True)
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+```
+
+It writes searches, whose results somebody has to put into its text: docs/usage_llm.md of harr does so in 20 lines.
+
+## Training
+
+| what | value |
+|---|---|
+{training}
+
+{evaluation}
+
+All metrics of `full`; shares in percent:
+
+| metric | mean [95 %] | n |
+|---|---|---|
+{metrics}
+
+| fact | value |
+|---|---|
+{facts}
+"""
+
+
+def dataset_card(name: str, statistics: Sequence[Mapping[str, Any]], kept: int, license: str) -> str:
+    """The card of a filtered question set.
+
+    Args:
+        name: owner and name of the repository.
+        statistics: the rows of statistics.jsonl.
+        kept: questions in questions.jsonl.
+        license: the hub's short name of a licence; empty: the card says nothing.
+    """
+    reasons = Counter(row["reason"] for row in statistics)
+    played = set(reasons) != {"all are kept"}
+    chosen = "kept by harr {} because sampled rollouts of the untrained retriever\ndisagree on them"
+    return DATASET.format(
+        name=name,
+        license=_license(license),
+        choice=(chosen if played else "taken by harr {} as they are; none was played").format(__version__),
+        order="from easy to hard" if played else "in random order",
+        columns="`id`, `reward_mean`, `reward_std`, `kept`, `reason`" if played else "`id`, `kept`, `reason`",
+        kept=kept,
+        tried=len(statistics),
+        reasons="\n".join(_row(reason, f"{count:,}") for reason, count in reasons.most_common()),
+    )
+
+
+def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts: Summary, license: str) -> str:
+    """The card of a merged retriever.
+
+    Args:
+        name: owner and name of the repository.
+        facts: harr.json of the model folder; ``base_model`` is the base encoder.
+        summary: metrics/evaluate.json.
+        contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n}}}``.
+        license: the hub's short name of a licence; empty: the card says nothing.
+    """
+    return MODEL.format(
+        **_common(name, facts, summary, contrasts, license),
+        what=purpose(plain_facts(facts)),
+    )
+
+
+def llm_card(
+    name: str, facts: Mapping[str, str], training: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str
+) -> str:
+    """The card of a language model that was trained by reward.
+
+    Args:
+        name: owner and name of the repository.
+        facts: harr.json of the model folder; ``base_model`` is the model that training began with.
+        training: what to say of its training, in order: method, pipeline, rewards and the like.
+        summary: metrics/evaluate.json.
+        contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n}}}``.
+        license: the hub's short name of a licence; empty: the card says nothing.
+    """
+    return LLM.format(
+        **_common(name, facts, summary, contrasts, license),
+        training="\n".join(_row(key, value) for key, value in training.items()),
+        metrics="\n".join(
+            _row(label(metric), spread(found, "mean") if is_share(metric) else _plain(found), found["n"])
+            for metric, found in summary["arms"].get("full", {}).items()
+        ),
+    )
+
+
+def _common(name: str, facts: Mapping[str, str], summary: Summary, contrasts: Summary, license: str) -> dict[str, str]:
+    """What the cards of both kinds of model say."""
+    facts = plain_facts(facts)
+    lead, base = headline(summary), facts["base_model"]
+    others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
+    return {
+        "name": name,
+        "license": _license(license),
+        "base": base,
+        "base_model": f"base_model: {base}\n" if "/" in base else "",
+        "version": __version__,
+        "evaluation": EVALUATION.format(
+            title=label(lead)[0].upper() + label(lead)[1:],
+            arms="\n".join(_arms(summary, lead)),
+            contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
+        ).rstrip(),
+        "facts": "\n".join(_row(key, value) for key, value in facts.items()),
+    }
+
+
+def _plain(found: Mapping[str, float]) -> str:
+    """A mean that is no share, with its interval."""
+    return "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**found)
+
+
+def plain_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """The facts of harr.json as they may be published: ``base_model`` by its plain name.
+
+    >>> plain_facts({"base": "b1", "base_model": "/data/models/mine"})
+    {'base': 'b1', 'base_model': 'mine'}
+    """
+    return {**facts, "base_model": plain_name(facts["base_model"])}
+
+
+def plain_name(model: str) -> str:
+    """A hub name as it is; of a folder only its last part: a card tells no paths of its author's machine.
+
+    >>> plain_name("Qwen/Qwen3-Embedding-0.6B"), plain_name("/data/models/mine"), plain_name("./mine")
+    ('Qwen/Qwen3-Embedding-0.6B', 'mine', 'mine')
+    """
+    is_path = model.startswith((".", "/", "~")) or model.count("/") > 1
+    return model.rstrip("/").rsplit("/", 1)[-1] if is_path else model
+
+
+def _arms(summary: Summary, lead: str) -> list[str]:
+    """The arms as a Markdown table: one run or the number of seeds, n, interval, gain over the baseline."""
+    seeds: Mapping[str, Mapping[str, Any]] = summary.get("seeds", {})
+    baseline = next((arm for arm in summary["arms"] if arm not in summary["paired"]), "the baseline")
+    head = ["arm", "seeds", "n", f"{label(lead)} [95 %]", "mean of every seed", f"gain over {baseline} [95 %]", "p"]
+    lines = [_row(*head), "|---" * len(head) + "|"]
+    for arm, metrics in summary["arms"].items():
+        if lead not in metrics:
+            continue
+        means = seeds.get(arm, {}).get(lead, ())
+        gain = summary["paired"].get(arm, {}).get(lead)
+        tail = [spread(gain, "gain", "+.1f"), f"{gain['p']:.2g}"] if gain else ["", ""]
+        each = ", ".join(map(percent, means))
+        lines.append(_row(arm, len(means) or 1, metrics[lead]["n"], spread(metrics[lead], "mean"), each, *tail))
+    return lines
+
+
+def _contrast(pair: str, gain: Mapping[str, float]) -> str:
+    rival = pair.removeprefix("full-")
+    return f"- `full` over `{rival}`: {spread(gain, 'gain', '+.1f')}, p {gain['p']:.2g}, n {gain['n']}"
+
+
+def _license(name: str) -> str:
+    return f"license: {name}\n" if name else ""
+
+
+def _row(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"

@@ -1,0 +1,217 @@
+"""reports/index.html: one self-contained page that shows what a run learnt, and how sure we are."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from harr.evaluate.arms import Summary, baseline_of, flat_rows, headline, label, percent, spread
+from harr.io.files import write_text
+from harr.report.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
+from harr.report.reward_plots import draw_reward_distribution, draw_reward_progress
+
+TEMPLATE = "report.html.j2"
+RANKED = ("recall_at_2", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
+ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
+AUDITS = ("repeated_queries", "answer_in_query")
+"""What is good where it is rare."""
+SHOWN_METRICS = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", *RANKED, *AUDITS)
+KINDS = {
+    "gained": "right only after training",
+    "lost": "right only before training",
+    "both_right": "right with both",
+    "both_wrong": "wrong with both",
+}
+
+
+ARMS = {
+    "bm25": "is full-text search",
+    "frozen": "is the untrained encoder and sees the current query only",
+    "hybrid": "fuses the rankings of both",
+    "history": "is the same encoder reading the finished hops as well",
+    "base": "is the language model before any training",
+    "few_shot": "is the same model shown the best set of demonstrations",
+    "few_shot_all": "is the same model shown all sets of demonstrations",
+    "sft": "was taught to write without demonstrations what it wrote best with them",
+    "warmstart": "is the language model taught by examples, with which training by reward begins",
+    "full": "was trained by reward",
+    "rl_no_history": "was trained the same way, but blind to the finished hops",
+    "infonce": "was trained by the gold passages instead of rewards, with as many questions and updates",
+    "no_positions": "was trained without being told where a passage stands",
+}
+"""Every arm in words."""
+BEFORE = {"frozen": "the frozen retriever", "warmstart": "its warm start", "base": "the untrained language model"}
+"""What a trained arm is compared with, in words."""
+
+
+def write_report(
+    out: Path,
+    *,
+    summary: Summary,
+    contrasts: Mapping[str, Mapping[str, Mapping[str, float]]],
+    curve: Sequence[Mapping[str, Any]],
+    filter_rows: Sequence[Mapping[str, Any]],
+    trajectories: Mapping[str, Any],
+    facts: Mapping[str, str],
+    links: Mapping[str, str],
+    candidates: Sequence[str] = ("corpus",),
+    played: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere.
+
+    Args:
+        out: path of the page.
+        summary: arms and paired gains, as in metrics/evaluate.json.
+        contrasts: further paired gains, as in metrics/contrasts.json: ``{"full-history": {metric: gain}}``.
+        curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
+        filter_rows: one row per question that the filter tried; may be empty.
+        trajectories: as from ``evaluate.trajectories``.
+        facts: names and values of what was run.
+        links: names of further pages and their addresses relative to ``out``.
+        candidates: where was searched; metrics without prefix are of the first.
+        played: question rows of ``full``, as from ``evaluate.question_rows``; the best paid are shown where queries are
+            written.
+    """
+    lead, baseline = headline(summary), baseline_of(summary)
+    rows = flat_rows(summary)
+    reasons = Counter(row["reason"] for row in filter_rows)
+    page = Environment(
+        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    ).get_template(TEMPLATE)
+    text = page.render(
+        lead=_lead(summary, lead),
+        what="a language model" if baseline in ("base", "warmstart") else "a retriever",
+        baseline=baseline,
+        before=BEFORE.get(baseline, baseline),
+        told={arm: ARMS[arm] for arm in ARMS if arm in summary["arms"]},
+        reward=_reward(summary),
+        metric=label(lead),
+        seed_means=[percent(mean) for mean in summary.get("seeds", {}).get("full", {}).get(lead, [])],
+        blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix, candidates[0]))],
+        contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
+        arms=_inline(draw_arms(rows)),
+        hops=_inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
+        **_training(curve),
+        filter=_inline(draw_filter(filter_rows)) if any("reward_mean" in row for row in filter_rows) else "",
+        paid=_best_paid(played),
+        reasons=[(reason, n, percent(n / len(filter_rows))) for reason, n in reasons.most_common()],
+        trajectories=trajectories,
+        kinds=KINDS,
+        facts=facts,
+        links=links,
+    )
+    write_text(out, text)
+
+
+def _training(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The figures of the training, and whether it was one by preferences."""
+    told = any("quantiles" in row for row in curve)
+    return {
+        "curve": _inline(draw_learning_curve(curve)) if curve else "",
+        "prefers": bool(curve) and "accuracy" in curve[-1],
+        "progress": _inline(draw_reward_progress(curve)) if told else "",
+        "distribution": _inline(draw_reward_distribution(curve)) if told else "",
+    }
+
+
+def _lead(summary: Summary, lead: str) -> dict[str, str]:
+    """What the first sentence says: the trained arm against its baseline, or no claim at all."""
+    sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
+    found = {"n": _range(sizes), "claim": ""}
+    gain = summary["paired"].get("full", {}).get(lead)
+    if gain is None:
+        return found
+    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline_of(summary), "full"))
+    claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
+    return found | {"claim": claim, "before": before, "after": after} | _gain(gain)
+
+
+def _reward(summary: Summary) -> list[tuple[str, str, str]]:
+    """Per arm the mean reward and its gain, both as plain numbers: a total of terms need not be a share."""
+    return [
+        (arm, _plain(metrics["reward"], "mean", ".3f"), _plain(gain, "gain", "+.3f") if gain else "")
+        for arm, metrics in summary["arms"].items()
+        if "reward" in metrics
+        for gain in [summary["paired"].get(arm, {}).get("reward")]
+    ]
+
+
+def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[str, Any]]:
+    """The questions of the highest reward; of equal ones (to three decimals) those first that an audit speaks against.
+
+    Empty where nobody wrote a query.
+    """
+    audited = any(name in row for row in rows for name in AUDITS)
+    paid = [{**dict.fromkeys(AUDITS), **row} for row in rows if audited and "reward" in row]
+    order = ("answer_in_query", "repeated_queries")
+    return sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
+
+
+def _plain(values: Mapping[str, float], centre: str, form: str) -> str:
+    """A mean or gain with its interval.
+
+    >>> _plain({"gain": 0.5, "low": -0.25, "high": 1.0}, "gain", "+.2f")
+    '+0.50 [-0.25, +1.00]'
+    """
+    middle, low, high = (format(values[key], form) for key in (centre, "low", "high"))
+    return f"{middle} [{low}, {high}]"
+
+
+def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:
+    """One table: a row per arm, a column per metric with this prefix; empty without such a metric."""
+    measured = {name for metrics in summary["arms"].values() for name in metrics}
+    names = [prefix + name for name in SHOWN_METRICS if prefix + name in measured]
+    if not names:
+        return {}
+    sizes = {name: sorted({int(m[name]["n"]) for m in summary["arms"].values() if name in m}) for name in names}
+    return {
+        "where": "only the passages given with the question" if prefix or first == "question" else "the whole corpus",
+        "columns": [(label(name).removesuffix(", given passages"), _range(sizes[name])) for name in names],
+        "rows": [
+            (arm, [_cell(metrics.get(name), summary["paired"].get(arm, {}).get(name), name) for name in names])
+            for arm, metrics in summary["arms"].items()
+        ],
+        "gains": bool(summary["paired"]),
+    }
+
+
+def _cell(mean: Mapping[str, float] | None, gain: Mapping[str, float] | None, name: str) -> dict[str, str]:
+    """Mean and gain of one arm in the metric ``name``, as text; a fall of an audit is an improvement."""
+    if mean is None:
+        return {}
+    cell = {"mean": percent(mean["mean"]), "interval": f"{percent(mean['low'])} to {percent(mean['high'])}"}
+    told = _gain(gain) if gain else {}
+    if told and name.removeprefix("given_") in AUDITS:
+        told["sign"] = {"up": "down", "down": "up"}.get(told["sign"], "level")
+    return cell | told
+
+
+def _gain(gain: Mapping[str, float]) -> dict[str, str]:
+    """A paired gain in points, its p, and whether its interval excludes 0."""
+    return {
+        "gain": spread(gain, "gain", "+.1f"),
+        "p": "p < 0.001" if gain["p"] < 0.001 else f"p = {gain['p']:.2g}",
+        "sign": "up" if gain["low"] > 0 else "down" if gain["high"] < 0 else "level",
+    }
+
+
+def _range(sizes: Sequence[int]) -> str:
+    """Numbers of questions in words.
+
+    >>> _range([400]), _range([380, 395, 1400])
+    ('400', '380 to 1,400')
+    """
+    return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+
+
+def _inline(figure: Figure) -> Markup:
+    """A figure as SVG in the page's own colours and font; made by us, so it is not escaped."""
+    text = re.sub(r"<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
+    for name, colour in COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
+    return Markup(text[text.index("<svg") :].replace("<svg ", '<svg role="img" ', 1))

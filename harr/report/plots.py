@@ -1,0 +1,340 @@
+"""Four figures in one style. Each function writes an SVG and, beside it, the CSV that ``dvc plots`` shows.
+
+The SVG bytes depend on the rows only. Text stays text, and the colours have names, so that
+``harr.report.page`` can swap them for those of its page.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from harr.evaluate.arms import HEADLINES, label
+from harr.io.files import write_text
+
+Rows = Sequence[Mapping[str, Any]]
+
+INK, MUTED, GRID = "#1c2530", "#5d6875", "#dfe3e8"
+BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d98200", "#00875f", "#8a929b"
+PURPLE, SKY = "#b5578f", "#3f9bd1"
+OLIVE = "#7a6a00"
+EXTRA = ("#c2541b", "#6b4fa0", "#0f6f6f")
+COLOURS = {"ink": INK, "muted": MUTED, "grid": GRID, "blue": BLUE, "orange": ORANGE, "green": GREEN, "grey": GREY}
+"""Darkened Okabe-Ito colours by name: told apart with any colour vision; arms also differ in their marker."""
+ARM_STYLE = {
+    "bm25": (GREY, "s"),
+    "frozen": (BLUE, "o"),
+    "hybrid": (OLIVE, "h"),
+    "history": (ORANGE, "^"),
+    "rl_no_history": (PURPLE, "v"),
+    "infonce": (SKY, "P"),
+    "no_positions": (PURPLE, "v"),
+    "base": (GREY, "s"),
+    "warmstart": (BLUE, "o"),
+    "few_shot": (ORANGE, "^"),
+    "few_shot_all": (PURPLE, "v"),
+    "sft": (BLUE, "o"),
+    "full": (GREEN, "D"),
+}
+
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "harr",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": MUTED,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "grid.color": GRID,
+    "legend.frameon": False,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+}
+
+
+def learning_curve(rows: Rows, path: Path) -> None:
+    """Reward per training step, raw and smoothed, above the share of groups that taught nothing.
+
+    ``rows`` are the dicts that training returns: one per step with ``step``, ``reward_mean`` and
+    ``zero_std_share``; all columns go into the CSV. Of LeReT, which has no rollouts, it is ``accuracy`` above ``loss``.
+    """
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    write(draw_learning_curve(rows), path, columns, rows)
+
+
+def filter_histogram(rows: Rows, path: Path) -> None:
+    """How many questions of each mean reward the filter kept and dropped.
+
+    ``rows`` are those of data/filtered/statistics.jsonl; one without ``reward_mean`` was never
+    played and is not in the bars. The CSV holds one row per bar, named by its middle.
+    """
+    centres, kept, dropped = _bars(rows)
+    bars = [
+        {"reward_mean": round(float(centre), 2), "kept": int(k), "dropped": int(d)}
+        for centre, k, d in zip(centres, kept, dropped, strict=True)
+    ]
+    write(draw_filter(rows), path, ["reward_mean", "kept", "dropped"], bars)
+
+
+def arms(rows: Rows, path: Path) -> None:
+    """Means of the headline metrics per arm with 95 % intervals; ``rows`` from ``evaluate.flat_rows``."""
+    write(draw_arms(rows), path, ["arm", "metric", "mean", "low", "high", "n"], rows)
+
+
+def hops(rows: Rows, path: Path) -> None:
+    """Recall of each hop's gold passage per arm; ``rows`` from ``evaluate.flat_rows``."""
+    write(draw_hops(rows), path, ["arm", "hop", "mean", "low", "high", "n"], _hop_rows(rows))
+
+
+def draw_learning_curve(rows: Rows) -> Figure:
+    """The figure of :func:`learning_curve`."""
+    prefers = "accuracy" in rows[-1]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(5.8, 4.0), layout="constrained")
+        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
+        steps = [row["step"] for row in rows]
+        reward = np.asarray([row["reward_mean"] for row in rows], dtype=float)
+        window = 2 * min(4, len(rows) // 10) + 1
+        top.plot(steps, reward, color=GREY, linewidth=0.9, marker="o", markersize=2.5, label="each step")
+        if window > 1:
+            top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
+        changes = [after["step"] for before, after in pairwise(rows) if before.get("phase") != after.get("phase")]
+        for number, step in enumerate(changes):
+            label = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
+            for axes in (top, bottom):
+                axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=label)
+        top.set_title(f"{'Accuracy' if prefers else 'Reward'} while training (n = {len(rows)} steps)")
+        top.set_ylabel("of tokens (SFT), of pairs (IPO)" if prefers else "mean reward")
+        top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
+        top.legend(loc="upper left" if _low_left(reward) else "lower right")
+        if prefers:
+            bottom.plot(steps, [row["loss"] for row in rows], color=ORANGE, linewidth=1.4)
+            bottom.set_yscale("symlog", linthresh=1.0)  # nats a token of SFT, squared nats of IPO
+            bottom.set_ylabel("loss")
+        else:
+            bottom.plot(steps, [100 * row["zero_std_share"] for row in rows], color=ORANGE, linewidth=1.4)
+            bottom.set_ylim(0, 102)
+            bottom.set_ylabel("% of groups\nwithout signal")
+        bottom.set_xlabel("optimiser step")
+        bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure.align_ylabels()
+    return figure
+
+
+def _low_left(values: NDArray[Any]) -> bool:
+    """True where a curve leaves the upper left corner free."""
+    return float(values[: len(values) // 3 + 1].max(initial=0.0)) < 0.6
+
+
+def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
+    """Mean over ``window`` neighbouring values, centred; fewer at the ends.
+
+    >>> smooth(np.array([0.0, 3.0, 6.0]), 3).tolist()
+    [1.5, 3.0, 4.5]
+    """
+    kernel = np.ones(window)
+    return np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
+
+
+def draw_filter(rows: Rows) -> Figure:
+    """The figure of :func:`filter_histogram`."""
+    centres, kept, dropped = _bars(rows)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(5.8, 3.3), layout="constrained")
+        axes = figure.subplots()
+        width = float(centres[1] - centres[0]) * 0.86
+        axes.bar(centres, kept, width, color=GREEN, label=f"kept ({kept.sum():,})")
+        axes.bar(
+            centres,
+            dropped,
+            width,
+            bottom=kept,
+            color=GREY,
+            hatch="////",
+            edgecolor=GRID,
+            linewidth=0,
+            label=f"dropped ({dropped.sum():,})",
+        )
+        axes.set_title(f"Questions by mean reward of their rollouts (n = {kept.sum() + dropped.sum():,})")
+        axes.set_xlabel("mean reward of a question")
+        axes.set_ylabel("questions")
+        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(False, axis="x")
+        axes.legend(loc="upper right")
+    return figure
+
+
+def _bars(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Centres of 21 bars and the counts of kept and dropped questions."""
+    played = [row for row in rows if "reward_mean" in row]
+    means = np.asarray([row["reward_mean"] for row in played], dtype=float)
+    kept = np.asarray([bool(row["kept"]) for row in played], dtype=bool)
+    centres = np.linspace(min(0.0, means.min(initial=0.0)), max(1.0, means.max(initial=1.0)), 21)
+    half = (centres[1] - centres[0]) / 2
+    edges = np.append(centres - half, centres[-1] + half)
+    return centres, np.histogram(means[kept], edges)[0], np.histogram(means[~kept], edges)[0]
+
+
+def draw_arms(rows: Rows) -> Figure:
+    """The figure of :func:`arms`: one panel per headline metric, one line per arm."""
+    metrics = [name for name in HEADLINES if any(row["metric"] == name for row in rows)][:4]
+    names = list(dict.fromkeys(row["arm"] for row in rows))
+    counts = sorted({int(row["n"]) for row in rows if row["metric"] in metrics})
+    size = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 1.2 + 0.38 * len(names)), layout="constrained")
+        panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+        for panel, metric in zip(panels, metrics, strict=True):
+            _arm_panel(panel, metric, names, [row for row in rows if row["metric"] == metric])
+        panels[0].set_yticks(range(len(names)), names)
+        for tick in panels[0].get_yticklabels():
+            tick.set_color(INK)
+        panels[0].set_ylim(len(names) - 0.5, -0.5)
+        figure.suptitle(
+            f"Arms with 95 % intervals (n = {size} questions)", x=0.0, ha="left", fontsize=10.5, fontweight="bold"
+        )
+    return figure
+
+
+def _arm_panel(panel: Axes, metric: str, names: list[str], rows: Rows) -> None:
+    for row in rows:
+        place = names.index(row["arm"])
+        colour, marker = arm_style(row["arm"], names)
+        panel.plot(
+            [100 * row["low"], 100 * row["high"]], [place, place], color=colour, linewidth=2.2, solid_capstyle="round"
+        )
+        panel.plot(100 * row["mean"], place, color=colour, marker=marker, markersize=7)
+        right = row["mean"] < 0.7
+        panel.annotate(
+            f"{100 * row['mean']:.1f}",
+            (100 * (row["high"] if right else row["low"]), place),
+            xytext=(8 if right else -8, 0),
+            textcoords="offset points",
+            va="center",
+            ha="left" if right else "right",
+        )
+    panel.set_xlim(-2, 102)
+    panel.set_xlabel(f"{label(metric).replace(', given', chr(10) + 'given')}, %")
+    panel.grid(False, axis="y")
+    panel.spines["left"].set_visible(False)
+    panel.tick_params(axis="y", length=0)
+
+
+def draw_hops(rows: Rows) -> Figure:
+    """The figure of :func:`hops`: hop on the x axis, one marked line per arm."""
+    points = _hop_rows(rows)
+    names = list(dict.fromkeys(row["arm"] for row in points))
+    last = max((row["hop"] for row in points), default=1)
+    sizes = {row["hop"]: row["n"] for row in points}
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(5.8, 3.6), layout="constrained")
+        axes = figure.subplots()
+        for place, arm in enumerate(names):
+            own = [row for row in points if row["arm"] == arm]
+            colour, marker = arm_style(arm, names)
+            x = [row["hop"] + 0.05 * (place - (len(names) - 1) / 2) for row in own]
+            mean = np.asarray([row["mean"] for row in own])
+            below = mean - [row["low"] for row in own]
+            above = [row["high"] for row in own] - mean
+            axes.errorbar(
+                x,
+                100 * mean,
+                yerr=100 * np.maximum([below, above], 0.0),
+                color=colour,
+                marker=marker,
+                markersize=6,
+                linewidth=1.6,
+                elinewidth=1.4,
+                label=arm,
+            )
+        axes.set_xlim(0.7, last + 0.3)
+        axes.set_ylim(-2, 102)
+        axes.set_xticks(range(1, last + 1), [f"hop {hop}\nn = {sizes.get(hop, 0):,}" for hop in range(1, last + 1)])
+        axes.set_ylabel("questions whose gold\npassage was found, %")
+        axes.set_title(f"Recall by hop with 95 % intervals (n = {max(sizes.values(), default=0):,} questions)")
+        axes.grid(False, axis="x")
+        if names:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure
+
+
+def _hop_rows(rows: Rows) -> list[dict[str, Any]]:
+    """Recall by hop in the whole corpus or, where only given passages were searched, among those."""
+    plain = any(row["metric"].startswith("hop_recall_") for row in rows)
+    prefix = "hop_recall_" if plain else "given_hop_recall_"
+    return [
+        {"arm": row["arm"], "hop": int(row["metric"].removeprefix(prefix))}
+        | {key: row[key] for key in ("mean", "low", "high", "n")}
+        for row in rows
+        if row["metric"].startswith(prefix)
+    ]
+
+
+def arm_style(arm: str, names: Sequence[str]) -> tuple[str, str]:
+    """Colour and marker of an arm; arms that are not among the standard ones take spare colours."""
+    spare = [name for name in names if name not in ARM_STYLE]
+    return ARM_STYLE[arm] if arm in ARM_STYLE else (EXTRA[spare.index(arm) % len(EXTRA)], "X")
+
+
+def svg(figure: Figure) -> str:
+    """The figure as SVG text, the same bytes every time."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def write(figure: Figure, path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write ``path`` (.svg) and the same name as .csv; numbers rounded to six digits."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({key: round(row[key], 6) if isinstance(row[key], float) else row[key] for key in row})
+    write_text(path.with_suffix(".csv"), buffer.getvalue())
+    write_text(path.with_suffix(".svg"), svg(figure))
+
+
+def lengths_plot(rows: Rows, path: Path) -> None:
+    """Metrics of :func:`harr.evaluate.lengths.by_length` against the length of the document, with 95 % intervals."""
+    write(draw_lengths(rows), path, ["sentences", "metric", "mean", "low", "high", "n"], rows)
+
+
+def draw_lengths(rows: Rows) -> Figure:
+    """The figure of :func:`lengths_plot`."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(5.8, 3.3), layout="constrained")
+        axes = figure.subplots()
+        for metric, colour, marker in (("fact_em", GREEN, "D"), ("fact_f1", BLUE, "o")):
+            found = [row for row in rows if row["metric"] == metric]
+            means = np.array([100 * row["mean"] for row in found])
+            spread = [means - [100 * row["low"] for row in found], [100 * row["high"] for row in found] - means]
+            lengths = [row["sentences"] for row in found]
+            axes.errorbar(lengths, means, spread, color=colour, marker=marker, capsize=3, label=label(metric))
+        axes.set_xscale("log")
+        axes.set_ylim(0, 102)
+        axes.set_title(f"Facts found by length of the document (n = {min(row['n'] for row in rows):,} stories)")
+        axes.set_xlabel("sentences")
+        axes.set_ylabel("%")
+        axes.legend(loc="lower left")
+    return figure

@@ -1,0 +1,229 @@
+"""How every term of the reward went while training: its mean and a fit with its R², and the spread of its episodes.
+
+Each function writes an SVG and a CSV as ``harr.report.plots`` does. ``rows`` are the dicts that training returns:
+one per step with ``step``, ``phase``, ``episodes``, means by name and ``quantiles`` (``harr/train/record.py``).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from harr.report.plots import BLUE, GREEN, GREY, INK, MUTED, ORANGE, STYLE, smooth, write
+
+Rows = Sequence[Mapping[str, Any]]
+Array = NDArray[np.float64]
+TOTAL = "total"
+QUANTILES = ("min", "p10", "p25", "p50", "p75", "p90", "max")
+BINS = 40
+"""So many steps are drawn one by one; of more, neighbours are drawn together."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A line through the means of all steps: ``text`` names it, ``line`` has a value per step."""
+
+    text: str
+    r2: float
+    line: Array
+
+
+def reward_progress(rows: Rows, path: Path) -> None:
+    """Mean of the total and of every term per step, smoothed, with a fit; the CSV has a row per step and term."""
+    columns = ["step", "phase", "term", "mean", "std", "smoothed", "smoothed_r2", "fitted", "fit", "fit_r2"]
+    write(draw_reward_progress(rows), path, columns, _progress_rows(rows))
+
+
+def reward_distribution(rows: Rows, path: Path) -> None:
+    """Quantiles over the episodes of a step, of the total and of every term; the CSV has a row per step and term."""
+    spread = [
+        {"step": row["step"], "term": name, **dict(zip(QUANTILES, values, strict=True))}
+        for row in rows
+        for name, values in row.get("quantiles", {}).items()
+    ]
+    write(draw_reward_distribution(rows), path, ["step", "term", *QUANTILES], spread)
+
+
+def draw_reward_progress(rows: Rows) -> Figure:
+    """The figure of :func:`reward_progress`: a panel for the total and for every term."""
+    names = terms(rows)
+    with matplotlib.rc_context(STYLE):
+        figure, panels = _panels(f"Reward while training, by term ({_size(rows)})", names, rows)
+        for name, panel in zip(names, panels, strict=True):
+            steps, means, smoothed = curve(rows, name)
+            found = fitted(steps, means)
+            size = 2.5 if len(steps) <= BINS else 0
+            panel.plot(steps, means, color=GREY, linewidth=0.8, marker="o", markersize=size, label="mean of each step")
+            told = found.text if found else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
+            if window(rows) > 1:
+                panel.plot(steps, smoothed, color=GREEN, linewidth=2.4, label=f"mean over {window(rows)} steps")
+                r2 = determined(means, smoothed)
+                told += "" if math.isnan(r2) else f"\nmean over {window(rows)} steps: R² = {r2:.2f}"
+            if found:
+                dashes = (0, (4, 2))
+                panel.plot(steps, found.line, color=ORANGE, linewidth=1.6, linestyle=dashes, label="fit over all steps")
+            panel.set_title(told, fontsize=8, fontweight="normal", color=MUTED, pad=4)
+        _legend(figure, panels)
+    return figure
+
+
+def draw_reward_distribution(rows: Rows) -> Figure:
+    """The figure of :func:`reward_distribution`: bands of quantiles, with the mean."""
+    names = terms(rows)
+    size = -(-len(rows) // BINS)
+    with matplotlib.rc_context(STYLE):
+        title = f"Spread of the reward over episodes, by term ({_size(rows)})"
+        figure, panels = _panels(title, names, rows)
+        for name, panel in zip(names, panels, strict=True):
+            own = [row for row in rows if name in row.get("quantiles", {})]
+            if not own:
+                continue
+            parts = [own[first : first + size] for first in range(0, len(own), size)]
+            steps = [np.mean([row["step"] for row in part]) for part in parts]
+            bands = np.array([np.mean([row["quantiles"][name] for row in part], axis=0) for part in parts]).T
+            means = [np.mean([row[mean_column(name)] for row in part]) for part in parts]
+            panel.fill_between(steps, bands[0], bands[6], color=GREY, alpha=0.14, linewidth=0, label="all episodes")
+            panel.fill_between(steps, bands[1], bands[5], color=BLUE, alpha=0.22, linewidth=0, label="10 to 90 %")
+            panel.fill_between(steps, bands[2], bands[4], color=BLUE, alpha=0.40, linewidth=0, label="25 to 75 %")
+            panel.plot(steps, bands[3], color=BLUE, linewidth=1.6, label="median")
+            panel.plot(steps, means, color=ORANGE, linewidth=1.6, linestyle=(0, (4, 1.5)), label="mean")
+        _legend(figure, panels)
+    return figure
+
+
+def terms(rows: Rows) -> list[str]:
+    """The total, and every term that any step tells of."""
+    return list(dict.fromkeys([TOTAL, *(name for row in rows for name in row.get("quantiles", {}))]))
+
+
+def mean_column(name: str) -> str:
+    """The figure of a row that holds the mean of a term, or of the total."""
+    return "reward_mean" if name == TOTAL else f"reward_{name}_mean"
+
+
+def curve(rows: Rows, name: str) -> tuple[Array, Array, Array]:
+    """Steps that tell of a term, its means, and the means smoothed within each phase."""
+    own = [row for row in rows if mean_column(name) in row]
+    means = np.array([row[mean_column(name)] for row in own], dtype=float)
+    phases = np.array([row.get("phase", 0.0) for row in own])
+    cuts = np.flatnonzero(np.diff(phases)) + 1
+    smoothed = np.concatenate([_smooth(part, window(rows)) for part in np.split(means, cuts)])
+    return np.array([row["step"] for row in own], dtype=float), means, smoothed
+
+
+def window(rows: Rows) -> int:
+    """Over how many steps the smoothed line is a mean: about a tenth of all, 51 at most.
+
+    >>> window([{}] * 20), window([{}] * 500), window([{}] * 5000)
+    (3, 51, 51)
+    """
+    return 2 * min(25, len(rows) // 20) + 1
+
+
+def fitted(steps: Array, means: Array) -> Fit | None:
+    """The better of a straight line and of a logarithm by least squares; None for under three or equal values.
+
+    >>> fitted(np.arange(4.0), np.array([0.0, 0.5, 1.0, 1.5])).text
+    'fit: 0.000 +0.5 step, R² = 1.00'
+    """
+    if len(means) < 3 or np.ptp(means) < 1e-9:
+        return None
+    found = []
+    for word, x in (("step", steps), ("ln(1 + step)", np.log1p(steps))):
+        slope, start = np.polyfit(x, means, 1)
+        line = start + slope * x
+        r2 = determined(means, line)
+        found.append(Fit(f"fit: {round(start, 3) + 0.0:.3f} {slope:+.2g} {word}, R² = {r2:.2f}", r2, line))
+    return max(found, key=lambda fit: fit.r2)
+
+
+def determined(values: Array, line: Array) -> float:
+    """R²: the share of the variance of ``values`` that ``line`` explains; NaN where there is none.
+
+    >>> determined(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
+    0.0
+    """
+    spread = float(np.square(values - values.mean()).sum())
+    return 1.0 - float(np.square(values - line).sum()) / spread if spread > 1e-12 else math.nan
+
+
+def boundaries(rows: Rows) -> list[float]:
+    """Between which steps another phase begins: other questions of the curriculum, or other weights of the terms.
+
+    >>> boundaries([{"step": 0, "phase": 0.0}, {"step": 1, "phase": 1.0}, {"step": 2, "phase": 1.0}])
+    [0.5]
+    """
+    pairs = pairwise(rows)
+    return [(a["step"] + b["step"]) / 2 for a, b in pairs if a.get("phase", 0.0) != b.get("phase", 0.0)]
+
+
+def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
+    by_step = {row["step"]: row for row in rows}
+    for name in terms(rows):
+        steps, means, smoothed = curve(rows, name)
+        found = fitted(steps, means)
+        r2 = determined(means, smoothed)
+        for place, step in enumerate(steps.astype(int).tolist()):
+            row = by_step[step]
+            yield {
+                "step": step,
+                "phase": row.get("phase", 0.0),
+                "term": name,
+                "mean": float(means[place]),
+                "std": row.get(f"reward_{name}_std") if name != TOTAL else None,
+                "smoothed": float(smoothed[place]),
+                "smoothed_r2": None if math.isnan(r2) else r2,
+            } | ({"fitted": float(found.line[place]), "fit": found.text, "fit_r2": found.r2} if found else {})
+
+
+def _smooth(values: Array, width: int) -> Array:
+    """As :func:`harr.report.plots.smooth`, also for fewer values than the window has.
+
+    >>> _smooth(np.array([0.0, 1.0]), 5).tolist()
+    [0.0, 1.0]
+    """
+    odd = min(width, len(values) - 1 + len(values) % 2)
+    return np.asarray(smooth(values, odd)) if odd > 1 else values
+
+
+def _size(rows: Rows) -> str:
+    episodes = int(max((row.get("episodes", 0) for row in rows), default=0))
+    return f"n = {len(rows):,} steps" + (f" of {episodes:,} episodes" if episodes else "")
+
+
+def _panels(title: str, names: Sequence[str], rows: Rows) -> tuple[Figure, list[Axes]]:
+    """A figure with a named panel for each term, three in a row, and the phases marked."""
+    across = min(3, max(2, len(names)))
+    down = -(-len(names) // across)
+    figure = Figure(figsize=(9.6, 0.9 + 2.35 * down), layout="constrained")
+    grid = figure.subplots(down, across, sharex=True, squeeze=False).flatten().tolist()
+    for spare in grid[len(names) :]:
+        spare.set_axis_off()
+    for name, panel in zip(names, grid, strict=False):
+        panel.set_ylabel(name, color=INK)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5))
+        panel.yaxis.set_major_locator(MaxNLocator(nbins=5))
+        panel.tick_params(labelbottom=True)
+        panel.set_xlabel("step")
+        for number, place in enumerate(boundaries(rows)):
+            label = {} if number else {"label": "new phase"}
+            panel.axvline(place, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), **label)
+    figure.suptitle(title, x=0.0, ha="left", fontsize=10.5, fontweight="bold")
+    return figure, grid[: len(names)]
+
+
+def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """One legend for all panels, below them."""
+    known = {
+        label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(known.values(), known.keys(), loc="outside lower left", ncols=len(known), fontsize=9)

@@ -1,0 +1,1 @@
+"""Clients that outlast a server: OpenAI-compatible ones, Milvus, the hub."""

@@ -1,0 +1,1 @@
+"""The fictional encyclopaedia, its grammar, and the scripted player that reads it."""

@@ -1,0 +1,219 @@
+"""A deterministic scripted stand-in for an LLM that only reads the messages it is given.
+
+It plays planner, reader and answer writer of ``harr/rag/pipelines/multistep.py``, every turn of
+``harr/rag/pipelines/search_r1.py`` and the reader of ``evaluate.reader`` in the fictional world;
+:func:`plan` is a teacher for ``harr/rag/pipelines/r_search.py``.
+Like an LLM it tells the prompts apart by their text, finds its way by the grammar of English (here
+``harr/world/grammar.py``) and knows nothing that is not written in the prompt.
+
+About half of its later sub-queries are under-specified ("Where was she born?"), chosen by a hash of
+the question and the hop: they can be searched for only by a retriever that uses the history.
+A question it cannot parse is searched for once as it stands and then given up.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from harr.types import Generate
+from harr.world import grammar
+from harr.world.relations import SOURCES, Relation
+
+LABELS = "ABCDEFGH"
+_NOT_FOUND = {"status": "NOT_FOUND", "answer": ""}
+_SHOWN = re.compile(r"<information>(.*?)</information>\s*(?:<think>(.*?)</think>)?", re.DOTALL)
+_DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
+
+
+class Scripted:
+    """A :class:`harr.types.Generator` without a model."""
+
+    def __init__(self) -> None:
+        self._requests = 0
+
+    def usage(self) -> dict[str, float]:
+        """Requests since the start."""
+        return {"requests": float(self._requests)}
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Answer every request, in order.
+
+        >>> text = "Question: Where was Ada Brown born?\\nHistory: []\\nNext action:"
+        >>> Scripted().complete([Generate(({"role": "user", "content": text},))])
+        ['{"action": "ASK", "sub_query": "Where was Ada Brown born?", "strategy": "look up birthplace"}']
+        """
+        self._requests += len(requests)
+        return [
+            _reply(request.messages[-1]["content"]) if request.messages else request.cut(turn(request.prompt))
+            for request in requests
+        ]
+
+
+def turn(text: str) -> str:
+    """The next turn of a Search-R1 trace: what the last passages told, then a search or the answer.
+
+    >>> turn("Question: Where was Ada Brown's mother born?\\n")
+    '<think> mother, birthplace </think><search> What was the name of the mother of Ada Brown? </search>'
+    """
+    question, _, rest = text.partition("Question: ")[2].partition("\n")
+    question = question.removesuffix("<|im_end|>")
+    chain = grammar.parse(question)
+    shown = _SHOWN.findall(rest)
+    if chain is None:
+        return "<answer> unknown </answer>" if shown else f"<search> {question} </search>"
+    hop = len(shown)
+    if not hop:
+        plan = ", ".join(relation.name.replace("_", " ") for relation in chain.relations)
+        return f"<think> {plan} </think><search> {_query(question, chain, 0, '')} </search>"
+    subject = shown[-2][1].rpartition(" is ")[2].strip() if hop > 1 else chain.start
+    relation = chain.relations[hop - 1]
+    found = facts(relation, subject, _DOCUMENT.findall(shown[-1][0]))
+    value = found.pop() if len(found) == 1 else "unknown"
+    thought = f"<think> {grammar.phrase(relation, subject)} is {value} </think>"
+    if value == "unknown" or hop == len(chain.relations):
+        return f"{thought}<answer> {value} </answer>"
+    return f"{thought}<search> {_query(question, chain, hop, value)} </search>"
+
+
+def plan(text: str) -> str:
+    """The next turn of an R-Search trace: a search graph, or what its results told and the answer.
+
+    >>> print(plan("Question: Where was Ada Brown's mother born?\\n"))
+    <think> mother, birthplace </think><search>
+    Nodes:
+    A: mother of Ada Brown (General)
+    B: birthplace of $A (General)
+    Edges:
+    A -> B
+    </search>
+    """
+    question, _, rest = text.partition("Question: ")[2].partition("\n")
+    chain = grammar.parse(question)
+    _, shown, results = rest.partition("<result>")
+    if chain is None:
+        words = " ".join(question.split()[:10])
+        return "<answer> unknown </answer>" if shown else f"<search>\nNodes:\nA: {words} (General)\nEdges:\n</search>"
+    names = [relation.name.replace("_", " ") for relation in chain.relations]
+    if not shown:
+        subjects = [chain.start, *(f"${label}" for label in LABELS)]
+        nodes = [
+            f"{label}: {name} of {subject} ({SOURCES[relation.domain]})\n"
+            for label, name, subject, relation in zip(LABELS, names, subjects, chain.relations, strict=False)
+        ]
+        edges = [f"{parent} -> {child}\n" for parent, child in pairwise(LABELS[: len(names)])]
+        graph = f"Nodes:\n{''.join(nodes)}Edges:\n{''.join(edges)}"
+        return f"<think> {', '.join(names)} </think><search>\n{graph}</search>"
+    followed = follow(chain, _DOCUMENT.findall(results))
+    told = "; ".join(f"{grammar.phrase(relation, subject)} is {value}" for relation, subject, value in followed)
+    return f"<think> {told} </think><answer> {followed[-1][2]} </answer>"
+
+
+def follow(chain: grammar.Chain, passages: Sequence[tuple[str, str]]) -> list[tuple[Relation, str, str]]:
+    """A question's chain through passages, as pairs of title and text: relation, subject and value of every hop.
+
+    It ends with the value "unknown" where a fact is not there, or is told in two ways.
+    """
+    hops, value = [], chain.start
+    for relation in chain.relations:
+        subject = value
+        found = facts(relation, subject, passages)
+        value = found.pop() if len(found) == 1 else "unknown"
+        hops.append((relation, subject, value))
+        if value == "unknown":
+            break
+    return hops
+
+
+def _reply(prompt: str) -> str:
+    if prompt.startswith("Passages:\n"):
+        return _answer_from(*prompt.removeprefix("Passages:\n").rpartition("\n\nQuestion: ")[::2])
+    head, _, passages = prompt.partition("\nPassages:\n")
+    fields = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
+    question = fields.get("Question", "")
+    history = json.loads(fields.get("History", "[]"))
+    if "Sub-query" in fields:
+        return json.dumps(_read(fields["Sub-query"], history, passages), ensure_ascii=False)
+    if prompt.endswith("Final answer:"):
+        return _answer(question, history)
+    return json.dumps(_plan(question, history), ensure_ascii=False)
+
+
+def _plan(question: str, history: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The next sub-query along the question's chain; STOP when it is done or a hop failed."""
+    chain = grammar.parse(question)
+    if chain is None:
+        return _stop("nothing else to try") if history else _ask(question, "search for the question itself")
+    if history and history[-1]["status"] != "FOUND":
+        return _stop("the last fact was not found")
+    if len(history) == len(chain.relations):
+        return _stop("all facts are known")
+    query = _query(question, chain, len(history), history[-1]["answer"] if history else "")
+    return _ask(query, f"look up {chain.relations[len(history)].name.replace('_', ' ')}")
+
+
+def _query(question: str, chain: grammar.Chain, hop: int, known: str) -> str:
+    """The sub-query of a hop; of half the later ones the subject ``known`` is a pronoun."""
+    digest = hashlib.sha256(f"{question}\n{hop}".encode()).digest()  # crc32 would tie the hops to each other
+    pick = int.from_bytes(digest[:4], "little")
+    if hop and pick % 2:
+        return grammar.ask_vaguely(chain.relations[hop], grammar.gender(known), pick // 2)
+    return grammar.ask(chain.relations[hop], known if hop else chain.start, pick // 2)
+
+
+def _ask(query: str, strategy: str) -> dict[str, str]:
+    return {"action": "ASK", "sub_query": query, "strategy": strategy}
+
+
+def _stop(strategy: str) -> dict[str, str]:
+    return {"action": "STOP", "sub_query": "", "strategy": strategy}
+
+
+def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: str) -> dict[str, Any]:
+    """Look for the fact in the passages about the entity; a pronoun means the last answer."""
+    relation = grammar.parse_vague(sub_query)
+    if relation:
+        subject = history[-1]["answer"] if history else ""
+    else:
+        chain = grammar.parse(sub_query)
+        if chain is None or len(chain.relations) > 1:
+            return _NOT_FOUND
+        relation, subject = chain.relations[0], chain.start
+    answers = facts(relation, subject, _pairs(passages))
+    if len(answers) > 1:
+        return {"status": "AMBIGUOUS", "answer": ""}
+    return {"status": "FOUND", "answer": answers.pop()} if answers else _NOT_FOUND
+
+
+def _answer_from(passages: str, asked: str) -> str:
+    """The answer that the passages give to a whole question, of one hop or of several."""
+    chain = grammar.parse(asked.partition("\n")[0])
+    return follow(chain, _pairs(passages))[-1][2] if chain else "unknown"
+
+
+def _pairs(passages: str) -> list[tuple[str, str]]:
+    """Titles and texts of numbered passages, two lines each."""
+    lines = passages.splitlines()
+    return [(title.partition("] ")[2], text) for title, text in zip(lines[::2], lines[1::2], strict=False)]
+
+
+def facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]]) -> set[str]:
+    """What passages, as pairs of title and text, state as ``relation`` of ``subject``."""
+    name, qualifier = grammar.split_mention(subject)
+    answers: set[str] = set()
+    for heading, text in passages:
+        title_name, title_qualifier = grammar.split_title(heading)
+        if title_name == name and (not qualifier or title_qualifier == qualifier):
+            found = (grammar.read(relation, name, sentence) for sentence in grammar.sentences(text))
+            answers |= {answer for answer in found if answer}
+    return answers
+
+
+def _answer(question: str, history: Sequence[Mapping[str, str]]) -> str:
+    """The last hop's answer, if every hop of the question was found."""
+    chain = grammar.parse(question)
+    found = [hop["answer"] for hop in history if hop["status"] == "FOUND"]
+    done = chain is not None and len(found) == len(history) == len(chain.relations)
+    return found[-1] if done else "unknown"

@@ -1,0 +1,1 @@
+"""Great Expectations: the suites, and the process that checks them."""

@@ -1,0 +1,78 @@
+"""The doors of the stages: tables go to Great Expectations, which runs in a process of its own.
+
+That process is started early, so that its slow import overlaps the stage's work.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from prefect import task
+
+from harr.errors import ExpectationFailed
+from tasks.common import TASK
+
+# Its imports make a million objects that are never garbage, and warn of names to come.
+COMMAND = [
+    sys.executable,
+    "-W",
+    "ignore",
+    "-c",
+    "import gc; gc.disable(); from tasks.expectations.suites import main; main()",
+]
+
+
+@task(**TASK, task_run_name="expect:{suite}")
+def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
+    """Check a table against a suite of tasks/expectations/suites.py and update the Data Docs.
+
+    Returns:
+        How many rules held, under the name ``expected_<suite>``: a figure of the stage.
+
+    Raises:
+        ExpectationFailed: names each failed rule with its first offending rows.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / "table.feather"
+        frame.reset_index(drop=True).to_feather(table)
+        outcome = _ask({"suite": suite, "table": str(table)})
+    if outcome["failed"]:
+        told, page = "; ".join(outcome["failed"][:5]), data_docs()[suite]
+        raise ExpectationFailed(
+            f"{suite}: {len(outcome['failed'])} of {outcome['rules']} expectations failed: {told}; see {page}"
+        )
+    return {f"expected_{suite}": float(outcome["rules"])}
+
+
+def data_docs() -> dict[str, str]:
+    """The latest page of every suite that ran; the index of the Data Docs is blank without a network."""
+    return _ask({})
+
+
+@cache
+def checker() -> "subprocess.Popen[str]":
+    """The process that holds Great Expectations; it ends by itself when this one is gone."""
+    return subprocess.Popen(
+        COMMAND,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a Ctrl-C in the terminal is this process's business
+    )
+
+
+def _ask(request: dict[str, str]) -> dict[str, Any]:
+    process = checker()
+    assert process.stdin and process.stdout
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    answer = process.stdout.readline()
+    if not answer:
+        raise RuntimeError(f"the process of Great Expectations ended with exit code {process.wait()}")
+    outcome: dict[str, Any] = json.loads(answer)
+    return outcome

@@ -1,0 +1,1 @@
+"""MLflow's registry: promotion, and the gate before it."""

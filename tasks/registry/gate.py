@@ -1,0 +1,167 @@
+"""The promotion gate: what a candidate must show before it becomes champion, read from the registry."""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harr.io.files import read_jsonl
+from harr.params import Params
+from harr.report.promotion import Condition, failures, page, table
+from tasks.embed import VECTORS, vectors_manifest
+
+Row = dict[str, Any]
+FACTS = {
+    "kind": "kind",
+    "corpus": "corpus",
+    "index": "index",
+    "evaluation": "questions and game",
+    "model": "model files",
+    "params": "parameters",
+    "harr.dvc_lock": "dvc.lock",
+    "mlflow.source.git.commit": "git commit",
+    "harr.edited": "code edited since",
+    "environment": "environment (requirements.txt)",
+}
+"""Fingerprints of a version, and how the page names them."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the gate found: the conditions, the paired gains per metric, and whom it compared with."""
+
+    name: str
+    version: str
+    against: str
+    conditions: tuple[Condition, ...]
+    gains: Mapping[str, Mapping[str, float]]
+    facts: Mapping[str, str]
+
+    @property
+    def refusal(self) -> str:
+        """Why not, in one line; empty where the candidate may become champion."""
+        missed = failures(self.conditions)
+        return f"version {self.version} of {self.name} against {self.against}: {missed}" if missed else ""
+
+    @property
+    def table(self) -> str:
+        """The conditions for the terminal."""
+        return table(self.conditions)
+
+    @property
+    def page(self) -> str:
+        """The conditions, gains and fingerprints as HTML."""
+        return page(
+            self.conditions,
+            model=self.name,
+            version=self.version,
+            against=self.against,
+            gains=self.gains,
+            facts=self.facts,
+        )
+
+
+def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> Verdict:
+    """Compare the candidate with the champion; where there is none yet, with the arm that it began as (``baseline``).
+
+    Args:
+        client: of MLflow.
+        params: reward.terms names the metric that decides, tracking.min_questions the least n.
+        candidate: a model version.
+        champion: a model version, or None.
+    """
+    from harr.evaluate.arms import contrast
+
+    rival, arm = (champion, "full") if champion else (candidate, params.baseline)
+    ours, theirs = _rows(client, candidate, "full"), _rows(client, rival, arm)
+    gains = contrast(ours, theirs, resamples=params.evaluate.resamples, seed=params.seed) if ours and theirs else {}
+    against = f"champion {champion.version}" if champion else f"its own arm {params.baseline} (no champion yet)"
+    lacking = [
+        f"version {one.version} has no rows of arm {played}; add {played} to evaluate.arms and run `dvc repro`"
+        for one, played, rows in ((candidate, "full", ours), (rival, arm, theirs))
+        if not rows
+    ]
+    conditions = [
+        Condition(
+            "new",
+            f"champion is {champion.version}" if champion else "no champion yet",
+            "a candidate that is not the champion already",
+            champion is None or champion.version != candidate.version,
+        ),
+        _comparable(candidate, champion),
+        _gain(params.headline, gains, lacking),
+        _enough(params, gains),
+        _expectations(candidate),
+        _index(candidate),
+    ]
+    facts = {words: candidate.tags.get(tag, "none recorded") for tag, words in FACTS.items()}
+    return Verdict(candidate.name, str(candidate.version), against, tuple(conditions), gains, facts)
+
+
+def _comparable(candidate: Any, champion: Any | None) -> Condition:
+    """Both answered the same questions, with the same index and pipeline."""
+    needed = (
+        "the same questions, index and pipeline as the champion's; set params.yaml to the champion's (they are in "
+        "its MLflow run) and `dvc repro`, or give the candidate a tracking.registered_model of its own"
+    )
+    if champion is None:
+        return Condition("same game", "no champion to share it with", "the same questions for both", True)
+    same = champion.tags.get("evaluation") == candidate.tags.get("evaluation")
+    return Condition("same game", "the same" if same else "another", "the champion's" if same else needed, same)
+
+
+def _gain(metric: str, gains: Mapping[str, Mapping[str, float]], lacking: Sequence[str]) -> Condition:
+    """The paired interval of the metric that decides lies above 0."""
+    needed = "an interval that lies above 0"
+    if lacking:
+        return Condition("gain", "; ".join(lacking), needed, False)
+    if metric not in gains:
+        told = f"not measured in {metric}, the first of reward.terms; it has {', '.join(gains)}"
+        return Condition("gain", told, needed, False)
+    gain = gains[metric]
+    told = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}], p {gain['p']:.2g}"
+    return Condition("gain", told, needed, gain["low"] > 0)
+
+
+def _enough(params: Params, gains: Mapping[str, Mapping[str, float]]) -> Condition:
+    """The comparison rests on enough questions."""
+    found = int(gains[params.headline]["n"]) if params.headline in gains else 0
+    least = params.tracking.min_questions
+    return Condition("questions", f"{found}", f"at least {least} (tracking.min_questions)", found >= least)
+
+
+def _expectations(candidate: Any) -> Condition:
+    """Every suite of data expectations held in the run that made the version."""
+    held: dict[str, float] = json.loads(candidate.tags.get("expectations", "{}"))
+    missing = [suite for suite, rules in held.items() if not rules]
+    if not held:
+        found = "none recorded"
+    elif missing:
+        found = f"no result of {', '.join(missing)}"
+    else:
+        found = f"{sum(held.values()):.0f} rules of {', '.join(held)} held"
+    passed = bool(held) and not missing
+    return Condition("expectations", found, "all held" if passed else "all held (`dvc repro -f` records them)", passed)
+
+
+def _index(candidate: Any) -> Condition:
+    """The version was trained for the index that is here."""
+    try:
+        here = str(vectors_manifest()["identity"])
+    except (OSError, ValueError, KeyError):
+        here = ""
+    found = candidate.tags.get("index", "none recorded")
+    needed = here or f"the one of {VECTORS}, which is missing here; run `dvc pull` or `dvc repro embed`"
+    return Condition("index", found, needed, bool(here) and found == here)
+
+
+def _rows(client: Any, version: Any, arm: str) -> list[Row]:
+    """The evaluation rows that were registered with a version; none where it has no such arm."""
+    kept = {Path(file.path).stem for file in client.list_artifacts(version.run_id, "evaluation")}
+    if arm not in kept:
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        path = client.download_artifacts(version.run_id, f"evaluation/{arm}.jsonl", folder)
+        return read_jsonl(Path(path))

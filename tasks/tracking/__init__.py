@@ -1,0 +1,1 @@
+"""MLflow's runs: what a stage reports."""

@@ -1,0 +1,93 @@
+"""What MLflow's answers mean: not there, not now, or no. The errors of its clients in one line each."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from harr.errors import DamagedFile, ServiceUnavailable, bare
+from tasks.tracking.spool import Refused
+
+BROKEN = re.compile("file is not a database|database disk image is malformed")
+
+
+@contextmanager
+def service() -> Iterator[None]:
+    """An MLflow server that does not answer is a ``ServiceUnavailable`` in one line, a broken one a ``DamagedFile``."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import DatabaseError
+
+    try:
+        yield
+    except (MlflowException, DatabaseError) as error:
+        if told := BROKEN.search(str(error)):
+            raise DamagedFile(
+                f"the MLflow store, mlflow.db or what tracking.uri names, is damaged ({told[0]}); restore it, or move "
+                "it away: what it knows of runs and models goes with it"
+            ) from None
+        if not isinstance(error, MlflowException):
+            raise
+        if error.error_code == "TEMPORARILY_UNAVAILABLE":  # the database behind it, or mlflow.db itself
+            raise ServiceUnavailable(f"the MLflow store is busy or away ({error.message.splitlines()[0]})") from None
+        if "API request to" not in error.message:
+            raise
+        raise ServiceUnavailable(
+            f"the MLflow server does not answer ({bare(error.message.split(' failed')[0])}); "
+            "start it, or clear tracking.uri to keep runs in mlflow.db"
+        ) from None
+
+
+@contextmanager
+def uploading(name: str) -> Iterator[None]:
+    """The errors of an artifact store in the same words; each kind of store has a client and errors of its own.
+
+    Raises:
+        Refused: there is no such file, or the store says no (an HTTP status 4xx).
+        ServiceUnavailable: anything else: it may be mended, or better next time.
+    """
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException:
+        raise
+    except FileNotFoundError as error:
+        raise Refused(f"{error.filename or name} is gone") from None
+    except Exception as error:
+        said = f"{name}: {type(error).__name__}: {bare(' '.join(str(error).split()))[:300]}"
+        if 400 <= (_http_status(error) or _http_status(error.__context__)) < 500:
+            raise Refused(said) from None
+        raise ServiceUnavailable(f"MLflow's artifact store does not take {said}") from None
+
+
+def _http_status(error: BaseException | None) -> int:
+    """The HTTP status in an error of requests or of boto; 0 where there is none."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    return int(getattr(response, "status_code", 0))
+
+
+def found(look_up: Callable[..., Any], *names: str) -> Any | None:
+    """What the store answers, or None where it has no such thing."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return look_up(*names)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return None
+        raise
+
+
+def taken(make: Callable[..., Any], *names: str, **values: str) -> bool:
+    """Whether the store did something that it does only once; False where another was first."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        make(*names, **values)
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
+            return False
+        raise
+    return True

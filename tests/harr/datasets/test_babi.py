@@ -1,0 +1,169 @@
+"""bAbI: what the sentences say, the official files, and stories of our own that the solver agrees with."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from harr.datasets.babi import Story, make_stories, read_stories
+from harr.datasets.babi_rules import TASKS, event_of, gold_of
+from harr.errors import CorpusError
+
+TEXT = """1 Mary moved to the bathroom.
+2 John went to the hallway.
+3 Where is Mary? \tbathroom\t1
+4 Mary went back to the office.
+5 Where is Mary? \toffice\t4
+1 Daniel journeyed to the garden.
+2 Where is Daniel?\tgarden\t1
+"""
+MARY = ["Mary went to the garden.", "Mary got the milk there.", "John moved to the office."]
+TRIP = ["Mary took the apple.", "Mary moved to the office.", "Mary went to the garden.", "Mary went to the kitchen."]
+GIFTS = ["Fred gave the milk to Bill.", "Bill handed the milk to Fred.", "Fred passed the milk to Bill."]
+ROW = {
+    "task": "qa1_single",
+    "question": "Where is Mary?",
+    "answers": ["garden"],
+    "facts": ["Mary went to the garden."],
+    "supporting": [0],
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "question", "facts", "answer", "gold"),
+    [
+        (1, "Where is Mary?", [*MARY, "Mary travelled to the hallway."], "hallway", (3,)),
+        (2, "Where is the milk?", [*MARY, "Mary went to the hallway.", "Mary went to the office."], "office", (1, 4)),
+        (2, "Where is the milk?", [*MARY, "Mary put down the milk.", "Mary went to the office."], "garden", (3, 0)),
+        (3, "Where was the apple before the garden?", TRIP, "office", (0, 2, 1)),
+        (3, "Where was the apple before the kitchen?", [*TRIP, "Mary left the apple there."], "garden", (4, 3, 2)),
+        (3, "Where was the apple before the office?", [*TRIP, "Mary moved to the office."], "kitchen", (0, 4, 3)),
+        (4, "What is north of the office?", ["The garden is north of the office."], "garden", (0,)),
+        (4, "What is the office north of?", ["The garden is south of the office."], "garden", (0,)),
+        (
+            4,
+            "What is east of the hall?".replace("hall", "hallway"),
+            ["The hallway is west of the office."],
+            "office",
+            (0,),
+        ),
+        (5, "Who gave the milk?", GIFTS, "Fred", (2,)),
+        (5, "Who gave the milk to Fred?", GIFTS, "Bill", (1,)),
+        (5, "Who did Bill give the milk to?", GIFTS, "Fred", (1,)),
+        (5, "Who received the milk?", GIFTS, "Bill", (2,)),
+        (5, "What did Fred give to Bill?", GIFTS, "milk", (2,)),
+    ],
+)
+def test_the_solver_answers_and_names_its_facts(
+    task: int, question: str, facts: list[str], answer: str, gold: tuple[int, ...]
+) -> None:
+    assert gold_of(task, question, facts) == (answer, gold)
+    spread = [sentence for fact in facts for sentence in ("It rained.", fact)]
+    assert gold_of(task, question, spread) == (answer, tuple(2 * place + 1 for place in gold))
+
+
+@pytest.mark.parametrize(
+    ("task", "question"),
+    [
+        (2, "Where is the milk?"),  # its holder has not moved since
+        (2, "Where is the apple?"),
+        (3, "Where was the milk before the garden?"),
+        (1, "Where is Sandra?"),
+        (1, "Who is Mary?"),
+        (4, "What is north of the office?"),
+        (5, "Who gave the milk?"),
+    ],
+)
+def test_what_does_not_follow_is_one_line(task: int, question: str) -> None:
+    with pytest.raises(CorpusError, match=f"task {task}: '{question[:-1]}.*does not follow from its 3 facts"):
+        gold_of(task, question, MARY)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_our_stories_are_facts_and_the_solver_agrees(task: int) -> None:
+    stories = list(make_stories(task, 150, seed=1))
+    assert stories == list(make_stories(task, 150, seed=1))
+    assert stories != list(make_stories(task, 150, seed=2))
+    assert stories[:20] == list(make_stories(task, 20, seed=1))
+    for story in stories:
+        assert all(event_of(fact) for fact in story.facts)
+        assert gold_of(task, story.question, story.facts) == (story.answers[0], story.gold)
+        assert len(story.gold) == {2: 2, 3: 3}.get(task, 1)
+        assert len(story.facts) % 2 == 0
+
+
+def test_places_of_task_4_lie_where_the_facts_say() -> None:
+    for story in make_stories(4, 200, seed=0):
+        (fact,) = (event_of(story.facts[place]) for place in story.gold)
+        assert fact is not None and story.answers[0] == fact.who and fact.what in story.question
+
+
+def test_the_official_text_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "qa1.txt"
+    path.write_text(TEXT)
+    first, second, third = read_stories(path, 1)
+    assert first == Story(
+        "Where is Mary?", ("bathroom",), ("Mary moved to the bathroom.", "John went to the hallway."), (0,)
+    )
+    assert second.facts[second.gold[0]] == "Mary went back to the office." and len(second.facts) == 3
+    assert third == Story("Where is Daniel?", ("garden",), ("Daniel journeyed to the garden.",), (0,))
+
+
+def test_json_lines_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "qa1.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(ROW).encode()))
+    assert list(read_stories(path, 1)) == [Story("Where is Mary?", ("garden",), ("Mary went to the garden.",), (0,))]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("Mary moved.", r"qa\.txt:8: 'Mary moved\.' is neither a fact .* nor a question"),
+        ("3 Where is Mary?\toffice", r"qa\.txt:8: .* is neither a fact"),
+        ("3 Where is Mary?\toffice\tone", r"qa\.txt:8: .* is neither a fact"),
+        ("9 Mary went to the office.", r"qa\.txt:8: line number 9 in its story; expected 3, or 1 to begin"),
+        ("3 Where is Mary?\toffice\t7", r"qa\.txt:8: supporting fact 7 is outside the story; expected one of \[1\]"),
+        ("3 Where is Mary?\toffice\t2", r"qa\.txt:8: supporting fact 2 is outside the story"),
+    ],
+)
+def test_a_wrong_line_of_text_is_named(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "qa.txt"
+    path.write_text(TEXT + line + "\n")
+    with pytest.raises(CorpusError, match=message) as error:
+        list(read_stories(path, 1))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"supporting": [1]}, r"qa\.jsonl:1: supporting fact 1 is outside the story; expected 0 to 0"),
+        ({"supporting": [-1]}, "supporting fact -1 is outside"),
+        ({"supporting": []}, r"supporting is '\[\]'; expected a list of fact positions"),
+        ({"supporting": [True]}, r"supporting is '\[True\]'"),
+        ({"facts": []}, "a story with 0 facts and 1 answers; expected both"),
+        ({"answers": []}, "a story with 1 facts and 0 answers"),
+        ({"facts": "Mary"}, "facts is 'Mary'; expected a list of strings"),
+        ({"question": ""}, "story without question"),
+        ({"task": "qa7_counting"}, "a story of 'qa7_counting'; expected qa1"),
+    ],
+)
+def test_a_wrong_row_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
+    path = tmp_path / "qa.jsonl"
+    path.write_text(json.dumps({**ROW, **change}))
+    with pytest.raises(CorpusError, match=message) as error:
+        list(read_stories(path, 1))
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_task_and_a_missing_file_are_named(tmp_path: Path) -> None:
+    for call in (
+        lambda: list(make_stories(6, 1, 0)),
+        lambda: list(read_stories(tmp_path, 6)),
+        lambda: gold_of(6, "Why?", []),
+    ):
+        with pytest.raises(CorpusError, match="task 6 is unknown; expected a bAbI task from 1 to 5"):
+            call()
+    with pytest.raises(CorpusError, match=r"no\.txt is missing"):
+        list(read_stories(tmp_path / "no.txt", 1))

@@ -1,0 +1,147 @@
+"""Loading local files: what is right is stored, what is wrong is one clear line and changes nothing."""
+
+import gzip
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from digests import digests
+
+from harr.corpus.passages import Passages, read_questions
+from harr.datasets.download import download
+from harr.errors import CorpusError
+from harr.params.download import Jsonl, World
+
+PASSAGES = (
+    {"id": "p1", "title": "Ada Brown", "text": "Ada Brown  founded\nAcme.", "set": ["a", "b"]},
+    {"id": "p2", "title": "", "text": "Acme is in Ashford.", "set": ["b"]},
+)
+QUESTION = {"id": "q1", "question": "Who founded Acme?", "answers": ["Ada Brown"], "supporting": ["p1"]}
+OTHER = {**QUESTION, "id": "q2", "question": "Where is Acme?", "supporting": ["p2"], "context_ids": ["p1", "p2"]}
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jsonl]:
+    """Write files of rows (or raw lines) into an empty working folder and name them in a section."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(passages: Any = PASSAGES, train: Any = (QUESTION,), test: Any = (OTHER,), **more: Any) -> Jsonl:
+        for name, rows in (("corpus", passages), ("train", train), ("test", test)):
+            lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
+            Path(f"{name}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+        files = {"passages": ["corpus.jsonl"], "train": ["train.jsonl"], "test": ["test.jsonl"]}
+        return Jsonl(dataset="jsonl", **{**files, **more})
+
+    return make
+
+
+def run(params: Jsonl | World) -> dict[str, float]:
+    return download(params, Path("data/corpus"), Path("data/questions"))
+
+
+def test_rows_become_passages_and_questions(write: Callable[..., Jsonl]) -> None:
+    counts = run(write())
+    assert (counts["passages"], counts["train_questions"], counts["test_questions"]) == (2, 1, 1)
+    stored = Passages.open(Path("data/corpus"))
+    first, second = stored.take([0, 1])
+    assert first.content == "Ada Brown: Ada Brown founded Acme."
+    assert second.content == "Acme is in Ashford."
+    assert stored.rows_of(["p2", "p9", "p1"]) == {"p2": 1, "p1": 0}
+    (question,) = read_questions(Path("data/questions/test.jsonl"))
+    assert question.gold_ids == ("p2",) and question.candidate_ids == ("p1", "p2")
+
+
+def test_gzip_bom_and_windows_line_ends_are_read(write: Callable[..., Jsonl]) -> None:
+    params = write()
+    text = "\r\n".join(json.dumps(row) for row in PASSAGES)
+    Path("corpus.jsonl.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + text.encode()))
+    assert run(params.model_copy(update={"passages": ("corpus.jsonl.gz",)}))["passages"] == 2
+
+
+def test_where_keeps_rows_and_holds_back_from_the_index(write: Callable[..., Jsonl]) -> None:
+    run(write(searchable_where={"set": "a"}))
+    assert Passages.open(Path("data/corpus")).searchable_rows().tolist() == [0]
+
+
+def test_a_training_question_that_is_also_a_test_question_is_left_out(write: Callable[..., Jsonl]) -> None:
+    counts = run(write(train=[QUESTION, {**OTHER, "id": "again"}]))
+    assert counts["train_questions"] == 1
+    assert counts["train_questions_dropped_because_in_test"] == 1
+
+
+def test_equal_input_gives_equal_bytes(write: Callable[..., Jsonl]) -> None:
+    params = write()
+    run(params)
+    before = digests(Path("data"))
+    run(params)
+    assert before == digests(Path("data"))
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (
+            {"passages": [PASSAGES[0], {"id": "p2", "title": "x"}]},
+            r"corpus\.jsonl:2: passage without text \(text is missing\)",
+        ),
+        ({"passages": [PASSAGES[0], {"id": "p2", "text": " \x00 "}]}, r"corpus\.jsonl:2: passage without text"),
+        ({"passages": [*PASSAGES, PASSAGES[0]]}, "passage id 'p1' stands twice, as passages 1 and 3"),
+        ({"passages": [PASSAGES[0], b"{broken"]}, r"corpus\.jsonl:2: not JSON"),
+        ({"passages": [b"[1, 2]"]}, r"corpus\.jsonl:1: a JSON list; expected one object a line"),
+        ({"passages": [b'{"id": "\xff"}']}, r"corpus\.jsonl:1: not UTF-8; convert the file to UTF-8"),
+        ({"passages": []}, "no passages"),
+        ({"train": [{**QUESTION, "supporting": ["p7"]}]}, "1 supporting ids of train .* question 'q1' names 'p7'"),
+        ({"test": [{**OTHER, "context_ids": ["p8"]}]}, "1 context_ids ids of test .* names 'p8'"),
+        ({"train": [QUESTION, QUESTION]}, "question id 'q1' stands twice"),
+        ({"train": [{**QUESTION, "answers": "Ada"}]}, r"train\.jsonl:1: answers is 'Ada'; expected a list of strings"),
+        ({"train": [{**QUESTION, "answers": [], "supporting": []}]}, "neither answers nor supporting"),
+        ({"train": [{"id": "q1"}]}, r"train\.jsonl:1: question without question"),
+        ({"test": []}, "no test questions"),
+        ({"passages_file": "nowhere.jsonl"}, r"nowhere\.jsonl is missing"),
+    ],
+)
+def test_wrong_input_is_one_line_and_changes_nothing(
+    write: Callable[..., Jsonl], change: dict[str, Any], line: str
+) -> None:
+    run(write())
+    before = digests(Path("data"))
+    missing = change.get("passages_file")
+    params = write(**{key: rows for key, rows in change.items() if key != "passages_file"})
+    if missing:
+        params = params.model_copy(update={"passages": (missing,)})
+    with pytest.raises(CorpusError, match=line) as error:
+        run(params)
+    assert "\n" not in str(error.value)
+    assert before == digests(Path("data"))
+
+
+def test_a_truncated_gzip_is_named(write: Callable[..., Jsonl]) -> None:
+    params = write()
+    rows = "\n".join(json.dumps({"id": f"p{i}", "text": f"text {i} {i * 7919}"}) for i in range(3000))
+    Path("cut.jsonl.gz").write_bytes(gzip.compress(rows.encode())[:-2000])
+    with pytest.raises(CorpusError, match=r"cut\.jsonl\.gz: damaged gzip after line \d+"):
+        run(params.model_copy(update={"passages": ("cut.jsonl.gz",)}))
+    assert not Path("data").exists()
+
+
+def test_the_world_is_a_data_set_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    counts = run(World(dataset="world", passages=300, train_questions=20, test_questions=10))
+    assert (counts["passages"], counts["train_questions"], counts["test_questions"]) == (300, 20, 10)
+
+
+def test_a_corpus_on_another_disk_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no other disk")
+    monkeypatch.chdir(tmp_path)
+    with tempfile.TemporaryDirectory(dir=shared) as disk:
+        Path("data").symlink_to(disk)
+        for passages in (200, 210):
+            run(World(dataset="world", passages=passages, train_questions=8, test_questions=8))
+            assert len(Passages.open(Path("data/corpus"))) == passages
+            assert sorted(os.listdir(disk)) == ["corpus", "questions"] and not os.listdir("work")

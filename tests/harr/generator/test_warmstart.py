@@ -1,0 +1,165 @@
+"""A warm start by TRL: it learns, from the model's own tokens only, resumes bit for bit, and gives a whole model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from letters import OnePassage, save_letters, spell
+from peft import PeftModel
+from safetensors.torch import load_file
+
+from harr.build import parts as build
+from harr.errors import CorpusError
+from harr.generator import warmstart
+from harr.generator.warmstart import train_warmstart
+from harr.io import progress
+from harr.io.files import finish, read_json
+from harr.params import Params
+from harr.params.generator import Warmstart
+from harr.params.train import Lora
+from harr.rag.generation.local import LocalGenerator, load_model
+from harr.rag.generation.lora import base_identity
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
+from harr.train import METHODS
+from harr.types import Generate, Question
+from tasks.generator import make_generator
+
+LETTERS = "qwer"
+ROWS: list[Any] = [
+    {"pieces": [[letter, False], ["abcs", True], [told, False], ["aaat", True]]}
+    for letter in LETTERS
+    for told in ("xyz", "zxy")
+]
+
+
+def nothing(step: int, values: object) -> None:
+    """Log nowhere."""
+
+
+def settings(tmp_path: Path, rows: list[Any] = ROWS, **changes: Any) -> Warmstart:
+    """The letters model and a file of demonstrations, learnt in seconds."""
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    if not (tmp_path / "letters").exists():
+        save_letters(tmp_path / "letters", spread=0.5)
+    given = {"steps": 40, "rows_per_step": 4, "rows_per_pass": 2, "learning_rate": 3e-2, "max_tokens": 8, "lora": None}
+    return Warmstart(
+        kind="warmstart",
+        model=str(tmp_path / "letters"),
+        demonstrations=str(tmp_path / "rows.jsonl"),
+        **{**given, **changes},
+    )
+
+
+def says(folder: Path | str, prompt: str) -> str:
+    """What a model goes on with."""
+    generator = LocalGenerator(str(folder), temperature=0.0, max_tokens=4, batch_size=1, seed=0)
+    return generator.complete([Generate(prompt=prompt)])[0]
+
+
+@pytest.mark.parametrize("lora", [None, Lora(rank=8, alpha=64)], ids=["full", "lora"])
+def test_the_model_learns_to_say_what_was_shown(tmp_path: Path, lora: Lora | None) -> None:
+    params = settings(tmp_path, lora=lora)
+    logged: list[Any] = []
+    base = base_identity(params.model)
+    found = train_warmstart(params, tmp_path / "out", tmp_path / "work", lambda step, row: logged.append(row), 0)
+    assert found["loss_last"] < 0.3 < 2.0 < found["loss_first"] and found["accuracy_last"] > 0.9
+    assert len(logged) == found["steps"] == 40 and set(logged[0]) == {"loss", "accuracy"}
+    assert (found["demonstrations"], found["too_long"], found["tokens"], found["own_tokens"]) == (8, 0, 8 * 12, 8 * 8)
+    assert says(tmp_path / "out", "q") == "abcs" != says(params.model, "q")
+    assert says(tmp_path / "out", "qabcsxyz") == "aaat"
+    model, _ = load_model(str(tmp_path / "out"))
+    assert not isinstance(model, PeftModel) and not any("lora" in name for name, _ in model.named_parameters())
+    assert read_json(tmp_path / "out/harr.json") == {"base_model": params.model, "base": base, "kind": "llm"}
+    assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))
+    finish(tmp_path / "work")
+    assert not any((tmp_path / "work").iterdir()) and base_identity(params.model) == base
+
+
+def test_what_the_environment_said_has_no_loss(tmp_path: Path) -> None:
+    """The first loss is that of the model's own tokens alone."""
+    params = settings(tmp_path, rows=ROWS[:2], steps=1, rows_per_step=2)
+    losses: list[Any] = []
+    train_warmstart(params, tmp_path / "out", tmp_path / "work", lambda step, row: losses.append(row["loss"]), 0)
+    model, tokenizer = load_model(params.model)
+    texts = ["".join(text for text, _ in row["pieces"]) for row in ROWS[:2]]
+    ids_BT = torch.tensor(tokenizer(texts)["input_ids"])
+    own_T = torch.tensor([learnt for text, learnt in ROWS[0]["pieces"] for _ in text])[1:]
+    logprob_BT = model(ids_BT).logits.detach()[:, :-1].log_softmax(-1).gather(-1, ids_BT[:, 1:, None])[..., 0]
+    wanted, whole = -logprob_BT[:, own_T].mean(), -logprob_BT.mean()
+    assert losses == [pytest.approx(float(wanted), abs=1e-3)] and abs(float(whole - wanted)) > 0.01
+
+
+@pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=8)], ids=["full", "lora"])
+def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, lora: Lora | None, monkeypatch: Any) -> None:
+    monkeypatch.setattr(warmstart, "SAVE_EVERY", 3)
+
+    def kill(step: int, row: object) -> None:
+        if step == 7:
+            raise KeyboardInterrupt
+
+    params = settings(tmp_path, steps=10, lora=lora)
+    whole = train_warmstart(params, tmp_path / "whole", tmp_path / "a", nothing, 0)
+    with pytest.raises(KeyboardInterrupt) as killed:  # keeps all that the training held
+        train_warmstart(params, tmp_path / "parts", tmp_path / "b", kill, 0)
+    assert not (tmp_path / "parts").exists()
+    assert killed.traceback and progress._Stop.loops == 0
+    again: list[int] = []
+    parts = train_warmstart(params, tmp_path / "parts", tmp_path / "b", lambda step, row: again.append(step), 0)
+    assert again == [6, 7, 8, 9]
+    assert {**whole, "seconds": 0.0} == {**parts, "seconds": 0.0}
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_long_demonstrations_are_left_out_and_counted(tmp_path: Path, capsys: Any) -> None:
+    rows = [*ROWS, {"pieces": [["q", False], ["a" * 30, True]]}]
+    found = train_warmstart(
+        settings(tmp_path, rows=rows, steps=1, max_length=20), tmp_path / "out", tmp_path / "work", nothing, 0
+    )
+    assert (found["demonstrations"], found["too_long"]) == (8, 1)
+    assert "1 of 9 demonstrations are longer than 20 tokens" in capsys.readouterr().out
+    with pytest.raises(CorpusError, match=r"all 9 .* are longer than 8 tokens; raise generator\.max_length"):
+        train_warmstart(settings(tmp_path, rows=rows, max_length=8), tmp_path / "out", tmp_path / "work", nothing, 0)
+
+
+def test_steps_follow_from_epochs(tmp_path: Path) -> None:
+    params = settings(tmp_path, steps=0, epochs=3)
+    assert train_warmstart(params, tmp_path / "out", tmp_path / "work", nothing, 0)["steps"] == 3 * 8 / 4
+
+
+def test_an_agent_begins_with_the_warm_start(tmp_path: Path, monkeypatch: Any) -> None:
+    """Stage generator writes models/generator; arm base is the model that params.yaml names, and training begins."""
+    monkeypatch.chdir(tmp_path)
+    params = Params.model_validate(
+        {
+            "download": {"dataset": "world"},
+            "pipeline": {"name": "search_r1"},
+            "generator": settings(tmp_path).model_dump(),
+            "filter": {"keep": "all"},
+            "train": {
+                "method": "agent",
+                "steps": 1,
+                "questions_per_step": 2,
+                "group_size": 2,
+                "episodes_per_pass": 4,
+                "max_tokens": 8,
+                "lora": {"rank": 2, "alpha": 4},
+            },
+            "evaluate": {"arms": ["base", "warmstart", "full"]},
+        }
+    )
+    assert make_generator.fn(params, nothing)["trained"] == 1.0
+    asked = [Generate(prompt="q", stop=("s",))]
+    answers = {arm: build.build_writer(params, arm, None).complete(asked)[0] for arm in ("base", "warmstart")}
+    assert answers["warmstart"] == "abc" != answers["base"]
+    folder = str(build.writer_folder(params.generator))
+    questions = [Question(letter, letter) for letter in LETTERS]
+    reward = Reward({"letters:share_of_a": 1.0})
+    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", writer=folder)  # type: ignore[arg-type]
+    rows = METHODS["agent"](params.train, setup, Path("models/adapter"), Path("work/train"), nothing, 0)
+    assert rows[0]["reward_mean"] > 0.5
+    assert read_json(Path("models/adapter/harr.json"))["base"] == base_identity(folder)
+    assert isinstance(load_model("models/adapter")[0], PeftModel)

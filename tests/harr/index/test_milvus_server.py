@@ -1,0 +1,299 @@
+"""The index on real servers, Milvus 2.3.5 and the server mode of Milvus Lite: it finds what a Milvus Lite folder finds.
+
+What a server lacks is skipped by name. Of Milvus 2.3.5: BM25, which came with 2.5.
+"""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pymilvus import DataType, MilvusClient
+from pymilvus.exceptions import MilvusException
+from servers import Server, milvus as milvus_server
+
+from harr.corpus.passages import Passages, write_passages
+from harr.corpus.vectors import Vectors
+from harr.errors import IndexMismatch, ParamsError, ServiceUnavailable
+from harr.index import passage_index as index_module
+from harr.index.passage_index import PassageIndex, build_index
+from harr.io.files import read_json, sha256, write_json
+from harr.params import Index
+from harr.services import milvus_client
+from harr.types import Passage
+
+pytestmark = pytest.mark.servers
+TOKEN = "HARR_TEST_MILVUS_TOKEN"
+WORDS = "river bridge market snow fruit lane warm cold".split()
+TEXTS = ["Which river?", "snow bridge", "a market of fruit and a lane", "of the"]
+KILLED_STAGE = """
+import os, signal, sys
+from pathlib import Path
+from pymilvus import MilvusClient
+from harr.corpus.passages import Passages
+from harr.params import Index
+from harr.index.passage_index import build_index
+from harr.corpus.vectors import Vectors
+
+insert, batches = MilvusClient.insert, []
+def killed_after_two(client, *args, **options):
+    insert(client, *args, **options)
+    batches.append(1)
+    if len(batches) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+MilvusClient.insert = killed_after_two
+
+corpus, out = map(Path, sys.argv[1:3])
+passages, vectors = Passages.open(corpus / "corpus"), Vectors.open(corpus / "vectors")
+build_index(passages, vectors, Index.model_validate_json(sys.argv[3]), out / "index", out / "work")
+"""
+READER = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from harr.params import Index
+from harr.rag.retrieval import index as index_module
+from harr.index.passage_index import PassageIndex
+from harr.corpus.vectors import Vectors
+
+vectors = Vectors.open(Path(sys.argv[1]) / "vectors")
+queries_QD = vectors.take(np.arange(vectors.rows))
+with PassageIndex.open(Path(sys.argv[2]), Index.model_validate_json(sys.argv[3]), identity=vectors.identity) as index:
+    print("open", flush=True)
+    sys.stdin.readline()
+    found = [index.search(queries_QD, 10)[0].tolist() for _ in range(20)]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """40 passages, their vectors, and an index of them in a folder of Milvus Lite."""
+    folder, draw = tmp_path_factory.mktemp("corpus"), np.random.default_rng(0)
+    made = [Passage(f"p{i}", " ".join(draw.choice(WORDS, 1 + i % 7))) for i in range(40)]
+    write_passages(made, folder / "corpus")
+    vectors_ND = draw.standard_normal((40, 8)).astype(np.float32)
+    (folder / "vectors").mkdir()
+    file = folder / "vectors/vectors-00000.npy"
+    np.save(file, vectors_ND / np.linalg.norm(vectors_ND, axis=-1, keepdims=True))
+    shards = [{"file": file.name, "rows": 40, "sha256": sha256(file)}]
+    write_json(folder / "vectors/manifest.json", {"identity": "feed", "rows": 40, "width": 8, "shards": shards})
+    build(folder, Index(), folder)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["milvus", "milvus-lite"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """An empty server that runs."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:  # Milvus unpacks half a gigabyte
+        made = milvus_server(Path(name), lite=request.param == "milvus-lite")
+        try:
+            made.start()
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture(scope="module")
+def params(server: Server) -> Iterator[Index]:
+    """Parameters of an index on it."""
+    lite = "milvus-lite" in server.command[0]
+    with pytest.MonkeyPatch.context() as patch:
+        made = Index(uri=f"http://127.0.0.1:{server.port}", token_variable=TOKEN, full_text=lite, batch_size=10)
+        patch.setenv(TOKEN, "" if lite else password_of(made.uri))
+        yield made
+
+
+def password_of(uri: str) -> str:
+    """Wait until Milvus works, give it a password in place of everybody's, and return the token."""
+    password, deadline = secrets.token_hex(16), time.monotonic() + 120
+    while True:
+        try:
+            server = MilvusClient(uri, token="root:Milvus", dedicated=True)
+            server.update_password("root", "Milvus", password)
+            server.close()
+            return f"root:{password}"
+        except MilvusException:
+            assert time.monotonic() < deadline
+            time.sleep(0.5)
+
+
+@pytest.fixture(scope="module")
+def built(params: Index, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The 40 passages on the server: a build is killed after two of its four batches, and taken up."""
+    folder = tmp_path_factory.mktemp("served")
+    command = [sys.executable, "-c", KILLED_STAGE, corpus, folder, params.model_dump_json()]
+    killed = subprocess.run(command, capture_output=True, timeout=200)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert not (folder / "index").exists()
+    assert build(corpus, params, folder)["inserted"] == 30  # the second batch had not been noted
+    return folder
+
+
+def build(corpus: Path, params: Index, folder: Path) -> dict[str, float]:
+    """Build what is missing of the index."""
+    passages, vectors = Passages.open(corpus / "corpus"), Vectors.open(corpus / "vectors")
+    return build_index(passages, vectors, params, folder / "index", folder / "work")
+
+
+def opened(folder: Path, params: Index, identity: str = "feed") -> PassageIndex:
+    return PassageIndex.open(folder / "index", params, identity=identity)
+
+
+def client(params: Index) -> MilvusClient:
+    return MilvusClient(params.uri, token=os.environ[TOKEN], dedicated=True)
+
+
+def test_a_build_that_was_killed_is_whole_and_finds_what_milvus_lite_finds(
+    built: Path, params: Index, corpus: Path
+) -> None:
+    queries_QD = Vectors.open(corpus / "vectors").take(np.arange(40))
+    with opened(built, params) as index, opened(corpus, Index()) as lite:
+        assert (index.rows, index.width) == (lite.rows, lite.width) == (40, 8)
+        for n in (1, 10, 60):
+            rows_QN, scores_QN = index.search(queries_QD, n)
+            expected_rows_QN, expected_scores_QN = lite.search(queries_QD, n)
+            np.testing.assert_array_equal(rows_QN, expected_rows_QN)
+            np.testing.assert_allclose(scores_QN, expected_scores_QN, atol=1e-5)
+    assert not (built / "index/milvus.db").exists()
+    assert build(corpus, params, built)["inserted"] == 0  # what is complete on a server stays
+
+
+def test_full_text(built: Path, params: Index, corpus: Path, tmp_path: Path) -> None:
+    if not params.full_text:
+        before = client(params).list_collections()
+        told = r"^index\.full_text: true needs BM25, but the server at \S+ is Milvus v2\.3\.5\S*, and 2\.5 is [^\n]*$"
+        with pytest.raises(ParamsError, match=told):
+            build(corpus, params.model_copy(update={"full_text": True}), tmp_path)
+        made = [path for path in tmp_path.rglob("*") if path.suffix != ".json"]  # but for the note of what was begun
+        assert made == [tmp_path / "work"] and client(params).list_collections() == before
+        pytest.skip(f"BM25: Milvus {client(params).get_server_version()} has none, 2.5 is the first that has")
+    with opened(built, params) as index, opened(corpus, Index()) as lite:
+        found, expected = index.search_text(TEXTS, 5), lite.search_text(TEXTS, 5)
+        np.testing.assert_array_equal(found[0], expected[0])
+        np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+
+
+def test_several_processes_read_at_once_and_find_the_same(built: Path, params: Index, corpus: Path) -> None:
+    """What a folder of Milvus Lite does not allow."""
+    command = [sys.executable, "-c", READER, corpus, built / "index", params.model_dump_json()]
+    readers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    try:
+        for reader in readers:
+            assert reader.stdout
+            assert reader.stdout.readline() == "open\n", reader.communicate()[1]
+        with ThreadPoolExecutor() as pool:  # all are open: now they search at the same time
+            told = list(pool.map(lambda reader: json.loads(reader.communicate("go\n", timeout=200)[0]), readers))
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.communicate()
+    with opened(built, params) as index:
+        rows_QN = index.search(Vectors.open(corpus / "vectors").take(np.arange(40)), 10)[0]
+    assert told == [[rows_QN.tolist()] * 20] * 3
+
+
+def test_another_identity_and_what_is_gone_are_refused(built: Path, params: Index, tmp_path: Path) -> None:
+    with pytest.raises(IndexMismatch, match=r"make dead; run `dvc repro -f -s index`"):
+        opened(built, params, "dead")
+    manifest = read_json(built / "index/manifest.json")
+    for changed, told in (
+        ({"collection": "harr_dead"}, r"127\.0\.0\.1:\d+ has no collection harr_dead"),
+        ({"identity": "dead"}, r"was built as \w+, but its manifest says dead"),
+        ({"rows": 41}, "holds 40 passages, its manifest says 41"),
+    ):
+        (tmp_path / "index").mkdir(exist_ok=True)
+        write_json(tmp_path / "index/manifest.json", manifest | changed)
+        with pytest.raises(IndexMismatch, match=told):
+            opened(tmp_path, params, (manifest | changed)["identity"])
+
+
+def test_an_alias_opens_and_is_refused_once_it_names_another_index(
+    built: Path, params: Index, corpus: Path, tmp_path: Path
+) -> None:
+    server, manifest = client(params), read_json(built / "index/manifest.json")
+    (tmp_path / "index").mkdir()
+    write_json(tmp_path / "index/manifest.json", manifest | {"collection": "harr_now"})
+    try:
+        server.create_alias(manifest["collection"], "harr_now")
+        with opened(tmp_path, params) as index:
+            assert index.search(Vectors.open(corpus / "vectors").take(np.arange(1)), 1)[0].tolist() == [[0]]
+        schema = server.create_schema()
+        schema.add_field("row", DataType.INT64, is_primary=True)
+        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=8)
+        server.create_collection("harr_other", schema=schema, properties={"harr": '{"identity": "other"}'})
+        server.alter_alias("harr_other", "harr_now")
+        with pytest.raises(IndexMismatch, match="was built as other, but its manifest says"):
+            opened(tmp_path, params)
+    finally:
+        server.close()
+
+
+def test_a_wrong_token_is_one_line(built: Path, params: Index, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if params.full_text:
+        pytest.skip("token: the server of Milvus Lite asks for none")
+    monkeypatch.setenv(TOKEN, "root:wrong")
+    began = time.monotonic()
+    with pytest.raises(ServiceUnavailable, match=rf"^[^\n]*the token in \${TOKEN}$"):
+        opened(built, params)
+    assert time.monotonic() - began < milvus_client.CONNECT_SECONDS / 2  # it does not wait for another answer
+
+
+def test_a_server_that_hangs_for_a_while_is_waited_for(
+    built: Path, params: Index, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(index_module, "SEARCH_SECONDS", 1.0)
+    queries_QD = np.eye(8, dtype=np.float32)
+    with opened(built, params) as index:
+        before = index.search(queries_QD, 10)
+        server.signal(signal.SIGSTOP)
+        threading.Timer(3, server.signal, (signal.SIGCONT,)).start()
+        after = index.search(queries_QD, 10)
+    np.testing.assert_array_equal(after[0], before[0])
+    told = capsys.readouterr().err
+    assert f"Milvus at {params.uri} does not answer (Deadline Exceeded); waiting" in told
+    assert "answers again, after" in told and told.count("\n") == 2
+
+
+def test_a_server_that_is_killed_is_waited_for_and_loads_the_collection_again(
+    built: Path, params: Index, server: Server, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a search, and in the middle of a build: every passage is there once."""
+
+    def restart_when(begun: Callable[[], object]) -> None:
+        while not begun():
+            time.sleep(0.001)
+        server.stop()
+        time.sleep(2)
+        server.start()
+
+    queries_QD = np.eye(8, dtype=np.float32)
+    with opened(built, params) as index:
+        before = index.search(queries_QD, 10)
+        server.stop()
+        back = threading.Thread(target=restart_when, args=(lambda: True,))
+        back.start()
+        np.testing.assert_array_equal(index.search(queries_QD, 10)[0], before[0])
+        back.join()
+        assert capsys.readouterr().err.count("answers again, after") == 1
+    client(params).drop_collection(read_json(built / "index/manifest.json")["collection"])
+    back = threading.Thread(target=restart_when, args=(lambda: list(tmp_path.glob("work/*/progress.json")),))
+    back.start()
+    assert build(corpus, params.model_copy(update={"batch_size": 1}), tmp_path)["inserted"] == 40
+    back.join()
+    assert "does not answer" in (told := capsys.readouterr().err) and "answers again, after" in told
+    with opened(tmp_path, params) as index:
+        np.testing.assert_array_equal(index.search(queries_QD, 10)[0], before[0])

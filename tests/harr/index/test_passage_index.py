@@ -1,0 +1,305 @@
+"""The Milvus index on real Milvus Lite: exact search, BM25 by hand, identity, locks, kills."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+from digests import digests
+from numpy.typing import NDArray
+from pymilvus.exceptions import MilvusException
+
+from harr.corpus.passages import Passages, write_passages
+from harr.corpus.vectors import Vectors
+from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
+from harr.index.passage_index import PassageIndex, build_index
+from harr.io.files import SUMS, finish, sha256, write_json
+from harr.params import Index
+from harr.services import milvus_client
+from harr.types import Passage
+
+TEXTS = [
+    "river river bridge",
+    "the river runs through Ashford",
+    "Zoë's café is in Ashford",
+    "a bridge over snow and ice",
+    "snow",
+]
+
+KILLED_STAGE = """
+import os, signal, sys
+from pathlib import Path
+from pymilvus import MilvusClient
+from harr.corpus.passages import Passages
+from harr.params import Index
+from harr.index.passage_index import build_index
+from harr.corpus.vectors import Vectors
+
+insert, batches = MilvusClient.insert, []
+def killed_after_three(client, *args, **options):
+    insert(client, *args, **options)
+    batches.append(1)
+    if len(batches) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+MilvusClient.insert = killed_after_three
+
+folder = Path(sys.argv[1])
+passages, vectors = Passages.open(folder / "corpus"), Vectors.open(folder / "vectors")
+build_index(passages, vectors, Index(batch_size=50), folder / "index", folder / "work")
+"""
+
+READER = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from harr.params import Index
+from harr.index.passage_index import PassageIndex
+index = PassageIndex.open(Path(sys.argv[1]), Index(), identity=sys.argv[2])
+index.search(np.zeros((1, index.width), dtype=np.float32), 3)
+index.search_text(["river"], 3)
+print("open", flush=True)
+time.sleep(60)
+"""
+
+
+def write_vectors(folder: Path, vectors_ND: NDArray[np.float32], identity: str) -> Vectors:
+    folder.mkdir()
+    np.save(folder / "vectors-00000.npy", vectors_ND)
+    shard = {"file": "vectors-00000.npy", "rows": len(vectors_ND), "sha256": sha256(folder / "vectors-00000.npy")}
+    size = {"rows": len(vectors_ND), "width": vectors_ND.shape[1]}
+    write_json(folder / "manifest.json", {"identity": identity, **size, "shards": [shard]})
+    return Vectors.open(folder)
+
+
+def unit_vectors(count: int, width: int = 8) -> NDArray[np.float32]:
+    vectors = np.random.default_rng(0).standard_normal((count, width)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """200 passages, the first five of them TEXTS; every seventh of the others is not searchable."""
+    folder = tmp_path_factory.mktemp("index")
+    made = [Passage(f"p{i}", TEXTS[i] if i < 5 else f"filler number{i}") for i in range(200)]
+    write_passages(made, folder / "corpus", searchable=lambda p: int(p.id[1:]) < 5 or int(p.id[1:]) % 7 != 0)
+    vectors = write_vectors(folder / "vectors", unit_vectors(200), "feed")
+    passages = Passages.open(folder / "corpus")
+    figures = build_index(passages, vectors, Index(batch_size=50), folder / "index", folder / "work")
+    # 0, 7, ..., 196 are 29 multiples of seven; 0 is one of the five.
+    assert (figures["rows"], figures["corpus_rows"], figures["inserted"]) == (172, 200, 172)
+    return folder
+
+
+def opened(folder: Path, identity: str = "feed", params: Index | None = None) -> PassageIndex:
+    return PassageIndex.open(folder / "index", params or Index(), identity=identity)
+
+
+def test_dense_search_equals_numpy(built: Path) -> None:
+    vectors = Vectors.open(built / "vectors").take(np.arange(200))
+    searchable = np.array([row < 5 or row % 7 != 0 for row in range(200)])
+    queries_QD = unit_vectors(10)[::-1]
+    scores = np.where(searchable, queries_QD @ vectors.T, -np.inf)
+    expected = np.argsort(-scores.round(6), axis=-1, kind="stable")[:, :30]
+    with opened(built) as index:
+        assert (index.rows, index.width, index.full_text) == (172, 8, True)
+        rows_QN, scores_QN = index.search(queries_QD, 30)
+        assert rows_QN.dtype == np.int64
+        np.testing.assert_array_equal(rows_QN, expected)
+        np.testing.assert_allclose(scores_QN, np.take_along_axis(scores, expected, -1), atol=1e-6)
+        rows_QN, scores_QN = index.search(queries_QD[:1], 180)
+        assert (rows_QN[0, :172] >= 0).all()
+        assert rows_QN[0, 172:].tolist() == [-1] * 8
+        assert np.isneginf(scores_QN[0, 172:]).all()
+        assert index.search(queries_QD[:0], 3)[0].shape == (0, 3)
+
+
+def test_full_text_scores_worked_by_hand(built: Path) -> None:
+    with opened(built) as index:
+        rows_QN, scores_QN = index.search_text(["Which river?", "snow", "SNOW bridge"], 3)
+        assert rows_QN.tolist() == [[0, 1, -1], [4, 3, -1], [3, 4, 0]]
+        # 172 documents: "river" is in two. After stop words rows 0 and 1 have 3 words each, row 2
+        # has "zoë café ashford", row 3 "bridge snow ice", row 4 one, and each filler two.
+        average = (3 + 3 + 3 + 3 + 1 + 167 * 2) / 172
+        idf = math.log((172 - 2 + 0.5) / (2 + 0.5) + 1)
+        norm = 0.9 * (1 - 0.4 + 0.4 * 3 / average)
+        assert scores_QN[0, 0] == pytest.approx(idf * 2 * 1.9 / (2 + norm), rel=1e-5)
+        assert np.isneginf(scores_QN[0, 2])
+
+
+def test_full_text_queries_without_words_match_nothing(built: Path) -> None:
+    with opened(built) as index:
+        queries = ["", "   ", "?!", "the of and", "xylophone", "\"'\\ %", "Zoë"]
+        rows_QN, _ = index.search_text(queries, 2)
+        assert (rows_QN[:6] == -1).all()
+        assert rows_QN[6].tolist() == [2, -1]
+        assert index.search_text([], 2)[0].shape == (0, 2)
+        assert index.search_text(["", "?"], 2)[0].tolist() == [[-1, -1], [-1, -1]]
+
+
+def test_ties_are_settled_by_row(tmp_path: Path) -> None:
+    write_passages([Passage(f"p{i}", "same") for i in range(9)], tmp_path / "corpus")
+    passages = Passages.open(tmp_path / "corpus")
+    vectors = write_vectors(tmp_path / "vectors", np.tile(unit_vectors(1), (9, 1)), "beef")
+    build_index(passages, vectors, Index(full_text=False), tmp_path / "index", tmp_path / "work")
+    with opened(tmp_path, "beef") as index:
+        assert index.search(unit_vectors(2), 4)[0].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3]]
+        with pytest.raises(IndexMismatch, match=r"index\.full_text: true"):
+            index.search_text(["same"], 2)
+
+
+def test_other_identity_and_width_are_refused(built: Path) -> None:
+    with pytest.raises(IndexMismatch, match=r"was built as feed.*dead.*dvc repro -f -s index"):
+        opened(built, "dead")
+    with opened(built) as index, pytest.raises(IndexMismatch, match=r"width 4.*width 8"):
+        index.search(unit_vectors(2, width=4), 3)
+
+
+def test_manifest_is_compared_with_the_live_collection(built: Path, tmp_path: Path) -> None:
+    def changed(**values: object) -> str:
+        manifest = {**json.loads((built / "index" / "manifest.json").read_text()), **values}
+        (tmp_path / "index").mkdir(exist_ok=True)
+        if not (tmp_path / "index" / "milvus.db").exists():
+            (tmp_path / "index" / "milvus.db").symlink_to(built / "index" / "milvus.db")
+        write_json(tmp_path / "index" / "manifest.json", manifest)
+        with pytest.raises(IndexMismatch) as caught:
+            opened(tmp_path, str(manifest["identity"]))
+        return str(caught.value)
+
+    assert "was built as feed, but its manifest says dead" in changed(identity="dead")
+    assert "has no collection harr_dead" in changed(collection="harr_dead")
+    assert "holds 172 passages, its manifest says 173" in changed(rows=173)
+    opened(built).close()
+
+
+def test_missing_parts_are_named(built: Path, tmp_path: Path) -> None:
+    with pytest.raises(DamagedFile, match=r"manifest\.json is missing"):
+        opened(tmp_path)
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "manifest.json").write_bytes((built / "index" / "manifest.json").read_bytes())
+    with pytest.raises(DamagedFile, match=r"milvus\.db is missing"):
+        opened(tmp_path)
+    assert not (tmp_path / "index" / "milvus.db").exists()
+
+
+def test_damaged_database_gives_one_line(built: Path, tmp_path: Path) -> None:
+    shutil.copytree(built / "index", tmp_path / "index")
+    data = next((tmp_path / "index").rglob("*.parquet"))
+    data.write_bytes(data.read_bytes()[:-100])
+    with pytest.raises(DamagedFile, match=r"\.parquet is damaged \(sha256 differs .*dvc repro -f -s index"):
+        opened(tmp_path)
+    (tmp_path / "index" / SUMS).unlink()  # as made by hand: Milvus itself must find it
+    with pytest.raises(DamagedFile, match=r"milvus\.db failed .*dvc repro -f -s index") as caught:
+        opened(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_server_that_is_not_there(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(milvus_client, "CONNECT_SECONDS", 1.0)
+    with pytest.raises(ServiceUnavailable, match=r"no Milvus at http://127\.0\.0\.1:9 within 1 s") as caught:
+        opened(built, params=Index(uri="http://127.0.0.1:9"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_password_in_its_address_is_not_told(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """params.yaml refuses one; a program that makes its section otherwise gets no line with it, either."""
+    monkeypatch.setattr(milvus_client, "CONNECT_SECONDS", 1.0)
+    params = Index.model_construct(uri="http://root:Geheim7@127.0.0.1:9")
+    with pytest.raises(ServiceUnavailable, match=r"no Milvus at http://127\.0\.0\.1:9 within 1 s") as caught:
+        opened(built, params=params)
+    with (
+        pytest.raises(ServiceUnavailable, match=r"^Milvus at http://db: ") as told,
+        milvus_client.explained("http://a:Geheim7@db"),
+    ):
+        raise MilvusException(message="no http://a:Geheim7@db")
+    assert "Geheim7" not in f"{caught.value} {told.value} {capsys.readouterr()}"
+    assert milvus_client.Connection(MagicMock(), params.uri).where == "http://127.0.0.1:9"
+
+
+def test_reading_changes_no_file_even_when_killed(built: Path) -> None:
+    before = digests(built / "index")
+    command = [sys.executable, "-c", READER, str(built / "index"), "feed"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as reader:
+        try:
+            assert reader.stdout is not None
+            assert reader.stdout.readline() == b"open\n"
+            with pytest.raises(ServiceUnavailable, match=r"milvus\.db is locked: another process has it open"):
+                opened(built)
+        finally:
+            reader.kill()
+    for _ in range(2):
+        with opened(built) as index:
+            assert index.search_text(["snow"], 1)[0].tolist() == [[4]]
+    assert digests(built / "index") == before
+
+
+@pytest.mark.parametrize("full_text", [False, True])
+def test_rows_put_on_disk_in_parts_are_found_as_ever(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_text: bool
+) -> None:
+    """With full text there are no parts: Milvus Lite counts words by segment, and scores would differ."""
+    monkeypatch.setattr("harr.index.passage_index.FLUSH_ROWS", 60)
+    params, vectors = Index(batch_size=25, full_text=full_text), Vectors.open(built / "vectors")
+    build_index(Passages.open(built / "corpus"), vectors, params, tmp_path / "index", tmp_path / "work")
+    with opened(built) as whole, opened(tmp_path, params=params) as parts:
+        for wanted, found in zip(whole.search(unit_vectors(3), 5), parts.search(unit_vectors(3), 5), strict=True):
+            np.testing.assert_array_equal(wanted, found)
+        if full_text:
+            wanted, found = whole.search_text(["river bridge"], 5)[1], parts.search_text(["river bridge"], 5)[1]
+            np.testing.assert_array_equal(wanted, found)
+    segments = [len(list((folder / "index").rglob("*.parquet"))) for folder in (built, tmp_path)]
+    assert segments[1] == segments[0] if full_text else segments[1] > segments[0]
+
+
+def test_killed_build_is_taken_up(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("corpus", "vectors"):
+        (tmp_path / name).symlink_to(built / name)
+    killed = subprocess.run([sys.executable, "-c", KILLED_STAGE, str(tmp_path)], env=os.environ, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert not (tmp_path / "index").exists()
+
+    passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
+    figures = build_index(passages, vectors, Index(batch_size=50), tmp_path / "index", tmp_path / "work")
+    # Three batches were inserted, but the third was not noted any more.
+    assert "resuming index at passage 100/172 (58.1 %)" in capsys.readouterr().out
+    assert figures["inserted"] == 72
+    queries_QD, texts = unit_vectors(20), ["river", "snow bridge", "number42"]
+    with opened(built) as expected, opened(tmp_path) as index:
+        for found, wanted in (
+            (index.search(queries_QD, 30), expected.search(queries_QD, 30)),
+            (index.search_text(texts, 5), expected.search_text(texts, 5)),
+        ):
+            np.testing.assert_array_equal(found[0], wanted[0])
+            np.testing.assert_allclose(found[1], wanted[1], atol=1e-5)
+
+
+def test_a_build_that_was_killed_after_it_had_published_is_not_done_again(built: Path, tmp_path: Path) -> None:
+    passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
+    out, work = tmp_path / "index", tmp_path / "work"
+    figures = [build_index(passages, vectors, Index(), out, work)["inserted"] for _ in range(2)]
+    with opened(tmp_path) as index:
+        assert index.search_text(["snow"], 1)[0].tolist() == [[4]]
+    finish(work)
+    assert not list(work.iterdir())
+    figures.append(build_index(passages, vectors, Index(), out, work)["inserted"])
+    assert figures == [172, 0, 172]
+
+
+def test_a_kill_while_milvus_lite_makes_a_collection_bars_no_build(built: Path, tmp_path: Path) -> None:
+    """Found by benchmarks.crash: the folder of a collection without its schema."""
+    passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
+    work = tmp_path / "work"
+    build_index(passages, vectors, Index(), tmp_path / "index", work)
+    (note,) = work.glob("*.published")
+    (collection,) = (tmp_path / "index").glob("milvus.db/collections/*")
+    stump = note.with_suffix("") / "out/milvus.db/collections" / collection.name
+    stump.mkdir(parents=True)
+    assert build_index(passages, vectors, Index(), tmp_path / "again", work)["inserted"] == 172

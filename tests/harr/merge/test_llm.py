@@ -1,0 +1,79 @@
+"""A language model is merged so that its logits stay, or not at all."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from letters import save_letters
+from peft import LoraConfig, get_peft_model
+
+from harr.errors import ModelError
+from harr.io.files import read_json, write_json
+from harr.merge import llm
+from harr.merge.llm import merge_llm as merge
+from harr.rag.generation.local import LocalGenerator, load_model
+from harr.rag.generation.lora import base_identity
+from harr.types import Generate
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    """An adapter that changes what the letters model says."""
+    base = save_letters(tmp_path / "letters", spread=0.5)
+    torch.manual_seed(1)
+    config = LoraConfig(r=4, lora_alpha=64, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    get_peft_model(load_model(str(base))[0], config).save_pretrained(tmp_path / "adapter")
+    known = {"base_model": str(base), "base": base_identity(str(base)), "kind": "llm"}
+    write_json(tmp_path / "adapter/harr.json", known)
+    return tmp_path / "adapter"
+
+
+def says(folder: Path) -> str:
+    """What a model goes on with after a q."""
+    generator = LocalGenerator(str(folder), temperature=0.0, max_tokens=12, batch_size=1, seed=0)
+    return generator.complete([Generate(prompt="q")])[0]
+
+
+def test_the_merged_model_says_what_the_adapter_says(adapter: Path, tmp_path: Path) -> None:
+    told = {"facts": {"index_identity": "i"}, "training": {"method": "agent"}}
+    figures = merge(adapter, tmp_path / "llm", tmp_path / "work", **told)
+    assert read_json(tmp_path / "llm/harr.json")["training"] == {"method": "agent"}
+    assert 0.0 < figures["logit_difference_max"] < 1e-3 and figures["probes"] == 6.0
+    assert says(tmp_path / "llm") == says(adapter) != says(tmp_path / "letters")
+    assert not any("lora" in name for name, _ in load_model(str(tmp_path / "llm"))[0].named_parameters())
+    assert "index_identity | i" in (tmp_path / "llm/README.md").read_text()
+
+
+def test_a_whole_model_is_copied(tmp_path: Path) -> None:
+    folder = save_letters(tmp_path / "letters", spread=0.5)
+    write_json(folder / "harr.json", {"base_model": "other", "kind": "llm"})
+    assert merge(folder, tmp_path / "llm", tmp_path / "work", facts={})["logit_difference_max"] == 0.0
+    assert says(tmp_path / "llm") == says(folder)
+
+
+def test_a_model_that_differs_is_not_written(adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llm, "BOUND", {torch.float32: 1e-12})
+    with pytest.raises(ModelError, match=r"a logit by 0\.0000\d+, at most 1e-12 is wanted; nothing was written"):
+        merge(adapter, tmp_path / "llm", tmp_path / "work", facts={})
+    assert not (tmp_path / "llm").exists()
+
+
+def test_an_adapter_without_its_base_is_one_line(adapter: Path, tmp_path: Path) -> None:
+    (adapter / "harr.json").unlink()
+    with pytest.raises(ModelError, match=r"lacks harr\.json, which names its base_model"):
+        load_model(str(adapter))
+    write_json(adapter / "harr.json", {"base_model": str(tmp_path / "gone"), "base": "0"})
+    with pytest.raises(ModelError, match="gone does not exist"):
+        load_model(str(adapter))
+
+
+def test_an_adapter_is_refused_on_another_base(adapter: Path, tmp_path: Path) -> None:
+    """The other model has the same shape, so that nothing else would tell."""
+    save_letters(tmp_path / "letters", spread=0.4)
+    with pytest.raises(ModelError, match=r"trained on another model than .*letters now is \(fingerprint \w+, found"):
+        load_model(str(adapter))
+    with pytest.raises(ModelError, match="another model"):
+        merge(adapter, tmp_path / "llm", tmp_path / "work", facts={})
+    write_json(adapter / "harr.json", {"base_model": str(tmp_path / "letters")})
+    with pytest.raises(ModelError, match="the fingerprint of that, base"):
+        load_model(str(adapter))

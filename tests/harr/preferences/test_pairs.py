@@ -1,0 +1,103 @@
+"""Which query is preferred: the published example, and what holds for any scores."""
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harr.preferences.pairs import chances, next_try, preferences, score_of
+from harr.rag.scoring.ranking import average_precision
+from harr.types import Passage
+
+TRIES = st.lists(
+    st.tuples(
+        st.sampled_from(["", "a", "b", "c", "d", "e", "Doc 1(Title: x) y"]), st.sampled_from([0.0, 0.25, 0.5, 1.0])
+    ),
+    max_size=12,
+)
+
+
+def test_the_published_example() -> None:
+    """methods: q1 beats q0, q3 beats q1, q3 and q0 are not compared; the best is imitated."""
+    found = preferences(["q0", "q1", "q1", "q3"], [0.0, 0.5, 0.5, 1.0])
+    assert found is not None and found.target == "q3"
+    pairs = [(found.responses[chosen], found.responses[rejected]) for chosen, rejected in found.pairs]
+    assert pairs == [("q1", "q0"), ("q3", "q1")]
+    every = preferences(["q0", "q1", "q1", "q3"], [0.0, 0.5, 0.5, 1.0], levels="all")
+    assert every is not None and len(every.pairs) == 3
+
+
+@pytest.mark.parametrize(("low", "high", "margin"), [(0.5, 0.6, 0.1), (0.7, 0.8, 0.1), (1 / 3, 5 / 6, 0.5)])
+def test_a_pair_exactly_at_the_margin_counts(low: float, high: float, margin: float) -> None:
+    found = preferences(["a", "b"], [low, high], min_margin=margin)
+    assert found is not None and found.pairs == ((1, 0),)
+    assert preferences(["a", "b"], [low, high], min_margin=margin + 1e-6) is None
+
+
+def test_the_published_measures() -> None:
+    assert average_precision(["A", "x", "B"], ["A", "B"]) == pytest.approx((1 + 2 / 3) / 2)
+    assert average_precision([], ["A"]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [([0.0, 0.5], {0.0: 0.0, 0.5: 1.0}), ([0.25, 0.5], {0.25: 0.2, 0.5: 0.8}), ([0.0, 0.0], {0.0: 1.0}), ([1.0], {})],
+)
+def test_the_next_context_is_drawn_as_published(scores: list[float], expected: dict[float, float]) -> None:
+    assert chances(scores) == pytest.approx(expected)
+
+
+def test_levels_are_drawn_as_often_as_they_should() -> None:
+    drawn = Counter(next_try([0.25, 0.5, 0.5, 1.0], random.Random(seed)) for seed in range(2000))
+    assert drawn[0] / 2000 == pytest.approx(0.2, abs=0.03)
+    assert drawn[1] / 2000 == pytest.approx(0.4, abs=0.03) and drawn[2] / 2000 == pytest.approx(0.4, abs=0.03)
+    assert 3 not in drawn
+
+
+def test_a_margin_and_a_limit() -> None:
+    queries, scores = ["a", "b", "c"], [0.0, 0.1, 1.0]
+    far = preferences(queries, scores, min_margin=0.5)
+    assert far is not None and far.pairs == ((2, 1),)
+    clear = preferences(queries, scores, levels="all", max_pairs=1)
+    assert clear is not None and clear.pairs == ((2, 0),)
+    assert preferences(queries, scores, min_margin=1.0) is None
+
+
+def test_what_was_found_before_is_no_gain() -> None:
+    a, b, x = (Passage(name, "") for name in "abx")
+    assert score_of("accumulated", ["a", "b"], [a], [x], [a, x]) == 0.5
+    assert score_of("marginal", ["a", "b"], [a], [a, x], [a, x]) == 0.0
+    assert score_of("marginal", ["a", "b"], [a], [x, b], [a, x, b]) == 0.5
+    assert score_of("marginal", ["a"], [a], [a], [a]) == 0.0
+
+
+@given(TRIES, st.sampled_from(["adjacent", "all"]), st.sampled_from([0.0, 0.3]), st.integers(0, 3))
+def test_pairs_never_tie(tries: list[tuple[str, float]], levels: str, margin: float, most: int) -> None:
+    queries, scores = [query for query, _ in tries], [score for _, score in tries]
+    found = preferences(queries, scores, levels=levels, min_margin=margin, max_pairs=most)
+    usable = {query: 0.0 for query in queries if query and "Title" not in query}
+    if found is None:
+        return
+    assert set(found.responses) == set(usable) and len(set(found.responses)) == len(found.responses)
+    assert list(found.scores) == sorted(found.scores) and found.target == found.responses[-1]
+    assert len(set(found.pairs)) == len(found.pairs) and (not most or len(found.pairs) <= most)
+    for chosen, rejected in found.pairs:
+        assert found.scores[chosen] - found.scores[rejected] >= max(margin, 1e-9)
+        between = {score for score in found.scores if found.scores[rejected] < score < found.scores[chosen]}
+        assert levels == "all" or not between
+
+
+@given(TRIES)
+def test_no_pair_only_where_all_tie(tries: list[tuple[str, float]]) -> None:
+    usable = [(query, score) for query, score in tries if query and "Title" not in query]
+    worst = {query: min(score for name, score in usable if name == query) for query, _ in usable}
+    found = preferences([query for query, _ in tries], [score for _, score in tries])
+    assert (found is None) == (len(set(worst.values())) < 2)
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=8), st.integers(0, 99))
+def test_a_solved_try_is_never_gone_on_from(scores: list[float], seed: int) -> None:
+    place = next_try(scores, random.Random(seed))
+    assert (place is None) == (set(scores) == {1.0})
+    assert place is None or scores[place] < 1.0

@@ -1,0 +1,164 @@
+"""Completions that are remembered: nothing is asked twice, by no stage and after no kill."""
+
+import random
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from harr.rag.generation import cache
+from harr.rag.generation.cache import CachedGenerator
+from harr.types import Cut, Generate
+
+
+class Clerk:
+    """Numbers its answers, so that an answer given twice was remembered; may die at one of them."""
+
+    def __init__(self, dies_at: int = -1) -> None:
+        self.asked, self.dies_at = 0, dies_at
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        answers = []
+        for request in requests:
+            if self.asked == self.dies_at:
+                raise ConnectionError
+            answers.append(f"{request.prompt} {self.asked}")
+            self.asked += 1
+        return answers
+
+    def usage(self) -> dict[str, float]:
+        return {"requests": float(self.asked)}
+
+
+def asks(*prompts: str) -> list[Generate]:
+    return [Generate(prompt=prompt) for prompt in prompts]
+
+
+def test_a_later_stage_asks_only_what_is_new(tmp_path: Path) -> None:
+    first, second = Clerk(), Clerk()
+    before = CachedGenerator(first, tmp_path / "known.sqlite").complete(asks("a", "b", "a"))
+    later = CachedGenerator(second, tmp_path / "known.sqlite")
+    assert before == ["a 0", "b 1", "a 0"]
+    assert later.complete(asks("b", "c", "a")) == ["b 1", "c 0", "a 0"]
+    assert later.usage() == {"requests": 1.0, "cached": 2.0}
+
+
+def test_what_is_not_to_be_kept_is_asked_again_also_where_it_was_kept_before(tmp_path: Path) -> None:
+    CachedGenerator(Clerk(), tmp_path / "known.sqlite").complete(asks("a", "b"))
+    clerk = Clerk()
+    for _ in range(2):
+        picky = CachedGenerator(clerk, tmp_path / "known.sqlite", lambda request, text: text != "a 0")
+        assert picky.complete(asks("b", "a"))[0] == "b 1"
+        clerk.asked = 0
+    assert picky.usage()["cached"] == 1.0
+
+
+def test_stop_strings_and_messages_are_part_of_a_request(tmp_path: Path) -> None:
+    clerk = CachedGenerator(Clerk(), tmp_path / "known.sqlite")
+    chat = Generate(({"role": "user", "content": "a"},))
+    requests = [Generate(prompt="a"), Generate(prompt="a", stop=("x",)), chat]
+    assert len(set(clerk.complete(requests))) == 3
+
+
+def test_what_was_cut_off_is_remembered_as_cut_off(tmp_path: Path) -> None:
+    class Cutter(Clerk):
+        def complete(self, requests: Sequence[Generate]) -> list[str]:
+            return [Cut(text) if text.startswith("a") else text for text in super().complete(requests)]
+
+    for cached in (0.0, 2.0):
+        remembers = CachedGenerator(Cutter(), tmp_path / "known.sqlite")
+        found = remembers.complete(asks("a", "b"))
+        assert found == ["a 0", "b 1"] and [isinstance(text, Cut) for text in found] == [True, False]
+        assert remembers.usage()["cached"] == cached
+
+
+def test_what_was_answered_before_a_kill_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "BATCH", 2)
+    with pytest.raises(ConnectionError):
+        CachedGenerator(Clerk(dies_at=5), tmp_path / "known.sqlite").complete(asks(*"abcdef"))
+    clerk = Clerk()
+    assert CachedGenerator(clerk, tmp_path / "known.sqlite").complete(asks(*"abcdef"))[:4] == [
+        "a 0",
+        "b 1",
+        "c 2",
+        "d 3",
+    ]
+    assert clerk.asked == 2
+
+
+@pytest.mark.parametrize("whole", [b"of the first", b"secret-key-a"])
+def test_a_completion_with_a_changed_byte_is_asked_for_anew(
+    whole: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, prompts = tmp_path / "known.sqlite", ("of the first", "secret-key-a", "c")
+    before = CachedGenerator(Clerk(), path).complete(asks(*prompts))
+    content = path.read_bytes()
+    assert content.count(whole) == 1
+    for changed in (whole[:-1] + b"!", whole[:-1] + b"\xff"):
+        path.write_bytes(content.replace(whole, changed))
+        again = CachedGenerator(Clerk(), path)
+        texts = again.complete(asks(*prompts))
+        assert [text.split(" ")[:-1] for text in texts] == [text.split(" ")[:-1] for text in before]
+        assert again.usage() == {"requests": 1.0, "cached": 2.0, "damaged": 1.0}
+        told = capsys.readouterr().out
+        assert told.count(f"{path}: a completion is damaged (its hash differs); such are asked for anew") == 1
+        assert CachedGenerator(Clerk(), path).complete(asks(*prompts)) == texts
+
+
+@pytest.mark.parametrize("place", [0, 18, 44, 56, 100, "all", "end"])
+def test_a_file_that_sqlite_cannot_read_is_set_aside(
+    place: int | str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "known.sqlite"
+    prompts = [f"{number} {'x' * 200}" for number in range(200)]
+    before = CachedGenerator(Clerk(), path).complete(asks(*prompts))
+    content = bytearray(path.read_bytes())
+    if isinstance(place, int):
+        content[place] ^= 0x7F
+    path.write_bytes(b"x" * 999 if place == "all" else content[: len(content) // 2] if place == "end" else content)
+    damaged = path.read_bytes()
+    again = CachedGenerator(Clerk(), path)
+    assert again.complete(asks(*prompts)) == before
+    if again.usage()["cached"] < 200:
+        assert path.with_name("known.sqlite.damaged").read_bytes() == damaged
+        assert capsys.readouterr().out.count("it is now known.sqlite.damaged, and what it held is asked for anew") == 1
+    else:
+        assert place in (18, 44, 56), "SQLite does not look at it to read"
+    assert CachedGenerator(Clerk(), path).complete(asks(*prompts)) == before
+
+
+def test_what_was_remembered_without_hashes_is_asked_for_anew(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "known.sqlite")) as store, store:
+        store.execute("CREATE TABLE replies (request TEXT PRIMARY KEY, text TEXT, cut INTEGER) WITHOUT ROWID")
+    assert CachedGenerator(Clerk(), tmp_path / "known.sqlite").complete(asks("a")) == ["a 0"]
+
+
+def test_a_file_that_another_process_has_locked_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda path, timeout: connect(path, timeout=0.01))
+    known = CachedGenerator(Clerk(), tmp_path / "known.sqlite")
+    with closing(connect(tmp_path / "known.sqlite")) as store, store:
+        store.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            known.complete(asks("a"))
+    assert [path.name for path in tmp_path.iterdir()] == ["known.sqlite"]
+
+
+def test_no_changed_or_missing_byte_changes_a_completion(tmp_path: Path) -> None:
+    class Echo(Clerk):
+        def complete(self, requests: Sequence[Generate]) -> list[str]:
+            return [request.prompt[::-1] for request in requests]
+
+    path, draw, prompts = tmp_path / "known.sqlite", random.Random(0), [f"{n} {'xyz' * 60}" for n in range(60)]
+    before = CachedGenerator(Echo(), path).complete(asks(*prompts))
+    content, anew = path.read_bytes(), 0
+    for number in range(100):
+        place = draw.randrange(len(content))
+        rest = content[place + 1 :]
+        path.write_bytes(content[:place] + (rest if number % 10 == 0 else bytes([content[place] ^ 1 + number]) + rest))
+        again = CachedGenerator(Echo(), path)
+        assert again.complete(asks(*prompts)) == before, f"byte {place}"
+        anew += again.usage()["cached"] < 60
+    assert anew > 50

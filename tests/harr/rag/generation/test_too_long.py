@@ -1,0 +1,89 @@
+"""Prompts that are longer than a server's model reads, in a whole game: data, unless they are the rule."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from letters import OnePassage
+from serving import serving
+
+from harr.errors import ParamsError
+from harr.params.generator import Server
+from harr.rag.generation.cache import CachedGenerator
+from harr.rag.generation.server import ServerGenerator
+from harr.rag.pipelines.search_r1 import search_r1
+from harr.rag.rollout import play
+from harr.rag.scoring.terms import answer_f1
+from harr.types import Episode, Question
+
+REFUSAL = {
+    "message": "This model's maximum context length is 4096 tokens. However, your messages resulted in 5012 tokens.",
+    "type": "invalid_request_error",
+    "param": "messages",
+    "code": "context_length_exceeded",
+}
+
+
+def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
+    """A model that reads no prompt with the word long."""
+    if "long" in body["prompt"]:
+        return 400, {"error": REFUSAL}
+    return written("<answer>Ada</answer>")
+
+
+def written(text: str) -> tuple[int, Any]:
+    choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "text": text}
+    return 200, {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
+
+
+def remembering(base_url: str, path: Path) -> CachedGenerator:
+    section = Server(kind="server", base_url=base_url, model="small", deadline_seconds=0.1, concurrency=4)
+    return CachedGenerator(ServerGenerator(section), path / "known.sqlite")
+
+
+def played(generator: CachedGenerator, long: int, of: int) -> Sequence[Episode]:
+    """Questions, the first of which are too long to be read; each may be asked for three turns."""
+    texts = [f"Who is {'long' if number < long else 'it'} {number}?" for number in range(of)]
+    questions = [Question(f"q{number}", text, ("Ada",)) for number, text in enumerate(texts)]
+    return play(questions, partial(search_r1, max_searches=2), OnePassage(), generator)
+
+
+def test_they_score_nothing_and_are_counted_and_asked_again_later(tmp_path: Path) -> None:
+    with serving(reply) as served:
+        first = remembering(served.base_url, tmp_path)
+        episodes = played(first, 4, of=8)
+        assert [answer_f1(episode) for episode in episodes] == [0.0] * 4 + [1.0] * 4
+        assert [episode.outcome.malformed for episode in episodes] == [3] * 4 + [0] * 4
+        assert first.usage()["too_long"] == 4 * 3 and first.usage()["requests"] == 4 * 3 + 4
+        # A later stage finds the others remembered: its server sees long prompts alone, and yet they are not the rule.
+        later = remembering(served.base_url, tmp_path)
+        assert [answer_f1(episode) for episode in played(later, 4, of=8)] == [0.0] * 4 + [1.0] * 4
+        assert later.usage() == first.usage() | {"requests": 12.0, "cached": 4.0}
+    with serving(lambda body, number: written("<answer>Ada</answer>")) as served:  # now with a longer context
+        longer = remembering(served.base_url, tmp_path)
+        assert [answer_f1(episode) for episode in played(longer, 4, of=8)] == [1.0] * 8
+        assert longer.usage()["requests"] == 4
+
+
+def test_where_they_are_the_rule_the_stage_ends_in_a_line_and_keeps_the_others(tmp_path: Path) -> None:
+    with serving(reply) as served:
+        with pytest.raises(ParamsError) as caught:
+            played(remembering(served.base_url, tmp_path), 5, of=8)
+        said = str(caught.value)
+        assert said.startswith(f"generator at {served.base_url}: HTTP 400 (Error code: 400 - ") and "\n" not in said
+        assert "maximum context length is 4096 tokens" in said
+        assert "); 5 of 8 prompts are longer than the model reads; serve it with a longer context, or lower" in said
+        again = remembering(served.base_url, tmp_path)
+        with pytest.raises(ParamsError, match="5 of 8 prompts are longer"):
+            played(again, 5, of=8)
+        assert again.usage()["cached"] == 3.0
+
+
+def test_a_few_prompts_are_no_rule(tmp_path: Path) -> None:
+    with serving(reply) as served:
+        generator = remembering(served.base_url, tmp_path)
+        assert [episode.outcome.answer for episode in played(generator, 7, of=7)] == [""] * 7
+        with pytest.raises(ParamsError, match="8 of 8 prompts are longer"):
+            played(generator, 1, of=1)

@@ -1,0 +1,110 @@
+"""Search graphs: what is one, why a text is none, and that no text breaks the parser."""
+
+import random
+
+import pytest
+from hypothesis import given, settings, strategies
+
+from benchmarks.fuzz_graph import TOOLS, check, random_text
+from harr.rag.pipelines.graph import REASONS, Graph, Node, levels, parse
+
+GOOD = "Nodes:\nA: mother of Ada Brown (General)\nB: birthplace of $A (News)\nEdges:\nA -> B"
+
+
+def graph(nodes: str, edges: str = "") -> str:
+    return f"Nodes:\n{nodes}\nEdges:\n{edges}"
+
+
+def test_nodes_edges_and_levels() -> None:
+    found = parse(GOOD, TOOLS)
+    expected = (Node("A", "mother of Ada Brown", "General"), Node("B", "birthplace of $A", "News"))
+    assert found == Graph(expected, (("A", "B"),))
+    text = graph("C: c $A (News)\nA: a (b) (General)\nB: b (Academy)\nD: d (News)", "A -> C; B -> C\nC->D; A -> C;")
+    found = parse(text, TOOLS)
+    assert isinstance(found, Graph) and found.nodes[1].query == "a (b)"
+    assert found.edges == (("A", "C"), ("B", "C"), ("C", "D"))
+    assert [[node.label for node in level] for level in levels(found)] == [["A", "B"], ["C"], ["D"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n\n  Nodes:\r\n\n A:  mother of   Ada ( General ) \r\nEdges:\n",
+        "Nodes\nA: mother of Ada (General)\nEdges",
+        "Nodes: A: mother of Ada (General)\nEdges:",
+    ],
+)
+def test_blanks_and_headings_are_free(text: str) -> None:
+    assert parse(text, TOOLS) == Graph((Node("A", "mother of Ada", "General"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "reasons"),
+    [
+        (graph("A: q (Banana)"), ["unknown tool: Banana"]),
+        (graph("A: q (general)"), ["unknown tool: general"]),
+        (graph("A: q ()"), ["unknown tool: "]),
+        (graph("A: q (News)", "A -> B"), ["undeclared node: B"]),
+        (graph("A: q (News)\nB: q (News)", "a -> B"), ["undeclared node: a"]),  # letters are not folded
+        (graph("A: q (News)", "A -> A"), ["self-loop: A"]),
+        (graph("A: q (News)\nB: q (News)", "A -> B; B -> A"), ["cycle: A -> B -> A"]),
+        (graph("\n".join(f"{label}: q (News)" for label in "ABCDEFGHI")), ["too many nodes: 9"]),
+        (graph("A: a b c d e f g h i j k (News)"), ["too many words: A has 11"]),
+        (graph("A: q (News)\nA: r (News)"), ["duplicate label: A"]),
+        (graph("A: <b>q</b> (News)"), ["foreign tag: <b>", "foreign tag: </b>"]),
+        (graph("A: q <|im_end|> (News)"), ["foreign tag: <|im_end|>"]),
+        ("Nodes:\nA: q (News)", ["missing heading: Edges"]),
+        ("A: q (News)\nEdges:", ["missing heading: Nodes", "unreadable line: A: q (News)", "no node"]),
+        ("Edges:\nNodes:\nA: q (News)", ["headings out of order"]),
+        (f"{GOOD}\nEdges:", ["headings out of order"]),
+        (graph(""), ["no node"]),
+        (graph("A: (News)"), ["node without query: A"]),
+        (graph("A: q"), ["unreadable line: A: q", "no node"]),
+        (graph("a: q (News)"), ["unreadable line: a: q (News)", "no node"]),
+        (graph("- A: q (News)\nB: q (News)"), ["unreadable line: - A: q (News)"]),
+        (graph("A: q (News)\nB: q (News)\nC: q (News)", "A -> B -> C"), ["unreadable line: A -> B -> C"]),
+        (graph("A: q (News)\nB: q (News)", "A to B"), ["unreadable line: A to B"]),
+        (graph("A: q (News)\nB: of $A (News)"), ["reference to no ancestor: $A in B"]),
+        (graph("A: q (News)\nB: of $a (News)", "A -> B"), ["reference to no ancestor: $a in B"]),
+        (graph("A: of $A (News)"), ["reference to no ancestor: $A in A"]),
+        ("", ["missing heading: Nodes", "missing heading: Edges", "no node"]),
+    ],
+)
+def test_why_a_text_is_no_graph(text: str, reasons: list[str]) -> None:
+    found = parse(text, TOOLS)
+    assert found == tuple(reasons)
+    assert {reason.partition(":")[0] for reason in reasons} <= set(REASONS)
+
+
+def test_every_reason_is_given_by_some_text() -> None:
+    texts = next(mark.args[1] for mark in test_why_a_text_is_no_graph.pytestmark)  # type: ignore[attr-defined]
+    assert {reason.partition(":")[0] for _, reasons in texts for reason in reasons} == set(REASONS)
+
+
+def test_a_reference_may_skip_a_generation_and_limits_are_parameters() -> None:
+    text = graph("A: a b (News)\nB: b (News)\nC: of $A (News)", "A -> B; B -> C")
+    assert isinstance(parse(text, TOOLS), Graph)
+    assert parse(text, TOOLS, max_nodes=2, max_words=1) == (
+        "too many nodes: 3",
+        "too many words: A has 2",
+        "too many words: C has 2",
+    )
+
+
+@settings(max_examples=1000, deadline=None, derandomize=True)
+@given(strategies.text() | strategies.lists(strategies.sampled_from(GOOD.splitlines())).map("\n".join))
+def test_no_text_breaks_the_parser(text: str) -> None:
+    check(text)
+
+
+def test_random_and_changed_blocks() -> None:
+    """As ``python -m benchmarks.fuzz_graph``, but fewer; both verdicts come often enough to say something."""
+    source = random.Random(0)
+    accepted = sum(not check(random_text(source)) for _ in range(3000))
+    assert 300 < accepted < 2700
+
+
+def test_a_long_text_takes_no_long_time() -> None:
+    edges = "; ".join(f"N{number} -> N{number + 1}" for number in range(20_000))
+    assert parse(graph("A: q (News)", edges), TOOLS) != ()
+    assert parse("<" * 100_000 + "A" * 100_000 + "(" * 100_000, TOOLS) != ()

@@ -1,0 +1,103 @@
+"""The multi-step pipeline driven by hand: what it asks for, and what malformed replies do."""
+
+import json
+from typing import Any
+
+import pytest
+
+from harr.rag.pipelines.multistep import multistep
+from harr.rag.pipelines.replies import last_json
+from harr.types import Generate, Hop, Outcome, Passage, Question, Retrieval, Search
+
+QUESTION = Question("q", "Where was the founder\nof $Acme {Tools} born?")
+PASSAGES = (Passage("a", "Founded by\nAda $history {Brown}.", "Acme"), Passage("b", "No title here."))
+ASK = '{"action": "ASK", "sub_query": "Who founded Acme?", "strategy": "s"}'
+STOP = '{"action": "STOP", "sub_query": "", "strategy": "s"}'
+
+
+def drive(*replies: Any, max_hops: int = 5) -> tuple[list[Any], Outcome]:
+    """Send the replies one after the other; the requests that came before each, and the outcome."""
+    game = multistep(QUESTION, max_hops=max_hops)
+    requests = [next(game)]
+    for reply in replies[:-1]:
+        requests.append(game.send(reply))
+    with pytest.raises(StopIteration) as end:
+        game.send(replies[-1])
+    return requests, end.value.value
+
+
+def test_one_hop_from_question_to_answer() -> None:
+    requests, outcome = drive(ASK, Retrieval(PASSAGES), '{"status": "FOUND", "answer": "Ada"}', STOP, "Ada")
+    hop = Hop("Who founded Acme?", "Ada", "FOUND")
+    assert outcome == Outcome("Ada", (hop,), 0)
+    assert requests[1] == Search(QUESTION, "Who founded Acme?", (), k=0)
+    assert [type(request) for request in requests] == [Generate, Search, Generate, Generate, Generate]
+    planner, _, reader, second, answer = (r.messages[1]["content"] if isinstance(r, Generate) else "" for r in requests)
+    question = "Question: Where was the founder of $Acme {Tools} born?"
+    history = 'History: [{"sub_query": "Who founded Acme?", "answer": "Ada", "status": "FOUND"}]'
+    assert planner == f"{question}\nHistory: []\nNext action:"
+    assert reader == (
+        f"{question}\nHistory: []\nSub-query: Who founded Acme?\nPassages:\n"
+        "[1] Acme\nFounded by Ada $history {Brown}.\n[2] \nNo title here.\nReading:"
+    )
+    assert second == f"{question}\n{history}\nNext action:"
+    assert answer == f"{question}\n{history}\nFinal answer:"
+    assert '"ASK" or "STOP"' in requests[0].messages[0]["content"]
+
+
+def test_the_next_search_sees_finished_hops_only() -> None:
+    found = '{"status": "FOUND", "answer": "Ada"}'
+    ask_next = '{"action": "ASK", "sub_query": "Where was she born?"}'
+    requests, outcome = drive(ASK, Retrieval(PASSAGES), found, ask_next, Retrieval(()), found, "x", max_hops=2)
+    assert requests[4].hops == (Hop("Who founded Acme?", "Ada", "FOUND"),)
+    assert len(outcome.hops) == 2
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "I would stop here.",
+        '{"action": "ASK"}',
+        '{"action": "ASK", "sub_query": " "}',
+        '{"action": "THINK"}',
+        '["ASK"]',
+    ],
+)
+def test_a_malformed_plan_ends_the_episode(reply: str) -> None:
+    assert drive(reply)[1] == Outcome("", (), 1)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Ada Brown", '{"status": "FOUND", "answer": ""}', '{"status": "MAYBE", "answer": "Ada"}', '{"answer": "Ada"}'],
+)
+def test_a_malformed_reading_is_ambiguous(reply: str) -> None:
+    outcome = drive(ASK, Retrieval(PASSAGES), reply, STOP, "unknown")[1]
+    assert outcome == Outcome("", (Hop("Who founded Acme?", "", "AMBIGUOUS"),), 1)
+
+
+def test_not_found_is_a_regular_reading() -> None:
+    outcome = drive(ASK, Retrieval(()), '{"status": "NOT_FOUND", "answer": ""}', STOP, "Unknown.")[1]
+    assert outcome == Outcome("", (Hop("Who founded Acme?", "", "NOT_FOUND"),), 0)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        STOP,
+        f"```json\n{STOP}\n```",
+        f"Let me see. {STOP} Done.",
+        f"<think>\n{ASK} or not?</think>\n{STOP}",
+        f"First idea: {ASK}\nBetter: {STOP}",
+        f"Braces {{like these}} are no JSON. {STOP}",
+        json.dumps(json.loads(STOP), indent=2),
+    ],
+)
+def test_text_around_the_json_is_tolerated(reply: str) -> None:
+    assert last_json(reply, "action")["action"] == "STOP"
+
+
+def test_case_and_numbers_are_tolerated() -> None:
+    outcome = drive(ASK.replace("ASK", "Ask"), Retrieval(()), '{"status": "found", "answer": 1898}', "{")[1]
+    assert outcome == Outcome("", (Hop("Who founded Acme?", "1898", "FOUND"),), 1)

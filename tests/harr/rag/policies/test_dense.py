@@ -1,0 +1,76 @@
+"""The dense policy over a real index: ranking, exclusion, given candidates, and stored actions."""
+
+import numpy as np
+import pytest
+import torch
+
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.setup import Setup
+from harr.types import Hop, Search
+
+
+def greedy(setup: Setup, **changes: object) -> DensePolicy:
+    return DensePolicy(**{**vars(setup.retriever), "sampling": None, **changes})
+
+
+def test_greedy_is_the_exact_ranking(setup: Setup) -> None:
+    policy = greedy(setup)
+    searches = [Search(question, question.text, k=5) for question in setup.questions]
+    retrievals = policy.retrieve(searches)
+    states_BD = policy.encoder.encode([search.query for search in searches])
+    scores = states_BD @ policy.vectors.take(np.arange(policy.vectors.rows)).T
+    ids = [passage.id for passage in policy.passages.take(range(policy.vectors.rows))]
+    for row, retrieval in zip(scores, retrievals, strict=True):
+        best = np.argsort(-row, kind="stable")[:5]
+        assert [passage.id for passage in retrieval.passages] == [ids[i] for i in best]
+        assert retrieval.logprob is None and retrieval.pool == ()
+
+
+def test_excluded_passages_never_come_back(setup: Setup) -> None:
+    question = setup.questions[0]
+    first = greedy(setup).retrieve([Search(question, question.text, k=3)])[0].passages
+    taken = frozenset(passage.id for passage in first)
+    again = greedy(setup).retrieve([Search(question, question.text, exclude_ids=taken, k=3)])[0].passages
+    assert taken.isdisjoint(passage.id for passage in again)
+    assert len(again) == 3
+
+
+def test_given_candidates_are_the_only_ones(setup: Setup) -> None:
+    policy = greedy(setup, candidates="question")
+    question = setup.questions[3]
+    retrieval = policy.retrieve([Search(question, question.text, k=10)])[0]
+    assert {passage.id for passage in retrieval.passages} == set(question.candidate_ids)
+
+
+def test_a_sample_stores_its_action_and_its_probability(setup: Setup) -> None:
+    policy = setup.retriever
+    search = Search(setup.questions[0], setup.questions[0].text, (Hop("", "Ashford: a town."),), k=2)
+    retrieval = policy.retrieve([search])[0]
+    chosen = policy.passages.take(retrieval.pool[:2])
+    assert tuple(chosen) == retrieval.passages
+    assert len(retrieval.pool) == policy.pool and len(set(retrieval.pool)) == policy.pool
+    with torch.no_grad():
+        states = policy.encoder.forward([retrieval.state], max_tokens=policy.max_tokens)
+        logits = policy.logits(states, torch.tensor([0]), np.array([retrieval.pool]))
+    weights = torch.exp(logits[0] - logits[0].max())
+    by_hand = (weights[0] / weights.sum()).log() + (weights[1] / weights[1:].sum()).log()
+    assert retrieval.logprob == pytest.approx(by_hand.item(), abs=1e-3)
+
+
+def test_rollouts_of_one_state_differ(setup: Setup) -> None:
+    search = Search(setup.questions[0], setup.questions[0].text)
+    firsts = {r.passages[0].id for r in setup.retriever.retrieve([search] * 64)}
+    assert len(firsts) > 1
+
+
+def test_bm25_finds_the_town_and_skips_what_was_taken(setup: Setup) -> None:
+    from harr.rag.retrieval.bm25 import BM25Retriever
+
+    policy = setup.retriever
+    bm25 = BM25Retriever(policy.index, policy.passages, k=2, candidates="corpus")
+    question = setup.questions[0]
+    both = bm25.retrieve([Search(question, "Ashford")])[0].passages
+    assert {passage.title for passage in both} == {"Ashford"}
+    taken = frozenset({both[0].id})
+    rest = bm25.retrieve([Search(question, "Ashford", exclude_ids=taken)])[0].passages
+    assert [passage.id for passage in rest] == [both[1].id]

@@ -1,0 +1,106 @@
+"""Plackett-Luce against enumeration: probabilities, sampling frequencies, and the gradient estimator."""
+
+from itertools import permutations
+
+import pytest
+import torch
+
+from harr.rag.policies.plackett_luce import MASKED, entropy, log_prob, sample
+from harr.train.advantages import group_advantages
+
+
+def orders(n: int, k: int) -> torch.Tensor:
+    """Every ordered K-subset of N, each followed by the rest in ascending order."""
+    rows = [(*head, *[i for i in range(n) if i not in head]) for head in permutations(range(n), k)]
+    return torch.tensor(rows)
+
+
+def all_log_probs(logits_N: torch.Tensor, orders_PN: torch.Tensor, k: int) -> torch.Tensor:
+    return log_prob(logits_N[orders_PN], torch.full((len(orders_PN),), k))
+
+
+@pytest.mark.parametrize(("n", "k"), [(4, 1), (5, 2), (5, 3), (4, 4)])
+def test_probabilities_of_all_orders_sum_to_one(n: int, k: int) -> None:
+    logits_N = torch.randn(n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    total = all_log_probs(logits_N, orders(n, k), k).exp().sum()
+    assert total.item() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_log_prob_is_invariant_to_a_shift_and_to_padding() -> None:
+    logits_BN = torch.tensor([[0.3, -1.0, 2.0]], dtype=torch.float64)
+    padded_BN = torch.cat([logits_BN + 7.0, torch.full((1, 2), MASKED, dtype=torch.float64)], -1)
+    two = torch.tensor([2])
+    assert torch.allclose(log_prob(padded_BN, two), log_prob(logits_BN, two), atol=1e-9)
+
+
+def test_one_choice_is_log_softmax() -> None:
+    logits_BN = torch.randn(3, 6, generator=torch.Generator().manual_seed(1))
+    assert torch.allclose(
+        log_prob(logits_BN, torch.ones(3, dtype=torch.int64)), logits_BN.log_softmax(-1)[:, 0], atol=1e-6
+    )
+
+
+def test_samples_follow_the_probabilities() -> None:
+    logits_N = torch.tensor([0.0, 0.7, -0.5, 1.2])
+    draws = 100_000
+    drawn = sample(logits_N.expand(draws, 4), torch.Generator().manual_seed(2))[:, :2]
+    table_PN = orders(4, 2)
+    for order, log_p in zip(table_PN, all_log_probs(logits_N, table_PN, 2), strict=True):
+        p = log_p.exp().item()
+        seen = (drawn == order[:2]).all(-1).float().mean().item()
+        assert abs(seen - p) < 4 * (p * (1 - p) / draws) ** 0.5
+
+
+def test_padding_is_never_drawn_before_a_candidate() -> None:
+    logits_BN = torch.tensor([[MASKED, 0.0, MASKED, -3.0]]).expand(200, 4)
+    drawn = sample(logits_BN, torch.Generator().manual_seed(3))[:, :2]
+    assert set(drawn.flatten().tolist()) == {1, 3}
+
+
+def test_mean_of_the_estimator_is_the_gradient_of_the_expected_reward() -> None:
+    """Enumerate all orders of 2 of 5: E[reward * grad log p] equals grad E[reward] to 1e-6."""
+    logits_N = torch.tensor([0.2, -0.4, 1.1, 0.0, 0.5], dtype=torch.float64, requires_grad=True)
+    table_PN = orders(5, 2)
+    reward_P = torch.rand(len(table_PN), dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    logs_P = all_log_probs(logits_N, table_PN, 2)
+    (exact_N,) = torch.autograd.grad((logs_P.exp() * reward_P).sum(), logits_N, retain_graph=True)
+    (estimate_N,) = torch.autograd.grad((logs_P.exp().detach() * reward_P * logs_P).sum(), logits_N, retain_graph=True)
+    assert torch.linalg.norm(exact_N - estimate_N) / torch.linalg.norm(exact_N) < 1e-6
+
+
+def enumerated(reward_P: torch.Tensor, group: int, estimator: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The true gradient of the expected reward, and the estimator's mean over all groups of rollouts."""
+    logits_N = torch.tensor([0.2, -0.4, 1.1, 0.0], dtype=torch.float64, requires_grad=True)
+    logs_P = all_log_probs(logits_N, orders(4, 2), 2)
+    p_P = logs_P.exp().detach()
+    (exact_N,) = torch.autograd.grad((logs_P.exp() * reward_P).sum(), logits_N, retain_graph=True)
+    groups_QG = torch.cartesian_prod(*[torch.arange(len(p_P))] * group)
+    advantage_QG = group_advantages(reward_P[groups_QG], estimator)
+    mean = (p_P[groups_QG].prod(-1) * (advantage_QG * logs_P[groups_QG]).mean(-1)).sum()
+    (estimate_N,) = torch.autograd.grad(mean, logits_N)
+    return exact_N, estimate_N
+
+
+REWARDS_P = torch.rand(12, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize("group", [2, 3])
+@pytest.mark.parametrize("estimator", ["rloo", "dr_grpo"])
+def test_rloo_is_unbiased_and_dr_grpo_up_to_its_known_factor(estimator: str, group: int) -> None:
+    """Over all groups: RLOO gives the true gradient, a group mean that includes the rollout (G-1)/G of it."""
+    exact_N, estimate_N = enumerated(REWARDS_P, group, estimator)
+    factor = (group - 1) / group if estimator == "dr_grpo" else 1.0
+    assert torch.allclose(estimate_N, factor * exact_N, rtol=1e-6)
+
+
+@pytest.mark.parametrize("estimator", ["grpo", "bnpo"])
+def test_dividing_by_the_deviation_keeps_the_direction_for_two_rewards_only(estimator: str) -> None:
+    """With rewards 0 and 1 the mean is the true gradient times a number; with more values it turns away."""
+    exact_N, estimate_N = enumerated((REWARDS_P > 0.5).double(), 3, estimator)
+    assert torch.cosine_similarity(estimate_N, exact_N, dim=0).item() == pytest.approx(1.0, abs=1e-9)
+    exact_N, estimate_N = enumerated(REWARDS_P, 3, estimator)
+    assert 0.9 < torch.cosine_similarity(estimate_N, exact_N, dim=0).item() < 1 - 1e-4
+
+
+def test_entropy_of_a_certain_choice_is_zero() -> None:
+    assert entropy(torch.tensor([[50.0, 0.0, MASKED]])).item() == pytest.approx(0.0, abs=1e-6)

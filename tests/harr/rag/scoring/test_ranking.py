@@ -1,0 +1,74 @@
+"""Four episodes, every measure worked by hand."""
+
+import pytest
+
+from harr.rag.scoring.ranking import all_gold, gold_f1, hop_recall, ndcg_at, recall, recall_at, reciprocal_rank
+from harr.types import Episode, Passage, Question, Retrieval, Search, Step
+
+
+def episode(gold: str, *steps: str) -> Episode:
+    """One letter is one passage; a word is one search's passages in order."""
+    question = Question("q", "Who?", gold_ids=tuple(gold))
+    return Episode(
+        question,
+        tuple(Step(Search(question, "Who?"), Retrieval(tuple(Passage(name, "") for name in step))) for step in steps),
+    )
+
+
+MEASURED = [  # episode, recall, all_gold, recall at 2, recall at 5, reciprocal rank, hops 1, 2, 3
+    (episode("ab", "xya", "bxz"), 1.0, 1.0, 0.0, 1.0, 1 / 3, (1.0, 1.0, None)),  # x y a b z: repeats do not count
+    (episode("abc", "cx", "yx"), 1 / 3, 0.0, 1 / 3, None, 1.0, (0.0, 0.0, 1.0)),
+    (episode("ab"), 0.0, 0.0, None, None, 0.0, (0.0, 0.0, None)),  # never searched
+    (episode("", "ab"), None, None, None, None, None, (None, None, None)),  # no gold
+]
+
+
+@pytest.mark.parametrize(("played", "share", "every", "at_2", "at_5", "reciprocal", "hops"), MEASURED)
+def test_measures(
+    played: Episode,
+    share: float | None,
+    every: float | None,
+    at_2: float | None,
+    at_5: float | None,
+    reciprocal: float | None,
+    hops: tuple[float | None, ...],
+) -> None:
+    assert recall(played) == share
+    assert all_gold(played) == every
+    assert recall_at(played, 2) == at_2
+    assert recall_at(played, 5) == at_5
+    assert reciprocal_rank(played) == reciprocal
+    assert tuple(hop_recall(played, hop) for hop in (1, 2, 3)) == hops
+
+
+def ranked(gold: tuple[str, ...], *ids: str, k: int = 0) -> Episode:
+    """One search that asked for ``k`` passages and got ``ids``."""
+    question = Question("q", "Who?", gold_ids=gold)
+    return Episode(question, (Step(Search(question, "Who?", k=k), Retrieval(tuple(Passage(pid, "") for pid in ids))),))
+
+
+def test_chunks_of_one_document_count_once() -> None:
+    gold = ("d_chunk_0", "d_chunk_1", "d_chunk_2")
+    played = ranked(gold, "a_chunk_0", "a_chunk_1", "a_chunk_7", "d_chunk_2", "d_chunk_0", "b_chunk_0")
+    assert played.documents == ("a", "d", "b") and played.question.gold_documents == ("d",)
+    assert reciprocal_rank(played) == 0.5  # the fourth chunk, but the second document
+    assert recall(played) == all_gold(played) == hop_recall(played, 1) == 1.0
+    assert hop_recall(played, 2) is None
+    assert recall_at(played, 1) == 0.0 and recall_at(played, 2) == 1.0
+    assert gold_f1(played) == pytest.approx(0.5)  # one of three documents, and all the gold
+
+
+def test_ndcg_by_hand() -> None:
+    """Gold at ranks 2 and 4 of two: (1/log2 3 + 1/log2 5) / (1 + 1/log2 3)."""
+    by_hand = (1 / 1.5849625 + 1 / 2.3219281) / (1 + 1 / 1.5849625)
+    assert ndcg_at(ranked(("b", "d"), *"abcde"), 5) == pytest.approx(by_hand, abs=1e-7)
+    assert ndcg_at(ranked(("b",), *"bacde"), 5) == 1.0
+    assert ndcg_at(ranked(("x",), *"abcde"), 5) == 0.0
+    assert ndcg_at(ranked((), *"abcde"), 5) is None
+
+
+def test_a_ranking_that_ends_early_has_misses() -> None:
+    """Ten passages were asked for and two matched: the question counts, as it does for the other arms."""
+    assert ndcg_at(ranked(("x",), "a", "b", k=10), 10) == 0.0
+    assert recall_at(ranked(("b",), "a", "b", k=10), 10) == 1.0
+    assert ndcg_at(ranked(("x",), "a", "b"), 10) is None

@@ -1,0 +1,185 @@
+"""Reward terms, their per-step gains and their weighted sum."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from harr.errors import CorpusError, ParamsError
+from harr.rag.scoring.reward import Reward
+from harr.rag.scoring.similarity import answer_similarities
+from harr.rag.scoring.terms import TERMS, prefix_gains
+from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step
+
+
+def episode(answer: str | None, *steps: str, answers: tuple[str, ...] = ("Ada Brown",), gold: str = "ab") -> Episode:
+    question = Question("q7", "Who?", answers=answers, gold_ids=tuple(gold))
+    played = tuple(Step(Search(question, "Who?"), Retrieval(tuple(map(_passage, step)))) for step in steps)
+    return Episode(question, played, Outcome(answer))
+
+
+def _passage(name: str) -> Passage:
+    return Passage(name, "")
+
+
+FULL = episode("Ada", "ax", "by")  # F1 2/3: precision 1, recall 1/2
+UNANSWERED = episode(None, "ax")
+NO_ANSWERS = episode("Ada", "ax", answers=())
+NO_GOLD = episode("ada brown", "ax", gold="")
+
+
+@pytest.mark.parametrize(
+    ("played", "expected"),
+    [
+        (FULL, {"answer_f1": 2 / 3, "answer_em": 0.0, "recall": 1.0, "all_gold": 1.0}),
+        (UNANSWERED, {"answer_f1": 0.0, "answer_em": 0.0, "recall": 0.5, "all_gold": 0.0}),
+        (NO_ANSWERS, {"answer_f1": None, "answer_em": None, "recall": 0.5, "all_gold": 0.0}),
+        (NO_GOLD, {"answer_f1": 1.0, "answer_em": 1.0, "recall": None, "all_gold": None}),
+    ],
+)
+def test_terms(played: Episode, expected: dict[str, float | None]) -> None:
+    assert {name: TERMS[name](played) for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("answer_f1", [0.0, 0.0, 2 / 3]),  # the answer is there only at the end
+        ("recall", [0.5, 0.0, 0.5]),
+        ("all_gold", [0.0, 0.0, 1.0]),
+    ],
+)
+def test_prefix_gains_of_each_step(name: str, expected: list[float]) -> None:
+    played = episode("Ada", "ax", "xx", "yb")
+    gains = prefix_gains(TERMS[name], played)
+    assert gains == pytest.approx(expected)
+    assert sum(gains) == pytest.approx(TERMS[name](played))
+
+
+def test_prefix_gains_of_a_weighted_reward_and_of_no_steps() -> None:
+    reward = Reward({"answer_f1": 1.0, "recall": 0.5})
+    assert prefix_gains(reward, FULL) == pytest.approx([0.25, 0.25 + 2 / 3])
+    assert prefix_gains(reward, episode("Ada")) == []
+    assert prefix_gains(TERMS["answer_f1"], NO_ANSWERS) == [0.0]
+
+
+def test_weighted_sum() -> None:
+    assert Reward({"answer_f1": 1.0, "recall": 0.5})(FULL) == pytest.approx(2 / 3 + 0.5)
+    assert Reward({"recall": 1.0, "answer_em": 0.0})(UNANSWERED) == 0.5
+    assert Reward({"recall": 1.0, "all_gold": -0.5})(FULL) == 0.5
+
+
+def test_weights_of_terms_that_do_not_apply_go_to_the_others() -> None:
+    reward = Reward({"answer_f1": 1.0, "recall": 0.5})
+    assert reward(NO_ANSWERS) == pytest.approx(1.5 * 0.5)
+    assert reward(NO_GOLD) == pytest.approx(1.5 * 1.0)
+
+
+def test_a_question_without_any_applying_term_is_named() -> None:
+    with pytest.raises(CorpusError, match=r"no reward term applies to a question \(answer_f1\)"):
+        Reward({"answer_f1": 1.0})(NO_ANSWERS)
+
+
+def test_wrong_terms() -> None:
+    with pytest.raises(ParamsError, match=r"unknown term answer_f2; known: answer_f1, answer_em, substring_em"):
+        Reward({"answer_f2": 1.0})
+    with pytest.raises(ParamsError, match="not all 0"):
+        Reward({"recall": 0.0})
+    with pytest.raises(ParamsError, match="must be finite"):
+        Reward({"recall": float("nan")})
+
+
+def found(*searches: str, gold: str = "d", answer: str | None = None, **outcome: object) -> Episode:
+    """Every search is a line of chunk ids ``<document><number>``."""
+    gold_ids = tuple(f"{gold}_chunk_{number}" for number in range(9))
+    question = Question("q", "Who?", answers=("Ada Brown",), gold_ids=gold_ids)
+    ids = [[f"{name[0]}_chunk_{name[1]}" for name in search.split()] for search in searches]
+    steps = tuple(Step(Search(question, "Who?"), Retrieval(tuple(map(_passage, names)))) for names in ids)
+    return Episode(question, steps, Outcome(answer, **outcome))  # type: ignore[arg-type]
+
+
+def test_mrr_counts_documents_and_takes_the_best_search() -> None:
+    mrr = TERMS["mrr"]
+    assert mrr(found("a0 a1 a2 d3")) == 1 / 2  # the fourth chunk, the second document
+    assert mrr(found("a0 b0 c0 d0", "a1 d7 d8", "a2")) == 1 / 2
+    assert mrr(found()) == 0.0 and mrr(found("a0 b0")) == 0.0
+    assert mrr(NO_GOLD) is None
+
+
+def test_format_is_the_share_of_well_formed_turns_with_reasons() -> None:
+    well_formed = TERMS["format"]
+    assert well_formed(found("a0", turns=3, faults=("no end of thoughts",))) == pytest.approx(2 / 3)
+    assert well_formed(found("a0", turns=2)) == 1.0
+    assert well_formed(found(turns=2)) == 0.0  # it never searched
+    assert well_formed(found("a0")) is None  # the pipeline does not look at turns
+
+
+def test_graph_and_format_are_independent() -> None:
+    """An episode of a graph pipeline that searched nothing may be well-formed (R-Search: D = 0, F = 1)."""
+    graph, well_formed = TERMS["graph"], TERMS["format"]
+    bad = found(turns=1, graph=("cycle: A -> B -> A",))
+    assert (graph(bad), well_formed(bad)) == (0.0, 1.0)
+    untidy = found("a0", turns=2, graph=(), faults=("no answer",))
+    assert (graph(untidy), well_formed(untidy)) == (1.0, 0.5)
+    assert graph(found("a0", turns=2)) is None
+
+
+def test_search_r1_says_what_is_wrong_with_a_turn() -> None:
+    from harr.rag.pipelines.search_r1 import search_r1
+
+    turns = [
+        "I look.</think><search>Ada</search>",  # the prompt may have begun the thought
+        "<think>Nothing.<search>Ada Brown</search>",
+        "It is Bath.",
+        "<think>So.</think><answer>Bath</answer>",
+    ]
+    game, question = search_r1(Question("q", "Who?"), max_searches=4), Question("q", "Who?")
+    request, steps = next(game), []
+    replies = iter(turns)
+    try:
+        while True:
+            if isinstance(request, Search):
+                steps.append(Step(request, Retrieval((_passage("a"),))))
+                request = game.send(steps[-1].retrieval)
+            else:
+                request = game.send(next(replies))
+    except StopIteration as end:
+        played = Episode(question, tuple(steps), end.value)
+    assert played.outcome.turns == 4 and played.outcome.faults == ("no end of thoughts", "no action")
+    assert TERMS["format"](played) == 0.5 and played.outcome.malformed == 1
+
+
+def test_prices_are_negative() -> None:
+    assert TERMS["length"](found(answer=" ".join(["word"] * 30))) == -1.5
+    assert TERMS["length"](found()) == 0.0
+    assert TERMS["search_cost"](found("a0", "b0", "c0")) == -3.0
+    assert prefix_gains(TERMS["search_cost"], found("a0", "b0")) == [-1.0, -1.0]
+    question = Question("q", "Who?")
+    read = Step(Search(question, "Who?"), Retrieval((Passage("a", "in Bath", "Ada Brown"),)))
+    assert TERMS["context_length"](Episode(question, (read, read))) == -0.08
+    assert TERMS["context_length"](Episode(question)) == 0.0
+
+
+def angles(texts: Sequence[str], calls: list[Sequence[str]]) -> np.ndarray:
+    """Unit vectors at an angle that the text names, in degrees."""
+    calls.append(texts)
+    turns = [math.radians(float(text)) for text in texts]
+    return np.array([[math.cos(turn), math.sin(turn)] for turn in turns], dtype=np.float32)
+
+
+def test_answers_are_compared_in_one_call_and_opposites_are_0() -> None:
+    def answered(answer: str | None, *golds: str) -> Episode:
+        return Episode(Question("q", "Who?", answers=golds), (), Outcome(answer))
+
+    calls: list[Sequence[str]] = []
+    played = [answered("0", "60", "90"), answered("0", "180"), answered("60", "60"), answered("", "0"), answered("0")]
+    values = answer_similarities(lambda texts: angles(texts, calls), [*played, answered(None, "0")])
+    assert values == [pytest.approx(0.5, abs=1e-6), 0.0, pytest.approx(1.0), 0.0, None, 0.0]
+    assert [sorted(texts) for texts in calls] == [["0", "180", "60", "90"]]  # every text once
+    reward = Reward({"answer_similarity": 2.0}, encode=lambda texts: angles(texts, calls))
+    assert reward.totals(reward.score(played[:2])) == pytest.approx([1.0, 0.0], abs=1e-6)
+    assert len(calls) == 2
+    assert answer_similarities(lambda texts: angles(texts, calls), [played[4]]) == [None] and len(calls) == 2
+    with pytest.raises(ParamsError, match="`answer_similarity` needs an encoder"):
+        Reward({"answer_similarity": 1.0})

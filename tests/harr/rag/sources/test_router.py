@@ -1,0 +1,271 @@
+"""Sources of the web against real functions and a real server; our own collections by source."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harr.errors import HarrError, ParamsError, ServiceUnavailable
+from harr.params.pipeline import Cassette, Exa, Function
+from harr.rag.sources import router as module
+from harr.rag.sources.client import WebSource
+from harr.rag.sources.providers import check_sources, exa
+from harr.rag.sources.router import Sources, web_source
+from harr.types import Passage, Question, Search
+
+QUESTION = Question("q", "Who?")
+SIX = "abcdef"
+
+
+def searches(queries: Sequence[str], tool: str = "General", **more: Any) -> list[Search]:
+    return [Search(QUESTION, query, tool=tool, **more) for query in queries]
+
+
+class Upper:
+    """A source that answers in capitals; ``meet`` queries must be under way at once before any is answered."""
+
+    def __init__(self, meet: int = 0) -> None:
+        self.asked: list[str] = []
+        self._barrier = threading.Barrier(meet) if meet else None
+
+    def __call__(self, query: str, k: int) -> list[Passage]:
+        self.asked.append(query)
+        if self._barrier:
+            self._barrier.wait(timeout=20)
+        return [Passage(f"{query}-{n}", f"{query.upper()}\n{n}") for n in range(k + 1)]
+
+
+def source(ask: Any, **more: Any) -> WebSource:
+    return WebSource("General", ask, **{"k": 2, "deadline_seconds": 30.0, **more})
+
+
+def test_six_queries_are_under_way_at_once() -> None:
+    """Six meet at a barrier: one after the other, none would ever be answered."""
+    ask = Upper(meet=6)
+    found = source(ask, concurrency=6).retrieve(searches(SIX))
+    assert [retrieval.error for retrieval in found] == [""] * 6
+    assert [retrieval.passages[0].id for retrieval in found] == [f"{query}-0" for query in SIX]
+    assert all(len(retrieval.passages) == 2 for retrieval in found)
+    assert found[0].passages[0].source == "General"
+
+
+def test_two_sources_are_asked_at_once() -> None:
+    ask = Upper(meet=2)
+    both = Sources({}, {tool: WebSource(tool, ask, k=1, deadline_seconds=30.0) for tool in ("General", "News")})
+    found = both.retrieve([*searches("a"), *searches("b", "News")])
+    assert [(r.passages[0].id, r.passages[0].source) for r in found] == [("a-0", "General"), ("b-0", "News")]
+    assert both.usage()["News asked"] == 1.0
+
+
+def test_no_more_than_concurrency_at_once() -> None:
+    lock, now, most = threading.Lock(), [0], [0]
+
+    def ask(query: str, k: int) -> list[Passage]:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.02)
+        with lock:
+            now[0] -= 1
+        return []
+
+    assert not any(r.error for r in source(ask, concurrency=2).retrieve(searches(SIX)))
+    assert most == [2]
+
+
+def test_equal_queries_are_asked_once_and_what_is_excluded_is_left_out() -> None:
+    ask = Upper()
+    found = source(ask).retrieve([*searches("aa"), *searches("a", exclude_ids=frozenset({"a-0"})), *searches("a", k=1)])
+    assert ask.asked == ["a", "a"]  # two of them want two passages, one wants one
+    assert [[p.id for p in r.passages] for r in found] == [["a-0", "a-1"], ["a-0", "a-1"], ["a-1"], ["a-0"]]
+
+
+def test_a_hanging_source_costs_its_deadline_once() -> None:
+    """Forty queries, four at a time: the first four wait, the others are not sent."""
+    hung, asked = threading.Event(), []
+
+    def ask(query: str, k: int) -> list[Passage]:
+        asked.append(query)
+        hung.wait(60)
+        return []
+
+    slow = source(ask, concurrency=4, deadline_seconds=0.5)
+    began = time.monotonic()
+    found = slow.retrieve(searches([str(n) for n in range(40)]))
+    took = time.monotonic() - began
+    hung.set()
+    assert len(asked) == 4 and 0.5 <= took < 5.0  # in turn it would be 5 s
+    assert slow.usage() == {"asked": 4.0, "cached": 0.0, "failed": 40.0, "timed_out": 4.0}
+    assert found[0].error == "no answer within 0.5 s" and not found[0].passages
+    assert found[39].error == "not asked, since others had: no answer within 0.5 s"
+    (later,) = slow.retrieve(searches("b"))  # the next level of a graph does not wait again
+    assert later.error == "not asked, since it had not answered before" and len(asked) == 4
+
+
+def test_one_slow_query_does_not_stop_the_others() -> None:
+    hung = threading.Event()
+
+    def ask(query: str, k: int) -> list[Passage]:
+        if query == "0":
+            hung.wait(60)
+        time.sleep(0.05)  # 19 of these by one worker outlast the deadline of the slow one
+        return [Passage(query, query)]
+
+    found = source(ask, concurrency=2, deadline_seconds=0.6).retrieve(searches([str(n) for n in range(20)]))
+    hung.set()
+    assert found[0].error and not any(retrieval.error for retrieval in found[1:])
+
+
+def test_an_outage_is_tried_again_and_a_refusal_is_not() -> None:
+    asked: list[str] = []
+
+    def ask(query: str, k: int) -> list[Passage]:
+        asked.append(query)
+        if query == "refused":
+            raise HarrError("no such thing")
+        if query == "broken":
+            raise KeyError("results")
+        if asked.count(query) < 3:
+            raise ServiceUnavailable("restarting")
+        return [Passage("p", "found")]
+
+    odd = source(ask)
+    found = odd.retrieve(searches(["late", "refused", "broken"]))
+    assert [r.error for r in found] == ["", "no such thing", "KeyError: 'results'"]
+    assert found[0].passages[0].text == "found" and sorted(asked) == ["broken", "late", "late", "late", "refused"]
+    assert odd.usage() == {"asked": 3.0, "cached": 0.0, "failed": 2.0, "timed_out": 0.0}
+
+
+def test_answers_are_remembered_and_failures_are_not(tmp_path: Path) -> None:
+    def down(query: str, k: int) -> list[Passage]:
+        raise HarrError("down")
+
+    cache, ask = tmp_path / "cache.sqlite", Upper()
+    assert source(down, cache=cache).retrieve(searches("a"))[0].error == "down"
+    first = source(ask, cache=cache).retrieve(searches("ab"))
+    again = source(down, cache=cache)
+    assert again.retrieve(searches("abc"))[:2] == first and ask.asked == ["a", "b"]
+    assert again.usage() == {"asked": 1.0, "cached": 2.0, "failed": 1.0, "timed_out": 0.0}
+
+
+def test_half_a_character_of_the_web_is_kept_and_no_text_is_an_error(tmp_path: Path) -> None:
+    """A service that cuts a page within a pair of surrogates sends half of one; no file and no tokenizer takes it."""
+
+    def ask(query: str, k: int) -> list[Passage]:
+        return [Passage("u", "A smile \ud83d" if query == "cut" else None)]  # type: ignore[arg-type]
+
+    kept = source(ask, cache=tmp_path / "kept.sqlite", tape=tmp_path / "tape.jsonl")
+    cut, empty = kept.retrieve(searches(["cut", "none"]))
+    assert cut.passages[0].text == "A smile ?" and empty.error.startswith("AttributeError")
+    assert kept.retrieve(searches(["cut"]))[0] == cut and kept.usage()["cached"] == 1.0
+
+
+def test_a_tool_without_a_source_is_told_so() -> None:
+    [found] = Sources({}, {"General": source(Upper())}).retrieve(searches("a", "Banana"))
+    assert found.error == "there is no source 'Banana', only General" and found.passages == ()
+
+
+def test_what_is_recorded_can_be_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEARCHES", tmp_path / "searches")
+    tape = tmp_path / "tapes" / "tape.jsonl"
+    live = source(Upper(), tape=tape)
+    first = live.retrieve(searches("ab"))
+    assert live.retrieve(searches("a")) == first[:1] and len(tape.read_text().splitlines()) == 2
+    assert set(json.loads(tape.read_text().splitlines()[0])) == {"tool", "query", "date", "passages"}
+    played = web_source("General", Cassette(kind="cassette", path=str(tape)))
+    *known, unknown = played.retrieve(searches("abc"))
+    assert known == first
+    assert unknown.error == "the recording holds no answer of General to this query"
+    assert web_source("News", Cassette(kind="cassette", path=str(tape))).retrieve(searches("a", "News"))[0].error
+    tape.write_text('{"tool": "General", "query": "a", "passages": ["p"]}\n')
+    with pytest.raises(ParamsError, match=r"sources\.General\.path: .*tape\.jsonl:1: passages is .*expected a list"):
+        check_sources({"General": Cassette(kind="cassette", path=str(tape))})
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (Exa(kind="exa", key_variable="HARR_NO_KEY"), "set the environment variable HARR_NO_KEY"),
+        (Cassette(kind="cassette", path="nowhere.jsonl"), "nowhere.jsonl is missing"),
+        (Function(kind="function", function="nowhere:search"), "nowhere:search cannot be imported"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_before_anything_starts(section: Any, said: str) -> None:
+    with pytest.raises(ParamsError, match=said) as error:
+        check_sources({"General": section})
+    assert "\n" not in str(error.value) and str(error.value).startswith("sources.General")
+
+
+class Stand(BaseHTTPRequestHandler):
+    """Speaks Exa's wire format; what it is asked stays in ``asked``."""
+
+    asked: list[dict[str, Any]]
+    failing: dict[str, list[int]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append({"path": self.path, "key": self.headers["x-api-key"], **body})
+        failures = self.failing.get(body["query"], [])
+        status = failures.pop(0) if failures else 200
+        results = [
+            {
+                "id": f"https://x.example/{n}",
+                "url": f"https://x.example/{n}",
+                "title": f"Page {n}",
+                "text": " long" * 200,
+            }
+            for n in range(body["numResults"])
+        ]
+        reply: Any = (
+            {"requestId": "r", "results": results} if status == 200 else {"error": f"key {self.headers['x-api-key']}"}
+        )
+        payload = json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+@pytest.fixture
+def stand(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[type[Stand], str]]:
+    pytest.importorskip("exa_py", reason="exa-py is missing: pip install '.[web]'")
+    monkeypatch.setenv("MY_EXA_KEY", "secret-of-mine")
+    handler = type("Handler", (Stand,), {"asked": [], "failing": {}})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield handler, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_exa_through_its_own_client(stand: tuple[type[Stand], str]) -> None:
+    handler, address = stand
+    section = Exa(kind="exa", key_variable="MY_EXA_KEY", base_url=address, category="news", max_characters=40)
+    handler.failing = {"busy": [429, 503], "bad": [400], "locked": [401]}
+    web = source(exa("News", section))
+    fine, busy, bad, locked = web.retrieve(searches(["fine", "busy", "bad", "locked"]))
+    assert [p.id for p in fine.passages] == ["https://x.example/0", "https://x.example/1"]
+    assert fine.passages[0].title == "Page 0" and len(fine.passages[0].text) == 40
+    assert busy.passages == fine.passages  # tried again until it was answered
+    assert "Exa refuses the query" in bad.error and "Exa refuses the key in $MY_EXA_KEY" in locked.error
+    assert "secret-of-mine" not in bad.error + locked.error
+    asked = next(body for body in handler.asked if body["query"] == "fine")
+    assert asked["path"] == "/search" and asked["key"] == "secret-of-mine"
+    assert (asked["numResults"], asked["category"]) == (2, "news")
+    assert asked["contents"] == {"text": {"maxCharacters": 40}}
+
+
+def test_exa_that_is_not_there_is_an_error_in_the_result(stand: tuple[type[Stand], str]) -> None:
+    section = Exa(kind="exa", key_variable="MY_EXA_KEY", base_url="http://127.0.0.1:9")
+    [found] = source(exa("General", section), deadline_seconds=0.5).retrieve(searches("a"))
+    assert found.error.startswith(("Exa does not answer", "no answer within")) and not found.passages

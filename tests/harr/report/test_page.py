@@ -1,0 +1,209 @@
+"""The report: one file, nothing loaded from elsewhere, texts escaped, claims that follow the figures."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harr.evaluate.arms import contrast, question_rows, summarise
+from harr.rag.scoring.reward import Reward
+from harr.report.examples import trajectories
+from harr.report.page import write_report
+from harr.train.record import term_figures
+from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
+
+CURVE = [{"step": s, "reward_mean": 0.1 * s, "zero_std_share": 0.5} for s in range(1, 5)]
+FILTER = [{"id": "q", "reward_mean": 0.5, "reward_std": 0.5, "kept": True, "reason": "rollouts disagree"}]
+
+
+def episodes(right: int, hostile: str = "Ada") -> list[Episode]:
+    """Thirty one-hop questions, the first ``right`` of them solved."""
+    found = []
+    for number in range(30):
+        question = Question(f"q{number}", f"Who is {hostile} {number}?", ("Ada",), ("gold",))
+        shown = Passage("gold" if number < right else "other", f"{hostile} lives here.", hostile)
+        hop = Hop(hostile, hostile, "FOUND")
+        step = Step(Search(question, hostile), Retrieval((shown,)))
+        found.append(Episode(question, (step,), Outcome("Ada" if number < right else hostile, (hop,))))
+    return found
+
+
+def report(out: Path, frozen: int = 3, full: int = 27, hostile: str = "Bob", **changes: Any) -> str:
+    played = {"frozen": episodes(frozen, hostile), "full": episodes(full, hostile)}
+    rows = {arm: question_rows(side) for arm, side in played.items()}
+    values: dict[str, Any] = {
+        "summary": summarise(rows, resamples=200, seed=0),
+        "contrasts": {"full-history": contrast(rows["full"], rows["frozen"], resamples=200, seed=0)},
+        "curve": CURVE,
+        "filter_rows": FILTER,
+        "trajectories": trajectories(played),
+        "facts": {"Seed": "7", "Encoder": hostile},
+        "links": {"Data Docs": "../gx/docs/index.html"},
+    }
+    write_report(out, **values | changes)
+    return out.read_text(encoding="utf-8")
+
+
+def words(text: str) -> str:
+    """The page's text without mark-up."""
+    return " ".join(re.sub(r"<[^>]+>", " ", text.split("</style>", 1)[1]).replace("&nbsp;", " ").split())
+
+
+def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(tmp_path: Path) -> None:
+    text = words(report(tmp_path / "index.html"))
+    assert "Training raised answer F1 from 10.0 % to 90.0 %: +80.0 [+" in text
+    assert "n = 30 test questions, p = 0.01;" in text  # 2 of 201
+    assert "seed 7" in text
+    assert "full against history: +80.0 [" in text
+
+
+def test_a_run_that_tells_its_reward_terms_shows_their_curves_and_spread(tmp_path: Path) -> None:
+    plain = report(tmp_path / "index.html")
+    rows = [{**row, **term_figures({"recall": [0.0, 0.1 * row["step"]]}, [0.0, 1.0])} for row in CURVE]
+    text = report(tmp_path / "index.html", curve=rows)
+    assert "Reward while training, by term (n = 4 steps)" in text and "Spread of the reward over episodes" in text
+    assert re.search(r"fit: .*, R² = 1\.00", text) and "by term" not in plain
+
+
+def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_there(tmp_path: Path) -> None:
+    played = {arm: episodes(n, "Bob") for arm, n in {"base": 0, "warmstart": 3, "full": 27}.items()}
+    rows = {
+        arm: question_rows(side, [{"reward": 2.0 * (episode.answer == "Ada")} for episode in side])
+        for arm, side in played.items()
+    }
+    summary = summarise(rows, baseline="warmstart", resamples=200, seed=0)
+    text = words(report(tmp_path / "index.html", summary=summary))
+    assert "a language model that learns from the answer" in text
+    assert "points against its warm start." in text and "frozen" not in text.split("Trajectories")[0]
+    assert re.search(r"full 1\.800 \[\d\.\d+, \d\.\d+\] \+1\.600 \[", text)
+    assert re.search(r"base is the language model before any training\.", text)
+
+
+def test_a_page_says_that_there_was_no_judge_and_where_the_reward_changed(tmp_path: Path) -> None:
+    played = {"frozen": episodes(3), "full": episodes(27)}
+    rows = {arm: question_rows(side, Reward({"semantic": 1.0}).means(side)) for arm, side in played.items()}
+    curve = [{**row, "phase": float(row["step"] > 2)} for row in CURVE]
+    page = report(tmp_path / "index.html", summary=summarise(rows, resamples=200, seed=0), curve=curve)
+    assert "semantic (answer F1, no judge)" in words(page) and "graded by the judge" not in page
+    assert page.count("other terms or questions") == 1
+    assert "other terms or questions" not in report(tmp_path / "index.html")
+
+
+@pytest.mark.parametrize(
+    ("frozen", "full", "claim"),
+    [
+        (27, 3, "Training lowered answer F1 from 90.0 % to 10.0 %: -80.0 ["),
+        (15, 16, "Training did not measurably change answer F1 (50.0 % to 53.3 %): +3.3 ["),
+    ],
+)
+def test_the_first_sentence_claims_no_gain_that_is_not_there(
+    frozen: int, full: int, claim: str, tmp_path: Path
+) -> None:
+    assert claim in words(report(tmp_path / "index.html", frozen, full))
+
+
+def test_texts_are_escaped(tmp_path: Path) -> None:
+    text = report(tmp_path / "index.html", hostile="<script>alert('x')</script>&\"")
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;alert(") > 20
+
+
+def test_the_best_paid_come_with_their_audits_the_doubtful_first(tmp_path: Path) -> None:
+    played = [
+        {
+            **{"id": f"q{n}", "question": f"Who is <b>{n}</b>?", "answer": "", "gold_answers": ["Ada", "A. B."]},
+            **{"searches": 3.0, "reward": 1.0 if n < 12 else 2.0, "repeated_queries": 0.0, "answer_in_query": 0.0},
+        }
+        for n in range(13)
+    ]
+    played[5]["repeated_queries"], played[7]["answer_in_query"] = 1 / 3, 1.0
+    del played[12]["repeated_queries"], played[12]["answer_in_query"]  # it never searched
+    page = report(tmp_path / "index.html", played=played)
+    text = words(page).split("Was it earned?")[1].split("Trajectories")[0].replace("\u2013", "-")
+    assert re.findall(r"Who is &lt;b&gt;(\d+)&lt;/b&gt;", text) == ["12", "7", "5", "0", "1", "2", "3", "4", "6", "8"]
+    assert "2.000 Who is &lt;b&gt;12&lt;/b&gt;? - Ada / A. B. 3 - -" in text
+    assert "1.000 Who is &lt;b&gt;7&lt;/b&gt;? - Ada / A. B. 3 0 % yes" in text
+    assert "1.000 Who is &lt;b&gt;5&lt;/b&gt;? - Ada / A. B. 3 33 % no" in text
+    assert page.count("<td class=flag>") == 2 and 'href="#paid"' in page
+    tags = Loads()
+    tags.feed(page)
+    assert tags.open == []
+    picked = [{k: v for k, v in row.items() if k not in ("repeated_queries", "answer_in_query")} for row in played]
+    assert 'id="paid"' not in report(tmp_path / "index.html", played=picked) + report(tmp_path / "index.html")
+
+
+def test_more_repeated_queries_are_no_improvement(tmp_path: Path) -> None:
+    sides = {"frozen": episodes(3), "full": episodes(3)}
+    rows = {arm: question_rows(side) for arm, side in sides.items()}
+    for row in rows["full"]:
+        row["repeated_queries"] = 0.5
+    page = report(tmp_path / "index.html", summary=summarise(rows, resamples=50, seed=0))
+    assert "queries asked again" in words(page)
+    assert '<small class="down">+50.0 [+50.0, +50.0]' in page and '<small class="up">' not in page
+
+
+class Loads(HTMLParser):
+    """Collects everything a browser would fetch, and checks that tags are closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        self.fetched += [
+            value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "data") and tag != "a"
+        ]
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("meta", "br"):
+            assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
+    text = report(tmp_path / "index.html")
+    page = Loads()
+    page.feed(text)
+    assert page.open == []
+    assert all(address.startswith("#") for address in page.fetched)
+    assert not re.findall(r"@import|url\((?!#)", text)
+    assert text.count("<svg") == 4
+    assert 'href="../gx/docs/index.html"' in text
+
+
+def test_figures_take_the_colours_of_the_page(tmp_path: Path) -> None:
+    figures = "".join(re.findall(r"<svg.*?</svg>", report(tmp_path / "index.html"), flags=re.DOTALL))
+    assert "var(--ink)" in figures and "var(--green)" in figures
+    assert not re.findall(r"#1c2530|#00875f", figures)
+
+
+def test_gold_is_marked_and_every_kind_counted(tmp_path: Path) -> None:
+    text = report(tmp_path / "index.html")
+    assert text.count('<span class="title gold">Bob</span>') == 3  # three gained questions, gold found by full only
+    assert (
+        "24 questions were right only after training, 0 questions were right only before training, "
+        "3 questions were right with both, 3 questions were wrong with both."
+    ) in words(text)
+
+
+def test_a_run_without_training_or_baseline_still_reports(tmp_path: Path) -> None:
+    rows = {"bm25": question_rows(episodes(9))}
+    text = report(
+        tmp_path / "index.html",
+        summary=summarise(rows, resamples=50, seed=0),
+        contrasts={},
+        curve=[],
+        filter_rows=[],
+        trajectories=trajectories({"bm25": episodes(9)}),
+        facts={},
+    )
+    assert "Arms compared by answer F1." in words(text)
+    assert text.count("<svg") == 2 and 'id="training"' not in text

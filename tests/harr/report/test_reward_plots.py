@@ -1,0 +1,89 @@
+"""Every reward term has its curve, with a fit that says how good it is, and its spread."""
+
+import csv
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from digests import digests
+
+from harr.report import reward_plots
+from harr.report.reward_plots import curve, fitted, terms
+from harr.train.record import term_figures
+
+
+def run(steps: int, *, late: bool = False) -> list[dict[str, Any]]:
+    """A run of two terms whose second half is another phase; with ``late`` the second term begins there."""
+    random = np.random.default_rng(0)
+    rows = []
+    for step in range(steps):
+        second = 2 * step >= steps
+        scores = {"answer_em": (random.random(64) < 0.1 + 0.1 * np.log1p(step)).astype(float).tolist()}
+        scores["own.terms:novelty"] = [[0.5, 1.0]] * 64 if second or not late else [None] * 64
+        totals = scores["answer_em"]
+        mean = {"reward_mean": float(np.mean(totals)), "episodes": 64.0}
+        rows.append({"step": step, "phase": float(second), **mean, **term_figures(scores, totals)})
+    return rows
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+def test_a_fit_says_how_good_it_is_and_the_better_kind_is_taken() -> None:
+    steps = np.arange(50.0)
+    random = np.random.default_rng(0).normal(0, 0.05, 50)
+    logarithm, straight, noise = (fitted(steps, y + random) for y in (np.log1p(steps), steps / 10, 0 * steps))
+    assert logarithm and "ln(1 + step), R² = 1.00" in logarithm.text and logarithm.r2 > 0.99
+    assert straight and "ln" not in straight.text and straight.r2 > 0.99
+    assert noise and noise.r2 < 0.2 and noise.text.endswith(f"R² = {noise.r2:.2f}")
+    assert fitted(steps[:2], steps[:2]) is None and fitted(steps, 0 * steps) is None
+
+
+def test_the_progress_of_every_term_stands_in_the_table_and_in_the_figure(tmp_path: Path) -> None:
+    rows = run(60)
+    reward_plots.reward_progress(rows, tmp_path / "progress.svg")
+    found = table(tmp_path / "progress.csv")
+    assert {row["term"] for row in found} == {"total", "answer_em", "own.terms.novelty"} and len(found) == 180
+    em = [row for row in found if row["term"] == "answer_em"]
+    assert [float(row["mean"]) for row in em] == pytest.approx([row["reward_answer_em_mean"] for row in rows], abs=1e-5)
+    assert "R² = " in em[0]["fit"] and 0 < float(em[0]["smoothed_r2"]) <= 1
+    assert all(row["fit"] == "" for row in found if row["term"] == "own.terms.novelty"), "constant: no fit, no R²"
+    text = " ".join(ElementTree.fromstring((tmp_path / "progress.svg").read_text(encoding="utf-8")).itertext())
+    for word in ("n = 60 steps of 64 episodes", "new phase", "answer_em", em[0]["fit"], "mean over 7 steps: R² = "):
+        assert word in text
+
+
+def test_a_term_may_be_called_a_mean(tmp_path: Path) -> None:
+    """Its deviation is found beside its mean, whatever is in its name."""
+    row = {"step": 0, "reward_mean": 0.5, "reward_own.a_mean_mean": 0.5, "reward_own.a_mean_std": 0.25}
+    reward_plots.reward_progress([row | {"quantiles": {"own.a_mean": [0.5] * 7}}], tmp_path / "progress.svg")
+    assert [row["std"] for row in table(tmp_path / "progress.csv") if row["term"] == "own.a_mean"] == ["0.25"]
+
+
+def test_a_phase_is_smoothed_by_itself() -> None:
+    rows = [{"step": step, "phase": float(step >= 30), "reward_mean": float(step >= 30)} for step in range(60)]
+    _, means, smoothed = curve(rows, "total")
+    assert (means == smoothed).all()
+
+
+def test_the_spread_of_every_term_is_told_by_quantiles(tmp_path: Path) -> None:
+    rows = run(100, late=True)
+    reward_plots.reward_distribution(rows, tmp_path / "spread.svg")
+    found = table(tmp_path / "spread.csv")
+    assert len(found) == 250, "the second term begins in the middle"
+    assert [float(found[-1][name]) for name in ("min", "p50", "max")] == [0.75] * 3
+    assert (tmp_path / "spread.svg").read_text(encoding="utf-8").count('<g id="axes_') == 3
+
+
+@pytest.mark.parametrize("rows", [run(1), run(2), run(7), run(12, late=True), [{"step": 0, "reward_mean": 0.5}]])
+def test_odd_runs_still_give_figures(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    for plot in (reward_plots.reward_progress, reward_plots.reward_distribution):
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir(exist_ok=True)
+            plot(rows, tmp_path / name / "drawn.svg")
+        assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    assert terms(rows)[0] == "total"

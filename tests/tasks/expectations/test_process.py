@@ -1,0 +1,88 @@
+"""Great Expectations stops bad tables with the rule and the first offending rows."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harr.errors import ExpectationFailed
+from tasks.expectations.process import checker, data_docs, expect
+
+CORPUS = {"row": [0, 1, 2], "id": ["a", "b", "c"], "text": ["One.", "Two.", "Three."], "words": [1, 1, 1]}
+QUESTIONS = {
+    "split": ["train", "test"],
+    "id": ["q1", "q2"],
+    "question": ["Who?", "Where?"],
+    "targets": [1, 2],
+    "missing_gold": [0, 0],
+    "in_other_split": [False, False],
+}
+VECTORS = {"row": [0, 1, 2], "norm": [1.0, 1.0, 1.0], "first": [0.1, 0.2, 0.3]}
+INDEX = {"collection": ["harr_1"], "indexed": [9], "searchable": [9], "vectors": [10], "passages": [10]}
+FILTERED = {"id": ["q1", "q2"], "reward_std": [0.5, 0.1], "reason": ["rollouts disagree"] * 2}
+EVALUATION = {
+    "arm": ["frozen", "full"],
+    "id": ["q1", "q1"],
+    "questions_missing": [0, 0],
+    "recall": [0.5, 1.0],
+    "answer_f1": [None, None],
+}
+TABLES = {
+    "corpus": CORPUS,
+    "questions": QUESTIONS,
+    "vectors": VECTORS,
+    "index": INDEX,
+    "filtered": FILTERED,
+    "evaluation": EVALUATION,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One folder and one process of Great Expectations for the whole file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("checks"))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+        checker.cache_clear()
+        yield Path.cwd()
+        checker().communicate(timeout=60)
+        checker.cache_clear()
+
+
+@pytest.mark.parametrize("suite", TABLES)
+def test_a_sound_table_passes(suite: str) -> None:
+    outcome = expect.fn(suite, pd.DataFrame(TABLES[suite]))
+    assert outcome[f"expected_{suite}"] >= 3
+
+
+@pytest.mark.parametrize(
+    ("suite", "column", "values", "rule", "row"),
+    [
+        ("corpus", "id", ["a", "b", "b"], "be_unique", "first id b, row 1; id b, row 2"),
+        ("corpus", "text", ["One.", "", "Three."], "value_lengths", "id b"),
+        ("questions", "missing_gold", [0, 2], "missing_gold", "id q2"),
+        ("questions", "in_other_split", [False, True], "in_other_split", "split test"),
+        ("questions", "split", ["train", "train"], "split", "missing ['test']"),
+        ("vectors", "norm", [1.0, 0.0, 1.0], "norm", "row 1"),
+        ("vectors", "norm", [1.0, float("nan"), 1.0], "not_be_null", "row 1"),
+        ("vectors", "first", [0.1, 0.1, 0.1], "stdev", "min_value 1e-06): found"),
+        ("index", "indexed", [8], "pair_values_to_be_equal", "collection harr_1"),
+        ("index", "vectors", [9], "pair_values_to_be_equal", "collection harr_1"),
+        ("filtered", "reward_std", [0.0, 0.1], "reward_std", "id q1"),
+        ("filtered", "reason", ["rollouts disagree", "all right"], "reason", "id q2"),
+        ("evaluation", "recall", [0.5, 1.5], "recall", "arm full"),
+        ("evaluation", "questions_missing", [0, 3], "questions_missing", "arm full"),
+    ],
+)
+def test_a_bad_table_stops_with_the_rule_and_the_row(
+    suite: str, column: str, values: list[object], rule: str, row: str
+) -> None:
+    frame = pd.DataFrame(TABLES[suite] | {column: values})
+    with pytest.raises(ExpectationFailed) as told:
+        expect.fn(suite, frame)
+    text = str(told.value)
+    assert text.startswith(f"{suite}: 1 of ") and rule in text and row in text
+    assert "\n" not in text
+    page = data_docs()[suite]
+    assert text.endswith(f"see {page}") and "Failed" in Path(page).read_text()

@@ -1,0 +1,297 @@
+"""The alias champion moves only when every condition of the gate holds, and one promotion at a time."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harr.errors import PromotionRefused
+from harr.params import Params
+from tasks.registry import promote as registry
+from tasks.registry.promote import CANDIDATE, CHAMPION, PREVIOUS, promote, register, rollback
+from tasks.tracking.errors import taken
+from tasks.tracking.run import open_client, tracked_run
+
+ROOT = Path(__file__).parents[3]
+QUESTIONS = 40
+HELD = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "evaluation": 4}
+
+
+@pytest.fixture
+def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
+    """The smoke recipe, in an empty store."""
+    monkeypatch.setenv("HARR_EXECUTION", "one")
+    Path("data/vectors").mkdir(parents=True)
+    Path("data/vectors/manifest.json").write_text('{"identity": "index-1", "rows": 4, "dtype": "float32"}')
+    return Params.load()
+
+
+def add(params: Params, right: int, *, frozen: int | None = 4, **tags: str) -> str:
+    """Register a version that answers the first ``right`` of 40 questions; returns its number."""
+    tags = {"evaluation": "same", "index": "index-1", "expectations": json.dumps(HELD)} | tags
+    Path("model").mkdir(exist_ok=True)
+    Path("model/config.json").write_text("{}")
+    Path("rows").mkdir(exist_ok=True)
+    for arm, count in {"full": right, "frozen": frozen}.items():
+        path = Path("rows") / f"{arm}.jsonl"
+        path.unlink(missing_ok=True)
+        if count is not None:
+            rows = [{"id": f"q{i}", "answer_f1": float(i < count)} for i in range(QUESTIONS)]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with tracked_run("merge", params) as run:
+        return register(run, params, "retriever", Path("model"), Path("rows"), tags)
+
+
+def champion(params: Params, alias: str = CHAMPION) -> str:
+    """Number of the version that holds the alias."""
+    return str(open_client(params).get_model_version_by_alias("harr-smoke", alias).version)
+
+
+def page_of(params: Params, version: str) -> str:
+    """promotion.html of a version's run."""
+    client = open_client(params)
+    run = client.get_model_version("harr-smoke", version).run_id
+    return Path(client.download_artifacts(run, "promotion.html")).read_text(encoding="utf-8")
+
+
+def test_the_first_champion_must_beat_its_own_frozen_arm(params: Params) -> None:
+    with pytest.raises(PromotionRefused, match="no candidate"):
+        promote.fn(params)
+    add(params, right=5)
+    with pytest.raises(
+        PromotionRefused, match=r"frozen .* gain: found answer_f1 \+0\.025 .* interval that lies above 0"
+    ):
+        promote.fn(params)
+    second = add(params, right=24)
+    assert "answer_f1 +0.500" in promote.fn(params)
+    assert champion(params) == second
+    with pytest.raises(PromotionRefused, match="champion already;"):
+        promote.fn(params)
+
+
+def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params: Params) -> None:
+    first = add(params, right=20)
+    promote.fn(params)
+    add(params, right=12)
+    with pytest.raises(PromotionRefused, match=rf"against champion {first}: gain: found answer_f1 -0\.200") as refused:
+        promote.fn(params)
+    told = next(line for line in (ROOT / ".ci/smoke").read_text().splitlines() if "grep" in line and "refusal" in line)
+    assert told.split('"')[1] in str(refused.value), "the refusal that .ci/smoke accepts"
+    assert champion(params) == first
+    third = add(params, right=32)
+    assert f"against champion {first}: answer_f1 +0.300" in promote.fn(params)
+    assert champion(params) == third
+    assert rollback.fn(params) == f"rolled back: champion of harr-smoke is version {first} (was version {third})"
+    assert champion(params) == first
+    with pytest.raises(PromotionRefused, match="no previous champion"):
+        rollback.fn(params)
+    with pytest.raises(PromotionRefused, match="no candidate"):
+        promote.fn(params)
+    assert champion(params) == first
+
+
+def test_a_rollback_leaves_a_candidate_that_came_after_alone(params: Params) -> None:
+    first = add(params, right=12)
+    promote.fn(params)
+    add(params, right=36)
+    promote.fn(params)
+    third = add(params, right=24)
+    rollback.fn(params)
+    assert (champion(params), champion(params, CANDIDATE)) == (first, third)
+
+
+def test_versions_that_were_asked_other_questions_are_not_compared(params: Params) -> None:
+    first = add(params, right=20)
+    promote.fn(params)
+    add(params, right=40, evaluation="other")
+    with pytest.raises(PromotionRefused, match="same game: found another, needed the same questions"):
+        promote.fn(params)
+    assert champion(params) == first
+
+
+def test_missing_rows_or_metrics_are_named(params: Params) -> None:
+    add(params, right=20, frozen=None)
+    with pytest.raises(PromotionRefused, match=r"no rows of arm frozen; add frozen to evaluate\.arms"):
+        promote.fn(params)
+    other = params.model_copy(update={"reward": params.reward.model_copy(update={"terms": {"recall": 1.0}})})
+    add(params, right=20)
+    with pytest.raises(PromotionRefused, match="not measured in recall"):
+        promote.fn(other)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"index": "index-0"}, "index: found index-0, needed index-1"),
+        ({"expectations": "{}"}, "expectations: found none recorded, needed all held"),
+        ({"expectations": json.dumps(HELD | {"vectors": 0})}, "expectations: found no result of vectors"),
+    ],
+)
+def test_every_condition_is_asked_and_stands_on_the_page(params: Params, change: dict[str, str], told: str) -> None:
+    version = add(params, right=24, **change)
+    with pytest.raises(PromotionRefused, match=f"frozen .*: {told}[^;]*; the alias stays where it is"):
+        promote.fn(params)
+    text = page_of(params, version)
+    assert "1 of 6 conditions does not hold" in text and told.split(", ")[0].split("found ")[1] in text
+
+
+def test_too_few_questions_are_refused_and_a_readable_page_says_so(
+    params: Params, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strict = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 100})})
+    version = add(params, right=24, corpus="<script>alert(1)</script>")
+    with pytest.raises(PromotionRefused, match=r"questions: found 40, needed at least 100 \(tracking\.min_questions\)"):
+        promote.fn(strict)
+    shown = capsys.readouterr().out
+    assert "questions     40" in shown and shown.count("yes") == 5 and shown.count("NO") == 1
+    assert "does not become champion" in page_of(params, version)
+    assert "<script>" not in page_of(params, version) and "&lt;script&gt;" in page_of(params, version)
+    promote.fn(params)
+    assert "all 6 conditions hold" in page_of(params, version)
+
+
+def test_a_version_carries_its_fingerprints(params: Params) -> None:
+    client = open_client(params)
+    version = client.get_model_version("harr-smoke", add(params, right=24))
+    assert version.tags["kind"] == "retriever" and len(version.tags["environment"]) == 64
+    listed = Path(client.download_artifacts(version.run_id, "requirements.txt")).read_text()
+    assert listed.startswith("# Python 3.") and "\nmlflow==" in listed
+    assert version.source.endswith("/retriever")
+
+
+RACE = """
+import os
+import harr.evaluate.arms  # before the fork: the slow imports once
+from harr.errors import PromotionRefused
+from harr.params import Params
+from mlflow import MlflowClient
+from tasks.registry.promote import promote
+children = []
+for number in range(3):
+    if not (child := os.fork()):
+        try:
+            told = promote.fn(Params.load())
+        except PromotionRefused as error:
+            told = f"refused: {error}"
+        open(f"told-{number}", "w").write(told)
+        os._exit(0)
+    children.append(child)
+for child in children:
+    os.waitpid(child, 0)
+"""
+
+
+def test_promotions_at_once_keep_the_previous_champion(params: Params) -> None:
+    """Of three processes that promote the same candidate one does; the others see that it is the champion."""
+    first = add(params, right=12)
+    promote.fn(params)
+    second = add(params, right=36)
+    subprocess.run([sys.executable, "-c", RACE], check=True, timeout=280)
+    told = [Path(f"told-{number}").read_text() for number in range(3)]
+    assert sorted(line.split(":")[0] for line in told) == ["promoted", "refused", "refused"], told
+    assert (champion(params), champion(params, PREVIOUS)) == (second, first)
+    assert [model.name for model in open_client(params).search_registered_models()] == ["harr-smoke"]
+
+
+def test_the_mark_of_a_dead_promotion_is_put_aside_and_a_live_one_is_waited_for(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(params, right=24)
+    client = open_client(params)
+    client.create_registered_model("harr-smoke.promotion", description="A promotion under way, by host, pid 7")
+    monkeypatch.setattr(registry, "WAIT_SECONDS", 0.5)
+    with pytest.raises(PromotionRefused, match="by host, pid 7 has harr-smoke"):
+        promote.fn(params)
+    monkeypatch.setattr(registry, "LEASE_SECONDS", 0.2)
+    time.sleep(0.3)
+    assert promote.fn(params).startswith("promoted")
+    names = [model.name for model in client.search_registered_models()]
+    assert names == ["harr-smoke"]
+
+
+def test_a_promotion_that_was_killed_here_keeps_nobody_waiting(params: Params) -> None:
+    """Its process is gone: the next one neither waits nor is refused, and no mark stays."""
+    add(params, right=24)
+    code = (
+        "import os, time\n"
+        "from harr.params import Params\n"
+        "from tasks import registry\n"
+        "registry.judge = lambda *given: os.kill(os.getpid(), 9)\n"
+        "registry.promote.fn(Params.load())\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    client = open_client(params)
+    assert client.get_registered_model("harr-smoke.promotion")
+    began = time.monotonic()
+    assert promote.fn(params).startswith("promoted")
+    assert time.monotonic() - began < 30
+    assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
+
+
+def test_a_clock_that_is_set_makes_no_promotion_a_dead_one(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(params, right=24)
+    client, at_boot = open_client(params), psutil.boot_time()
+    with registry.alone(client, "harr-smoke"):
+        mark = client.get_registered_model("harr-smoke.promotion").description
+        earlier = f"by me, pid {os.getpid()} ({registry.machine()}-{psutil.Process().create_time():.1f})"
+        assert not registry._died(mark) and not registry._died(earlier)
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: at_boot + 60)
+        assert not registry._died(mark) and registry._died(earlier)
+
+
+def test_a_promotion_that_lost_its_server_on_the_way_is_not_refused_by_its_own_mark(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "WAIT_SECONDS", 0.5)
+    client = open_client(params)
+    broken = registry.alone(client, "harr-smoke")
+    broken.__enter__()  # and never left: its mark stays
+    add(params, right=24)
+    assert promote.fn(params).startswith("promoted")
+    assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
+    broken.__exit__(None, None, None)
+
+
+def promoted(params: Params, server: Any) -> str:
+    """Register and promote on a real server, and read what a person would; returns the address of the files."""
+    server.start()
+    first = add(params, right=12)
+    assert promote.fn(params).startswith(f"promoted: version {first}")
+    second = add(params, right=36)
+    assert f"against champion {first}: answer_f1 +0.600" in promote.fn(params)
+    assert (champion(params), champion(params, PREVIOUS)) == (second, first)
+    assert "all 6 conditions hold" in page_of(params, second)
+    assert rollback.fn(params).startswith(f"rolled back: champion of harr-smoke is version {first}")
+    client = open_client(params)
+    return str(client.get_run(client.get_model_version("harr-smoke", second).run_id).info.artifact_uri)
+
+
+@pytest.mark.servers
+def test_a_server_with_its_files_in_s3(params: Params, mlflow_server: Any, bucket: Any) -> None:
+    mlflow_server.destination, environment = bucket
+    mlflow_server.environment |= environment
+    assert promoted(params, mlflow_server).startswith("mlflow-artifacts:/")
+    listing = f"{environment['MLFLOW_S3_ENDPOINT_URL']}/models?list-type=2"
+    with urllib.request.urlopen(listing, timeout=30) as answer:
+        kept = answer.read().decode()
+    for path in ("retriever/config.json", "evaluation/full.jsonl", "promotion.html", "requirements.txt"):
+        assert f"/{path}</Key>" in kept
+
+
+@pytest.mark.servers
+def test_a_server_on_postgresql(params: Params, mlflow_server: Any, postgresql: str) -> None:
+    """The lock of a promotion, too, rests on what PostgreSQL makes only once."""
+    mlflow_server.backend = postgresql
+    promoted(params, mlflow_server)
+    client = open_client(params)
+    assert [model.name for model in client.search_registered_models()] == ["harr-smoke"]
+    client.create_registered_model("harr-smoke.promotion")
+    assert not taken(client.create_registered_model, "harr-smoke.promotion")

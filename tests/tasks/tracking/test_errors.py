@@ -1,0 +1,117 @@
+"""What a server's no, or not now, does to a stage: a real MLflow client against a server that answers as told."""
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from flows.send import send
+from harr.errors import ServiceUnavailable
+from harr.params import Params
+from tasks.registry.promote import register
+from tasks.tracking.errors import uploading
+from tasks.tracking.run import tracked_run
+from tasks.tracking.spool import REFUSED, Refused, remember, spool_of, waiting
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """An artifact store that answers every upload with ``status``."""
+
+    status = 403
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(self.status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def store(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answers]]:
+    """A database in a file whose runs keep their artifacts at an ``Answers``."""
+    handler = type("Told", (Answers,), {})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.delenv("_MLFLOW_SERVER_ARTIFACT_ROOT", raising=False)  # a server that ran in this process leaves it
+    root = f"http://127.0.0.1:{server.server_port}/api/2.0/mlflow-artifacts/artifacts"
+    MlflowClient().create_experiment("harr", artifact_location=root)
+    Path("curve.svg").write_text("<svg/>")
+    remember(MlflowClient().tracking_uri)
+    yield handler
+    server.shutdown()
+    server.server_close()
+
+
+def stage_runs() -> list[Any]:
+    client = MlflowClient()
+    experiment = client.get_experiment_by_name("harr")
+    return [run for run in client.search_runs([experiment.experiment_id]) if run.data.tags.get("harr.stage")]
+
+
+def test_a_refused_upload_costs_the_stage_a_line_and_nothing_else(
+    store: type[Answers], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tracked_run("train", Params.load()) as run:
+        run.artifact(Path("curve.svg"), "plots")
+        run.log(0, {"loss": 3.0})
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "MLflow refused a write (artifact): curve.svg: HTTPError: 403" in told
+    spool = spool_of(run.client.tracking_uri)
+    assert json.loads((spool / REFUSED).read_text())["path"] == "curve.svg" and not waiting(spool)
+    (only,) = stage_runs()
+    assert only.info.status == "FINISHED" and only.data.metrics == {"loss": 3.0}
+
+
+def test_an_upload_that_fails_now_is_kept_and_one_whose_copy_is_gone_is_passed_over(
+    store: type[Answers], capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.status = 503
+    with tracked_run("train", Params.load()) as run:
+        run.artifact(Path("curve.svg"), "plots")
+        run.log(0, {"loss": 3.0})
+    spool = spool_of(run.client.tracking_uri)
+    (journal,) = waiting(spool)
+    assert "is kept in work/spool" in capsys.readouterr().err
+    with pytest.raises(ServiceUnavailable):
+        send()
+    (copy,) = journal.with_suffix("").glob("*/curve.svg")
+    copy.unlink()
+    send()
+    told = capsys.readouterr()
+    assert "sent to MLflow" in told.out and "curve.svg is gone" in told.err and not waiting(spool)
+    (only,) = stage_runs()
+    assert only.info.status == "FINISHED" and only.data.metrics == {"loss": 3.0}
+
+
+def test_no_version_is_registered_without_its_files(store: type[Answers]) -> None:
+    Path("model").mkdir()
+    Path("model/model.safetensors").write_text("x")
+    params = Params.load()
+    with pytest.raises(Refused, match="403"), tracked_run("merge", params) as run:
+        register(run, params, "retriever", Path("model"), Path("evaluation"), {})
+    assert MlflowClient().search_registered_models() == []
+
+
+@pytest.mark.parametrize(("status", "kind"), [(403, Refused), (503, ServiceUnavailable)])
+def test_errors_of_boto_are_told_apart_by_their_status(status: int, kind: type[Exception]) -> None:
+    exceptions = pytest.importorskip("botocore.exceptions")
+    response = {"Error": {"Code": "X", "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    with pytest.raises(kind, match=r"a\.txt: ClientError"), uploading("a.txt"):
+        raise exceptions.ClientError(response, "PutObject")
+    boto3 = pytest.importorskip("boto3.exceptions")
+    with pytest.raises(kind, match=r"a\.txt: S3UploadFailedError"), uploading("a.txt"):
+        try:
+            raise exceptions.ClientError(response, "PutObject")
+        except exceptions.ClientError:
+            raise boto3.S3UploadFailedError("failed")  # noqa: B904
+    with pytest.raises(ServiceUnavailable), uploading("a.txt"):
+        raise exceptions.NoCredentialsError

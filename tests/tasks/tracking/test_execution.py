@@ -1,0 +1,93 @@
+"""Stage processes of one run find the same owner; dead owners are forgotten."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harr.io.files import write_json
+from tasks.tracking.execution import OWNERS, claim, execution_id, identity, live_owners, runs_still
+
+RUNNER = """
+import subprocess, sys
+claim = "from tasks.tracking.execution import claim; print(claim()['id'])"
+for _ in range(2):
+    subprocess.run([sys.executable, "-c", claim], check=True)
+"""
+
+
+def run_as_dvc(workplace: Path) -> list[str]:
+    """Two stage processes under a program called dvc; the execution each of them names."""
+    program = workplace / "dvc"
+    program.write_text(RUNNER)
+    environment = {**os.environ, "PYTHONPATH": str(workplace)}
+    done = subprocess.run(
+        [sys.executable, str(program), "repro"], env=environment, check=True, capture_output=True, text=True
+    )
+    return done.stdout.split()
+
+
+def test_stages_of_one_repro_share_an_execution_and_two_repros_do_not(workplace: Path) -> None:
+    first, second = run_as_dvc(workplace), run_as_dvc(workplace)
+    assert len(first) == 2 and first[0] == first[1]
+    assert second[0] == second[1] != first[0]
+
+
+def test_without_a_runner_a_process_owns_itself(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert claim()["pid"] == os.getpid()
+    assert claim() == claim()
+    monkeypatch.setenv("HARR_EXECUTION", "night")
+    assert execution_id() == "night"
+
+
+def test_dead_owners_are_forgotten_even_when_their_number_is_used_again(workplace: Path) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    started = psutil.Process().create_time()
+    write_json(OWNERS / "1.json", {"pid": gone.pid, "started": time.time(), "id": "gone"})
+    write_json(OWNERS / "2.json", {"pid": os.getpid(), "started": started - 3600, "id": "an earlier process"})
+    write_json(OWNERS / "3.json", {"pid": os.getpid(), "started": started, "id": "this one"})
+    assert [told["id"] for told in live_owners()] == ["this one"]
+    assert sorted(path.name for path in OWNERS.glob("*.json")) == ["3.json"]
+
+
+def test_a_file_that_names_no_owner_is_removed(workplace: Path) -> None:
+    OWNERS.mkdir(parents=True)
+    told = claim()
+    for number, text in enumerate(("[1]", "{}", "7", '{"pid": "x", "started": 1, "id": "a"}', '{"pid": 1, "id": "b"}')):
+        (OWNERS / f"{number}.json").write_text(text)
+    assert live_owners() == [told] and [path.stem for path in OWNERS.glob("*.json")] == [str(os.getpid())]
+
+
+def test_a_clock_that_is_set_leaves_a_living_owner_alive(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, at_boot = claim(), psutil.boot_time()
+    for seconds in (60, -60):
+        monkeypatch.setattr("psutil._pslinux.boot_time", lambda set_by=seconds: at_boot + set_by)
+        assert abs(psutil.Process().create_time() - told["started"]) > 50
+        assert live_owners() == [told] and claim() == told
+    boot, ticks = told["born"].split()
+    assert not runs_still({**told, "born": f"{boot} {int(ticks) - 1}"})
+    assert not runs_still({**told, "born": f"another-boot {ticks}"})
+
+
+def test_without_proc_the_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = identity()
+    monkeypatch.setattr("tasks.tracking.execution.boot", lambda: "")
+    assert identity() == {**noted, "born": ""}
+    for told in (identity(), noted):
+        assert runs_still(told) and not runs_still({**told, "started": told["started"] - 60})
+
+
+def test_the_stump_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(workplace: Path) -> None:
+    OWNERS.mkdir(parents=True)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    stumps = [OWNERS / f".{pid}.json.tmp" for pid in (ended.pid, os.getpid())]
+    for stump in stumps:
+        stump.write_text("{")
+    assert live_owners() == []
+    assert [stump.exists() for stump in stumps] == [False, True]

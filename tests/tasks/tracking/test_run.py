@@ -1,0 +1,134 @@
+"""Runs in a real SQLite store: parents, children, figures, inputs, and how they end."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from harr.errors import ServiceUnavailable
+from harr.params import Params
+from tasks.tracking import run as tracking
+from tasks.tracking.fingerprints import digest_of
+from tasks.tracking.run import tracked_run
+from tasks.tracking.spool import Journal, remember, remembered, spool_of
+
+
+@pytest.fixture
+def client(stored: Path, monkeypatch: pytest.MonkeyPatch) -> MlflowClient:
+    """The store that the stages of this test write to."""
+    monkeypatch.setenv("HARR_EXECUTION", "one")
+    return MlflowClient(f"sqlite:///{stored}/mlflow.db")
+
+
+def runs(client: MlflowClient) -> dict[str, Any]:
+    """All runs by stage; the parent is under 'pipeline'."""
+    experiment = client.get_experiment_by_name("harr")
+    return {r.data.tags.get("harr.stage", "pipeline"): r for r in client.search_runs([experiment.experiment_id])}
+
+
+def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: MlflowClient) -> None:
+    params = Params.load()
+    Path("questions.jsonl").write_text("{}\n")
+    with tracked_run("download", params) as run:
+        run.record("download", {"passages": 400.0, "share": 1 / 3})
+        run.dataset("questions", Path("questions.jsonl"), "questions")
+    with tracked_run("train", params) as run:
+        for step in range(3):
+            run.log(step, {"reward_mean": step / 2})
+    found = runs(client)
+    assert set(found) == {"pipeline", "download", "train"}
+    for stage in ("download", "train"):
+        assert found[stage].data.tags["mlflow.parentRunId"] == found["pipeline"].info.run_id
+        assert found[stage].info.status == "FINISHED"
+        assert found[stage].data.params["train.learning_rate"] == "0.0005"
+    curve = client.get_metric_history(found["train"].info.run_id, "reward_mean")
+    assert [(point.step, point.value) for point in curve] == [(0, 0.0), (1, 0.5), (2, 1.0)]
+    assert json.loads(Path("metrics/download.json").read_text()) == {"passages": 400.0, "share": 0.333333}
+    (given,) = found["download"].inputs.dataset_inputs
+    assert given.dataset.digest == digest_of(Path("questions.jsonl"))[:32]
+
+
+@pytest.mark.parametrize(("error", "status"), [(ValueError("no"), "FAILED"), (SystemExit(143), "KILLED")])
+def test_a_run_that_breaks_says_so(client: MlflowClient, error: BaseException, status: str) -> None:
+    with pytest.raises(type(error)), tracked_run("train", Params.load()) as run:
+        run.log(0, {"loss": 1.0})
+        raise error
+    found = runs(client)
+    assert found["train"].info.status == found["pipeline"].info.status == status
+    assert found["train"].data.metrics == {"loss": 1.0}
+
+
+def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(
+    client: MlflowClient, stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The killed stage's run and its parent end KILLED; a run whose process lives stays open."""
+    code = (
+        "import os\nfrom harr.params import Params\nfrom tasks.tracking.run import tracked_run\n"
+        "with tracked_run('train', Params.load()) as run:\n"
+        "    run.log(0, {'loss': 1.0})\n    run.flush()\n    os.kill(os.getpid(), 9)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    found = runs(client)
+    assert found["train"].info.status == found["pipeline"].info.status == "RUNNING"
+    killed, parent = found["train"].info.run_id, found["pipeline"].info.run_id
+    monkeypatch.setenv("HARR_EXECUTION", "two")
+    with tracked_run("filter", Params.load()), tracked_run("merge", Params.load()):
+        now = [client.get_run(run).info for run in (killed, parent)]
+        assert [(info.status, bool(info.end_time)) for info in now] == [("KILLED", True)] * 2
+        assert runs(client)["filter"].info.status == "RUNNING"  # its process is this one
+    told = capsys.readouterr().err
+    assert told.startswith(f"MLflow run {killed} of stage train was cut off by a kill (pid ")
+    assert "is closed as KILLED" in told and told.count("\n") == 1
+    assert client.get_run(killed).data.tags["harr.killed"].startswith("process ")
+    assert not list(stored.glob("work/spool/*/*.running"))
+
+
+def test_a_folder_has_another_digest_when_a_file_in_it_changes(workplace: Path) -> None:
+    folder = workplace / "folder"
+    folder.mkdir()
+    (folder / "a").write_text("1")
+    before = digest_of(folder)
+    (folder / "a").write_text("2")
+    changed = digest_of(folder)
+    (folder / "a").rename(folder / "b")
+    assert len({before, changed, digest_of(folder)}) == 3
+
+
+def test_a_tracking_server_that_is_down_is_named(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
+    expected = pytest.raises(ServiceUnavailable, match=r"MLflow server does not answer .*127\.0\.0\.1:9")
+    with expected, tracked_run("train", Params.load()):
+        pytest.fail("the stage began")
+
+
+def test_a_password_in_an_address_is_neither_kept_nor_logged(
+    client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "http://me:secret@127.0.0.1:9"
+    params = Params.load()
+    remember(address)
+    assert (spool_of(address) / "address").read_text() == "http://127.0.0.1:9\n" and remembered("http://127.0.0.1:9")
+    index = params.index.model_copy(update={"uri": address})
+    with tracked_run("train", params.model_copy(update={"index": index})) as run:
+        pass
+    assert client.get_run(run.run_id).data.params["index.uri"] == "http://127.0.0.1:9"
+
+
+def test_what_was_kept_is_sent_with_the_password_of_today(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(tracking, "client_of", lambda address: seen.append(address))
+    monkeypatch.setattr(tracking, "replay", lambda client, place, write: place)
+    for address in ("http://127.0.0.1:8", "http://me:secret@127.0.0.1:9"):
+        remember(address)
+        journal = Journal(spool_of(address), "1-train")
+        journal.add({}, {"do": "tags", "tags": {}})
+        journal.close()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
+    assert "secret" not in str(tracking.send_kept())
+    assert sorted(seen) == ["http://127.0.0.1:8", "http://me:secret@127.0.0.1:9"]
