@@ -23,7 +23,7 @@ from pathlib import Path
 
 from harr.errors import ServiceUnavailable, bare
 from harr.io.files import read_json, write_json
-from tasks.tracking.execution import live_owners, own_too, runs_still
+from tasks.tracking.execution import is_alive, live_owners, own_too
 
 STATE = Path(".harr/prefect.json")
 TEMPORARY = Path(".harr/tmp")
@@ -96,7 +96,7 @@ def addresses() -> dict[str, str]:
     """Pages of the servers that `make up` started and that still run, by name; {} where there are none."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         told = read_json(UP).items()
-        return {name: at["page"] for name, at in told if at["page"] and runs_still(at)}
+        return {name: at["page"] for name, at in told if at["page"] and is_alive(at)}
     return {}
 
 

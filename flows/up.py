@@ -26,7 +26,7 @@ from flows.runtime.command import run_command
 from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_command, prefect_command, running_url
 from harr.errors import ServiceUnavailable
 from harr.io.files import read_json, write_json
-from tasks.tracking.execution import identity, live_owners, runs_still
+from tasks.tracking.execution import identity, is_alive, live_owners
 
 START_SECONDS = 240.0
 STOP_SECONDS = 20.0
@@ -123,7 +123,7 @@ def _whatever_the_server_does(effect: str) -> Iterator[None]:
 def _known() -> dict[str, Any]:
     """What an earlier `make up` started and what still runs of it."""
     told = read_json(UP) if UP.exists() else {}
-    return {name: at for name, at in told.items() if runs_still(at)}
+    return {name: at for name, at in told.items() if is_alive(at)}
 
 
 def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int) -> None:
@@ -176,7 +176,7 @@ def _log(name: str) -> Path:
 def _wait_for(started: dict[str, Any], name: str, ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not ready():
-        alive = runs_still(started[name])
+        alive = is_alive(started[name])
         if not alive or time.monotonic() > deadline:
             raise ServiceUnavailable(f"the {name} server did not come up; see {_log(name)}")
         time.sleep(0.2)
@@ -233,7 +233,7 @@ def _cancel(flow_runs: list[str]) -> None:
 
 def _stop(told: list[dict[str, Any]]) -> None:
     """TERM, wait, then KILL whatever is left, with all that these processes had started."""
-    leaders = [psutil.Process(one["pid"]) for one in told if runs_still(one)]
+    leaders = [psutil.Process(one["pid"]) for one in told if is_alive(one)]
     family = [child for leader in leaders for child in leader.children(recursive=True)]
     for leader in leaders:
         leader.send_signal(signal.SIGTERM)

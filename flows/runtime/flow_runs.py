@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from harr.io.files import read_json, write_json
-from tasks.tracking.execution import identity, is_no_older, runs_still
+from tasks.tracking.execution import identity, is_alive, is_no_older
 
 STOP_SECONDS = 20.0
 """So long a stopped stage may take to leave its shard or step; then it is killed."""
@@ -47,7 +47,7 @@ def note_group(flow_run: Any, leader: Mapping[str, Any], place: Path) -> None:
 
 def working() -> list[dict[str, Any]]:
     """The noted flow runs whose process lives."""
-    return [told for told in _noted() if runs_still(told)]
+    return [told for told in _noted() if is_alive(told)]
 
 
 def sweep() -> list[str]:
@@ -55,7 +55,7 @@ def sweep() -> list[str]:
 
     Needs PREFECT_API_URL. Costs nothing where every noted process lives.
     """
-    dead = [told for told in _noted() if not runs_still(told)]
+    dead = [told for told in _noted() if not is_alive(told)]
     for told in dead:
         if "group" in told:
             born = told.get("group_born", "")

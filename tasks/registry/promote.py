@@ -21,7 +21,7 @@ from harr.params import Params
 from tasks.common import TASK
 from tasks.registry.gate import judge
 from tasks.tracking.errors import found, service, taken, uploading
-from tasks.tracking.execution import boot, identity, machine, me, runs_still
+from tasks.tracking.execution import boot, identity, is_alive, machine, me
 from tasks.tracking.fingerprints import requirements
 from tasks.tracking.run import Run, open_client
 from tasks.tracking.spool import Refused
@@ -164,7 +164,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
         if held.description == mark:  # the server went away before this process could take it off
             break
         if _died(held.description or "") or time.time() - held.creation_timestamp / 1000 > LEASE_SECONDS:
-            _bury(client, lock, held.creation_timestamp)
+            _release_stale_lock(client, lock, held.creation_timestamp)
         elif time.monotonic() > deadline:
             raise PromotionRefused(f"{held.description} has {name} since {WAIT_SECONDS:.0f} s; try again later")
         else:
@@ -181,10 +181,10 @@ def _died(mark: str) -> bool:
     if holder is None or holder[2] != machine():
         return False
     born = "" if "." in holder[3] else f"{boot()} {holder[3]}"  # with a point: by the clock
-    return not runs_still({"pid": int(holder[1]), "started": float(holder[3]), "born": born})
+    return not is_alive({"pid": int(holder[1]), "started": float(holder[3]), "born": born})
 
 
-def _bury(client: Any, lock: str, created: int) -> None:
+def _release_stale_lock(client: Any, lock: str, created: int) -> None:
     """Take the mark of a dead promotion off; one of several that try does it, and none takes a newer one."""
     grave = f"{lock}.abandoned-{created}"
     taken(client.rename_registered_model, lock, grave)

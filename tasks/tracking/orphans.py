@@ -13,7 +13,7 @@ from typing import Any
 
 from harr.errors import DamagedFile, bare
 from harr.io.files import read_state, write_json
-from tasks.tracking.execution import identity, me, runs_still, sweep_stumps
+from tasks.tracking.execution import identity, is_alive, me, remove_partial_files
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def close_orphans(spool: Path, client: Any) -> list[str]:
             lines.append(f"{error}; a run of MLflow that it named may stay RUNNING")
             path.unlink(missing_ok=True)
             continue
-        if told["host"] != platform.node() or runs_still(told):
+        if told["host"] != platform.node() or is_alive(told):
             continue
         if (spool / f"{told['name']}.jsonl").exists():
             continue
@@ -56,7 +56,7 @@ def close_orphans(spool: Path, client: Any) -> list[str]:
                 if not _running(client, where, f"tags.`mlflow.parentRunId` = '{parent.info.run_id}'"):
                     _close(client, parent, told["pid"])
         path.unlink(missing_ok=True)
-    sweep_stumps(spool, ".running.tmp")  # cut off while it was noted: there was no run yet
+    remove_partial_files(spool)  # cut off while it was noted: there was no run yet
     return lines
 
 

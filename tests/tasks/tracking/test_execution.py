@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from harr.io.files import write_json
-from tasks.tracking.execution import OWNERS, claim, execution_id, identity, live_owners, runs_still
+from tasks.tracking.execution import OWNERS, claim, execution_id, identity, is_alive, live_owners
 
 RUNNER = """
 import subprocess, sys
@@ -70,8 +70,8 @@ def test_a_clock_that_is_set_leaves_a_living_owner_alive(workplace: Path, monkey
         assert abs(psutil.Process().create_time() - told["started"]) > 50
         assert live_owners() == [told] and claim() == told
     boot, ticks = told["born"].split()
-    assert not runs_still({**told, "born": f"{boot} {int(ticks) - 1}"})
-    assert not runs_still({**told, "born": f"another-boot {ticks}"})
+    assert not is_alive({**told, "born": f"{boot} {int(ticks) - 1}"})
+    assert not is_alive({**told, "born": f"another-boot {ticks}"})
 
 
 def test_without_proc_the_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_without_proc_the_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("tasks.tracking.execution.boot", lambda: "")
     assert identity() == {**noted, "born": ""}
     for told in (identity(), noted):
-        assert runs_still(told) and not runs_still({**told, "started": told["started"] - 60})
+        assert is_alive(told) and not is_alive({**told, "started": told["started"] - 60})
 
 
 def test_the_stump_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(workplace: Path) -> None:
