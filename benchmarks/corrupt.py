@@ -39,11 +39,12 @@ def kinds(root: Path) -> dict[str, Kind]:
     from harr.compute.checkpoints import Checkpoints
     from harr.corpus.passages import Passages, write_passages, write_questions
     from harr.corpus.vectors import Vectors
-    from harr.embed.encoder import PACKAGED, Encoder
+    from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
     from harr.filter import keep
     from harr.index.passage_index import build_index
     from harr.io.files import publish, write_text
+    from harr.io.model_folder import PACKAGED
     from harr.params import Embed, Index
     from harr.rag.policies.lora import add_adapter, save_adapter
     from harr.types import Passage, Question
@@ -88,10 +89,11 @@ def openers(root: Path) -> dict[str, Kind]:
     """Every kind with what opens it in the stages."""
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
-    from harr.embed.encoder import PACKAGED, Encoder, find_folder
+    from harr.embed.encoder import Encoder
     from harr.filter import kept
     from harr.index.passage_index import PassageIndex
     from harr.io.files import check_sums, read_jsonl
+    from harr.io.model_folder import PACKAGED, find_folder
     from harr.params import Index
     from harr.rag.generation.local import load_model
     from harr.rag.policies.lora import load_adapter
@@ -147,8 +149,9 @@ def found(kind: Kind, path: Path) -> bool:
 def rebuilt(root: Path, draw: random.Random) -> tuple[int, int]:
     """Damage one published shard, and run embed again: how many passages were embedded, and how many it holds."""
     from harr.corpus.passages import Passages
-    from harr.embed.encoder import PACKAGED, Encoder
+    from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
+    from harr.io.model_folder import PACKAGED
     from harr.params import Embed
 
     path = draw.choice(sorted((root / "vectors").glob("*.npy")))

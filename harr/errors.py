@@ -80,3 +80,15 @@ def bare(address: str) -> str:
     'http://db:5000/@'
     """
     return re.sub(r"://[^/?#\s]*@", "://", address)
+
+
+def one_line(error: object, limit: int = 200, *, secret: str = "") -> str:
+    """Return what an exception says in one line of at most ``limit`` characters; its class where it says nothing.
+
+    Passwords in addresses are left out, and ``secret`` is replaced by three asterisks.
+
+    >>> one_line(OSError("no\\n route to https://me:pass@host"), 22), one_line(KeyError())
+    ('no route to https://ho', 'KeyError')
+    """
+    text = str(error).replace(secret, "***") if secret else str(error)
+    return " ".join(bare(text).split())[:limit] or type(error).__name__

@@ -9,7 +9,7 @@ from typing import Any
 from prefect import Task
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
-from harr.errors import ParamsError, ServiceUnavailable
+from harr.errors import ParamsError, ServiceUnavailable, one_line
 from harr.params import Ray, Threads
 
 NODE_FAILURES = 10
@@ -58,7 +58,7 @@ def _started(section: Threads | Ray) -> Iterator["TaskRunner[Any]"]:
             runner = stack.enter_context(RayTaskRunner(section.address or "local", options))
         except (OSError, ValueError, RuntimeError) as error:
             raise ServiceUnavailable(
-                f"no Ray cluster at {section.address or 'this machine'} ({_reason(error)}); start it "
+                f"no Ray cluster at {section.address or 'this machine'} ({one_line(error)}); start it "
                 "(`ray start --head`), or correct runner.address"
             ) from None
         yield runner
@@ -84,9 +84,5 @@ def _answer(section: Threads | Ray, future: Any) -> Any:
         return future.result()
     except RayError as error:
         raise ServiceUnavailable(
-            f"Ray lost a shard ({_reason(error)}); run the stage again, it goes on where it was"
+            f"Ray lost a shard ({one_line(error)}); run the stage again, it goes on where it was"
         ) from None
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -90,7 +90,7 @@ def multi_vector(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
-    from harr.embed.encoder import PACKAGED, find_folder
+    from harr.io.model_folder import PACKAGED, find_folder
 
     out = tmp_path_factory.mktemp("late") / "model"
     words = Transformer(str(find_folder(PACKAGED)))

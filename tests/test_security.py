@@ -254,7 +254,7 @@ def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
 KEYED = """
 import sys
 from pathlib import Path
-from harr import milvus
+from harr.services import milvus_client
 from harr.datasets.download import download
 from harr.corpus.passages import Passages
 from harr.errors import HarrError
@@ -266,7 +266,7 @@ from harr.embed.encoder import Encoder
 from harr.index.passage_index import build_index
 from harr.corpus.vectors import Vectors
 
-milvus.CONNECT_SECONDS = 0.2
+milvus_client.CONNECT_SECONDS = 0.2
 params, data = Params.load(), Path("data")
 download(params.download, data / "corpus", data / "questions")
 passages = Passages.open(data / "corpus")

@@ -18,7 +18,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
 from harr.datasets import wiki17
 from harr.datasets.source import Source
-from harr.errors import CorpusError
+from harr.errors import CorpusError, one_line
 from harr.io.jsonl import Row, read_rows
 from harr.params.download import Hover, Hub
 from harr.types import Passage, Question
@@ -133,9 +133,8 @@ def fetch(repository: str, pattern: str, root: str) -> list[Path]:
             else Path(snapshot_download(repository, repo_type="dataset", allow_patterns=[pattern]))
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = " ".join(str(error).split())[:200]
         raise CorpusError(
-            f"download: cannot get {pattern} of {repository} from the hub ({reason}); "
+            f"download: cannot get {pattern} of {repository} from the hub ({one_line(error)}); "
             "connect, or put the files under download.root as <repository>/<file>"
         ) from None
     paths = sorted(folder.glob(pattern))
@@ -154,7 +153,7 @@ def _rows(path: Path) -> Iterator[Row]:
         for number, values in enumerate(stream, 1):
             yield Row(values, f"{path}:{number}")
     except (OSError, ValueError) as error:
-        raise CorpusError(f"{path}: cannot be read as parquet ({' '.join(str(error).split())[:200]})") from None
+        raise CorpusError(f"{path}: cannot be read as parquet ({one_line(error)})") from None
 
 
 def _distinct(reads: Iterable[Read]) -> Iterator[Passage]:

@@ -20,6 +20,7 @@ import httpx
 from tqdm import tqdm
 
 from harr.datasets.robots import Rules, allowed, rules_of
+from harr.errors import one_line
 from harr.io.progress import bar, stoppable
 from harr.params.download import Scrape
 
@@ -225,7 +226,7 @@ class _Guest:
                     answer = self._read(url)
                     reason = f"HTTP {answer.status_code}"
                 except (httpx.HTTPError, httpx.InvalidURL) as error:
-                    answer, reason = None, " ".join(str(error).split())[:200] or type(error).__name__
+                    answer, reason = None, one_line(error)
                 finally:
                     host.next = time.monotonic() + max(self._params.seconds_between, host.delay)
             if answer is not None and answer.status_code < 500 and answer.status_code != 429:

@@ -5,8 +5,8 @@ from typing import Any
 from transformers import AutoTokenizer
 
 from harr.datasets.chunks import Spans
-from harr.embed.encoder import find_folder
-from harr.errors import ModelError
+from harr.errors import ModelError, one_line
+from harr.io.model_folder import UNLOADABLE, find_folder
 
 
 def token_spans(name: str) -> Spans:
@@ -18,9 +18,8 @@ def token_spans(name: str) -> Spans:
     folder = find_folder(name)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"the tokeniser of {name} in {folder} cannot be loaded: {reason}") from None
+    except UNLOADABLE as error:
+        raise ModelError(f"the tokeniser of {name} in {folder} cannot be loaded: {one_line(error)}") from None
     if not tokenizer.is_fast:
         raise ModelError(
             f"the tokeniser of {name} has no tokenizer.json, which is needed to cut texts; use a model with"

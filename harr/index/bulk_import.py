@@ -18,7 +18,7 @@ from pyarrow.fs import FileSystem
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
-from harr.errors import ParamsError, ServiceUnavailable
+from harr.errors import ParamsError, ServiceUnavailable, one_line
 from harr.io.files import read_state, write_json
 from harr.io.progress import stoppable
 from harr.params import Index
@@ -92,7 +92,7 @@ def import_passages(
     except ServiceUnavailable:
         raise
     except (OSError, ValueError) as error:
-        raise ParamsError(f"index.bulk: {params.bulk} cannot be written ({_reason(error)}); correct it") from None
+        raise ParamsError(f"index.bulk: {params.bulk} cannot be written ({one_line(error)}); correct it") from None
 
 
 def _settle(jobs: dict[str, int], at_most: int, state: State, files: FileSystem, progress: Path) -> None:
@@ -146,7 +146,3 @@ def _is_done(name: str, job: int, state: State, progress: Path) -> bool:
             "the bucket of its storage, or the same local folder"
         )
     return word == "Completed"
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

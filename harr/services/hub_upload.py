@@ -10,7 +10,7 @@ from typing import Literal
 from huggingface_hub import CommitOperationAdd, HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
 
-from harr.errors import HarrError, ParamsError, ServiceUnavailable
+from harr.errors import HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.io.files import sha256
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -84,12 +84,12 @@ def send(upload: Upload, token: str) -> str:
         raise _refusal(upload, error, token) from None
     except (HTTPError, OSError, RuntimeError) as error:
         raise ServiceUnavailable(
-            f"{upload.kind} {upload.name}: no answer from {constants.ENDPOINT} ({_one_line(error, token)}); "
+            f"{upload.kind} {upload.name}: no answer from {constants.ENDPOINT} ({one_line(error, 300, secret=token)}); "
             "check the connection or HF_ENDPOINT and push again"
         ) from None
     except ValueError as error:  # the card's header, or an answer that is none
         raise ParamsError(
-            f"{upload.kind} {upload.name}: {constants.ENDPOINT} says: {_one_line(error, token)}"
+            f"{upload.kind} {upload.name}: {constants.ENDPOINT} says: {one_line(error, 300, secret=token)}"
         ) from None
     return commit.commit_url
 
@@ -110,9 +110,5 @@ def _refusal(upload: Upload, error: HfHubHTTPError, token: str) -> HarrError:
     }
     if status in advice:
         return ParamsError(f"{where}: {advice[status]}")
-    said = f"{where} ({_one_line(error, token)})"
+    said = f"{where} ({one_line(error, 300, secret=token)})"
     return ServiceUnavailable(f"{said}; push again later") if status == 429 or status >= 500 else ParamsError(said)
-
-
-def _one_line(error: Exception, token: str) -> str:
-    return " ".join(str(error).replace(token, "***").split())[:300] or type(error).__name__

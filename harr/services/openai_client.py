@@ -10,7 +10,7 @@ from typing import Any
 
 import openai
 
-from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare
+from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
 
 LONGEST_PAUSE = 8.0
 AGAIN = (408, 409, 429)
@@ -98,8 +98,7 @@ class Service:
 
     def _refusal(self, error: openai.APIStatusError) -> HarrError:
         """An HTTP error in the user's words; the key is cut out of the server's text."""
-        said = " ".join(error.message.replace(self._key, "***").split())[:300]
-        where = f"{self.where}: HTTP {error.status_code} ({said})"
+        where = f"{self.where}: HTTP {error.status_code} ({one_line(error, 300, secret=self._key)})"
         if error.status_code in AGAIN or error.status_code >= 500:
             return ServiceUnavailable(
                 f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._overloaded}"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from harr.compute import distributed
-from harr.errors import ParamsError, ServiceUnavailable
+from harr.errors import ParamsError, ServiceUnavailable, one_line
 from harr.params.train import Agent
 from harr.rag.generation.local import Writer
 from harr.rag.generation.sampler import Scored
@@ -48,9 +48,9 @@ def vllm_reached(params: Agent) -> Iterator[None]:
     except (OSError, RuntimeError) as error:
         if params.vllm != "server":
             raise
-        reason = " ".join(str(error).split())[:300]
         raise ServiceUnavailable(
-            f"train.vllm: server {params.vllm_url} cannot be used: {reason}; start it as docs/serving.md says"
+            f"train.vllm: server {params.vllm_url} cannot be used: {one_line(error, 300)}; "
+            "start it as docs/serving.md says"
         ) from None
 
 

@@ -14,10 +14,11 @@ from digests import digests
 from flows.server import free_port, healthy, prefect_server
 from harr.build.parts import embed_as_worker
 from harr.corpus.passages import Passages, write_passages
-from harr.embed.encoder import PACKAGED, Encoder
+from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import IndexMismatch
 from harr.io.files import finish, read_json, write_json
+from harr.io.model_folder import PACKAGED
 from harr.params import Embed, Params
 from harr.types import Passage
 from tasks.embed import CORPUS, VECTORS, WORK

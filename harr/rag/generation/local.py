@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from jinja2 import TemplateError
-from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -24,9 +23,9 @@ from transformers import (
 
 from harr.compute import distributed
 from harr.compute.batching import fitting
-from harr.errors import ModelError
+from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
-from harr.io.model_folder import check_loadable
+from harr.io.model_folder import UNLOADABLE, check_loadable
 from harr.rag.generation.chat_template import keep_turns
 from harr.rag.generation.lora import base_identity
 from harr.types import Cut, Generate
@@ -116,9 +115,8 @@ class Writer:
         try:
             text: str = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except TemplateError as error:
-            reason = " ".join(str(error).split())[:200]
             raise ModelError(
-                f"the chat template of generator {self._name} cannot write these messages: {reason}; "
+                f"the chat template of generator {self._name} cannot write these messages: {one_line(error)}; "
                 "use pipeline search_r1, or a model whose template takes system, user and assistant"
             ) from None
         return text
@@ -284,11 +282,10 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
         tokenizer = load_tokenizer(place)
         dtype = torch.bfloat16 if bits else "auto" if cuda else torch.float32
         model: Any = AutoModelForCausalLM.from_pretrained(place, use_safetensors=True, dtype=dtype, **bits, **local)
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:300]
+    except UNLOADABLE as error:
         raise ModelError(
-            f"generator {name!r} cannot be loaded: {reason}; set generator.model to a folder with a tokenizer "
-            "and safetensors, or download it first"
+            f"generator {name!r} cannot be loaded: {one_line(error, 300)}; set generator.model to a folder with a "
+            "tokenizer and safetensors, or download it first"
         ) from None
     return model.to(device).eval(), tokenizer
 
@@ -352,6 +349,7 @@ def _adapted(folder: Path, quantization: str) -> tuple[Any, Any]:
         )
     try:
         return PeftModel.from_pretrained(model, str(folder), is_trainable=False).eval(), tokenizer
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise ModelError(f"adapter {folder} does not fit {base}: {reason}; run `dvc repro -f -s train`") from None
+    except UNLOADABLE as error:
+        raise ModelError(
+            f"adapter {folder} does not fit {base}: {one_line(error, 300)}; run `dvc repro -f -s train`"
+        ) from None

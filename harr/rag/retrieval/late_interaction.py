@@ -13,9 +13,9 @@ from pathlib import Path
 from sentence_transformers import MultiVectorEncoder
 from torch import Tensor
 
-from harr.embed.encoder import file_hashes, find_folder, load_safely
 from harr.errors import ModelError
 from harr.io.files import fingerprint, read_json
+from harr.io.model_folder import file_hashes, find_folder, load_safely
 from harr.types import Retrieval, Retriever, Search
 
 KEPT = 10_000

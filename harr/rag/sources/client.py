@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-from harr.errors import HarrError, ServiceUnavailable
+from harr.errors import HarrError, ServiceUnavailable, one_line
 from harr.rag.sources.providers import Ask, passages_of, record, recorded, rows_of
 from harr.types import Passage, Retrieval, Search
 
@@ -148,7 +148,7 @@ class WebSource:
 def _retrieval(search: Search, answer: Answer) -> Retrieval:
     if isinstance(answer, tuple):
         return Retrieval(tuple(passage for passage in answer if passage.id not in search.exclude_ids))
-    said = " ".join(str(answer).split())[:200]
+    said = one_line(answer)
     return Retrieval((), error=said if isinstance(answer, HarrError) else f"{type(answer).__name__}: {said}")
 
 

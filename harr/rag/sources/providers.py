@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, assert_never
 
-from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable
+from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.io.jsonl import read_rows
 from harr.params.functions import function_of
 from harr.params.pipeline import Cassette, Exa, Function, Source
@@ -77,10 +77,10 @@ def exa(tool: str, section: Exa) -> Ask:
         try:
             found = client.search(query, num_results=k, **options)
         except OSError as error:  # all of requests' errors are
-            said = type(error).__name__ if key in str(error) else _line(error)
+            said = type(error).__name__ if key in str(error) else one_line(error)
             raise ServiceUnavailable(f"Exa does not answer ({said})") from None
         except ValueError as error:
-            raise _refusal(_line(error).replace(key, "***"), section.key_variable) from None
+            raise _refusal(one_line(error, secret=key), section.key_variable) from None
         except (KeyError, TypeError, AttributeError):
             raise HarrError("Exa's answer holds no results") from None
         return [
@@ -165,7 +165,3 @@ def record(path: Path, tool: str, answers: Mapping[str, Sequence[Passage]], date
     ]
     with path.open("ab", buffering=0) as handle:  # one write: several tools may share the file
         handle.write("".join(lines).encode())
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

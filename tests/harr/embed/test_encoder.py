@@ -13,8 +13,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel
 
-from harr.embed.encoder import PACKAGED, Encoder
+from harr.embed.encoder import Encoder
 from harr.errors import ModelError
+from harr.io.model_folder import PACKAGED
 
 TEXTS = ["Paris", "Ada Brown was born in Ashford in 1901 and wrote plays.", "", "snow " * 100, "Where was she born?"]
 

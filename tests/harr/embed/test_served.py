@@ -17,10 +17,11 @@ from harr.build.parts import build_served_encoder
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.embed import served
-from harr.embed.encoder import PACKAGED, Encoder
+from harr.embed.encoder import Encoder
 from harr.embed.served import ServedEncoder
 from harr.embed.shards import embed_corpus
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
+from harr.io.model_folder import PACKAGED
 from harr.params import Embed, Params
 from harr.types import Passage
 

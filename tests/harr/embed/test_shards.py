@@ -15,10 +15,11 @@ from digests import digests
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.embed import shards as embed
-from harr.embed.encoder import PACKAGED, Encoder
+from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import DamagedFile
 from harr.io.files import finish
+from harr.io.model_folder import PACKAGED
 from harr.params import Embed
 from harr.types import Passage
 

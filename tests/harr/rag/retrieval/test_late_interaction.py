@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harr.embed.encoder import PACKAGED
 from harr.errors import ModelError
+from harr.io.model_folder import PACKAGED
 from harr.rag.retrieval.late_interaction import LateInteraction, TokenVectors, load_multi_vector, search_identity
 from harr.types import Passage, Question, Retrieval, Search
 
