@@ -15,7 +15,7 @@ from harr.io.files import write_text
 from harr.report.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
 from harr.report.reward_plots import draw_reward_distribution, draw_reward_progress
 
-TEMPLATE = "report.html.j2"
+TEMPLATE = "page.html.j2"
 RANKED = ("recall_at_2", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
 ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
 AUDITS = ("repeated_queries", "answer_in_query")

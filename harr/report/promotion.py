@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-TEMPLATE = "gate.html.j2"
+TEMPLATE = "promotion.html.j2"
 
 
 @dataclass(frozen=True, slots=True)
