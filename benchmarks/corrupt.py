@@ -45,7 +45,8 @@ def kinds(root: Path) -> dict[str, Kind]:
     from harr.index.passage_index import build_index
     from harr.io.files import publish, write_text
     from harr.io.model_folder import PACKAGED
-    from harr.params import Embed, Index
+    from harr.params.embed import EmbedParams
+    from harr.params.index import IndexParams
     from harr.rag.policies.lora import add_adapter, save_adapter
     from harr.types import Passage, Question
 
@@ -62,9 +63,9 @@ def kinds(root: Path) -> dict[str, Kind]:
     published("questions", lambda draft: write_questions(asked, draft / "test.jsonl"))
     published("filtered", lambda draft: write_questions(asked, draft / "questions.jsonl"))
     stored, encoder = Passages.open(corpus), Encoder(PACKAGED, max_tokens=32)
-    embed_corpus(stored, encoder, Embed(dtype="float32", shard_size=12), root / "vectors", root / "work/embed")
+    embed_corpus(stored, encoder, EmbedParams(dtype="float32", shard_size=12), root / "vectors", root / "work/embed")
     vectors = Vectors.open(root / "vectors")
-    build_index(stored, vectors, Index(), root / "index", root / "work/index")
+    build_index(stored, vectors, IndexParams(), root / "index", root / "work/index")
     adapter = add_adapter(encoder, rank=1, alpha=2, seed=0)
     published("adapter", lambda draft: save_adapter(adapter, encoder, draft))
     small = {"vocab_size": 32, "hidden_size": 16, "intermediate_size": 16, "num_attention_heads": 2}
@@ -94,7 +95,7 @@ def openers(root: Path) -> dict[str, Kind]:
     from harr.index.passage_index import PassageIndex
     from harr.io.files import check_sums, read_jsonl
     from harr.io.model_folder import PACKAGED, find_folder
-    from harr.params import Index
+    from harr.params.index import IndexParams
     from harr.rag.generation.local import load_model
     from harr.rag.policies.lora import load_adapter
 
@@ -107,7 +108,7 @@ def openers(root: Path) -> dict[str, Kind]:
         return True
 
     def index() -> object:
-        PassageIndex.open(root / "index", Index(), identity=identity).close()
+        PassageIndex.open(root / "index", IndexParams(), identity=identity).close()
         return True
 
     identity, encoder = Vectors.open(root / "vectors").identity, Encoder(PACKAGED, max_tokens=32)
@@ -152,12 +153,12 @@ def rebuilt(root: Path, draw: random.Random) -> tuple[int, int]:
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
     from harr.io.model_folder import PACKAGED
-    from harr.params import Embed
+    from harr.params.embed import EmbedParams
 
     path = draw.choice(sorted((root / "vectors").glob("*.npy")))
     path.write_bytes(damaged(path.read_bytes(), draw))
     passages, encoder = Passages.open(root / "corpus"), Encoder(PACKAGED, max_tokens=32)
-    params = Embed(dtype="float32", shard_size=12)
+    params = EmbedParams(dtype="float32", shard_size=12)
     figures = embed_corpus(passages, encoder, params, root / "vectors", root / "work/embed")
     return int(figures["embedded"]), 12
 

@@ -58,9 +58,9 @@ class HashEncoder:
 def download(passages: int, width: int) -> dict[str, float]:
     """A world of so many passages."""
     from harr.datasets.download import download as fetch
-    from harr.params.download import World
+    from harr.params.download import WorldParams
 
-    world = World(dataset="world", passages=passages, train_questions=QUERIES, test_questions=QUERIES)
+    world = WorldParams(dataset="world", passages=passages, train_questions=QUERIES, test_questions=QUERIES)
     return fetch(world, Path("corpus"), Path("questions"))
 
 
@@ -68,9 +68,9 @@ def embed(passages: int, width: int) -> dict[str, float]:
     """Stage embed with the hash encoder."""
     from harr.corpus.passages import Passages
     from harr.embed.shards import embed_corpus
-    from harr.params import Embed
+    from harr.params.embed import EmbedParams
 
-    params = Embed(dtype="float32")
+    params = EmbedParams(dtype="float32")
     return embed_corpus(Passages.open(Path("corpus")), HashEncoder(width), params, Path("vectors"), Path("work"))  # type: ignore[arg-type]
 
 
@@ -79,10 +79,10 @@ def index(passages: int, width: int) -> dict[str, float]:
     from harr.corpus.passages import Passages
     from harr.corpus.vectors import Vectors
     from harr.index.passage_index import build_index
-    from harr.params import Index
+    from harr.params.index import IndexParams
 
     opened = Passages.open(Path("corpus")), Vectors.open(Path("vectors"))
-    figures = build_index(*opened, Index(full_text=False), Path("index"), Path("work-index"))
+    figures = build_index(*opened, IndexParams(full_text=False), Path("index"), Path("work-index"))
     files = [path.stat().st_size for path in Path("index").rglob("*") if path.is_file()]
     return figures | {"index_mb": sum(files) / 1e6}
 
@@ -92,11 +92,11 @@ def search(passages: int, width: int) -> dict[str, float]:
     from harr.corpus.passages import read_questions
     from harr.corpus.vectors import Vectors
     from harr.index.passage_index import PassageIndex
-    from harr.params import Index
+    from harr.params.index import IndexParams
 
     texts = [question.text for question in read_questions(Path("questions/test.jsonl"))]
     queries_QD, vectors = HashEncoder(width).encode(texts), Vectors.open(Path("vectors"))
-    with PassageIndex.open(Path("index"), Index(full_text=False), identity=vectors.identity) as opened:
+    with PassageIndex.open(Path("index"), IndexParams(full_text=False), identity=vectors.identity) as opened:
         began = time.monotonic()
         found_QK, _ = opened.search(queries_QD, K)
         seconds = time.monotonic() - began

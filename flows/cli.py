@@ -85,12 +85,12 @@ def previewed(split: str, examples: int, export: Path | None) -> "Preview":
     from harr.corpus.passages import write_questions
     from harr.datasets.preview import preview, read_split
     from harr.params import Params
-    from harr.params.download import MedQuAD
+    from harr.params.download import MedQuADParams
 
     if export and export.exists():
         raise CorpusError(f"{export} exists and is left as it is; name another file")
     section, spans = Params.load().download, None
-    if isinstance(section, MedQuAD):
+    if isinstance(section, MedQuADParams):
         from harr.datasets.tokens import token_spans
 
         spans = token_spans(section.tokenizer)

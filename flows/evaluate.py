@@ -8,7 +8,7 @@ from prefect import flow
 
 from flows.runtime.command import main, run_command
 from harr.params import Params
-from harr.params.pipeline import Arm
+from harr.params.evaluate import Arm
 from tasks.download import QUESTIONS
 from tasks.evaluate import (
     EVALUATION,

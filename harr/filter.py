@@ -19,13 +19,15 @@ from harr.errors import CorpusError
 from harr.io.files import fingerprint, note_published, publish, write_text
 from harr.io.progress import bar, stoppable
 from harr.io.resume import unfinished
-from harr.params import Filter
+from harr.params.filter import FilterParams
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
 from harr.types import Episode, Log, Question
 
 
-def filter_questions(params: Filter, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
+def filter_questions(
+    params: FilterParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+) -> dict[str, float]:
     """Roll out shuffled questions batch by batch until ``params.target`` are kept.
 
     Writes ``out/questions.jsonl`` (kept, from easy to hard) and ``out/statistics.jsonl`` (all that were tried: id,
@@ -74,7 +76,7 @@ def kept(shard: Path) -> list[dict[str, Any]] | None:
     return [json.loads(line) for line in lines.split("\n")[:-1]] if fingerprint(lines) == digest else None
 
 
-def _try_batch(params: Filter, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
+def _try_batch(params: FilterParams, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
     """Statistics of one batch of questions from G rollouts each."""
     playable = [q for q in batch if q.candidate_ids or getattr(setup.retriever, "candidates", "corpus") == "corpus"]
     if params.keep == "all":
@@ -105,7 +107,7 @@ def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dic
 
 
 def _write(
-    params: Filter, questions: Sequence[Question], rows: list[dict[str, Any]], run: Path, out: Path
+    params: FilterParams, questions: Sequence[Question], rows: list[dict[str, Any]], run: Path, out: Path
 ) -> dict[str, float]:
     kept_ids = [row["id"] for row in rows if row["kept"]][: params.target]
     reasons = Counter(row["reason"] for row in rows)

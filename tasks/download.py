@@ -6,7 +6,7 @@ import pandas as pd
 from prefect import task
 
 from harr.params import Params
-from harr.params.download import MedQuAD
+from harr.params.download import MedQuADParams
 from tasks.common import TASK, even_sample
 
 CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
@@ -17,7 +17,7 @@ def download_corpus(params: Params) -> dict[str, float]:
     """Fetch or make the passages and questions named in params.yaml."""
     from harr.datasets.download import download
 
-    if isinstance(params.download, MedQuAD):
+    if isinstance(params.download, MedQuADParams):
         from harr.datasets.tokens import token_spans
 
         return download(params.download, CORPUS, QUESTIONS, token_spans(params.download.tokenizer))

@@ -11,7 +11,8 @@ from prefect import task
 from prefect.context import FlowRunContext
 
 from harr.io.files import read_manifest
-from harr.params import Here, Params
+from harr.params import Params
+from harr.params.embed import HereParams
 from tasks.common import GPU_TASK, TASK, even_sample
 from tasks.download import CORPUS
 
@@ -38,7 +39,7 @@ def embed_passages(params: Params) -> dict[str, float]:
 
     encoder = build_encoder(params)
     served = build_served_encoder(params, encoder)
-    spread = None if isinstance(params.runner, Here) else partial(_spread, params)
+    spread = None if isinstance(params.runner, HereParams) else partial(_spread, params)
     return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK, served, spread)
 
 
@@ -56,7 +57,7 @@ def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[di
 
     # A worker stands in another folder.
     corpus, place = str(CORPUS.resolve()), str(folder.resolve())
-    if isinstance(params.runner, Here) or FlowRunContext.get() is None:
+    if isinstance(params.runner, HereParams) or FlowRunContext.get() is None:
         return (embed_shard.fn(params, corpus, place, number) for number in numbers)
     fixed = {"params": params, "corpus": corpus, "folder": place}
     return spread(params.runner, embed_shard, ({**fixed, "number": number} for number in numbers))

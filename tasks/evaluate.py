@@ -13,7 +13,7 @@ from prefect import task
 from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError
 from harr.io.files import publish, read_json, read_jsonl, read_state, read_state_rows, write_json, write_text
 from harr.params import Params
-from harr.params.faults import explain
+from harr.params.faults import describe_fault
 from harr.types import Episode, Generator, Log, Pipeline, Question
 from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
@@ -267,7 +267,9 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
         return Params.model_validate(values)
     except ValueError as error:  # pydantic's, which alone knows what is wrong
         faults: list[Any] = getattr(error, "errors", list)()
-        raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {explain(fault, Params)}" for fault in faults)) from None
+        raise ParamsError(
+            "; ".join(f"--arms {' '.join(arms)}: {describe_fault(fault, Params)}" for fault in faults)
+        ) from None
 
 
 def check_out(out: Path, questions: Path) -> None:

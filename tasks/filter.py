@@ -35,12 +35,12 @@ def _try_queries(params: Params, log: Log) -> dict[str, float]:
     """Try queries of training questions hop by hop, and keep which were better."""
     from harr.build.parts import build_samplers
     from harr.build.players import open_setup
-    from harr.params.pipeline import Preferences
+    from harr.params.filter import PreferencesParams
     from harr.preferences.collect import sample_preferences
     from harr.rag.generation.sampler import Sampler
 
     section = params.filter
-    preferences = section.preferences or Preferences()
+    preferences = section.preferences or PreferencesParams()
     with open_setup(params, QUESTIONS / "train.jsonl") as setup:
         samplers, used = build_samplers(params, setup.writer), dict[float, Sampler]()
         figures = sample_preferences(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from harr.errors import ParamsError
 from harr.io.files import read_state, write_json, write_text
-from harr.params import Embed, Params
-from harr.params.download import BabiLong, Ruler
+from harr.params import Params
+from harr.params.download import BabiLongParams, RulerParams
+from harr.params.embed import EmbedParams
 from tasks.train import ADAPTER
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ def play_lengths(
     from harr.datasets.haystack import check_lengths, sentences_for, tokens_per_sentence
     from harr.datasets.noise import noise_sentences
     from harr.evaluate.lengths import by_length, identity
-    from harr.params.pipeline import Pick
+    from harr.params.pipeline import PickParams
     from harr.report.plots import lengths_plot
 
     told = params.download
-    if not isinstance(told, BabiLong | Ruler) or not isinstance(params.pipeline, Pick):
+    if not isinstance(told, BabiLongParams | RulerParams) or not isinstance(params.pipeline, PickParams):
         raise ParamsError(
             "evaluation over lengths needs download.dataset babilong or ruler and pipeline.name pick; "
             "see recipes/qrag_babilong_small.yaml"
@@ -94,7 +95,13 @@ def _claim(out: Path, game: dict[str, Any]) -> None:
 
 
 def _play_length(
-    told: BabiLong | Ruler, sentences: int, towers: "TowersPolicy", embed: Embed, log: Path, *, picks: int
+    told: BabiLongParams | RulerParams,
+    sentences: int,
+    towers: "TowersPolicy",
+    embed: EmbedParams,
+    log: Path,
+    *,
+    picks: int,
 ) -> None:
     """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
     from harr.datasets.haystack import SHARED, longer, noise_for, stories

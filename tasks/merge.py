@@ -10,8 +10,8 @@ from prefect import task
 
 from harr.io.files import fingerprint, publish, read_manifest, read_state, write_json
 from harr.params import Params
-from harr.params.pipeline import told_name
-from harr.params.train import LeReT
+from harr.params.reward import metric_name
+from harr.params.train import LeReTParams
 from tasks.common import TASK
 from tasks.download import CORPUS, QUESTIONS
 from tasks.embed import vectors_manifest
@@ -64,8 +64,8 @@ def training_facts(params: Params) -> dict[str, str]:
 
     train, judge = params.train, params.reward.judge
     terms = params.model_dump(mode="json")["reward"]["terms"]
-    rewards = {told_name(name, judged=judge is not None): weight for name, weight in terms.items()}
-    if isinstance(train, LeReT):
+    rewards = {metric_name(name, judged=judge is not None): weight for name, weight in terms.items()}
+    if isinstance(train, LeReTParams):
         method = {
             "method": "leret (SFT, then IPO, by TRL)",
             "iterations": str(train.iterations),

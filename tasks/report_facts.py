@@ -4,7 +4,7 @@ from pathlib import Path
 
 from harr.io.files import read_state
 from harr.params import Params
-from harr.params.train import LeReT
+from harr.params.train import LeReTParams
 from tasks.embed import vectors_manifest
 from tasks.tracking.fingerprints import revisions
 
@@ -35,7 +35,7 @@ def run_facts(params: Params) -> dict[str, str]:
 def training(params: Params) -> str:
     """How long was trained, and at what rate."""
     train = params.train
-    if isinstance(train, LeReT):
+    if isinstance(train, LeReTParams):
         return (
             f"SFT {train.sft_epochs} epoch(s) of batch {train.sft_batch} at {train.sft_learning_rate:g}, IPO "
             f"{train.ipo_epochs} of {train.ipo_batch} at {train.ipo_learning_rate:g}, margin "

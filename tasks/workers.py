@@ -10,13 +10,15 @@ from prefect import Task
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from harr.errors import ParamsError, ServiceUnavailable, one_line
-from harr.params import Ray, Threads
+from harr.params.embed import RayParams, ThreadsParams
 
 NODE_FAILURES = 10
 """So often Ray makes a shard again whose node or process died under it."""
 
 
-def spread(section: Threads | Ray, unit: "Task[..., Any]", calls: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
+def spread(
+    section: ThreadsParams | RayParams, unit: "Task[..., Any]", calls: Iterable[Mapping[str, Any]]
+) -> Iterator[Any]:
     """Call ``unit`` with each of ``calls``, ``section.workers`` at a time; yield what comes back as it comes.
 
     Raises:
@@ -41,7 +43,7 @@ def spread(section: Threads | Ray, unit: "Task[..., Any]", calls: Iterable[Mappi
 
 
 @contextmanager
-def _started(section: Threads | Ray) -> Iterator["TaskRunner[Any]"]:
+def _started(section: ThreadsParams | RayParams) -> Iterator["TaskRunner[Any]"]:
     """The task runner, up to the end of the block."""
     with ExitStack() as stack:
         if section.kind == "threads":
@@ -64,7 +66,7 @@ def _started(section: Threads | Ray) -> Iterator["TaskRunner[Any]"]:
         yield runner
 
 
-def _demands(section: Threads | Ray) -> Callable[[], AbstractContextManager[Any]]:
+def _demands(section: ThreadsParams | RayParams) -> Callable[[], AbstractContextManager[Any]]:
     """What Ray is asked to keep free for a call."""
     if section.kind == "threads":
         return nullcontext
@@ -75,7 +77,7 @@ def _demands(section: Threads | Ray) -> Callable[[], AbstractContextManager[Any]
     return lambda: remote_options(**kept)
 
 
-def _answer(section: Threads | Ray, future: Any) -> Any:
+def _answer(section: ThreadsParams | RayParams, future: Any) -> Any:
     if section.kind == "threads":
         return future.result()
     from ray.exceptions import RayError

@@ -29,7 +29,7 @@ from harr.embed.served import ServedEncoder
 from harr.errors import HarrError
 from harr.io.jsonl import passage_of, question_of, read_questions_where, read_rows
 from harr.params import Params
-from harr.params.generator import Server
+from harr.params.generator import ServerParams
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.r_search import r_search
@@ -276,7 +276,9 @@ def fuzz_vectors(source: random.Random) -> None:
 @cache
 def server() -> tuple[ServerGenerator, dict[str, Any]]:
     """A generator with OpenAI's own client, and the answer that it gets without a network."""
-    section = Server(kind="server", base_url="http://127.0.0.1:9/v1", model="m", deadline_seconds=1e-6, concurrency=1)
+    section = ServerParams(
+        kind="server", base_url="http://127.0.0.1:9/v1", model="m", deadline_seconds=1e-6, concurrency=1
+    )
     made = ServerGenerator(section)
     return made, answered(made._service)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from harr.generator.query_styles import STYLES, query
 from harr.generator.traces import Reader, open_world
-from harr.params.pipeline import Preferences
+from harr.params.filter import PreferencesParams
 from harr.preferences.collect import sample_preferences
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.scoring.reward import Reward
@@ -75,5 +75,5 @@ def sampled(out: Path, seed: int = 0, **changes: Any) -> dict[str, float]:
     world = open_world(3, hops=(2,))
     program, reward = LeReT(2, template="bare"), Reward({"recall": 1.0})
     setup = Setup(world.questions, program, Words(world), None, reward, "w", "index-1")
-    params = Preferences(**{**SMALL, **changes})
+    params = PreferencesParams(**{**SMALL, **changes})
     return sample_preferences(params, setup, Styled, out, out.with_name("work"), lambda step, row: None, seed)

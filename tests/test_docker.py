@@ -17,7 +17,7 @@ import cyclopts
 import pytest
 import yaml
 
-import harr.params
+import harr.params.index
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -192,7 +192,7 @@ def test_every_variable_is_a_setting_of_its_program() -> None:
     from prefect.settings import Settings
     from prefect.settings.legacy import _get_settings_fields
 
-    known = {"DO_NOT_TRACK", "HF_TOKEN", "PGPASSWORD", harr.params.Index().token_variable}
+    known = {"DO_NOT_TRACK", "HF_TOKEN", "PGPASSWORD", harr.params.index.IndexParams().token_variable}
     prefect = set(_get_settings_fields(Settings))
     assert "PREFECT_SERVER_UI_API_URL" in prefect and "PREFECT_SERVER_UI_API_URI" not in prefect
     for name in set(SERVICES) - set(FOREIGN):

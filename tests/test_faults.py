@@ -25,7 +25,7 @@ from harr.datasets.download import download
 from harr.errors import CorpusError, DamagedFile, InUse, ModelError, NoRoom, ParamsError
 from harr.io.files import write_json, write_text
 from harr.params import Params
-from harr.params.download import Jsonl, World
+from harr.params.download import JsonlParams, WorldParams
 from harr.rag.pipelines.replies import passages_text
 from harr.rag.pipelines.search_r1 import information
 from harr.types import Passage
@@ -290,17 +290,17 @@ QUESTION = {"id": "q1", "question": "Where was Ada born?", "answers": ["Bath"], 
 
 def section(
     passages: list[Any], *, train: dict[str, Any] = QUESTION, test: dict[str, Any] | None = None, **more: Any
-) -> Jsonl:
+) -> JsonlParams:
     """Files in the current folder, and the section that names them."""
     test = test or {**QUESTION, "id": "q2", "question": "What is Bath?"}
     for name, rows in (("corpus", passages), ("train", [train]), ("test", [test])):
         lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
         Path(f"{name}.jsonl").write_bytes(b"\n".join(lines))
     files = {name: (f"{file}.jsonl",) for name, file in (("passages", "corpus"), ("train", "train"), ("test", "test"))}
-    return Jsonl(dataset="jsonl", **files, **more)
+    return JsonlParams(dataset="jsonl", **files, **more)
 
 
-def fetch(params: Jsonl | World) -> dict[str, float]:
+def fetch(params: JsonlParams | WorldParams) -> dict[str, float]:
     return download(params, Path("data/corpus"), Path("data/questions"))
 
 
@@ -352,7 +352,7 @@ def test_odd_paths_links_and_another_tmpdir(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(place)
     if Path("/dev/shm").is_dir():
         monkeypatch.setenv("TMPDIR", "/dev/shm")
-    fetch(World(dataset="world", passages=200, train_questions=8, test_questions=8))
+    fetch(WorldParams(dataset="world", passages=200, train_questions=8, test_questions=8))
     assert len(Passages.open(Path("data/corpus"))) == 200
     (shard,) = Path("data/corpus").glob("*.arrow")
     shard.write_bytes(b"")
@@ -386,13 +386,13 @@ def test_a_gpu_without_room_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
 def test_what_needs_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from harr.params.train import GRPO
+    from harr.params.train import GRPOParams
     from harr.train.learner import Learner
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ParamsError, match=r"train\.precision: float16 needs a GPU, and none is visible"):
         game: Any = SimpleNamespace(questions=[1])
-        Learner.open(GRPO(method="grpo", steps=1, precision="float16"), game, tmp_path, 0, kind="grpo")
+        Learner.open(GRPOParams(method="grpo", steps=1, precision="float16"), game, tmp_path, 0, kind="grpo")
 
 
 def test_a_model_that_is_nowhere_is_one_line_offline() -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from harr.params import Params
-from harr.params.generator import Server
+from harr.params.generator import ServerParams
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
@@ -85,7 +85,7 @@ def test_the_document_names_the_version_in_the_containers() -> None:
 @pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_recipe_with_qwen3_and_short_replies_lets_it_not_think(recipe: Path) -> None:
     generator = Params.load(recipe).generator
-    if isinstance(generator, Server) and generator.model.startswith("Qwen/Qwen3") and generator.max_tokens < 4096:
+    if isinstance(generator, ServerParams) and generator.model.startswith("Qwen/Qwen3") and generator.max_tokens < 4096:
         assert generator.extra_body == {"chat_template_kwargs": {"enable_thinking": False}}
 
 

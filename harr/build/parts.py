@@ -15,8 +15,16 @@ from harr.embed.shards import computing, embed_shard
 from harr.errors import IndexMismatch
 from harr.io.files import fingerprint, read_manifest
 from harr.params import Params
-from harr.params.generator import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
-from harr.params.pipeline import Pick, Preferences
+from harr.params.filter import PreferencesParams
+from harr.params.generator import (
+    LocalParams,
+    NoGeneratorParams,
+    ScriptedParams,
+    ServerParams,
+    SmallLMParams,
+    WarmstartParams,
+)
+from harr.params.pipeline import PickParams
 from harr.rag.generation.cache import CachedGenerator
 from harr.rag.generation.local import LocalGenerator, load_tokenizer
 from harr.rag.generation.lora import base_identity
@@ -36,7 +44,7 @@ from harr.types import Generate, Generator, Pipeline
 from harr.world.scripted import Scripted as ScriptedGenerator
 
 GENERATOR, COMPLETIONS = Path("models/generator"), Path("work/completions")
-GeneratorSection = Scripted | Server | Local | SmallLM | Warmstart | NoGenerator
+GeneratorSection = ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams | NoGeneratorParams
 _HELD = threading.local()
 """What a worker embeds with; it is kept from one shard to the next, as loading it may take longer than a shard."""
 
@@ -118,7 +126,7 @@ def _fits(folder: Path, limit: int) -> Callable[[str], bool]:
 
 def build_training_pipeline(params: Params) -> Pipeline:
     """As ``build_pipeline``; a pick without the tail of its ranking, which would only add noise."""
-    if isinstance(params.pipeline, Pick):
+    if isinstance(params.pipeline, PickParams):
         return partial(pick, picks=params.pipeline.picks, reader=params.pipeline.reader)
     return build_pipeline(params)
 
@@ -145,7 +153,7 @@ def build_sampler(params: Params) -> Sampler:
 
 def build_samplers(params: Params, model: str) -> Callable[[float], Sampler]:
     """A language model as LeReT samples it, by temperature."""
-    batch_size = (params.filter.preferences or Preferences()).sampled_at_once
+    batch_size = (params.filter.preferences or PreferencesParams()).sampled_at_once
     return open_samplers(model, max_tokens=params.filter.max_tokens, batch_size=batch_size, seed=params.seed)
 
 
@@ -159,7 +167,7 @@ def build_writer(params: Params, arm: str, trained: Path | None) -> Generator:
     section = params.generator
     begun = base_folder(section) if arm == "base" and params.train.method == "agent" else writer_folder(section)
     limits = {"max_tokens": getattr(params.train, "max_tokens", 0), "batch_size": getattr(section, "batch_size", 0)}
-    model = Local(kind="local", model=str(trained or begun), temperature=0.0, **limits)
+    model = LocalParams(kind="local", model=str(trained or begun), temperature=0.0, **limits)
     return _writer(model, params.seed)
 
 
@@ -180,9 +188,9 @@ def build_judge(params: Params) -> Generator | None:
     return _shared(lambda: _writer(_greedy(section), params.seed, "reward.judge", readable))
 
 
-def _greedy(section: Scripted | Server | Local) -> Scripted | Server | Local:
+def _greedy(section: ScriptedParams | ServerParams | LocalParams) -> ScriptedParams | ServerParams | LocalParams:
     """The section with temperature 0, where it does not give one."""
-    if isinstance(section, Scripted) or "temperature" in section.model_fields_set:
+    if isinstance(section, ScriptedParams) or "temperature" in section.model_fields_set:
         return section
     return section.model_copy(update={"temperature": 0.0})
 
@@ -196,7 +204,7 @@ def _shared(make: Callable[[], Generator]) -> Generator:
 
 
 def _writer(
-    section: Scripted | Server | Local | SmallLM | Warmstart,
+    section: ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams,
     seed: int,
     name: str = "generator",
     keep: Callable[[Generate, str], bool] = lambda request, text: True,

@@ -25,7 +25,7 @@ from harr.errors import CorpusError, IndexMismatch, ModelError
 from harr.index.passage_index import PassageIndex
 from harr.io.files import fingerprint, read_json, sha256
 from harr.params import Params
-from harr.params.pipeline import Milvus
+from harr.params.sources import MilvusParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.lora import load_adapter
 from harr.rag.policies.two_tower import TowersPolicy
@@ -179,7 +179,7 @@ def _sources(
     own: dict[str, Retriever] = {}
     web: dict[str, WebSource] = {}
     for tool, section in params.sources.items():
-        if not isinstance(section, Milvus):
+        if not isinstance(section, MilvusParams):
             web[tool] = web_source(tool, section)
             continue
         part = _of_source(index, tool) if section.collection == "source" else index

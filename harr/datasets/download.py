@@ -13,14 +13,22 @@ from harr.datasets.registry import DATASETS
 from harr.errors import CorpusError
 from harr.io.files import publish, write_text
 from harr.io.progress import bar
-from harr.params.download import BabiLong, Hover, Hub, Jsonl, MedQuAD, Ruler, World
+from harr.params.download import (
+    BabiLongParams,
+    HoverParams,
+    HubParams,
+    JsonlParams,
+    MedQuADParams,
+    RulerParams,
+    WorldParams,
+)
 from harr.types import Passage, Question
 
 WORK = Path("work/download")
 
 
 def download(
-    params: World | Jsonl | Hub | Hover | BabiLong | Ruler | MedQuAD,
+    params: WorldParams | JsonlParams | HubParams | HoverParams | BabiLongParams | RulerParams | MedQuADParams,
     corpus: Path,
     questions: Path,
     spans: Spans | None = None,

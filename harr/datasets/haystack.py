@@ -20,7 +20,7 @@ from harr.datasets.needles import make_needles
 from harr.datasets.noise import noise_sentences
 from harr.datasets.source import Source
 from harr.errors import CorpusError
-from harr.params.download import BabiLong, Ruler
+from harr.params.download import BabiLongParams, RulerParams
 from harr.types import Passage, Question
 
 _TRIES = 50
@@ -82,7 +82,7 @@ def sentences_for(tokens: int, mean: float) -> int:
     return max(1, int(tokens / mean))
 
 
-def babilong(params: BabiLong) -> Source:
+def babilong(params: BabiLongParams) -> Source:
     """bAbI in long documents (BABILong, arXiv 2406.10149), from official files or our generator.
 
     Raises:
@@ -91,9 +91,9 @@ def babilong(params: BabiLong) -> Source:
     return _documents(params, stories(params))
 
 
-def stories(params: BabiLong | Ruler) -> dict[str, list[Story]]:
+def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
     """The stories of both splits; none is in both."""
-    if isinstance(params, Ruler):
+    if isinstance(params, RulerParams):
         counts = {"train": params.train_questions, "test": params.test_questions}
         return {
             split: _take(
@@ -119,7 +119,7 @@ def stories(params: BabiLong | Ruler) -> dict[str, list[Story]]:
     return {"train": [story for story in train if (story.question, story.facts) not in known], "test": test}
 
 
-def ruler(params: Ruler) -> Source:
+def ruler(params: RulerParams) -> Source:
     """Needles in long documents (RULER, arXiv 2404.06654).
 
     Raises:
@@ -128,7 +128,7 @@ def ruler(params: Ruler) -> Source:
     return _documents(params, stories(params))
 
 
-def noise_for(params: BabiLong | Ruler, sentences: int) -> list[str]:
+def noise_for(params: BabiLongParams | RulerParams, sentences: int) -> list[str]:
     """Noise for documents of ``sentences`` sentences, from the half that training did not read.
 
     Raises:
@@ -138,7 +138,7 @@ def noise_for(params: BabiLong | Ruler, sentences: int) -> list[str]:
     return noise[len(noise) // 2 :][: max(sentences, SHARED)]
 
 
-def check_lengths(params: BabiLong | Ruler, lengths: Iterable[int]) -> None:
+def check_lengths(params: BabiLongParams | RulerParams, lengths: Iterable[int]) -> None:
     """Make sure that every test story, and enough noise, is there for documents of all ``lengths``.
 
     Raises:
@@ -156,7 +156,7 @@ def check_lengths(params: BabiLong | Ruler, lengths: Iterable[int]) -> None:
 
 
 def longer(
-    params: BabiLong | Ruler, sentences: int, noise: Sequence[str]
+    params: BabiLongParams | RulerParams, sentences: int, noise: Sequence[str]
 ) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
     """The test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
 
@@ -177,8 +177,8 @@ def longer(
         yield question, tuple(facts.get(name) or known[name] for name in ids)
 
 
-def _name(params: BabiLong | Ruler) -> str:
-    return f"qa{params.task}" if isinstance(params, BabiLong) else params.kind
+def _name(params: BabiLongParams | RulerParams) -> str:
+    return f"qa{params.task}" if isinstance(params, BabiLongParams) else params.kind
 
 
 def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
@@ -208,7 +208,7 @@ def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, a
     return kept
 
 
-def _documents(params: BabiLong | Ruler, stories: Mapping[str, Sequence[Story]]) -> Source:
+def _documents(params: BabiLongParams | RulerParams, stories: Mapping[str, Sequence[Story]]) -> Source:
     """Noise and facts as passages; training documents are filled from the first half of the noise, or its beginning."""
     name = _name(params)
     noise = noise_sentences(params.noise, params.sentences, params.seed)

@@ -20,7 +20,7 @@ from harr.datasets import wiki17
 from harr.datasets.source import Source
 from harr.errors import CorpusError, one_line
 from harr.io.jsonl import Row, read_rows
-from harr.params.download import Hover, Hub
+from harr.params.download import HoverParams, HubParams
 from harr.types import Passage, Question
 
 FLASHRAG = "RUC-NLPIR/FlashRAG_datasets"
@@ -37,27 +37,27 @@ WIKI17 = ("BeIR/hotpotqa", "corpus.jsonl.gz")
 Read = tuple[Question, list[Passage]]
 
 
-def hotpotqa(params: Hub) -> Source:
+def hotpotqa(params: HubParams) -> Source:
     """HotpotQA: ten paragraphs a question, two of them gold (distractor); or all articles of wiki17 (fullwiki)."""
     return _source(params, _fullwiki_row if params.passages == "wiki17" else _hotpot_row)
 
 
-def hover(params: Hover) -> Source:
+def hover(params: HoverParams) -> Source:
     """HoVer's claims over wiki17 (:func:`harr.datasets.wiki17.hover`)."""
     return wiki17.hover(params, _rows, _articles(params.root))
 
 
-def two_wiki(params: Hub) -> Source:
+def two_wiki(params: HubParams) -> Source:
     """2WikiMultihopQA in HotpotQA's format: ten paragraphs a question, two or four of them gold."""
     return _source(params, _hotpot_row)
 
 
-def musique(params: Hub) -> Source:
+def musique(params: HubParams) -> Source:
     """MuSiQue-Ans: twenty paragraphs a question, two to four of them gold, in hop order."""
     return _source(params, _musique_row)
 
 
-def nq(params: Hub) -> Source:
+def nq(params: HubParams) -> Source:
     """NQ-open: questions and answers without passages; they need ``download.passages: wiki18``.
 
     Raises:
@@ -68,7 +68,7 @@ def nq(params: Hub) -> Source:
     return _source(params, _nq_row)
 
 
-def _source(params: Hub, convert: Callable[[Row], Read]) -> Source:
+def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
     repository, train, test = FILES[params.dataset]
 
     def read(pattern: str, limit: int, levels: tuple[str, ...] = ()) -> Iterator[Read]:

@@ -21,7 +21,7 @@ from harr.datasets.scrape import Pages, scrape
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, read_rows
-from harr.params.download import MedQuAD
+from harr.params.download import MedQuADParams
 from harr.types import Passage, Question, document_of
 
 STAGING = Path("work/download/medquad.sqlite")
@@ -50,7 +50,7 @@ class Item:
     known: tuple[str, ...]
 
 
-def medquad(params: MedQuAD, spans: Spans, staging: Path | None = STAGING) -> Source:
+def medquad(params: MedQuADParams, spans: Spans, staging: Path | None = STAGING) -> Source:
     """The documents of MedQuAD as chunks, and its questions with the chunks of their document as gold.
 
     Chunks of equal title and text are one passage. A document all of whose chunks stand elsewhere has the document
@@ -78,7 +78,7 @@ def medquad(params: MedQuAD, spans: Spans, staging: Path | None = STAGING) -> So
     )
 
 
-def _gather(params: MedQuAD, database: sqlite3.Connection) -> dict[str, float]:
+def _gather(params: MedQuADParams, database: sqlite3.Connection) -> dict[str, float]:
     """Put all rows with an answer into the database; returns counts."""
     rows = unanswered = 0
     again: list[str] = []
@@ -121,7 +121,7 @@ def _free(database: sqlite3.Connection, item: Item) -> str:
     return name
 
 
-def _files(params: MedQuAD) -> Iterator[tuple[str, Iterable[Item]]]:
+def _files(params: MedQuADParams) -> Iterator[tuple[str, Iterable[Item]]]:
     """Splits and their rows; those of XML files are told apart later."""
     if not params.root:
         for split, names in (("train", params.train), ("test", params.test)):
@@ -205,7 +205,7 @@ def _split(database: sqlite3.Connection, share: float, seed: int) -> None:
 
 
 def _passages(
-    params: MedQuAD, database: sqlite3.Connection, spans: Spans, figures: dict[str, float]
+    params: MedQuADParams, database: sqlite3.Connection, spans: Spans, figures: dict[str, float]
 ) -> Iterator[Passage]:
     """The chunks of all documents in the order of the files, each title and text once; what comes twice is counted."""
     pages: Pages | None = None

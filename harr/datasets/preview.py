@@ -8,10 +8,18 @@ from harr.datasets.chunks import Spans
 from harr.datasets.hub import FILES, WIKI17, WIKI18
 from harr.datasets.medquad import medquad
 from harr.datasets.registry import DATASETS
-from harr.params.download import BabiLong, Hover, Hub, Jsonl, MedQuAD, Ruler, World
+from harr.params.download import (
+    BabiLongParams,
+    HoverParams,
+    HubParams,
+    JsonlParams,
+    MedQuADParams,
+    RulerParams,
+    WorldParams,
+)
 from harr.types import Question
 
-Section = World | Jsonl | Hub | Hover | BabiLong | Ruler | MedQuAD
+Section = WorldParams | JsonlParams | HubParams | HoverParams | BabiLongParams | RulerParams | MedQuADParams
 
 
 @dataclass(frozen=True)
@@ -38,11 +46,11 @@ def read_split(params: Section, split: str, spans: Spans | None = None) -> tuple
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong.
     """
-    if isinstance(params, MedQuAD) and spans:
+    if isinstance(params, MedQuADParams) and spans:
         source = medquad(params.model_copy(update={"scrape": None}), spans, None)
     else:
         source = DATASETS[params.dataset](params)
-    if not isinstance(params, Hub | Hover):  # a hub's questions do not wait for 21 million passages
+    if not isinstance(params, HubParams | HoverParams):  # a hub's questions do not wait for 21 million passages
         for _ in source.passages:
             pass
     test = list(source.test)
@@ -72,21 +80,21 @@ def preview(params: Section, split: str, questions: Sequence[Question], left_out
 def corpus_of(params: Section) -> str:
     """Where the passages come from.
 
-    >>> corpus_of(Hub(dataset="hotpotqa", root="files"))
+    >>> corpus_of(HubParams(dataset="hotpotqa", root="files"))
     'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
     """
     match params:
-        case Hub() | Hover():
+        case HubParams() | HoverParams():
             given = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
             what = given or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
             return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
-        case Jsonl():
+        case JsonlParams():
             return f"the files {', '.join(params.passages)}"
-        case World():
+        case WorldParams():
             return f"the fictional encyclopaedia, {params.passages:,} passages made from seed {params.seed}"
-        case MedQuAD():
+        case MedQuADParams():
             return f"MedQuAD's {params.documents}s, from {params.root or ', '.join((*params.train, *params.test))}"
-        case BabiLong() | Ruler():
+        case BabiLongParams() | RulerParams():
             noise = "the fictional encyclopaedia" if params.noise == "world" else params.noise
             return f"documents of {params.sentences:,} sentences; what is told in between is from {noise}"
 

@@ -10,12 +10,12 @@ from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, passage_of, read_questions_where, read_rows
-from harr.params.download import Jsonl, World
+from harr.params.download import JsonlParams, WorldParams
 from harr.types import Passage
 from harr.world.world import make_world
 
 
-def world(params: World) -> Source:
+def world(params: WorldParams) -> Source:
     """The fictional encyclopaedia; training and test questions never share a chain."""
     made = make_world(params.passages, params.seed)
     return Source(
@@ -25,7 +25,7 @@ def world(params: World) -> Source:
     )
 
 
-def jsonl(params: Jsonl) -> Source:
+def jsonl(params: JsonlParams) -> Source:
     """Local files; ``searchable_where`` keeps the other passages out of the index.
 
     Up to ``bad_passages`` rows that are no passages are left out and noted.

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from harr.datasets.robots import Rules, allowed, rules_of
 from harr.errors import one_line
 from harr.io.progress import bar, stoppable
-from harr.params.download import Scrape
+from harr.params.download import ScrapeParams
 
 HOSTS = 8
 """So many hosts are asked at a time."""
@@ -66,7 +66,7 @@ class Pages:
         return dict(self._database.execute("select url, reason from page where reason != '' order by url"))
 
 
-def scrape(urls: Iterable[str], params: Scrape) -> tuple[Pages, dict[str, float]]:
+def scrape(urls: Iterable[str], params: ScrapeParams) -> tuple[Pages, dict[str, float]]:
     """Fetch those pages that are not kept yet; returns all pages, and counts.
 
     A page that cannot be had is no error: it is kept with its reason, and the commonest reasons are told.
@@ -85,7 +85,7 @@ def scrape(urls: Iterable[str], params: Scrape) -> tuple[Pages, dict[str, float]
     return pages, {"pages": float(len(wanted) - len(failed)), "pages_failed": float(len(failed))}
 
 
-def _fetched(urls: Sequence[str], params: Scrape) -> Iterator[tuple[str, str, str]]:
+def _fetched(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, str, str]]:
     """(address, text, reason) of every page as it comes; hosts side by side, the pages of one one after the other."""
     by_host: dict[str, list[str]] = {}
     for url in urls:
@@ -152,7 +152,7 @@ class _Failed(Exception):
 class _Guest:
     """Asks hosts for pages, politely. Several threads share one."""
 
-    def __init__(self, client: httpx.Client, params: Scrape, stop: threading.Event) -> None:
+    def __init__(self, client: httpx.Client, params: ScrapeParams, stop: threading.Event) -> None:
         self._client, self._params, self._stop = client, params, stop
         self._hosts: dict[str, _Host] = {}
         self._lock = threading.Lock()

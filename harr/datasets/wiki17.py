@@ -15,7 +15,7 @@ from pathlib import Path
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.jsonl import Row
-from harr.params.download import Hover
+from harr.params.download import HoverParams
 from harr.types import Passage, Question
 
 HOVER_FILES = {
@@ -73,7 +73,7 @@ def fullwiki(question: Question, row: Row) -> Question:
     return replace(question, gold_ids=gold, candidate_ids=())
 
 
-def hover(params: Hover, read: Callable[[Path], Iterator[Row]], passages: Iterator[Row]) -> Source:
+def hover(params: HoverParams, read: Callable[[Path], Iterator[Row]], passages: Iterator[Row]) -> Source:
     """Claims of HoVer with the articles they rest on, in the order of the first mention; the answer is yes or no.
 
     Raises:

@@ -31,7 +31,7 @@ from harr.io.files import (
 )
 from harr.io.progress import bar, stoppable
 from harr.io.resume import unfinished
-from harr.params import Embed
+from harr.params.embed import EmbedParams
 
 MIN_COSINE = 0.99
 PROBE_SECONDS = 1.0
@@ -44,7 +44,7 @@ Spread = Callable[[Path, Sequence[int]], Iterator[dict[str, Any]]]
 def embed_corpus(
     passages: Passages,
     encoder: Encoder,
-    params: Embed,
+    params: EmbedParams,
     out: Path,
     work: Path,
     served: ServedEncoder | None = None,
@@ -107,7 +107,7 @@ def embed_shard(
     passages: Passages,
     encoder: Encoder,
     used: Encoder | ServedEncoder,
-    params: Embed,
+    params: EmbedParams,
     folder: Path,
     number: int,
     on_batch: Callable[[int], object] = lambda _: None,
@@ -190,7 +190,7 @@ def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str,
         return None
 
 
-def _resume(folder: Path, passages: Passages, encoder: Encoder, params: Embed) -> dict[str, Any] | None:
+def _resume(folder: Path, passages: Passages, encoder: Encoder, params: EmbedParams) -> dict[str, Any] | None:
     """The manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
     manifest = _unfinished(folder, passages, encoder)
     if manifest is None:

@@ -16,7 +16,7 @@ from harr.embed.shards import embed_corpus
 from harr.evaluate.intervals import mean_interval
 from harr.io.files import fingerprint, read_jsonl
 from harr.io.progress import bar
-from harr.params import Embed
+from harr.params.embed import EmbedParams
 from harr.rag.pipelines.pick import pick
 from harr.rag.pipelines.replies import passages_text, prompt, short_answer
 from harr.rag.policies.sentence_vectors import Sentences
@@ -33,7 +33,7 @@ Brought = tuple[Question, tuple[Passage, ...]]
 """A question and its document, the passages in order."""
 
 
-def on_disk(noise: Sequence[str], actions: Encoder, params: Embed, folder: Path) -> Sentences:
+def on_disk(noise: Sequence[str], actions: Encoder, params: EmbedParams, folder: Path) -> Sentences:
     """Encode the noise of long documents in shards below ``folder``, and map them.
 
     A killed call goes on after its last shard, and a finished one is taken as it is; what another tower or another

@@ -28,7 +28,7 @@ from harr.generator.traces import MISSING, PASSAGES, Oracle, Reader, game_of, op
 from harr.io.files import newest_sound, note_published, publish, read_json, write_json
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
-from harr.params.generator import SmallLM
+from harr.params.generator import SmallLMParams
 from harr.rag.generation.local import LocalGenerator
 from harr.rag.rollout import play
 from harr.types import Log
@@ -55,7 +55,7 @@ Row = tuple[list[int], list[bool]]
 """Token ids, and which of them the model learns to write."""
 
 
-def train_small_lm(params: SmallLM, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
+def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
     """Train the model and write it to ``out`` as a folder for transformers; a killed run resumes in ``work``.
 
     ``out/base`` is the model that it began from, before any training.
@@ -199,7 +199,7 @@ def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
     ]
 
 
-def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLM, seed: int) -> list[Row]:
+def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, seed: int) -> list[Row]:
     """The texts of one step: at most ``TOKENS_PER_STEP`` tokens with their padding, from a world of their own."""
     rng, done = random.Random(f"{seed}/{step}"), step / params.steps
     hops = (1,) if done < ONE_HOP else (1, 2) if done < TWO_HOPS else (1, 2, 3)
@@ -310,7 +310,7 @@ def _restore(run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Op
     return figures
 
 
-def _test(folder: Path, params: SmallLM) -> dict[str, float]:
+def _test(folder: Path, params: SmallLMParams) -> dict[str, float]:
     """Exact match on questions of worlds that were not read, when the oracle searches; or queries as taught."""
     generator = LocalGenerator(
         str(folder), temperature=0.0, max_tokens=params.max_tokens, batch_size=params.batch_size, seed=0

@@ -25,7 +25,7 @@ from harr.generator.demonstrations import Tokens, make_demonstrations, read_demo
 from harr.io.files import fingerprint, note_published, publish, write_json
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
-from harr.params.generator import Warmstart
+from harr.params.generator import WarmstartParams
 from harr.rag.generation.local import Writer, load_model
 from harr.rag.generation.lora import base_identity, begin
 from harr.types import Log
@@ -94,7 +94,7 @@ class Keeper(TrainerCallback):
         self.progress.close()
 
 
-def train_warmstart(params: Warmstart, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
+def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
     """Teach ``params.model`` by demonstrations, merge its LoRA, and publish the whole model in the folder ``out``.
 
     A run that was killed goes on after its last checkpoint and ends with the same weights.
@@ -191,7 +191,7 @@ def dataset(rows: Sequence[Tokens], places: Sequence[int]) -> Dataset:
     return Dataset.from_dict({"input_ids": [ids for ids, _ in rows], "labels": labels}).select(places)
 
 
-def trl_config(params: Warmstart, folder: Path, steps: int, seed: int) -> SFTConfig:
+def trl_config(params: WarmstartParams, folder: Path, steps: int, seed: int) -> SFTConfig:
     """Our parameters as TRL's; it neither cuts nor shuffles nor writes."""
     cuda = torch.cuda.is_available()
     return SFTConfig(

@@ -21,7 +21,7 @@ from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError, ServiceUnavailable, one_line
 from harr.io.files import read_state, write_json
 from harr.io.progress import stoppable
-from harr.params import Index
+from harr.params.index import IndexParams
 from harr.services.milvus_client import Connection
 
 FILE_BYTES = 1 << 28
@@ -53,7 +53,7 @@ def import_passages(
     passages: Passages,
     vectors: Vectors,
     rows: NDArray[np.int64],
-    params: Index,
+    params: IndexParams,
     progress: Path,
     start_job: Start,
     state: State,
@@ -111,7 +111,9 @@ def _settle(jobs: dict[str, int], at_most: int, state: State, files: FileSystem,
             time.sleep(POLL_SECONDS)
 
 
-def write_parquet(passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: Index, sink: Any) -> None:
+def write_parquet(
+    passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: IndexParams, sink: Any
+) -> None:
     """Write the columns row, vector and, for full text, text; ``params.batch_size`` rows are in memory at a time."""
     fields = [pa.field("row", pa.int64(), nullable=False), pa.field("vector", pa.list_(pa.float32()), nullable=False)]
     fields += [pa.field("text", pa.string(), nullable=False)] * params.full_text
@@ -121,7 +123,9 @@ def write_parquet(passages: Passages, vectors: Vectors, rows: NDArray[np.int64],
             writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-def _columns(passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: Index) -> Iterator[list[pa.Array]]:
+def _columns(
+    passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: IndexParams
+) -> Iterator[list[pa.Array]]:
     for start in range(0, len(rows), params.batch_size):
         chunk = rows[start : start + params.batch_size]
         flat = pa.array(vectors.take(chunk).ravel())

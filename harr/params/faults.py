@@ -16,7 +16,7 @@ _REPR = _Repr()
 _REPR.maxstring = _REPR.maxother = 100
 
 
-def explain(fault: Any, root: type[Any]) -> str:
+def describe_fault(fault: Any, root: type[Any]) -> str:
     """One pydantic fault in the user's words: dotted key, what is wrong, what was meant."""
     keys: list[str] = []
     options: list[type[Any]] = [root]

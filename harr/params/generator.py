@@ -1,25 +1,25 @@
-"""Section ``generator`` of params.yaml: one class per kind. See ``harr/params/__init__.py`` for all the others."""
+"""Section ``generator`` of params.yaml: one class per kind of language model."""
 
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.download import Address, MaybePlace, Place, Positive, Section
-from harr.params.train import Lora
+from harr.params.fields import Address, MaybePathOrName, PathOrName, Positive, Section
+from harr.params.train import LoraParams
 
 
-class Scripted(Section):
+class ScriptedParams(Section):
     """Deterministic planner and reader for the fictional world."""
 
     kind: Literal["scripted"]
 
 
-class Server(Section):
+class ServerParams(Section):
     """Any OpenAI-compatible endpoint."""
 
     kind: Literal["server"]
     base_url: Address
-    model: Place
+    model: PathOrName
     key_variable: str = "OPENAI_API_KEY"
     """Name of the environment variable with the key; may be unset for a local server."""
     temperature: float = Field(0.7, ge=0)
@@ -33,17 +33,17 @@ class Server(Section):
     """One request with all its attempts; a server may restart meanwhile."""
 
 
-class Local(Section):
+class LocalParams(Section):
     """A causal language model in this process: a folder or hub name."""
 
     kind: Literal["local"]
-    model: Place
+    model: PathOrName
     temperature: float = Field(0.0, ge=0)
     max_tokens: Positive = 256
     batch_size: Positive = 64
 
 
-class SmallLM(Section):
+class SmallLMParams(Section):
     """A causal language model that stage ``generator`` trains from scratch for the fictional world."""
 
     kind: Literal["small_lm"]
@@ -59,13 +59,13 @@ class SmallLM(Section):
     batch_size: Positive = 32
 
 
-class Warmstart(Section):
+class WarmstartParams(Section):
     """A causal language model that stage ``generator`` teaches by demonstrations before it plays (supervised, TRL)."""
 
     kind: Literal["warmstart"]
-    model: Place
+    model: PathOrName
     """What it begins with: a folder or a cached hub name."""
-    demonstrations: MaybePlace = ""
+    demonstrations: MaybePathOrName = ""
     """JSON lines: ``{"messages": [...]}`` or ``{"pieces": [[text, learnt], ...]}`` a line
     (``harr/generator/demonstrations.py``). Empty: traces of fictional worlds are made."""
     traces: Positive = 2000
@@ -83,14 +83,14 @@ class Warmstart(Section):
     max_length: int = Field(2560, ge=8)
     """Tokens; longer demonstrations are left out and counted."""
     gradient_checkpointing: bool = False
-    lora: Lora | None = Lora(rank=16, alpha=16)
+    lora: LoraParams | None = LoraParams(rank=16, alpha=16)
     """Merged at the end; null: all weights are trained."""
     temperature: float = Field(0.0, ge=0)
     max_tokens: Positive = 256
     batch_size: Positive = 64
 
     @model_validator(mode="after")
-    def _passes_are_whole(self) -> "Warmstart":
+    def _passes_are_whole(self) -> "WarmstartParams":
         if self.rows_per_step % self.rows_per_pass:
             raise ValueError(
                 f"{self.rows_per_step} demonstrations a step do not make whole passes of {self.rows_per_pass}; "
@@ -99,7 +99,7 @@ class Warmstart(Section):
         return self
 
 
-class NoGenerator(Section):
+class NoGeneratorParams(Section):
     """The pipeline needs no generator."""
 
     kind: Literal["none"]

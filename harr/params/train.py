@@ -1,20 +1,20 @@
-"""Section ``train`` of params.yaml: one class per method. See ``harr/params/__init__.py`` for all the others."""
+"""Section ``train`` of params.yaml: one class per method."""
 
 from typing import Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.download import Fraction, MaybeAddress, Positive, Section
+from harr.params.fields import Fraction, MaybeAddress, Positive, Section
 
 
-class Lora(Section):
+class LoraParams(Section):
     """Low-rank adapter of the query encoder (published: rank 32, alpha 64, all linear layers)."""
 
     rank: Positive = 32
     alpha: Positive = 64
 
 
-class Training(Section):
+class TrainingParams(Section):
     """What every method that trains the retriever shares."""
 
     steps: Positive = 40
@@ -46,17 +46,17 @@ class Training(Section):
     group's rewards differ (GRPO), the run stops."""
     guard_drop: Fraction = 0.5
     """Stop where that average falls below so much of its best; 0: never."""
-    lora: Lora | None = Lora()
+    lora: LoraParams | None = LoraParams()
     """null: no adapter, the encoder's own layers are trained (full fine-tuning)."""
 
     @model_validator(mode="after")
-    def _kl_needs_an_adapter(self) -> "Training":
+    def _kl_needs_an_adapter(self) -> "TrainingParams":
         if self.lora is None and getattr(self, "kl_weight", 0.0) > 0:
             raise ValueError("train.kl_weight is the distance from the base under the adapter; set train.lora")
         return self
 
 
-class GRPO(Training):
+class GRPOParams(TrainingParams):
     """Group-relative policy optimisation of the retriever (HARR, arXiv 2602.03645)."""
 
     method: Literal["grpo"]
@@ -66,7 +66,7 @@ class GRPO(Training):
     """Weight of the KL to the base encoder (adapter off), k3 estimator."""
 
 
-class PPO(Training):
+class PPOParams(TrainingParams):
     """Proximal policy optimisation with a value head on the state vector (arXiv 1707.06347)."""
 
     method: Literal["ppo"]
@@ -80,7 +80,7 @@ class PPO(Training):
     entropy_weight: float = Field(0.0, ge=0)
 
 
-class LeReT(Section):
+class LeReTParams(Section):
     """Preferences between queries that were tried: SFT, then IPO, by TRL (LeReT, arXiv 2410.23214)."""
 
     method: Literal["leret"]
@@ -104,11 +104,11 @@ class LeReT(Section):
     gradient_checkpointing: bool = False
     max_tokens: Positive = 64
     """Of a query."""
-    lora: Lora | None = Lora()
+    lora: LoraParams | None = LoraParams()
     """null: all weights are trained."""
 
     @model_validator(mode="after")
-    def _passes_are_whole(self) -> "LeReT":
+    def _passes_are_whole(self) -> "LeReTParams":
         for name in ("sft_batch", "ipo_batch"):
             if getattr(self, name) % self.rows_per_pass:
                 raise ValueError(
@@ -118,7 +118,7 @@ class LeReT(Section):
         return self
 
 
-class PQN(Training):
+class PQNParams(TrainingParams):
     """Values of two towers instead of a policy (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811)."""
 
     method: Literal["pqn"]
@@ -137,14 +137,14 @@ class PQN(Training):
     """In training an episode ends when all its gold is picked; in evaluation gold never ends one."""
 
     @model_validator(mode="after")
-    def _reads_all_that_is_set(self) -> "PQN":
+    def _reads_all_that_is_set(self) -> "PQNParams":
         unread = sorted({"num_iterations", "clip_low", "clip_high", "credit"} & self.model_fields_set)
         if unread:
             raise ValueError(f"train.method pqn does not read {', '.join(unread)}; leave it out")
         return self
 
 
-class Agent(Training):
+class AgentParams(TrainingParams):
     """GRPO of the language model that searches and answers, by TRL (arXiv 2402.03300, 2503.09516)."""
 
     method: Literal["agent"]
@@ -174,7 +174,7 @@ class Agent(Training):
     """Length of an episode in tokens that vLLM has room for; 0: all that the model has. A server's --max-model-len."""
 
     @model_validator(mode="after")
-    def _samples_where_it_is_told(self) -> "Agent":
+    def _samples_where_it_is_told(self) -> "AgentParams":
         if (self.vllm == "server") != bool(self.vllm_url):
             raise ValueError("train.vllm_url is the address for train.vllm: server; set both or neither")
         if self.vllm_url.rstrip("/").endswith("/v1"):
@@ -190,7 +190,7 @@ class Agent(Training):
         return self
 
     @model_validator(mode="after")
-    def _reads_all_that_is_set(self) -> "Agent":
+    def _reads_all_that_is_set(self) -> "AgentParams":
         unread = sorted({"credit", "states_per_pass"} & self.model_fields_set)
         if unread:
             raise ValueError(f"train.method agent does not read {', '.join(unread)}; leave it out")
@@ -207,7 +207,7 @@ class Agent(Training):
         return self
 
     @model_validator(mode="after")
-    def _four_bits_are_frozen(self) -> "Agent":
+    def _four_bits_are_frozen(self) -> "AgentParams":
         if self.quantization == "none":
             return self
         if self.lora is None:

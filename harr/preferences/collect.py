@@ -24,7 +24,7 @@ from harr.errors import CorpusError, IndexMismatch, NoPreference
 from harr.io.files import note_published, publish, read_json, read_jsonl, sha256, write_json, write_text
 from harr.io.progress import bar, stoppable
 from harr.io.resume import unfinished
-from harr.params.pipeline import Preferences
+from harr.params.filter import PreferencesParams
 from harr.preferences.few_shot import chosen_prompts, find_prompts
 from harr.preferences.pairs import documents_of, next_try, preference_row, score_of, statistics_row, why_none
 from harr.rag.pipelines.leret import LeReT, by_hop
@@ -41,7 +41,7 @@ REPEATED = ("manifest.json", "prompts.json", "held_out.jsonl")
 
 
 def sample_preferences(
-    params: Preferences,
+    params: PreferencesParams,
     setup: Setup,
     sample: Sample,
     out: Path,
@@ -105,7 +105,7 @@ def sample_again(
     check_repeatable(first)
     manifest = read_json(first / "manifest.json")
     settings = manifest["settings"] | {"num_partitions": 1, "partition": 0, "target": 0}
-    params = Preferences(**{name: settings[name] for name in Preferences.model_fields if name in settings})
+    params = PreferencesParams(**{name: settings[name] for name in PreferencesParams.model_fields if name in settings})
     data = {name: sha256(first / name) for name in REPEATED}
     identity = {"kind": "again", "params": settings, "setup": setup.identity, "data": data, "seed": seed}
     run = unfinished(work, identity, setup=setup.told)
@@ -136,7 +136,7 @@ def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
     return [questions[place] for place in order if questions[place].gold_ids]
 
 
-def part_of(questions: Sequence[Question], params: Preferences, target: int) -> list[Question]:
+def part_of(questions: Sequence[Question], params: PreferencesParams, target: int) -> list[Question]:
     """The questions of this partition: equal parts in a row; of these at most ``target`` (0: all)."""
     ends = [len(questions) * number // params.num_partitions for number in range(params.num_partitions + 1)]
     part = list(questions[ends[params.partition] : ends[params.partition + 1]])
@@ -153,7 +153,7 @@ def is_held_out(question: Question, share: float, seed: int) -> bool:
 
 
 def try_all(
-    params: Preferences,
+    params: PreferencesParams,
     questions: Sequence[Question],
     setup: Setup,
     sample: Sample,
@@ -189,7 +189,7 @@ def try_all(
 
 
 def try_batch(
-    params: Preferences,
+    params: PreferencesParams,
     programs: Sequence[LeReT],
     batch: Sequence[tuple[Question, Sequence[Retrieval]]],
     hop: int,
@@ -276,7 +276,7 @@ def _mean_best(rows: Sequence[Row]) -> float:
 
 
 def _write(
-    params: Preferences,
+    params: PreferencesParams,
     manifest: Row,
     questions: Sequence[Question],
     held: set[str],
@@ -307,7 +307,7 @@ def _write(
     return told
 
 
-def check_asked(params: Preferences, questions: Sequence[Question], held: set[str]) -> None:
+def check_asked(params: PreferencesParams, questions: Sequence[Question], held: set[str]) -> None:
     """See that there is a question to learn from, before any is tried.
 
     Raises:

@@ -16,7 +16,7 @@ import numpy as np
 from harr.errors import CorpusError
 from harr.io.files import read_json, write_json
 from harr.io.progress import bar, stoppable
-from harr.params.pipeline import Preferences
+from harr.params.filter import PreferencesParams
 from harr.preferences.pairs import documents_of
 from harr.rag.pipelines.leret import Demonstration, LeReT, by_hop
 from harr.rag.rollout import play
@@ -25,7 +25,7 @@ from harr.types import Episode, Generator, Question, Retriever
 
 
 def find_prompts(
-    params: Preferences,
+    params: PreferencesParams,
     program: LeReT,
     questions: Sequence[Question],
     retriever: Retriever,
@@ -79,7 +79,7 @@ def find_prompts(
 
 
 def _accepted(
-    params: Preferences,
+    params: PreferencesParams,
     program: LeReT,
     questions: Sequence[Question],
     retriever: Retriever,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Any
 
-from harr.params import pipeline
+from harr.params.filter import PreferencesParams
 from harr.rag.scoring.ranking import average_precision
 from harr.types import Passage
 
@@ -127,7 +127,7 @@ def documents_of(passages: Sequence[Passage]) -> list[str]:
     return list(dict.fromkeys(passage.document for passage in passages))
 
 
-def preference_row(params: pipeline.Preferences, made: Mapping[str, Any], held_out: bool) -> dict[str, Any] | None:
+def preference_row(params: PreferencesParams, made: Mapping[str, Any], held_out: bool) -> dict[str, Any] | None:
     """The row of ``preferences.jsonl`` that a prompt gives; None where its queries do not differ."""
     found = preferences(
         [tried["query"] for tried in made["tries"]],
@@ -160,7 +160,7 @@ def statistics_row(name: str, values: Sequence[float], held: set[str], learnt: s
     return {"id": name, "reward_mean": mean, "reward_std": std, "kept": kept, "reason": reason}
 
 
-def why_none(params: pipeline.Preferences, tried: Sequence[Mapping[str, Any]], held: set[str], held_rows: int) -> str:
+def why_none(params: PreferencesParams, tried: Sequence[Mapping[str, Any]], held: set[str], held_rows: int) -> str:
     """Why nothing of what was tried can be learnt, and what to do about it."""
     open_ = [made for made in tried if made["question_id"] not in held]
     every = params.model_copy(update={"min_margin": 0.0, "max_pairs": 0})

@@ -16,7 +16,7 @@ from pymilvus.exceptions import MilvusException
 from tqdm import tqdm
 
 from harr.errors import DamagedFile, ParamsError, ServiceUnavailable, bare
-from harr.params import Index
+from harr.params.index import IndexParams
 
 REBUILD = "dvc repro -f -s index"
 CONNECT_SECONDS = 120.0
@@ -107,7 +107,7 @@ class Connection:
             server_manager_instance.release_server(self.where)
 
 
-def connect(params: Index, where: str) -> Connection:
+def connect(params: IndexParams, where: str) -> Connection:
     """Open the server ``params.uri``, tried again until the deadline, or the Milvus Lite folder ``where``.
 
     Raises:
@@ -119,7 +119,7 @@ def connect(params: Index, where: str) -> Connection:
     return Connection(_connect_server(params) if params.uri else _connect_lite(where), where)
 
 
-def _connect_server(params: Index) -> MilvusClient:
+def _connect_server(params: IndexParams) -> MilvusClient:
     where, token = bare(params.uri), os.environ.get(params.token_variable, "")
     began, pause = time.monotonic(), 0.5
     while True:

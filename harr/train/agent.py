@@ -30,7 +30,7 @@ from harr.errors import CorpusError, HarrError, ParamsError
 from harr.io.files import note_published, publish, write_json
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
-from harr.params.train import Agent
+from harr.params.train import AgentParams
 from harr.rag.generation.local import Writer, load_model
 from harr.rag.generation.lora import base_identity, begin
 from harr.rag.generation.sampler import Sampler, Trace
@@ -69,7 +69,7 @@ class Game:
     judge and every figure are those of the whole step; each hands its own episodes to TRL.
     """
 
-    params: Agent
+    params: AgentParams
     setup: Setup
     writer: Writer
     seed: int
@@ -186,7 +186,7 @@ class Keeper(TrainerCallback):
     """Between two steps of TRL's loop: figures, checkpoints, the guard, and a clean stop."""
 
     def __init__(
-        self, params: Agent, game: Game, kept: tuple[Any, Any, Checkpoints], history: list[dict[str, float]], log: Log
+        self, params: AgentParams, game: Game, kept: tuple[Any, Any, Checkpoints], history: list[Any], log: Log
     ) -> None:
         self.params, self.game, self.history, self.log = params, game, history, log
         self.model, self.optimizer, self.checkpoints = kept
@@ -248,7 +248,7 @@ class Keeper(TrainerCallback):
             self.progress.close()
 
 
-def train(params: Agent, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train the language model of ``setup`` and write what was trained to ``out``; the retriever stays as it is.
 
     A run that was killed goes on after its last checkpoint and ends with the same weights: the questions of a step
@@ -332,7 +332,7 @@ def finish(keeper: Keeper, tokenizer: Any, base: str, out: Path) -> None:
     export(keeper.model, tokenizer, base, checkpoints.folder / "adapter", out)
 
 
-def check_processes(params: Agent) -> None:
+def check_processes(params: AgentParams) -> None:
     """Refuse what the processes of this run cannot share.
 
     Raises:
@@ -350,7 +350,7 @@ def check_processes(params: Agent) -> None:
         )
 
 
-def asked(params: Agent, questions: Sequence[Question], start: int, seed: int) -> list[str]:
+def asked(params: AgentParams, questions: Sequence[Question], start: int, seed: int) -> list[str]:
     """Ids of the questions of all steps from ``start`` on, in order."""
     ids = []
     for step in range(start, params.steps):
@@ -359,7 +359,7 @@ def asked(params: Agent, questions: Sequence[Question], start: int, seed: int) -
     return ids
 
 
-def trl_config(params: Agent, folder: Path, steps: int, seed: int) -> GRPOConfig:
+def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPOConfig:
     """Our parameters as TRL's; nothing is written by TRL itself."""
     episodes = params.questions_per_step * params.group_size
     return GRPOConfig(

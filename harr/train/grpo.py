@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from harr.compute import distributed
-from harr.params.train import GRPO
+from harr.params.train import GRPOParams
 from harr.rag.policies import plackett_luce
 from harr.rag.scoring import scalarize
 from harr.rag.scoring.reward import Reward
@@ -24,7 +24,7 @@ from harr.train.losses import clipped_surrogate, k3_kl, outside, step_weights
 from harr.types import Episode, Log, Value
 
 
-def train(params: GRPO, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train the retriever of ``setup`` and write its adapter to ``out``.
 
     Unfinished work is kept in ``work`` under a fingerprint of everything that matters; a killed run
@@ -55,7 +55,7 @@ def train(params: GRPO, setup: Setup, out: Path, work: Path, log: Log, seed: int
 
 
 def advantages_of(
-    params: GRPO, reward: Reward, scores: Mapping[str, Sequence[Value]], episodes: Sequence[Episode], step: int
+    params: GRPOParams, reward: Reward, scores: Mapping[str, Sequence[Value]], episodes: Sequence[Episode], step: int
 ) -> list[list[float]]:
     """Advantages of every step of every episode.
 
@@ -79,7 +79,7 @@ def advantages_of(
 
 
 def _normalised_then_summed(
-    params: GRPO, reward: Reward, scores: Mapping[str, Sequence[Value]], episodes: Sequence[Episode], step: int
+    params: GRPOParams, reward: Reward, scores: Mapping[str, Sequence[Value]], episodes: Sequence[Episode], step: int
 ) -> list[list[float]]:
     total = [[0.0] * len(episode.steps) for episode in episodes]
     for weight, values in reward.parts(scores, episodes, step, by_step=params.credit == "step"):
@@ -94,7 +94,7 @@ def _normalised_then_summed(
     return total
 
 
-def update(params: GRPO, learner: Learner, batch: Batch) -> dict[str, float]:
+def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, float]:
     """Accumulate the batch's gradient in passes over its distinct states, then step once."""
     learner.optimizer.zero_grad()
     sums = dict.fromkeys(("loss", "kl", "clip_share", "entropy", "logprob_gap"), 0.0)

@@ -31,7 +31,7 @@ from harr.generator.demonstrations import Tokens
 from harr.generator.warmstart import Keeper, dataset, order
 from harr.io.files import fingerprint, note_published, publish, read_json, sha256, write_json
 from harr.io.resume import unfinished
-from harr.params.train import LeReT
+from harr.params.train import LeReTParams
 from harr.preferences.collect import check_index, check_repeatable, read_preferences, sample_again
 from harr.rag.generation.local import Writer, load_model
 from harr.rag.generation.lora import base_identity, begin
@@ -63,7 +63,7 @@ class TokenDPOTrainer(DPOTrainer):
         return dataset
 
 
-def train(params: LeReT, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train the language model of ``setup`` by the preferences beside its questions, and write it to ``out``.
 
     ``out/sft`` is the whole model after SFT, which a LoRA in ``out`` is for. From the second iteration on the model
@@ -116,7 +116,7 @@ def train(params: LeReT, setup: Setup, out: Path, work: Path, log: Log, seed: in
 class _Iteration:
     """SFT and IPO of one set of preferences; what is finished stays in ``folder``."""
 
-    def __init__(self, params: LeReT, setup: Setup, rows: Rows, folder: Path, log: Log, seed: int) -> None:
+    def __init__(self, params: LeReTParams, setup: Setup, rows: Rows, folder: Path, log: Log, seed: int) -> None:
         self.params, self.template, self.folder, self.log, self.seed = (
             params,
             setup.pipeline.template,  # type: ignore[attr-defined]
@@ -287,7 +287,7 @@ def beta_of(rows: Sequence[Pair], margin: float) -> float:
     return statistics.median(lengths) / (2.0 * margin)
 
 
-def sft_config(params: LeReT, folder: Path, steps: int, seed: int) -> SFTConfig:
+def sft_config(params: LeReTParams, folder: Path, steps: int, seed: int) -> SFTConfig:
     """Our parameters as TRL's; it neither cuts nor shuffles nor writes."""
     return SFTConfig(
         max_length=None,
@@ -298,7 +298,7 @@ def sft_config(params: LeReT, folder: Path, steps: int, seed: int) -> SFTConfig:
     )
 
 
-def ipo_config(params: LeReT, beta: float, folder: Path, steps: int, seed: int) -> DPOConfig:
+def ipo_config(params: LeReTParams, beta: float, folder: Path, steps: int, seed: int) -> DPOConfig:
     """As :func:`sft_config`, for IPO."""
     return DPOConfig(
         loss_type=["ipo"],
@@ -311,7 +311,7 @@ def ipo_config(params: LeReT, beta: float, folder: Path, steps: int, seed: int) 
     )
 
 
-def _shared(params: LeReT, batch: int, folder: Path, steps: int, seed: int) -> dict[str, Any]:
+def _shared(params: LeReTParams, batch: int, folder: Path, steps: int, seed: int) -> dict[str, Any]:
     cuda = torch.cuda.is_available()
     return {
         "output_dir": str(folder),
@@ -327,7 +327,7 @@ def _shared(params: LeReT, batch: int, folder: Path, steps: int, seed: int) -> d
     }
 
 
-def _sampled_again(params: LeReT, setup: Setup, model: str, part: Path, seed: int) -> Path:
+def _sampled_again(params: LeReTParams, setup: Setup, model: str, part: Path, seed: int) -> Path:
     """The folder of preferences between queries of ``model``."""
     data = part / "data"
     if not data.exists():
@@ -367,7 +367,7 @@ def _with_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[s
     return [*history[:-1], {**history[-1], **read_json(folder / "held-out.json")}]
 
 
-def _export(params: LeReT, part: Path, begun: str, draft: Path, out: Path) -> None:
+def _export(params: LeReTParams, part: Path, begun: str, draft: Path, out: Path) -> None:
     """Publish what IPO trained, with the model after SFT beside it."""
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(part / "ipo", draft)

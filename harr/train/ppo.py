@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from harr.compute import distributed
-from harr.params.train import PPO
+from harr.params.train import PPOParams
 from harr.rag.policies import plackett_luce
 from harr.rag.setup import Setup
 from harr.train.advantages import generalised_advantages
@@ -24,7 +24,7 @@ HIDDEN = 64
 COLUMNS = ("advantage", "value", "target")
 
 
-def train(params: PPO, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train the retriever of ``setup`` and write its adapter to ``out``; resumes as ``grpo.train`` does."""
     head = value_head(setup.retriever.encoder.width, seed)
     rate = params.value_learning_rate
@@ -57,7 +57,11 @@ def value_head(width: int, seed: int) -> torch.nn.Sequential:
 
 
 def make_batch(
-    params: PPO, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode], gains: Sequence[Sequence[float]]
+    params: PPOParams,
+    learner: Learner,
+    head: torch.nn.Module,
+    episodes: Sequence[Episode],
+    gains: Sequence[Sequence[float]],
 ) -> tuple[Batch, dict[str, float]]:
     """Rows with advantage (whitened over the batch), value and value target; and how well V fitted."""
     values, kl = _before_update(params, learner, head, episodes)
@@ -96,7 +100,7 @@ def step_rewards(parts: Iterable[tuple[float, Sequence[Value]]], episodes: Seque
 
 
 def _before_update(
-    params: PPO, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode]
+    params: PPOParams, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode]
 ) -> tuple[list[float], list[float]]:
     """V(s) and the log-ratio to the base encoder of every search, in order, under the weights that played."""
     count = sum(len(episode.steps) for episode in episodes)
@@ -113,7 +117,7 @@ def _before_update(
     return values, kl
 
 
-def update(params: PPO, learner: Learner, head: torch.nn.Module, batch: Batch) -> dict[str, float]:
+def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Batch) -> dict[str, float]:
     """Accumulate the gradients of policy and value in passes over the distinct states, then step once.
 
     The value loss does not reach the encoder: the head reads a detached vector.

@@ -18,7 +18,7 @@ from harr.compute import distributed
 from harr.compute.tensors import trained_weights
 from harr.embed.encoder import Encoder
 from harr.errors import ParamsError
-from harr.params.train import PQN
+from harr.params.train import PQNParams
 from harr.rag.policies.dense import unique
 from harr.rag.policies.lora import begin
 from harr.rag.policies.q_values import rotate, soft_value, values
@@ -48,7 +48,7 @@ class Pick:
 class Tower:
     """What is trained of one encoder, an adapter or its layers, and a copy of it that follows slowly (the target)."""
 
-    def __init__(self, encoder: Encoder, params: PQN, seed: int) -> None:
+    def __init__(self, encoder: Encoder, params: PQNParams, seed: int) -> None:
         self.encoder = encoder
         self.trained = begin(encoder, params.lora, seed)
         self.live: list[Tensor] = list(trained_weights(self.trained).values())
@@ -80,7 +80,7 @@ class Companions(torch.nn.Module):
             self.register_buffer(f"target_{number}", copy)
 
 
-def train(params: PQN, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train both towers of ``setup`` and write what was trained to ``out`` and ``out/action``; resumes as GRPO does.
 
     Raises:
@@ -148,7 +148,7 @@ def state_values(targets: TowersPolicy, episodes: Sequence[Episode], temperature
 
 
 def transitions(
-    params: PQN,
+    params: PQNParams,
     towers: TowersPolicy,
     episodes: Sequence[Episode],
     gains: Sequence[Sequence[float]],
@@ -183,7 +183,7 @@ def _until_all_gold(episode: Episode) -> int:
     return len(episode.steps)
 
 
-def update(params: PQN, learner: Learner, towers: TowersPolicy, picks: Sequence[Pick]) -> dict[str, float]:
+def update(params: PQNParams, learner: Learner, towers: TowersPolicy, picks: Sequence[Pick]) -> dict[str, float]:
     """Move both critics of every pick towards half of its return each; one update."""
     learner.optimizer.zero_grad()
     states, state_of = unique([pick.state for pick in picks])

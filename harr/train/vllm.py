@@ -9,12 +9,12 @@ import torch
 
 from harr.compute import distributed
 from harr.errors import ParamsError, ServiceUnavailable, one_line
-from harr.params.train import Agent
+from harr.params.train import AgentParams
 from harr.rag.generation.local import Writer
 from harr.rag.generation.sampler import Scored
 
 
-def check_vllm(params: Agent) -> None:
+def check_vllm(params: AgentParams) -> None:
     """Whether what ``train.vllm`` asks for can be had here.
 
     Raises:
@@ -37,7 +37,7 @@ def check_vllm(params: Agent) -> None:
 
 
 @contextmanager
-def vllm_reached(params: Agent) -> Iterator[None]:
+def vllm_reached(params: AgentParams) -> Iterator[None]:
     """Within it TRL meets the server, for up to four minutes.
 
     Raises:
@@ -54,7 +54,7 @@ def vllm_reached(params: Agent) -> Iterator[None]:
         ) from None
 
 
-def vllm_config(params: Agent) -> dict[str, Any]:
+def vllm_config(params: AgentParams) -> dict[str, Any]:
     """What TRL's ``GRPOConfig`` is told about vLLM."""
     if params.vllm == "none":
         return {"use_vllm": False}

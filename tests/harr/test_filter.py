@@ -12,7 +12,7 @@ from harr.corpus.passages import read_questions
 from harr.errors import CorpusError
 from harr.filter import filter_questions
 from harr.io.files import finish
-from harr.params import Filter
+from harr.params.filter import FilterParams
 from harr.rag.generation.sampler import open_sampler
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
@@ -24,7 +24,7 @@ def silent(step: int, values: object) -> None:
 
 
 def test_every_tried_question_has_a_reason(setup: Setup, tmp_path: Path) -> None:
-    params = Filter(group_size=8, target=100, batch_size=7)
+    params = FilterParams(group_size=8, target=100, batch_size=7)
     counts = filter_questions(params, setup, tmp_path / "out", tmp_path / "work", silent, seed=0)
     rows = [json.loads(line) for line in (tmp_path / "out" / "statistics.jsonl").read_text().splitlines()]
     assert len(rows) == 20 == counts["tried"]
@@ -40,14 +40,14 @@ def test_every_tried_question_has_a_reason(setup: Setup, tmp_path: Path) -> None
 
 
 def test_stops_at_the_target(setup: Setup, tmp_path: Path) -> None:
-    params = Filter(group_size=8, target=3, batch_size=5)
+    params = FilterParams(group_size=8, target=3, batch_size=5)
     counts = filter_questions(params, setup, tmp_path / "out", tmp_path / "work", silent, seed=0)
     assert counts["kept"] == 3
     assert counts["tried"] < 20
 
 
 def test_a_killed_filter_resumes_to_the_same_bytes(setup: Setup, tmp_path: Path) -> None:
-    params = Filter(group_size=4, target=100, batch_size=4)
+    params = FilterParams(group_size=4, target=100, batch_size=4)
 
     def kill(step: int, values: object) -> None:
         if step == 2:
@@ -65,7 +65,7 @@ def test_nothing_kept_is_one_clear_line(setup: Setup, tmp_path: Path) -> None:
     hopeless = [Question("q", "What is Ashford like?", (), ("Selby-winter",))]
     game = Setup(hopeless, setup.pipeline, setup.retriever, None, setup.reward, "hopeless")
     with pytest.raises(CorpusError, match="filter kept none of 1 questions"):
-        filter_questions(Filter(), game, tmp_path / "out", tmp_path / "work", silent, seed=0)
+        filter_questions(FilterParams(), game, tmp_path / "out", tmp_path / "work", silent, seed=0)
     assert not (tmp_path / "out").exists()
 
 
@@ -93,7 +93,7 @@ def test_the_model_that_learns_is_sampled(letters: str, tmp_path: Path) -> None:
     """Its rollouts of a question differ, and are the same whatever else is in the batch."""
     found = []
     for size in (1, 64):
-        params, out = Filter(group_size=4, target=100, batch_size=size), tmp_path / f"out-{size}"
+        params, out = FilterParams(group_size=4, target=100, batch_size=size), tmp_path / f"out-{size}"
         filter_questions(params, writing(letters), out, tmp_path / "work", silent, seed=3)
         found.append(rows_of(out))
     assert found[0] == found[1]
@@ -101,7 +101,7 @@ def test_the_model_that_learns_is_sampled(letters: str, tmp_path: Path) -> None:
 
 
 def test_a_killed_filter_of_a_model_that_learns_resumes_to_the_same_bytes(letters: str, tmp_path: Path) -> None:
-    params = Filter(group_size=4, target=100, batch_size=2)
+    params = FilterParams(group_size=4, target=100, batch_size=2)
 
     def kill(step: int, values: object) -> None:
         if step == 1:
@@ -117,13 +117,13 @@ def test_a_killed_filter_of_a_model_that_learns_resumes_to_the_same_bytes(letter
 
 
 def test_a_question_without_a_reward_is_dropped_and_counted(letters: str, tmp_path: Path) -> None:
-    params, game = Filter(group_size=8, batch_size=8), writing(letters, terms="letters:share_of_a_unless_q")
+    params, game = FilterParams(group_size=8, batch_size=8), writing(letters, terms="letters:share_of_a_unless_q")
     counts = filter_questions(params, game, tmp_path / "out", tmp_path / "work", silent, seed=0)
     assert counts["dropped_no_reward_applies"] == 1 and counts["tried"] == 6
     assert rows_of(tmp_path / "out")["q0"] == {"id": "q0", "kept": False, "reason": "no reward applies"}
 
 
 def test_all_are_kept_unplayed(setup: Setup, tmp_path: Path) -> None:
-    params = Filter(keep="all", target=6, batch_size=4)
+    params = FilterParams(keep="all", target=6, batch_size=4)
     counts = filter_questions(params, setup, tmp_path / "out", tmp_path / "work", silent, seed=0)
     assert (counts["kept"], counts["tried"], counts["kept_share"]) == (6, 8, 1.0)

@@ -14,8 +14,8 @@ from harr.errors import ExpectationFailed, IndexMismatch
 from harr.generator.traces import open_world
 from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.params.generator import Scripted
-from harr.params.pipeline import Preferences
+from harr.params.filter import PreferencesParams
+from harr.params.generator import ScriptedParams
 from harr.preferences.collect import sample_preferences
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.retrieval.late_interaction import search_identity
@@ -29,7 +29,7 @@ from tasks.expectations.process import expect
 from tasks.filter import filter_suite, preferences_frame, write_preferences_page
 from tasks.train import summary
 
-SCRIPTED = Scripted(kind="scripted")
+SCRIPTED = ScriptedParams(kind="scripted")
 
 PARAMS = Params.model_validate(
     {
@@ -50,7 +50,7 @@ def sampled(tmp_path: Path, monkeypatch: Any) -> Path:
     setup = Setup(
         world.questions, LeReT(2, template="bare"), Words(world), None, Reward({"recall": 1.0}), "w", "index-1"
     )
-    small = Preferences(pool=8, validation=4, candidates=6, held_out=0.3)
+    small = PreferencesParams(pool=8, validation=4, candidates=6, held_out=0.3)
     sample_preferences(small, setup, Styled, Path("data/filtered"), Path("work"), lambda step, values: None, 0)
     return tmp_path
 

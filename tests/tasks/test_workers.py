@@ -19,7 +19,8 @@ from harr.embed.shards import embed_corpus
 from harr.errors import IndexMismatch
 from harr.io.files import finish, read_json, write_json
 from harr.io.model_folder import PACKAGED
-from harr.params import Embed, Params
+from harr.params import Params
+from harr.params.embed import EmbedParams
 from harr.types import Passage
 from tasks.embed import CORPUS, VECTORS, WORK
 
@@ -85,7 +86,7 @@ def expected(workplace: Path) -> dict[str, str]:
     write_passages([Passage(f"p{i}", f"Town {i} has a river. " + "snow " * (i % 30)) for i in range(COUNT)], CORPUS)
     write_json(Path("params.yaml"), Params.load().model_dump(mode="json", exclude_unset=True) | {"embed": EMBED})
     encoder = Encoder(PACKAGED, max_tokens=Params.load().encoder.max_tokens)
-    embed_corpus(Passages.open(CORPUS), encoder, Embed(**EMBED), Path("local"), Path("work/local"))
+    embed_corpus(Passages.open(CORPUS), encoder, EmbedParams(**EMBED), Path("local"), Path("work/local"))
     return digests(Path("local"))
 
 

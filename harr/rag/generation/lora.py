@@ -8,13 +8,13 @@ import torch
 from transformers.utils.hub import cached_file
 
 from harr.compute.tensors import trained_weights
-from harr.params.train import Lora
+from harr.params.train import LoraParams
 
 BLOCKS, BLOCK = 256, 64 * 1024
 """Of a larger file so many blocks of so many bytes are hashed, spread evenly: 16 MiB of gigabytes."""
 
 
-def begin(model: Any, lora: Lora | None, seed: int) -> Any:
+def begin(model: Any, lora: LoraParams | None, seed: int) -> Any:
     """What will be trained: a fresh LoRA on all linear layers but the output's, or without ``lora`` every weight.
 
     On a base of 4 bits the LoRA is in bfloat16 as published (arXiv 2305.14314); else what learns is in 32 bits, since

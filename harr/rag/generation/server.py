@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from harr.errors import ParamsError
-from harr.params.generator import Server
+from harr.params.generator import ServerParams
 from harr.services.openai_client import PromptTooLong, Service
 from harr.types import Cut, Generate, TooLong
 
@@ -20,7 +20,7 @@ class ServerGenerator:
     nothing (:class:`harr.types.TooLong`), which is counted: one such prompt ends no run.
     """
 
-    def __init__(self, params: Server, *, seed: int = 0, name: str = "generator") -> None:
+    def __init__(self, params: ServerParams, *, seed: int = 0, name: str = "generator") -> None:
         """``name``: the section of params.yaml that errors speak of."""
         self._params, self._name = params, name
         self._seed = seed

@@ -12,7 +12,7 @@ from harr.compute.tensors import put_back, trained_weights
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import check_sums, read_json, write_json
-from harr.params.train import Lora
+from harr.params.train import LoraParams
 
 LAYERS = "layers.safetensors"
 
@@ -39,7 +39,7 @@ def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftMo
     return adapter
 
 
-def begin(encoder: Encoder, lora: Lora | None, seed: int) -> torch.nn.Module:
+def begin(encoder: Encoder, lora: LoraParams | None, seed: int) -> torch.nn.Module:
     """What will be trained: a fresh adapter, or without ``lora`` the encoder's own layers."""
     return unfreeze(encoder) if lora is None else add_adapter(encoder, rank=lora.rank, alpha=lora.alpha, seed=seed)
 

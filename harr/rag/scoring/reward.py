@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from harr.errors import CorpusError, ParamsError
 from harr.params.functions import function_of
-from harr.params.pipeline import SEMANTIC, UNJUDGED, told_name
+from harr.params.reward import SEMANTIC, UNJUDGED, metric_name
 from harr.rag.scoring.judge import grades, verdicts
 from harr.rag.scoring.similarity import Encode, answer_similarities
 from harr.rag.scoring.terms import STEP_TERMS, TERMS, prefix_gains
@@ -58,7 +58,7 @@ class Reward:
         mix: str = "weighted",
         filter_by_mean: bool = False,
     ) -> None:
-        named = {told_name(name, judged=judge is not None): _ranges(weight) for name, weight in terms.items()}
+        named = {metric_name(name, judged=judge is not None): _ranges(weight) for name, weight in terms.items()}
         if len(named) < len(terms):
             raise ParamsError(f"reward.terms: without reward.judge `{SEMANTIC}` is `{UNJUDGED}`; leave one of them out")
         numbers = [weight for ranges in named.values() for weight, _, _ in ranges]

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.io.jsonl import read_rows
 from harr.params.functions import function_of
-from harr.params.pipeline import Cassette, Exa, Function, Source
+from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams, SourceParams
 from harr.types import Passage
 
 Ask = Callable[[str, int], Sequence[Passage]]
@@ -22,26 +22,26 @@ AGAIN = (408, 409, 429)
 """Answers, beside 5xx, that may be better next time."""
 
 
-def ask_of(tool: str, section: Exa | Function | Cassette) -> Ask:
+def ask_of(tool: str, section: ExaParams | FunctionSourceParams | CassetteParams) -> Ask:
     """The function of a source of params.yaml.
 
     Raises:
         ParamsError: no key, no package, no such function, or no readable cassette.
     """
     match section:
-        case Exa():
+        case ExaParams():
             return exa(tool, section)
-        case Function():
+        case FunctionSourceParams():
             return function_of(
                 section.function, key=f"sources.{tool}.function", shape="takes a query and k and returns passages"
             )
-        case Cassette():
+        case CassetteParams():
             return cassette(tool, Path(section.path))
         case _:
             assert_never(section)
 
 
-def check_sources(sources: Mapping[str, Source]) -> None:
+def check_sources(sources: Mapping[str, SourceParams]) -> None:
     """See that every source outside can be asked, before anything starts; none is.
 
     Raises:
@@ -52,7 +52,7 @@ def check_sources(sources: Mapping[str, Source]) -> None:
             ask_of(tool, section)
 
 
-def exa(tool: str, section: Exa) -> Ask:
+def exa(tool: str, section: ExaParams) -> Ask:
     """Exa's search, through its own client; a page is a passage, its address the id.
 
     Raises:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harr.compute import distributed
 from harr.io.files import fingerprint, sha256
-from harr.params.pipeline import Cassette, Exa, Function, Source
+from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams, SourceParams
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.providers import ask_of
 from harr.types import Retrieval, Retriever, Search
@@ -53,14 +53,14 @@ class Sources:
         return {f"{tool} {name}": count for tool, source in self.web.items() for name, count in source.usage().items()}
 
 
-def web_source(tool: str, section: Exa | Function | Cassette) -> WebSource:
+def web_source(tool: str, section: ExaParams | FunctionSourceParams | CassetteParams) -> WebSource:
     """A source as params.yaml describes it; what the web answers is remembered under ``SEARCHES``, for all stages.
 
     Raises:
         ParamsError: no key, no package, no such function, or no readable cassette.
     """
     ask = ask_of(tool, section)
-    if isinstance(section, Cassette):
+    if isinstance(section, CassetteParams):
         return WebSource(tool, ask, k=section.num_results, deadline_seconds=TAPE_SECONDS)
     return WebSource(
         tool,
@@ -73,7 +73,9 @@ def web_source(tool: str, section: Exa | Function | Cassette) -> WebSource:
     )
 
 
-def settings(sources: Mapping[str, Source]) -> list[object]:
+def settings(sources: Mapping[str, SourceParams]) -> list[object]:
     """What the answers of sources follow from: neither keys nor pace; of a cassette its bytes."""
-    tapes = {tool: sha256(Path(section.path)) for tool, section in sources.items() if isinstance(section, Cassette)}
+    tapes = {
+        tool: sha256(Path(section.path)) for tool, section in sources.items() if isinstance(section, CassetteParams)
+    }
     return [{tool: section.model_dump(exclude=PACE - {"num_results"}) for tool, section in sources.items()}, tapes]

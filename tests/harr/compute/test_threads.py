@@ -10,7 +10,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
-from harr.params import Index
+from harr.params.index import IndexParams
 
 TOLERANCE = 1e-6
 """Of a cosine: sums of 32-bit floats in another order (docs/faults.md)."""
@@ -27,7 +27,7 @@ def found(folder: Path, threads: int) -> dict[str, Any]:
         passages_ND = encoder.encode(texts, prompt=encoder.passage_prompt)
         asked_QD = encoder.encode(asked, prompt=encoder.query_prompt)
         identity = Vectors.open(folder / "vectors").identity
-        with PassageIndex.open(folder / "index", Index(), identity=identity) as index:
+        with PassageIndex.open(folder / "index", IndexParams(), identity=identity) as index:
             dense, text = index.search(asked_QD, 10), index.search_text(asked, 10)
     finally:
         torch.set_num_threads(before)

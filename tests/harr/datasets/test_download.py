@@ -14,7 +14,7 @@ from digests import digests
 from harr.corpus.passages import Passages, read_questions
 from harr.datasets.download import download
 from harr.errors import CorpusError
-from harr.params.download import Jsonl, World
+from harr.params.download import JsonlParams, WorldParams
 
 PASSAGES = (
     {"id": "p1", "title": "Ada Brown", "text": "Ada Brown  founded\nAcme.", "set": ["a", "b"]},
@@ -25,25 +25,25 @@ OTHER = {**QUESTION, "id": "q2", "question": "Where is Acme?", "supporting": ["p
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jsonl]:
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., JsonlParams]:
     """Write files of rows (or raw lines) into an empty working folder and name them in a section."""
     monkeypatch.chdir(tmp_path)
 
-    def make(passages: Any = PASSAGES, train: Any = (QUESTION,), test: Any = (OTHER,), **more: Any) -> Jsonl:
+    def make(passages: Any = PASSAGES, train: Any = (QUESTION,), test: Any = (OTHER,), **more: Any) -> JsonlParams:
         for name, rows in (("corpus", passages), ("train", train), ("test", test)):
             lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
             Path(f"{name}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
         files = {"passages": ["corpus.jsonl"], "train": ["train.jsonl"], "test": ["test.jsonl"]}
-        return Jsonl(dataset="jsonl", **{**files, **more})
+        return JsonlParams(dataset="jsonl", **{**files, **more})
 
     return make
 
 
-def run(params: Jsonl | World) -> dict[str, float]:
+def run(params: JsonlParams | WorldParams) -> dict[str, float]:
     return download(params, Path("data/corpus"), Path("data/questions"))
 
 
-def test_rows_become_passages_and_questions(write: Callable[..., Jsonl]) -> None:
+def test_rows_become_passages_and_questions(write: Callable[..., JsonlParams]) -> None:
     counts = run(write())
     assert (counts["passages"], counts["train_questions"], counts["test_questions"]) == (2, 1, 1)
     stored = Passages.open(Path("data/corpus"))
@@ -55,25 +55,25 @@ def test_rows_become_passages_and_questions(write: Callable[..., Jsonl]) -> None
     assert question.gold_ids == ("p2",) and question.candidate_ids == ("p1", "p2")
 
 
-def test_gzip_bom_and_windows_line_ends_are_read(write: Callable[..., Jsonl]) -> None:
+def test_gzip_bom_and_windows_line_ends_are_read(write: Callable[..., JsonlParams]) -> None:
     params = write()
     text = "\r\n".join(json.dumps(row) for row in PASSAGES)
     Path("corpus.jsonl.gz").write_bytes(gzip.compress(b"\xef\xbb\xbf" + text.encode()))
     assert run(params.model_copy(update={"passages": ("corpus.jsonl.gz",)}))["passages"] == 2
 
 
-def test_where_keeps_rows_and_holds_back_from_the_index(write: Callable[..., Jsonl]) -> None:
+def test_where_keeps_rows_and_holds_back_from_the_index(write: Callable[..., JsonlParams]) -> None:
     run(write(searchable_where={"set": "a"}))
     assert Passages.open(Path("data/corpus")).searchable_rows().tolist() == [0]
 
 
-def test_a_training_question_that_is_also_a_test_question_is_left_out(write: Callable[..., Jsonl]) -> None:
+def test_a_training_question_that_is_also_a_test_question_is_left_out(write: Callable[..., JsonlParams]) -> None:
     counts = run(write(train=[QUESTION, {**OTHER, "id": "again"}]))
     assert counts["train_questions"] == 1
     assert counts["train_questions_dropped_because_in_test"] == 1
 
 
-def test_equal_input_gives_equal_bytes(write: Callable[..., Jsonl]) -> None:
+def test_equal_input_gives_equal_bytes(write: Callable[..., JsonlParams]) -> None:
     params = write()
     run(params)
     before = digests(Path("data"))
@@ -105,7 +105,7 @@ def test_equal_input_gives_equal_bytes(write: Callable[..., Jsonl]) -> None:
     ],
 )
 def test_wrong_input_is_one_line_and_changes_nothing(
-    write: Callable[..., Jsonl], change: dict[str, Any], line: str
+    write: Callable[..., JsonlParams], change: dict[str, Any], line: str
 ) -> None:
     run(write())
     before = digests(Path("data"))
@@ -119,7 +119,7 @@ def test_wrong_input_is_one_line_and_changes_nothing(
     assert before == digests(Path("data"))
 
 
-def test_a_truncated_gzip_is_named(write: Callable[..., Jsonl]) -> None:
+def test_a_truncated_gzip_is_named(write: Callable[..., JsonlParams]) -> None:
     params = write()
     rows = "\n".join(json.dumps({"id": f"p{i}", "text": f"text {i} {i * 7919}"}) for i in range(3000))
     Path("cut.jsonl.gz").write_bytes(gzip.compress(rows.encode())[:-2000])
@@ -130,7 +130,7 @@ def test_a_truncated_gzip_is_named(write: Callable[..., Jsonl]) -> None:
 
 def test_the_world_is_a_data_set_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    counts = run(World(dataset="world", passages=300, train_questions=20, test_questions=10))
+    counts = run(WorldParams(dataset="world", passages=300, train_questions=20, test_questions=10))
     assert (counts["passages"], counts["train_questions"], counts["test_questions"]) == (300, 20, 10)
 
 
@@ -142,6 +142,6 @@ def test_a_corpus_on_another_disk_is_replaced(tmp_path: Path, monkeypatch: pytes
     with tempfile.TemporaryDirectory(dir=shared) as disk:
         Path("data").symlink_to(disk)
         for passages in (200, 210):
-            run(World(dataset="world", passages=passages, train_questions=8, test_questions=8))
+            run(WorldParams(dataset="world", passages=passages, train_questions=8, test_questions=8))
             assert len(Passages.open(Path("data/corpus"))) == passages
             assert sorted(os.listdir(disk)) == ["corpus", "questions"] and not os.listdir("work")

@@ -18,7 +18,7 @@ from harr.datasets.download import download
 from harr.datasets.haystack import babilong, hide, longer, noise_for, ruler, sentences_for, tokens_per_sentence
 from harr.datasets.noise import noise_sentences, split_sentences
 from harr.errors import CorpusError
-from harr.params.download import BabiLong, Ruler
+from harr.params.download import BabiLongParams, RulerParams
 from harr.types import Question
 
 BOOK = [f"Sentence number {i} is about nothing." for i in range(300)]
@@ -79,7 +79,7 @@ def test_a_length_in_tokens_becomes_sentences() -> None:
 
 def test_long_documents_share_their_noise_and_short_ones_have_parts_of_it(book: str, monkeypatch) -> None:
     monkeypatch.setattr(haystack, "SHARED", 100)
-    params = BabiLong(dataset="babilong", task=1, noise=book, sentences=20, train_questions=1, test_questions=9)
+    params = BabiLongParams(dataset="babilong", task=1, noise=book, sentences=20, train_questions=1, test_questions=9)
 
     def noise_of(sentences: int) -> list[tuple[str, ...]]:
         noise = noise_for(params, sentences)
@@ -92,7 +92,9 @@ def test_long_documents_share_their_noise_and_short_ones_have_parts_of_it(book: 
 
 @pytest.mark.parametrize("task", [1, 2, 3, 4, 5])
 def test_a_document_answers_its_question(book: str, task: int) -> None:
-    params = BabiLong(dataset="babilong", task=task, noise=book, sentences=60, train_questions=20, test_questions=10)
+    params = BabiLongParams(
+        dataset="babilong", task=task, noise=book, sentences=60, train_questions=20, test_questions=10
+    )
     source = babilong(params)
     passages = {passage.id: passage.text for passage in source.passages}
     for split, count in (("train", 20), ("test", 10)):
@@ -108,7 +110,9 @@ def test_a_document_answers_its_question(book: str, task: int) -> None:
 
 @pytest.mark.parametrize("kind", ["single", "multi_key", "multi_value", "multi_query"])
 def test_needles_are_in_the_document(book: str, kind: str) -> None:
-    source = ruler(Ruler(dataset="ruler", kind=kind, noise=book, sentences=40, train_questions=6, test_questions=5))
+    source = ruler(
+        RulerParams(dataset="ruler", kind=kind, noise=book, sentences=40, train_questions=6, test_questions=5)
+    )
     passages = {passage.id: passage.text for passage in source.passages}
     for question in (*source.train, *source.test):
         numbers = [passages[pid].rstrip(".").split()[-1] for pid in question.gold_ids]
@@ -126,7 +130,7 @@ def stored(questions: list[Question], passages: dict[str, str]) -> tuple[set[str
 
 def test_training_and_test_share_neither_story_nor_noise(book: str) -> None:
     for task in (1, 4):
-        params = BabiLong(
+        params = BabiLongParams(
             dataset="babilong", task=task, noise=book, sentences=30, train_questions=900, test_questions=600
         )
         source = babilong(params)
@@ -138,7 +142,7 @@ def test_training_and_test_share_neither_story_nor_noise(book: str) -> None:
 def test_equal_seeds_give_equal_data(book: str) -> None:
     def data(seed: int) -> tuple[list[object], ...]:
         source = babilong(
-            BabiLong(
+            BabiLongParams(
                 dataset="babilong", task=2, noise=book, sentences=70, train_questions=5, test_questions=5, seed=seed
             )
         )
@@ -157,7 +161,7 @@ def write_stories(path: str, stories: list[Story]) -> str:
 def test_official_files_go_through_the_stage(book: str) -> None:
     stories = list(make_stories(1, 30, seed=5))
     train, test = write_stories("train.jsonl", stories[:22]), write_stories("test.jsonl", stories[20:])
-    params = BabiLong(dataset="babilong", task=1, train=(train,), test=(test,), noise=book, sentences=10)
+    params = BabiLongParams(dataset="babilong", task=1, train=(train,), test=(test,), noise=book, sentences=10)
     counts = download(params, Path("data/corpus"), Path("data/questions"))
     assert (counts["train_questions"], counts["test_questions"], counts["searchable"]) == (20, 10, 300)
     assert counts["train_questions_dropped_because_in_test"] == 0  # the loader left out the two that are in both
@@ -175,23 +179,25 @@ def test_stories_longer_than_a_document_are_left_out(book: str) -> None:
         [story for story in make_stories(3, 40, seed=9) if (len(story.facts) <= 30) is fits] for fits in (True, False)
     )
     path = write_stories("train.jsonl", [*long, *short])
-    params = BabiLong(dataset="babilong", task=3, train=(path,), noise=book, sentences=30, test_questions=3)
+    params = BabiLongParams(dataset="babilong", task=3, train=(path,), noise=book, sentences=30, test_questions=3)
     assert [question.text for question in babilong(params).train] == [story.question for story in short]
     only_long = write_stories("long.jsonl", long)
     with pytest.raises(CorpusError, match=rf"0 of {len(long)} train stories fit into 30 sentences, expected 1"):
         babilong(params.model_copy(update={"train": (only_long,)}))
     with pytest.raises(CorpusError, match=r"0 of \d+ test stories fit into 1 sentences, expected 1 that"):
-        babilong(BabiLong(dataset="babilong", task=4, noise=book, sentences=1, train_questions=1, test_questions=1))
+        babilong(
+            BabiLongParams(dataset="babilong", task=4, noise=book, sentences=1, train_questions=1, test_questions=1)
+        )
 
 
 def test_noise_that_is_too_short_is_one_line(book: str) -> None:
-    source = ruler(Ruler(dataset="ruler", kind="single", noise=book, sentences=160))
+    source = ruler(RulerParams(dataset="ruler", kind="single", noise=book, sentences=160))
     with pytest.raises(CorpusError, match="needs 159 of noise, found 150; name a longer text"):
         list(source.train)
 
 
 def test_the_world_is_noise_enough() -> None:
-    source = ruler(Ruler(dataset="ruler", kind="single", sentences=2500, train_questions=2, test_questions=2))
+    source = ruler(RulerParams(dataset="ruler", kind="single", sentences=2500, train_questions=2, test_questions=2))
     assert sum(1 for _ in source.passages) > 5000
     assert [len(question.candidate_ids) for question in (*source.train, *source.test)] == [2500] * 4
 

@@ -12,7 +12,7 @@ from harr.corpus.passages import Passages, read_questions
 from harr.datasets.download import download
 from harr.datasets.hub import FILES, WIKI18
 from harr.errors import CorpusError
-from harr.params.download import Hub
+from harr.params.download import HubParams
 
 HOTPOT = {
     "id": "h1",
@@ -46,7 +46,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(params: Hub) -> dict[str, float]:
+def run(params: HubParams) -> dict[str, float]:
     return download(params, Path("data/corpus"), Path("data/questions"))
 
 
@@ -63,7 +63,7 @@ def test_hotpot_parquet(dataset: str) -> None:
         path = Path("hub") / repository / pattern.replace("*", "-00000-of-00001")
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist([row]), path)
-    counts = run(Hub(dataset=dataset, root="hub"))
+    counts = run(HubParams(dataset=dataset, root="hub"))
     assert (counts["passages"], counts["train_questions"], counts["test_questions"]) == (3, 1, 1)
     assert titles_of_gold() == ["Acme", "Ada Brown"]
 
@@ -76,14 +76,14 @@ def test_questions_of_some_levels_are_learnt_from_and_the_limit_counts_those() -
         path = Path("hub") / repository / pattern.replace("*", "-00000-of-00001")
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(table), path)
-    run(Hub(dataset="hotpotqa", root="hub", train_level=("hard",), train_questions=2))
+    run(HubParams(dataset="hotpotqa", root="hub", train_level=("hard",), train_questions=2))
     questions = read_questions(Path("data/questions/train.jsonl"))
     assert [(question.id, question.level, question.kind) for question in questions] == [
         ("h1", "hard", "bridge"),
         ("h3", "hard", "bridge"),
     ]
     with pytest.raises(ValueError, match="musique has no levels of difficulty"):
-        Hub(dataset="musique", train_level=("easy",))
+        HubParams(dataset="musique", train_level=("easy",))
 
 
 def test_musique_keeps_hop_order_and_aliases() -> None:
@@ -92,7 +92,7 @@ def test_musique_keeps_hop_order_and_aliases() -> None:
     folder.mkdir(parents=True)
     (folder / train).write_text(json.dumps({**MUSIQUE, "id": "2hop__0", "question": "Who?"}) + "\n")
     (folder / test).write_text(json.dumps(MUSIQUE) + "\n")
-    run(Hub(dataset="musique", root="hub"))
+    run(HubParams(dataset="musique", root="hub"))
     assert titles_of_gold() == ["Acme", "Ada Brown"]
     (question,) = read_questions(Path("data/questions/test.jsonl"))
     assert question.answers == ("Ashford", "Ashford, Kent") and question.kind == "2hop"
@@ -109,7 +109,7 @@ def test_nq_with_wiki18() -> None:
     wiki.parent.mkdir(parents=True)
     lines = [json.dumps({"id": str(i), "contents": f'"Title {i}"\nText {i} of many'}) for i in range(5)]
     wiki.write_bytes(gzip.compress("\n".join(lines).encode()))
-    counts = run(Hub(dataset="nq", root="hub", passages="wiki18"))
+    counts = run(HubParams(dataset="nq", root="hub", passages="wiki18"))
     assert counts["passages"] == 5
     assert Passages.open(Path("data/corpus")).take([3])[0].content == "Title 3: Text 3 of many"
 
@@ -117,12 +117,12 @@ def test_nq_with_wiki18() -> None:
 @pytest.mark.parametrize(
     ("params", "line"),
     [
-        (Hub(dataset="nq", root="hub"), "nq has no passages of its own"),
-        (Hub(dataset="hotpotqa", root="hub"), r"no distractor/train\*\.parquet in hub"),
-        (Hub(dataset="musique"), "cannot get musique_ans_v1.0_train.jsonl .* put the files under download.root"),
+        (HubParams(dataset="nq", root="hub"), "nq has no passages of its own"),
+        (HubParams(dataset="hotpotqa", root="hub"), r"no distractor/train\*\.parquet in hub"),
+        (HubParams(dataset="musique"), "cannot get musique_ans_v1.0_train.jsonl .* put the files under download.root"),
     ],
 )
-def test_what_is_not_there_is_one_line(params: Hub, line: str) -> None:
+def test_what_is_not_there_is_one_line(params: HubParams, line: str) -> None:
     with pytest.raises(CorpusError, match=line) as error:
         run(params)
     assert "\n" not in str(error.value)
@@ -136,4 +136,4 @@ def test_another_format_names_the_column() -> None:
     for name in (train, test):
         (folder / name).write_text('{"id": "x", "question": "Who?"}\n')
     with pytest.raises(CorpusError, match=r"train\.jsonl:1: no column paragraphs"):
-        run(Hub(dataset="musique", root="hub"))
+        run(HubParams(dataset="musique", root="hub"))

@@ -15,7 +15,7 @@ from harr.datasets.download import download
 from harr.datasets.preview import read_split
 from harr.datasets.tokens import token_spans
 from harr.errors import CorpusError
-from harr.params.download import MedQuAD
+from harr.params.download import MedQuADParams
 from harr.types import Passage, Question
 
 LONG = " ".join(f"Sentence {number} says a little about the heart and what it does all day." for number in range(60))
@@ -54,7 +54,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> Callab
             for name, rows in (("train", train), ("test", test)):
                 Path(f"{name}.jsonl").write_text("".join(json.dumps(values) + "\n" for values in rows))
             more |= {"train": ("train.jsonl",), "test": ("test.jsonl",)}
-        params = MedQuAD(dataset="medquad", chunk_tokens=64, **more)
+        params = MedQuADParams(dataset="medquad", chunk_tokens=64, **more)
         figures = download(params, Path("data/corpus"), Path("data/questions"), spans)
         stored = Passages.open(Path("data/corpus"))
         questions = [q for split in ("train", "test") for q in read_questions(Path(f"data/questions/{split}.jsonl"))]
@@ -66,7 +66,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> Callab
 def test_a_preview_writes_nothing(run: Callable[..., Any], spans: Spans) -> None:
     run()
     before = {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
-    params = MedQuAD(dataset="medquad", chunk_tokens=64, train=("train.jsonl",), test=("test.jsonl",))
+    params = MedQuADParams(dataset="medquad", chunk_tokens=64, train=("train.jsonl",), test=("test.jsonl",))
     questions, _ = read_split(params, "test", spans)
     assert [question.id for question in questions] == ["c1", "a3"]
     assert before == {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
@@ -185,7 +185,7 @@ def test_a_damaged_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: 
     monkeypatch.chdir(tmp_path)
     whole = gzip.compress("".join(json.dumps(values) + "\n" for values in TRAIN).encode())
     Path("cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
-    params = MedQuAD(dataset="medquad", train=("cut.jsonl.gz",), test=("cut.jsonl.gz",))
+    params = MedQuADParams(dataset="medquad", train=("cut.jsonl.gz",), test=("cut.jsonl.gz",))
     with pytest.raises(CorpusError, match=r"cut\.jsonl\.gz: damaged gzip"):
         download(params, Path("data/corpus"), Path("data/questions"), spans)
 
@@ -201,4 +201,4 @@ def test_a_damaged_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: 
 )
 def test_a_section_names_one_source(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"give root|documents: page"):
-        MedQuAD(dataset="medquad", **wrong)
+        MedQuADParams(dataset="medquad", **wrong)

@@ -11,7 +11,7 @@ from harr.corpus.passages import write_questions
 from harr.datasets.preview import preview, read_split
 from harr.errors import CorpusError
 from harr.io.jsonl import read_questions_where
-from harr.params.download import Jsonl, World
+from harr.params.download import JsonlParams, WorldParams
 
 HOTPOTQA = Path(__file__).parents[4] / "shared/data/hotpotqa"
 ROWS = [
@@ -22,22 +22,22 @@ ROWS = [
 
 
 @pytest.fixture
-def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jsonl]:
+def section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., JsonlParams]:
     """Write questions into a .json or .jsonl file and name it as training data."""
     monkeypatch.chdir(tmp_path)
 
-    def make(rows: Any, name: str = "mine.json", **more: Any) -> Jsonl:
+    def make(rows: Any, name: str = "mine.json", **more: Any) -> JsonlParams:
         Path("corpus.jsonl").write_text(json.dumps({"id": "p", "text": "Ada Brown founded Acme."}))
         Path("test.jsonl").write_text(json.dumps({"id": "t", "question": "Where is Acme?", "answer": "Ashford"}))
         text = "\n".join(map(json.dumps, rows)) if name.endswith(".jsonl") else json.dumps(rows)
         Path(name).write_text(text)
-        return Jsonl(dataset="jsonl", passages=("corpus.jsonl",), train=(name,), test=("test.jsonl",), **more)
+        return JsonlParams(dataset="jsonl", passages=("corpus.jsonl",), train=(name,), test=("test.jsonl",), **more)
 
     return make
 
 
 @pytest.mark.parametrize("name", ["mine.json", "mine.jsonl"])
-def test_what_would_be_trained_on_is_told_and_exported(section: Callable[..., Jsonl], name: str) -> None:
+def test_what_would_be_trained_on_is_told_and_exported(section: Callable[..., JsonlParams], name: str) -> None:
     params = section(ROWS, name)
     questions, left_out = read_split(params, "train")
     shown = preview(params, "train", questions, left_out, examples=1)
@@ -48,7 +48,7 @@ def test_what_would_be_trained_on_is_told_and_exported(section: Callable[..., Js
     assert list(read_questions_where(["exported.jsonl"], {})) == questions
 
 
-def test_where_and_limit_choose(section: Callable[..., Jsonl]) -> None:
+def test_where_and_limit_choose(section: Callable[..., JsonlParams]) -> None:
     params = section(ROWS, train_where={"level": "hard"}, train_questions=1)
     assert read_split(params, "train") == ([], 1), "the first hard one is a test question"
     assert [q.id for q in read_split(section(ROWS[::-1], train_questions=2), "train")[0]] == ["3"]
@@ -69,21 +69,21 @@ def test_where_and_limit_choose(section: Callable[..., Jsonl]) -> None:
         ({"data": ROWS}, "a JSON dict; expected a list of objects"),
     ],
 )
-def test_a_wrong_row_is_one_line_with_its_number(section: Callable[..., Jsonl], rows: Any, line: str) -> None:
+def test_a_wrong_row_is_one_line_with_its_number(section: Callable[..., JsonlParams], rows: Any, line: str) -> None:
     with pytest.raises(CorpusError, match=line) as caught:
         read_split(section(rows), "train")
     assert "\n" not in str(caught.value)
 
 
-def test_json_lines_in_a_json_file_are_recognised(section: Callable[..., Jsonl]) -> None:
+def test_json_lines_in_a_json_file_are_recognised(section: Callable[..., JsonlParams]) -> None:
     params = section(ROWS)
     Path("mine.json").write_text("\n".join(map(json.dumps, ROWS)))
     with pytest.raises(CorpusError, match=r"mine\.json: not JSON .*name a file with an object a line \.jsonl"):
         read_split(params, "train")
 
 
-def test_a_made_world_is_told(section: Callable[..., Jsonl]) -> None:
-    params = World(dataset="world", passages=200, train_questions=20, test_questions=10, hops=(1, 2))
+def test_a_made_world_is_told(section: Callable[..., JsonlParams]) -> None:
+    params = WorldParams(dataset="world", passages=200, train_questions=20, test_questions=10, hops=(1, 2))
     questions, left_out = read_split(params, "train")
     shown = preview(params, "train", questions, left_out, examples=2)
     assert shown.questions + shown.left_out == 20 and len(shown.examples) == 2
@@ -93,7 +93,9 @@ def test_a_made_world_is_told(section: Callable[..., Jsonl]) -> None:
 @pytest.mark.skipif(not HOTPOTQA.is_dir(), reason="no files of HotpotQA beside the project")
 def test_real_rows_of_hotpotqa() -> None:
     files = {split: (str(HOTPOTQA / f"{split}.jsonl.gz"),) for split in ("train", "dev")}
-    params = Jsonl(dataset="jsonl", passages=("none",), train=files["train"], test=files["dev"], train_questions=500)
+    params = JsonlParams(
+        dataset="jsonl", passages=("none",), train=files["train"], test=files["dev"], train_questions=500
+    )
     params = params.model_copy(update={"passages": ()})  # a preview reads none
     questions, left_out = read_split(params, "train")
     shown = preview(params, "train", questions, left_out, examples=3)

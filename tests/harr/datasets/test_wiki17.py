@@ -14,7 +14,7 @@ from harr.datasets.download import download
 from harr.datasets.hub import FILES, WIKI17
 from harr.datasets.preview import corpus_of, read_split
 from harr.errors import CorpusError
-from harr.params.download import Hover, Hub
+from harr.params.download import HoverParams, HubParams
 from harr.types import Question
 
 ARTICLES = {"Ada Brown": "A chemist.", "Acme": "A firm.", "AT&T": "Another firm.", "Empty": " ", "Ashford": "A town."}
@@ -42,11 +42,11 @@ def claim(number: int, *titles: str, label: str = "SUPPORTED") -> dict[str, Any]
     }
 
 
-def write_official(train: list[dict[str, Any]], test: list[dict[str, Any]]) -> Hover:
+def write_official(train: list[dict[str, Any]], test: list[dict[str, Any]]) -> HoverParams:
     Path("hover").mkdir()
     Path("hover/hover_train_release_v1.1.json").write_text(json.dumps(train))
     Path("hover/hover_dev_release_v1.1.json").write_text(json.dumps(test))
-    return Hover(dataset="hover", claims="hover", root="hub")
+    return HoverParams(dataset="hover", claims="hover", root="hub")
 
 
 def gold_of(question: Question) -> list[str]:
@@ -84,7 +84,7 @@ def test_the_hubs_parquet_files_say_the_same() -> None:
             [{**row, "uid": f"c{number}", "claim": name, "supporting_facts": facts, "label": 1}]
         )
         pq.write_table(table, f"hover/{name}-00000-of-00001.parquet")
-    download(Hover(dataset="hover", claims="hover", root="hub"), CORPUS, QUESTIONS)
+    download(HoverParams(dataset="hover", claims="hover", root="hub"), CORPUS, QUESTIONS)
     (question,) = read_questions(QUESTIONS / "test.jsonl")
     assert question.answers == ("yes",) and gold_of(question) == ["Acme", "Ada Brown"]
 
@@ -105,7 +105,7 @@ def test_hotpotqa_fullwiki_searches_the_articles() -> None:
         pq.write_table(
             pa.Table.from_pylist([{**row, "id": titles[1], "question": titles[1], "supporting_facts": facts}]), path
         )
-    counts = download(Hub(dataset="hotpotqa", root="hub", passages="wiki17"), CORPUS, QUESTIONS)
+    counts = download(HubParams(dataset="hotpotqa", root="hub", passages="wiki17"), CORPUS, QUESTIONS)
     assert counts["unreachable_questions"] == 1
     (question,) = read_questions(QUESTIONS / "train.jsonl")
     assert gold_of(question) == ["Acme", "Ada Brown"] and not question.candidate_ids
@@ -113,10 +113,10 @@ def test_hotpotqa_fullwiki_searches_the_articles() -> None:
 
 def test_what_is_wrong_is_one_line() -> None:
     with pytest.raises(CorpusError, match=r"neither hover_train_release_v1\.1\.json nor train\*\.parquet in nowhere"):
-        download(Hover(dataset="hover", claims="nowhere", root="hub"), CORPUS, QUESTIONS)
+        download(HoverParams(dataset="hover", claims="nowhere", root="hub"), CORPUS, QUESTIONS)
     with pytest.raises(
         CorpusError, match=r"hover_train_release_v1\.1\.json: row 1: no claim of HoVer; expected uid, claim"
     ):
         download(write_official([{"uid": "a", "claim": "x", "label": "MAYBE"}], []), CORPUS, QUESTIONS)
     with pytest.raises(ValueError, match="musique does not name articles of wiki17"):
-        Hub(dataset="musique", passages="wiki17")
+        HubParams(dataset="musique", passages="wiki17")

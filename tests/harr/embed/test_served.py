@@ -22,10 +22,11 @@ from harr.embed.served import ServedEncoder
 from harr.embed.shards import embed_corpus
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
 from harr.io.model_folder import PACKAGED
-from harr.params import Embed, Params
+from harr.params import Params
+from harr.params.embed import EmbedParams
 from harr.types import Passage
 
-PARAMS = Embed(shard_size=16, batch_size=4)
+PARAMS = EmbedParams(shard_size=16, batch_size=4)
 ROWS = 60
 SHARDS = 4
 Change = Callable[[list[np.ndarray]], list[np.ndarray]]

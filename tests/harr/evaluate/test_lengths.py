@@ -10,13 +10,13 @@ from harr.datasets.haystack import longer, noise_for
 from harr.embed.encoder import Encoder
 from harr.evaluate import lengths
 from harr.evaluate.lengths import Brought, by_length, on_disk, play_documents, read_answers
-from harr.params import Embed
-from harr.params.download import BabiLong
+from harr.params.download import BabiLongParams
+from harr.params.embed import EmbedParams
 from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.two_tower import TowersPolicy
 from harr.types import Generate
 
-TOLD = BabiLong(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
+TOLD = BabiLongParams(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
 
 
 def documents() -> Iterator[Brought]:
@@ -83,7 +83,7 @@ def test_a_reader_answers_from_the_picks_in_the_order_of_the_text() -> None:
     assert (answered["answer"], answered["answer_em"], answered["answer_f1"]) == ("office", 1.0, 1.0)
 
 
-EMBED = Embed(dtype="float32", shard_size=20)
+EMBED = EmbedParams(dtype="float32", shard_size=20)
 
 
 def test_noise_on_disk_gives_the_same_picks(towers: TowersPolicy, tmp_path: Path) -> None:

@@ -17,13 +17,13 @@ from harr.generator import small_lm
 from harr.generator.query_styles import STYLES, examples, query
 from harr.generator.traces import Oracle, game_of, open_world, practice, recitation, trace
 from harr.io.files import finish
-from harr.params.generator import SmallLM
+from harr.params.generator import SmallLMParams
 from harr.rag.rollout import play
 from harr.types import Generate, Generator, Passage
 from harr.world import scripted
 from harr.world.scripted import Scripted
 
-TINY = SmallLM(kind="small_lm", steps=10, vocabulary=400, width=32, layers=2, max_tokens=8)
+TINY = SmallLMParams(kind="small_lm", steps=10, vocabulary=400, width=32, layers=2, max_tokens=8)
 
 
 @cache

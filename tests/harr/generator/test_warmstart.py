@@ -17,8 +17,8 @@ from harr.generator.warmstart import train_warmstart
 from harr.io import progress
 from harr.io.files import finish, read_json
 from harr.params import Params
-from harr.params.generator import Warmstart
-from harr.params.train import Lora
+from harr.params.generator import WarmstartParams
+from harr.params.train import LoraParams
 from harr.rag.generation.local import LocalGenerator, load_model
 from harr.rag.generation.lora import base_identity
 from harr.rag.scoring.reward import Reward
@@ -39,13 +39,13 @@ def nothing(step: int, values: object) -> None:
     """Log nowhere."""
 
 
-def settings(tmp_path: Path, rows: list[Any] = ROWS, **changes: Any) -> Warmstart:
+def settings(tmp_path: Path, rows: list[Any] = ROWS, **changes: Any) -> WarmstartParams:
     """The letters model and a file of demonstrations, learnt in seconds."""
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     if not (tmp_path / "letters").exists():
         save_letters(tmp_path / "letters", spread=0.5)
     given = {"steps": 40, "rows_per_step": 4, "rows_per_pass": 2, "learning_rate": 3e-2, "max_tokens": 8, "lora": None}
-    return Warmstart(
+    return WarmstartParams(
         kind="warmstart",
         model=str(tmp_path / "letters"),
         demonstrations=str(tmp_path / "rows.jsonl"),
@@ -59,8 +59,8 @@ def says(folder: Path | str, prompt: str) -> str:
     return generator.complete([Generate(prompt=prompt)])[0]
 
 
-@pytest.mark.parametrize("lora", [None, Lora(rank=8, alpha=64)], ids=["full", "lora"])
-def test_the_model_learns_to_say_what_was_shown(tmp_path: Path, lora: Lora | None) -> None:
+@pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
+def test_the_model_learns_to_say_what_was_shown(tmp_path: Path, lora: LoraParams | None) -> None:
     params = settings(tmp_path, lora=lora)
     logged: list[Any] = []
     base = base_identity(params.model)
@@ -92,8 +92,8 @@ def test_what_the_environment_said_has_no_loss(tmp_path: Path) -> None:
     assert losses == [pytest.approx(float(wanted), abs=1e-3)] and abs(float(whole - wanted)) > 0.01
 
 
-@pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=8)], ids=["full", "lora"])
-def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, lora: Lora | None, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("lora", [None, LoraParams(rank=4, alpha=8)], ids=["full", "lora"])
+def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, lora: LoraParams | None, monkeypatch: Any) -> None:
     monkeypatch.setattr(warmstart, "SAVE_EVERY", 3)
 
     def kill(step: int, row: object) -> None:

@@ -17,7 +17,7 @@ from harr.index import bulk_import
 from harr.index.bulk_import import State, import_passages, write_parquet
 from harr.index.passage_index import PassageIndex, build_index
 from harr.io.files import read_json
-from harr.params import Index
+from harr.params.index import IndexParams
 from harr.types import Passage
 
 ROWS, WIDTH = 230, 8
@@ -44,7 +44,7 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_holds_rows_vectors_and_texts(passages: Passages, vectors: Vectors) -> None:
     sink, rows = io.BytesIO(), np.array([3, 5, 200])
-    write_parquet(passages, vectors, rows, Index(batch_size=2), sink)
+    write_parquet(passages, vectors, rows, IndexParams(batch_size=2), sink)
     table = pq.read_table(io.BytesIO(sink.getvalue()))
     assert table["row"].to_pylist() == [3, 5, 200]
     np.testing.assert_array_equal(np.array(table["vector"].to_pylist(), dtype=np.float32), vectors.take(rows))
@@ -53,7 +53,7 @@ def test_a_file_holds_rows_vectors_and_texts(passages: Passages, vectors: Vector
 
 def test_a_killed_import_waits_for_its_jobs_and_goes_on(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
     folder = tmp_path / "bulk"
-    params = Index(uri="http://127.0.0.1:1", bulk=folder.as_uri(), batch_size=50)
+    params = IndexParams(uri="http://127.0.0.1:1", bulk=folder.as_uri(), batch_size=50)
     progress, imported = tmp_path / "progress.json", dict[int, list[int]]()
 
     def start_job(name: str) -> int:
@@ -78,7 +78,7 @@ def test_a_killed_import_waits_for_its_jobs_and_goes_on(passages: Passages, vect
 
 def test_a_kill_between_two_jobs_that_end_is_taken_up(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
     """The file of the first is gone, and nothing on disk says so."""
-    params = Index(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False, batch_size=50)
+    params = IndexParams(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False, batch_size=50)
     progress, started = tmp_path / "progress.json", list[str]()
 
     def start_job(name: str) -> int:
@@ -101,7 +101,7 @@ def test_a_kill_between_two_jobs_that_end_is_taken_up(passages: Passages, vector
 
 
 def test_what_goes_wrong_is_told(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
-    params = Index(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False)
+    params = IndexParams(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False)
     numbers = count()
     calls = (lambda _: next(numbers), lambda job: ("Completed" if job else "Failed", "no such file"), lambda _: None)
     with pytest.raises(ServiceUnavailable, match=r"did not import .*\(no such file\); index.bulk must be a place"):
@@ -112,7 +112,7 @@ def test_what_goes_wrong_is_told(passages: Passages, vectors: Vectors, tmp_path:
     with pytest.raises(ParamsError, match=r"index\.bulk: .* cannot be written"):
         import_passages(passages, vectors, np.arange(ROWS), params, tmp_path / "q.json", *calls)
     with pytest.raises(ValueError, match="bulk is for a Milvus server"):
-        Index(bulk="s3://bucket/folder")
+        IndexParams(bulk="s3://bucket/folder")
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.skipif(find_spec("milvus") is None, reason="the package milvus, a real server, is not installed")
 def test_a_server_imports_every_row_once(passages: Passages, vectors: Vectors, server: str, tmp_path: Path) -> None:
-    params = Index(uri=server, bulk=(tmp_path / "bulk").as_uri(), full_text=False)
+    params = IndexParams(uri=server, bulk=(tmp_path / "bulk").as_uri(), full_text=False)
     figures = build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
     assert figures["inserted"] == ROWS and not list((tmp_path / "bulk").iterdir())
     with PassageIndex.open(tmp_path / "out", params, identity=vectors.identity) as index:

@@ -28,7 +28,7 @@ from harr.errors import IndexMismatch, ParamsError, ServiceUnavailable
 from harr.index import passage_index as index_module
 from harr.index.passage_index import PassageIndex, build_index
 from harr.io.files import read_json, sha256, write_json
-from harr.params import Index
+from harr.params.index import IndexParams
 from harr.services import milvus_client
 from harr.types import Passage
 
@@ -41,7 +41,7 @@ import os, signal, sys
 from pathlib import Path
 from pymilvus import MilvusClient
 from harr.corpus.passages import Passages
-from harr.params import Index
+from harr.params.index import IndexParams
 from harr.index.passage_index import build_index
 from harr.corpus.vectors import Vectors
 
@@ -55,20 +55,21 @@ MilvusClient.insert = killed_after_two
 
 corpus, out = map(Path, sys.argv[1:3])
 passages, vectors = Passages.open(corpus / "corpus"), Vectors.open(corpus / "vectors")
-build_index(passages, vectors, Index.model_validate_json(sys.argv[3]), out / "index", out / "work")
+build_index(passages, vectors, IndexParams.model_validate_json(sys.argv[3]), out / "index", out / "work")
 """
 READER = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from harr.params import Index
+from harr.params.index import IndexParams
 from harr.rag.retrieval import index as index_module
 from harr.index.passage_index import PassageIndex
 from harr.corpus.vectors import Vectors
 
 vectors = Vectors.open(Path(sys.argv[1]) / "vectors")
 queries_QD = vectors.take(np.arange(vectors.rows))
-with PassageIndex.open(Path(sys.argv[2]), Index.model_validate_json(sys.argv[3]), identity=vectors.identity) as index:
+params = IndexParams.model_validate_json(sys.argv[3])
+with PassageIndex.open(Path(sys.argv[2]), params, identity=vectors.identity) as index:
     print("open", flush=True)
     sys.stdin.readline()
     found = [index.search(queries_QD, 10)[0].tolist() for _ in range(20)]
@@ -88,7 +89,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.save(file, vectors_ND / np.linalg.norm(vectors_ND, axis=-1, keepdims=True))
     shards = [{"file": file.name, "rows": 40, "sha256": sha256(file)}]
     write_json(folder / "vectors/manifest.json", {"identity": "feed", "rows": 40, "width": 8, "shards": shards})
-    build(folder, Index(), folder)
+    build(folder, IndexParams(), folder)
     return folder
 
 
@@ -105,11 +106,11 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def params(server: Server) -> Iterator[Index]:
+def params(server: Server) -> Iterator[IndexParams]:
     """Parameters of an index on it."""
     lite = "milvus-lite" in server.command[0]
     with pytest.MonkeyPatch.context() as patch:
-        made = Index(uri=f"http://127.0.0.1:{server.port}", token_variable=TOKEN, full_text=lite, batch_size=10)
+        made = IndexParams(uri=f"http://127.0.0.1:{server.port}", token_variable=TOKEN, full_text=lite, batch_size=10)
         patch.setenv(TOKEN, "" if lite else password_of(made.uri))
         yield made
 
@@ -129,7 +130,7 @@ def password_of(uri: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def built(params: Index, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(params: IndexParams, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The 40 passages on the server: a build is killed after two of its four batches, and taken up."""
     folder = tmp_path_factory.mktemp("served")
     command = [sys.executable, "-c", KILLED_STAGE, corpus, folder, params.model_dump_json()]
@@ -140,25 +141,25 @@ def built(params: Index, corpus: Path, tmp_path_factory: pytest.TempPathFactory)
     return folder
 
 
-def build(corpus: Path, params: Index, folder: Path) -> dict[str, float]:
+def build(corpus: Path, params: IndexParams, folder: Path) -> dict[str, float]:
     """Build what is missing of the index."""
     passages, vectors = Passages.open(corpus / "corpus"), Vectors.open(corpus / "vectors")
     return build_index(passages, vectors, params, folder / "index", folder / "work")
 
 
-def opened(folder: Path, params: Index, identity: str = "feed") -> PassageIndex:
+def opened(folder: Path, params: IndexParams, identity: str = "feed") -> PassageIndex:
     return PassageIndex.open(folder / "index", params, identity=identity)
 
 
-def client(params: Index) -> MilvusClient:
+def client(params: IndexParams) -> MilvusClient:
     return MilvusClient(params.uri, token=os.environ[TOKEN], dedicated=True)
 
 
 def test_a_build_that_was_killed_is_whole_and_finds_what_milvus_lite_finds(
-    built: Path, params: Index, corpus: Path
+    built: Path, params: IndexParams, corpus: Path
 ) -> None:
     queries_QD = Vectors.open(corpus / "vectors").take(np.arange(40))
-    with opened(built, params) as index, opened(corpus, Index()) as lite:
+    with opened(built, params) as index, opened(corpus, IndexParams()) as lite:
         assert (index.rows, index.width) == (lite.rows, lite.width) == (40, 8)
         for n in (1, 10, 60):
             rows_QN, scores_QN = index.search(queries_QD, n)
@@ -169,7 +170,7 @@ def test_a_build_that_was_killed_is_whole_and_finds_what_milvus_lite_finds(
     assert build(corpus, params, built)["inserted"] == 0  # what is complete on a server stays
 
 
-def test_full_text(built: Path, params: Index, corpus: Path, tmp_path: Path) -> None:
+def test_full_text(built: Path, params: IndexParams, corpus: Path, tmp_path: Path) -> None:
     if not params.full_text:
         before = client(params).list_collections()
         told = r"^index\.full_text: true needs BM25, but the server at \S+ is Milvus v2\.3\.5\S*, and 2\.5 is [^\n]*$"
@@ -178,13 +179,13 @@ def test_full_text(built: Path, params: Index, corpus: Path, tmp_path: Path) -> 
         made = [path for path in tmp_path.rglob("*") if path.suffix != ".json"]  # but for the note of what was begun
         assert made == [tmp_path / "work"] and client(params).list_collections() == before
         pytest.skip(f"BM25: Milvus {client(params).get_server_version()} has none, 2.5 is the first that has")
-    with opened(built, params) as index, opened(corpus, Index()) as lite:
+    with opened(built, params) as index, opened(corpus, IndexParams()) as lite:
         found, expected = index.search_text(TEXTS, 5), lite.search_text(TEXTS, 5)
         np.testing.assert_array_equal(found[0], expected[0])
         np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
 
 
-def test_several_processes_read_at_once_and_find_the_same(built: Path, params: Index, corpus: Path) -> None:
+def test_several_processes_read_at_once_and_find_the_same(built: Path, params: IndexParams, corpus: Path) -> None:
     """What a folder of Milvus Lite does not allow."""
     command = [sys.executable, "-c", READER, corpus, built / "index", params.model_dump_json()]
     readers = [
@@ -206,7 +207,7 @@ def test_several_processes_read_at_once_and_find_the_same(built: Path, params: I
     assert told == [[rows_QN.tolist()] * 20] * 3
 
 
-def test_another_identity_and_what_is_gone_are_refused(built: Path, params: Index, tmp_path: Path) -> None:
+def test_another_identity_and_what_is_gone_are_refused(built: Path, params: IndexParams, tmp_path: Path) -> None:
     with pytest.raises(IndexMismatch, match=r"make dead; run `dvc repro -f -s index`"):
         opened(built, params, "dead")
     manifest = read_json(built / "index/manifest.json")
@@ -222,7 +223,7 @@ def test_another_identity_and_what_is_gone_are_refused(built: Path, params: Inde
 
 
 def test_an_alias_opens_and_is_refused_once_it_names_another_index(
-    built: Path, params: Index, corpus: Path, tmp_path: Path
+    built: Path, params: IndexParams, corpus: Path, tmp_path: Path
 ) -> None:
     server, manifest = client(params), read_json(built / "index/manifest.json")
     (tmp_path / "index").mkdir()
@@ -242,7 +243,9 @@ def test_an_alias_opens_and_is_refused_once_it_names_another_index(
         server.close()
 
 
-def test_a_wrong_token_is_one_line(built: Path, params: Index, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_token_is_one_line(
+    built: Path, params: IndexParams, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if params.full_text:
         pytest.skip("token: the server of Milvus Lite asks for none")
     monkeypatch.setenv(TOKEN, "root:wrong")
@@ -253,7 +256,11 @@ def test_a_wrong_token_is_one_line(built: Path, params: Index, corpus: Path, mon
 
 
 def test_a_server_that_hangs_for_a_while_is_waited_for(
-    built: Path, params: Index, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    built: Path,
+    params: IndexParams,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(index_module, "SEARCH_SECONDS", 1.0)
     queries_QD = np.eye(8, dtype=np.float32)
@@ -269,7 +276,7 @@ def test_a_server_that_hangs_for_a_while_is_waited_for(
 
 
 def test_a_server_that_is_killed_is_waited_for_and_loads_the_collection_again(
-    built: Path, params: Index, server: Server, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: Path, params: IndexParams, server: Server, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a search, and in the middle of a build: every passage is there once."""
 

@@ -21,7 +21,7 @@ from harr.corpus.vectors import Vectors
 from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
 from harr.index.passage_index import PassageIndex, build_index
 from harr.io.files import SUMS, finish, sha256, write_json
-from harr.params import Index
+from harr.params.index import IndexParams
 from harr.services import milvus_client
 from harr.types import Passage
 
@@ -38,7 +38,7 @@ import os, signal, sys
 from pathlib import Path
 from pymilvus import MilvusClient
 from harr.corpus.passages import Passages
-from harr.params import Index
+from harr.params.index import IndexParams
 from harr.index.passage_index import build_index
 from harr.corpus.vectors import Vectors
 
@@ -52,16 +52,16 @@ MilvusClient.insert = killed_after_three
 
 folder = Path(sys.argv[1])
 passages, vectors = Passages.open(folder / "corpus"), Vectors.open(folder / "vectors")
-build_index(passages, vectors, Index(batch_size=50), folder / "index", folder / "work")
+build_index(passages, vectors, IndexParams(batch_size=50), folder / "index", folder / "work")
 """
 
 READER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from harr.params import Index
+from harr.params.index import IndexParams
 from harr.index.passage_index import PassageIndex
-index = PassageIndex.open(Path(sys.argv[1]), Index(), identity=sys.argv[2])
+index = PassageIndex.open(Path(sys.argv[1]), IndexParams(), identity=sys.argv[2])
 index.search(np.zeros((1, index.width), dtype=np.float32), 3)
 index.search_text(["river"], 3)
 print("open", flush=True)
@@ -91,14 +91,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_passages(made, folder / "corpus", searchable=lambda p: int(p.id[1:]) < 5 or int(p.id[1:]) % 7 != 0)
     vectors = write_vectors(folder / "vectors", unit_vectors(200), "feed")
     passages = Passages.open(folder / "corpus")
-    figures = build_index(passages, vectors, Index(batch_size=50), folder / "index", folder / "work")
+    figures = build_index(passages, vectors, IndexParams(batch_size=50), folder / "index", folder / "work")
     # 0, 7, ..., 196 are 29 multiples of seven; 0 is one of the five.
     assert (figures["rows"], figures["corpus_rows"], figures["inserted"]) == (172, 200, 172)
     return folder
 
 
-def opened(folder: Path, identity: str = "feed", params: Index | None = None) -> PassageIndex:
-    return PassageIndex.open(folder / "index", params or Index(), identity=identity)
+def opened(folder: Path, identity: str = "feed", params: IndexParams | None = None) -> PassageIndex:
+    return PassageIndex.open(folder / "index", params or IndexParams(), identity=identity)
 
 
 def test_dense_search_equals_numpy(built: Path) -> None:
@@ -147,7 +147,7 @@ def test_ties_are_settled_by_row(tmp_path: Path) -> None:
     write_passages([Passage(f"p{i}", "same") for i in range(9)], tmp_path / "corpus")
     passages = Passages.open(tmp_path / "corpus")
     vectors = write_vectors(tmp_path / "vectors", np.tile(unit_vectors(1), (9, 1)), "beef")
-    build_index(passages, vectors, Index(full_text=False), tmp_path / "index", tmp_path / "work")
+    build_index(passages, vectors, IndexParams(full_text=False), tmp_path / "index", tmp_path / "work")
     with opened(tmp_path, "beef") as index:
         assert index.search(unit_vectors(2), 4)[0].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3]]
         with pytest.raises(IndexMismatch, match=r"index\.full_text: true"):
@@ -203,7 +203,7 @@ def test_damaged_database_gives_one_line(built: Path, tmp_path: Path) -> None:
 def test_server_that_is_not_there(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(milvus_client, "CONNECT_SECONDS", 1.0)
     with pytest.raises(ServiceUnavailable, match=r"no Milvus at http://127\.0\.0\.1:9 within 1 s") as caught:
-        opened(built, params=Index(uri="http://127.0.0.1:9"))
+        opened(built, params=IndexParams(uri="http://127.0.0.1:9"))
     assert "\n" not in str(caught.value)
 
 
@@ -212,7 +212,7 @@ def test_a_password_in_its_address_is_not_told(
 ) -> None:
     """params.yaml refuses one; a program that makes its section otherwise gets no line with it, either."""
     monkeypatch.setattr(milvus_client, "CONNECT_SECONDS", 1.0)
-    params = Index.model_construct(uri="http://root:Geheim7@127.0.0.1:9")
+    params = IndexParams.model_construct(uri="http://root:Geheim7@127.0.0.1:9")
     with pytest.raises(ServiceUnavailable, match=r"no Milvus at http://127\.0\.0\.1:9 within 1 s") as caught:
         opened(built, params=params)
     with (
@@ -247,7 +247,7 @@ def test_rows_put_on_disk_in_parts_are_found_as_ever(
 ) -> None:
     """With full text there are no parts: Milvus Lite counts words by segment, and scores would differ."""
     monkeypatch.setattr("harr.index.passage_index.FLUSH_ROWS", 60)
-    params, vectors = Index(batch_size=25, full_text=full_text), Vectors.open(built / "vectors")
+    params, vectors = IndexParams(batch_size=25, full_text=full_text), Vectors.open(built / "vectors")
     build_index(Passages.open(built / "corpus"), vectors, params, tmp_path / "index", tmp_path / "work")
     with opened(built) as whole, opened(tmp_path, params=params) as parts:
         for wanted, found in zip(whole.search(unit_vectors(3), 5), parts.search(unit_vectors(3), 5), strict=True):
@@ -267,7 +267,7 @@ def test_killed_build_is_taken_up(built: Path, tmp_path: Path, capsys: pytest.Ca
     assert not (tmp_path / "index").exists()
 
     passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
-    figures = build_index(passages, vectors, Index(batch_size=50), tmp_path / "index", tmp_path / "work")
+    figures = build_index(passages, vectors, IndexParams(batch_size=50), tmp_path / "index", tmp_path / "work")
     # Three batches were inserted, but the third was not noted any more.
     assert "resuming index at passage 100/172 (58.1 %)" in capsys.readouterr().out
     assert figures["inserted"] == 72
@@ -284,12 +284,12 @@ def test_killed_build_is_taken_up(built: Path, tmp_path: Path, capsys: pytest.Ca
 def test_a_build_that_was_killed_after_it_had_published_is_not_done_again(built: Path, tmp_path: Path) -> None:
     passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
     out, work = tmp_path / "index", tmp_path / "work"
-    figures = [build_index(passages, vectors, Index(), out, work)["inserted"] for _ in range(2)]
+    figures = [build_index(passages, vectors, IndexParams(), out, work)["inserted"] for _ in range(2)]
     with opened(tmp_path) as index:
         assert index.search_text(["snow"], 1)[0].tolist() == [[4]]
     finish(work)
     assert not list(work.iterdir())
-    figures.append(build_index(passages, vectors, Index(), out, work)["inserted"])
+    figures.append(build_index(passages, vectors, IndexParams(), out, work)["inserted"])
     assert figures == [172, 0, 172]
 
 
@@ -297,9 +297,9 @@ def test_a_kill_while_milvus_lite_makes_a_collection_bars_no_build(built: Path, 
     """Found by benchmarks.crash: the folder of a collection without its schema."""
     passages, vectors = Passages.open(built / "corpus"), Vectors.open(built / "vectors")
     work = tmp_path / "work"
-    build_index(passages, vectors, Index(), tmp_path / "index", work)
+    build_index(passages, vectors, IndexParams(), tmp_path / "index", work)
     (note,) = work.glob("*.published")
     (collection,) = (tmp_path / "index").glob("milvus.db/collections/*")
     stump = note.with_suffix("") / "out/milvus.db/collections" / collection.name
     stump.mkdir(parents=True)
-    assert build_index(passages, vectors, Index(), tmp_path / "again", work)["inserted"] == 172
+    assert build_index(passages, vectors, IndexParams(), tmp_path / "again", work)["inserted"] == 172

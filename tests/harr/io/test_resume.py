@@ -8,7 +8,7 @@ import pytest
 from harr.filter import filter_questions
 from harr.io.files import finish, note_published, read_json
 from harr.io.resume import unfinished
-from harr.params import Filter
+from harr.params.filter import FilterParams
 from harr.rag.setup import Setup
 
 LAST = "it is kept, this run begins anew\n"
@@ -78,7 +78,7 @@ def test_a_filter_with_other_parameters_is_told(
     setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What ``setup`` is a hash of is told by name."""
-    params, work = Filter(group_size=4, target=100, batch_size=4), tmp_path / "work"
+    params, work = FilterParams(group_size=4, target=100, batch_size=4), tmp_path / "work"
     game = replace(setup, identity="a", facts={"game": {"retriever": {"k": 3}}})
     with pytest.raises(KeyboardInterrupt):
         filter_questions(params, game, tmp_path / "out", work, killed, seed=5)

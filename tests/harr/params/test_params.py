@@ -9,9 +9,9 @@ import yaml
 from harr.build.parts import build_pipeline
 from harr.errors import ParamsError
 from harr.params import Params
-from harr.params.generator import Server
-from harr.params.pipeline import COSTS, TERM_NAMES
-from harr.params.train import GRPO, Agent
+from harr.params.generator import ServerParams
+from harr.params.reward import COSTS, TERM_NAMES
+from harr.params.train import AgentParams, GRPOParams
 from harr.rag.scoring.reward import BATCHED
 from harr.rag.scoring.terms import STEP_TERMS, TERMS
 from harr.types import Question
@@ -28,7 +28,7 @@ def load(values: Any, folder: Path) -> Params:
 
 def test_the_shipped_parameters_are_typed(tmp_path: Path) -> None:
     params = load(GOOD, tmp_path)
-    assert isinstance(params.train, GRPO) and params.headline == "answer_f1"
+    assert isinstance(params.train, GRPOParams) and params.headline == "answer_f1"
 
 
 def test_the_headline_says_whether_there_is_a_judge(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_an_address_without_scheme_or_host(section: str, key: str, address: str,
 
 def test_an_address_is_taken_and_an_empty_one_is_none(tmp_path: Path) -> None:
     params = load({**GOOD, "generator": SERVER, "encoder": GOOD["encoder"] | {"base_url": ""}}, tmp_path)
-    assert isinstance(params.generator, Server) and params.generator.base_url == SERVER["base_url"]
+    assert isinstance(params.generator, ServerParams) and params.generator.base_url == SERVER["base_url"]
     assert params.encoder.base_url == ""
     with pytest.raises(ParamsError, match=r"generator\.base_url: should be an address"):
         load({**GOOD, "generator": SERVER | {"base_url": ""}}, tmp_path)
@@ -222,7 +222,7 @@ def test_params_yaml_says_to_us_what_it_says_to_dvc(tmp_path: Path) -> None:
     body = "  base_url: http://127.0.0.1:8000/v1\n  model: m\n  extra_body: {min_p: 1e-2, flag: no, on: 2e-4}\nreward:"
     (tmp_path / "params.yaml").write_text(text.replace("\nreward:", f"\n{body}", 1))
     read, noted = Params.load(tmp_path / "params.yaml"), load_yaml(str(tmp_path / "params.yaml"))
-    assert isinstance(read.generator, Server) and (read.seed, noted["seed"]) == (10, 10)
+    assert isinstance(read.generator, ServerParams) and (read.seed, noted["seed"]) == (10, 10)
     assert read.generator.extra_body == noted["generator"]["extra_body"] == {"min_p": 0.01, "flag": "no", "on": 2e-4}
 
 
@@ -321,7 +321,7 @@ def test_an_agents_filter_samples_as_it_learns(tmp_path: Path) -> None:
 def test_a_vllm_server_has_an_address(tmp_path: Path) -> None:
     there = {"method": "agent", "vllm": "server", "vllm_url": "http://127.0.0.1:8000"}
     train = load({**GOOD, **AGENT, "train": there}, tmp_path).train
-    assert isinstance(train, Agent) and train.vllm_url == "http://127.0.0.1:8000"
+    assert isinstance(train, AgentParams) and train.vllm_url == "http://127.0.0.1:8000"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from harr.errors import CorpusError, IndexMismatch, NoPreference, ServiceUnavail
 from harr.generator.traces import Reader, open_world
 from harr.io import progress
 from harr.io.files import SUMS, check_sums, finish, read_json, read_jsonl
-from harr.params.pipeline import Preferences
+from harr.params.filter import PreferencesParams
 from harr.preferences import collect, few_shot
 from harr.preferences.few_shot import arm_prompt, chosen_prompts, hop_metrics
 from harr.preferences.pairs import documents_of
@@ -25,7 +25,7 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.types import Passage, Question, Retrieval, Search
 
-SMALL = Preferences(pool=8, validation=4, candidates=6, prompts=3, held_out=0.3)
+SMALL = PreferencesParams(pool=8, validation=4, candidates=6, prompts=3, held_out=0.3)
 FILES = (
     "preferences.jsonl", "prompts.json", "questions.jsonl", "held_out.jsonl", "statistics.jsonl", "manifest.json",
     "figures.json",
@@ -48,7 +48,7 @@ def silent(step: int, values: object) -> None:
     """A log nobody reads."""
 
 
-def sample(world: Reader, out: Path, work: Path, params: Preferences = SMALL, **more: Any) -> dict[str, float]:
+def sample(world: Reader, out: Path, work: Path, params: PreferencesParams = SMALL, **more: Any) -> dict[str, float]:
     given = {"log": silent, "setup": setup_of(world), "sample": Styled, "batch_size": 5} | more
     log, setup, writer = given.pop("log"), given.pop("setup"), given.pop("sample")
     return collect.sample_preferences(params, setup, writer, out, work, log, 0, **given)

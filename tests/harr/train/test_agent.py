@@ -16,7 +16,7 @@ from trl.trainer import grpo_trainer
 
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io import progress
-from harr.params.train import Agent, Lora
+from harr.params.train import AgentParams, LoraParams
 from harr.rag.generation.local import Writer, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
@@ -28,7 +28,7 @@ from harr.train.vllm import check_vllm
 from harr.types import Episode, Generate, Outcome, Question, Request
 
 QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
-PARAMS = Agent(
+PARAMS = AgentParams(
     method="agent",
     steps=12,
     questions_per_step=4,
@@ -61,11 +61,11 @@ def test_the_reasons_of_ill_formed_turns_are_counted(setup: Setup) -> None:
     assert figures["faults"] == {"no query": 3 * half, "unknown tool": half}
 
 
-ADAPTER = PARAMS.model_copy(update={"lora": Lora(rank=8, alpha=64), "learning_rate": 2e-2, "steps": 24})
+ADAPTER = PARAMS.model_copy(update={"lora": LoraParams(rank=8, alpha=64), "learning_rate": 2e-2, "steps": 24})
 
 
 @pytest.mark.parametrize("params", [PARAMS, ADAPTER], ids=["full", "lora"])
-def test_the_model_learns_to_please(setup: Setup, tmp_path: Path, params: Agent) -> None:
+def test_the_model_learns_to_please(setup: Setup, tmp_path: Path, params: AgentParams) -> None:
     rows: list[object] = []
     history = train(params, setup, tmp_path / "out", tmp_path / "work", lambda step, row: rows.append(row), 0)
     rewards = [row["reward_mean"] for row in history]

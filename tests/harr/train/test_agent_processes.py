@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 
 from harr.errors import ParamsError
 from harr.io.files import write_json
-from harr.params.train import Agent, Lora
+from harr.params.train import AgentParams, LoraParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train.agent import check_processes, train
 from harr.types import Question
 
-PARAMS = Agent(
+PARAMS = AgentParams(
     method="agent",
     steps=2,
     questions_per_step=3,  # a group is dealt out to both processes
@@ -30,7 +30,7 @@ PARAMS = Agent(
     max_tokens=6,
     checkpoint_every=1,
     guard_drop=0.0,
-    lora=Lora(rank=8, alpha=64),
+    lora=LoraParams(rank=8, alpha=64),
 )
 
 

@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from harr.errors import ServiceUnavailable
 from harr.io import progress
-from harr.params.train import Agent
+from harr.params.train import AgentParams
 from harr.rag.generation.local import load_model
 from harr.rag.pipelines.react import react_passages
 from harr.rag.scoring.reward import Reward
@@ -23,7 +23,7 @@ from harr.train.agent import train
 from harr.types import Generate, Outcome, Question, Request, Retrieval, Search
 
 QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
-PARAMS = Agent(
+PARAMS = AgentParams(
     method="agent",
     steps=12,
     questions_per_step=2,

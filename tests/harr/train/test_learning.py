@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError
-from harr.params.train import GRPO, PPO, Lora, Training
+from harr.params.train import GRPOParams, LoraParams, PPOParams, TrainingParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
@@ -28,10 +28,14 @@ COMMON = {
     "learning_rate": 1e-3,
     "states_per_pass": 4,
     "checkpoint_every": 2,
-    "lora": Lora(rank=8, alpha=16),
+    "lora": LoraParams(rank=8, alpha=16),
 }
-PARAMS = GRPO(method="grpo", **COMMON)
-ALL: dict[str, Training] = {"grpo": PARAMS, "ppo": PPO(method="ppo", kl_weight=1e-3, **COMMON), "infonce": PARAMS}
+PARAMS = GRPOParams(method="grpo", **COMMON)
+ALL: dict[str, TrainingParams] = {
+    "grpo": PARAMS,
+    "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
+    "infonce": PARAMS,
+}
 
 
 def silent(step: int, values: object) -> None:

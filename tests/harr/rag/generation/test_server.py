@@ -11,7 +11,7 @@ from serving import chat, serving
 from harr.build.parts import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.params import Params
-from harr.params.generator import Server
+from harr.params.generator import ServerParams
 from harr.rag.generation.server import ServerGenerator
 from harr.types import Cut, Generate
 
@@ -48,7 +48,7 @@ def echo(body: dict[str, Any], number: int) -> tuple[int, Any]:
 
 def generator(base_url: str, **changes: Any) -> ServerGenerator:
     values = {"deadline_seconds": 0.1, "timeout_seconds": 5.0, "concurrency": 4} | changes
-    return ServerGenerator(Server(kind="server", base_url=base_url, model="small", **values))
+    return ServerGenerator(ServerParams(kind="server", base_url=base_url, model="small", **values))
 
 
 def ask(*texts: str) -> list[Generate]:
@@ -197,7 +197,7 @@ def test_the_extra_body_is_sent_and_is_part_of_what_is_remembered(
     said = []
     with serving(reply) as served:
         for extra in (*bodies, *bodies):
-            section = Server(kind="server", base_url=served.base_url, model="small", extra_body=extra)
+            section = ServerParams(kind="server", base_url=served.base_url, model="small", extra_body=extra)
             writer = build_generator(params.model_copy(update={"generator": section}))
             assert writer is not None
             said.append(writer.complete([*ask("a"), Generate(prompt="a")]))
@@ -251,7 +251,7 @@ def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:
         }
 
     with serving(text) as served:
-        player = ServerGenerator(Server(kind="server", base_url=served.base_url, model="small"), seed=7)
+        player = ServerGenerator(ServerParams(kind="server", base_url=served.base_url, model="small"), seed=7)
         requests = [Generate(prompt="once", stop=("</search>",)), Generate(prompt="twice", stop=("</search>",))]
         assert player.complete([*requests, requests[0]]) == ["so once", "so twice", "so once"]
     assert len(served.bodies) == 2, "an equal request is asked once"

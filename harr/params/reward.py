@@ -1,0 +1,123 @@
+"""Section ``reward`` of params.yaml, and the weights of its terms."""
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from harr.params.fields import Section
+from harr.params.generator import LocalParams, ServerParams
+
+
+class WeightParams(Section):
+    """Weight of a reward term, and the training steps ``start`` <= step < ``end`` in which it counts."""
+
+    weight: float
+    start: int = Field(0, ge=0)
+    end: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> "WeightParams":
+        if self.end is not None and self.end <= self.start:
+            raise ValueError(f"a weight that starts at step {self.start} cannot end at step {self.end}; raise end")
+        return self
+
+
+SEMANTIC, UNJUDGED = "semantic", "semantic_f1"
+"""A term that a judge grades, and what stands in for it where there is none."""
+
+
+Terms = dict[str, float | WeightParams | tuple[WeightParams, ...]]
+"""Reward terms by name: a weight, or several, each for its own steps."""
+
+
+def _one_at_a_time(terms: Terms) -> Terms:
+    """The terms as they are, where no two weights of a term count in the same step.
+
+    >>> _one_at_a_time({"graph": (WeightParams(weight=0.4, end=30), WeightParams(weight=0.25, start=29))})
+    Traceback (most recent call last):
+    ...
+    ValueError: graph has two weights at step 29; let one end where the next starts
+    """
+    for name, weights in terms.items():
+        if weights == ():
+            raise ValueError(f"{name} has an empty list of weights; give at least one")
+        steps = weights if isinstance(weights, tuple) else ()
+        for one, two in pairwise(sorted(steps, key=lambda weight: weight.start)):
+            if one.end is None or two.start < one.end:
+                raise ValueError(f"{name} has two weights at step {two.start}; let one end where the next starts")
+    return terms
+
+
+TERM_NAMES = (
+    "answer_f1", "answer_em", "substring_em", "rouge_l", "recall", "all_gold", "mrr", "format", "graph", "length",
+    "search_cost", "context_length", UNJUDGED, "relevance", "novelty", "misses", "judge", SEMANTIC, "answer_similarity",
+)  # fmt: skip
+"""What ``reward.terms`` may name, beside functions (``harr/rag/scoring/reward.py``)."""
+
+
+COSTS = ("length", "search_cost", "context_length")
+"""Terms that are 0 at most."""
+
+
+def check_terms(terms: Terms, mix: str, *, judged: bool) -> None:
+    """See that a reward can be made of terms.
+
+    Raises:
+        ValueError: a term is unknown, or there twice; no weight counts; a judge is missing, or has nothing to judge; or
+            ``mix`` l2 would meet a negative reward.
+    """
+    weights = {
+        name: [w if isinstance(w, float) else w.weight for w in _several(given)] for name, given in terms.items()
+    }
+    every = [weight for several in weights.values() for weight in several]
+    if unknown := [name for name in terms if name not in TERM_NAMES and ":" not in name]:
+        raise ValueError(
+            f"unknown term {unknown[0]} in terms; known: {', '.join(TERM_NAMES)}, or package.module:function"
+        )
+    if not any(every):
+        raise ValueError(f"terms: weights must be not all 0 (found {every})")
+    if judged != bool({"judge", SEMANTIC} & set(terms)) and (judged or "judge" in terms):
+        raise ValueError(
+            f"judge is asked by the terms judge and {SEMANTIC} only; add one of them to terms, or leave judge out"
+            if judged
+            else "the term judge needs a model; give reward.judge"
+        )
+    if not judged and {SEMANTIC, UNJUDGED} <= set(terms):
+        raise ValueError(f"without reward.judge the term {SEMANTIC} is {UNJUDGED}; leave one of them out")
+    for name, several in weights.items() if mix == "l2" else ():
+        if any(weight > 0 if name in COSTS else weight < 0 for weight in several):
+            raise ValueError(
+                f"mix l2 takes rewards of at least 0 and positive weights; leave {name} out, or set another mix"
+            )
+
+
+def _several(weights: float | WeightParams | tuple[WeightParams, ...]) -> tuple[float | WeightParams, ...]:
+    return weights if isinstance(weights, tuple) else (weights,)
+
+
+def metric_name(term: str, *, judged: bool) -> str:
+    """What a term of ``reward.terms`` is called in metrics: without a judge ``semantic`` is answer F1, and says so.
+
+    >>> metric_name("semantic", judged=True), metric_name("semantic", judged=False), metric_name("graph", judged=False)
+    ('semantic', 'semantic_f1', 'graph')
+    """
+    return UNJUDGED if term == SEMANTIC and not judged else term
+
+
+class RewardParams(Section):
+    """Weighted terms by name (``harr/rag/scoring/terms.py``) or as ``package.module:function``."""
+
+    terms: Annotated[Terms, AfterValidator(_one_at_a_time)] = Field({"answer_f1": 1.0}, min_length=1)
+    judge: Annotated[ServerParams | LocalParams, Field(discriminator="kind")] | None = None
+    """The model that the terms ``judge`` and ``semantic`` ask; without one ``semantic`` is answer F1, and named so."""
+    mix: Literal["weighted", "sum", "uniform", "std", "pca", "l2"] = "weighted"
+    """How groups make one reward of several: each normalised in its group, then weighed and summed (weighted), or
+    mixed first and then normalised (``harr/rag/scoring/scalarize.py``)."""
+    filter_by_mean: bool = False
+    """Learn only from rollouts that are on one side of their group's mean in every term."""
+
+    @model_validator(mode="after")
+    def _can_be_scored(self) -> "RewardParams":
+        check_terms(self.terms, self.mix, judged=self.judge is not None)
+        return self
