@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harr.arms import ARMS
 from harr.build.parts import build_generator, build_pipeline
 from harr.build.players import open_players
 from harr.corpus.passages import read_questions
@@ -46,7 +47,7 @@ def main() -> None:
     if writer is None:
         raise ParamsError("generator.kind: none has no batches to count; use a recipe with a generator")
     with open_players(params, questions, candidates="corpus") as player:
-        retriever, generator = player("history", None), Counted(writer)
+        retriever, generator = player(ARMS["history"], None), Counted(writer)
         play(questions[:4], pipeline, retriever, generator)
         generator.batches, began = 0, time.perf_counter()
         together = play(questions, pipeline, retriever, generator)

@@ -2,13 +2,12 @@
 
 import argparse
 from pathlib import Path
-from typing import get_args
 
 from prefect import flow
 
 from flows.runtime.command import main, run_command
+from harr.arms import ARMS
 from harr.params import Params
-from harr.params.evaluate import Arm
 from tasks.download import QUESTIONS
 from tasks.evaluate import (
     EVALUATION,
@@ -26,8 +25,6 @@ from tasks.filter import write_preferences_page
 from tasks.report_facts import run_facts
 from tasks.tracking.run import tracked_run
 from tasks.tracking.traces import trajectories
-
-ARMS = get_args(Arm)
 
 
 @flow(name="evaluate")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from prefect import task
 
+from harr.arms import FULL
 from harr.io.files import publish, write_json
 from harr.params import Params
 from harr.types import Log
@@ -16,29 +17,25 @@ from tasks.train import ADAPTER, mean_reward
 ARMS = Path("models/arms")
 DRAFT, RUNS = Path("work/arms"), Path("work/arm-runs")
 LAST = "_last_10"
-UNTRAINED = ("bm25", "frozen", "hybrid", "history", "base", "warmstart", "few_shot", "few_shot_all")
 
 
 def trained_runs(params: Params) -> dict[str, list[Path]]:
-    """The folders of every trained arm, one per seed; that of `full` with the first seed is stage train's."""
+    """Return the folders of every trained arm, one per seed; that of ``full`` with the first seed is stage train's."""
     seeds = range(params.seed, params.seed + params.evaluate.seeds)
-    folders: dict[str, list[Path]] = {
-        arm: [ARMS / f"{arm}-{seed}" for seed in seeds] for arm in params.evaluate.arms if arm not in UNTRAINED
+    full = [ADAPTER, *(ARMS / f"{FULL}-{seed}" for seed in seeds[1:])]
+    own = {name: [ARMS / f"{name}-{seed}" for seed in seeds] for name in params.evaluate.arms} | {FULL: full}
+    return {
+        name: [folder / arm.inside for folder in full] if arm.inside else own[name]
+        for name, arm in params.evaluate.arm_table.items()
+        if arm.trained
     }
-    if "full" in folders:
-        folders["full"][0] = ADAPTER
-    if "sft" in folders:
-        folders["sft"] = [folder / "sft" for folder in folders["full"]]
-    return folders
 
 
 @task(**GPU_TASK)
 def train_arms(params: Params, log: Log) -> dict[str, float]:
     """Train every arm and seed that stage train did not; each has the updates and questions of `full`.
 
-    ``rl_no_history``: the same method, but the state is the current query alone. ``infonce``: supervised by
-    gold passages. ``no_positions``: the same method, not told where a sentence stands. Finished runs are kept
-    under work/, so that a killed stage goes on with the next one.
+    Finished runs are kept under work/, so that a killed stage goes on with the next one.
 
     Returns:
         Per run, the mean reward of its last ten steps.
@@ -52,19 +49,19 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
 
 def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
     """The plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
-    from harr.build.players import of_arm, open_setup
+    from harr.build.players import arm_params, open_setup
     from harr.train import METHODS
 
     figures: dict[str, float] = {}
     steps = 0
-    for arm, folders in trained_runs(params).items():
+    for name, folders in trained_runs(params).items():
+        arm = params.evaluate.arm_table[name]
         for seed, folder in enumerate(folders, start=params.seed):
-            if folder == ADAPTER or arm == "sft":  # which full leaves beside itself
+            if folder == ADAPTER or arm.inside:
                 continue
-            tell(f"arm {arm}, seed {seed}")
-            own = of_arm(params, arm)
-            with open_setup(own, FILTERED / "questions.jsonl", history=arm != "rl_no_history") as setup:
-                method = METHODS["infonce" if arm == "infonce" else params.train.method]
+            tell(f"arm {name}, seed {seed}")
+            with open_setup(arm_params(params, arm), FILTERED / "questions.jsonl", history=arm.history) as setup:
+                method = METHODS[arm.method or params.train.method]
                 history = method(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             what, mean = mean_reward(history[-10:])
             figures[f"{folder.name}.{what}{LAST}"] = mean

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from prefect import task
 
+from harr.arms import FULL
 from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError
 from harr.io.files import publish, read_json, read_jsonl, read_state, read_state_rows, write_json, write_text
 from harr.params import Params
@@ -22,8 +23,6 @@ from tasks.filter import FILTERED, statistics_rows
 from tasks.train import STATS
 
 EVALUATION = Path("data/evaluation")
-RIVALS = ("hybrid", "history", "rl_no_history", "infonce", "no_positions", "base", "few_shot", "few_shot_all", "sft")
-"""Arms that `full` is also compared with directly, beside its baseline."""
 Row = dict[str, Any]
 Rows = list[Row]
 
@@ -54,7 +53,8 @@ def play_arms(
     reader = build_reader(params)
     writes = params.writer_learns
     generator = None if writes else build_generator(params)
-    folders = trained_runs(params) | ({"full": [model]} if model else {})
+    folders = trained_runs(params) | ({FULL: [model]} if model else {})
+    records = section.arm_table
     runs = [(arm, seed, folder) for arm in section.arms for seed, folder in enumerate(folders.get(arm, [None]))]
     rows: dict[tuple[str, int], dict[str, Rows]] = {(arm, seed): {} for arm, seed, _ in runs}
     shown: dict[str, list[Episode]] = {}
@@ -62,10 +62,10 @@ def play_arms(
         played = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
         with open_players(params, played, candidates=candidates) as player:
             for arm, seed, folder in runs:
-                retriever, desc, pipeline = player(arm, folder), f"{arm}-{seed} ({candidates})", pipelines[arm]
+                retriever, desc, pipeline = player(records[arm], folder), f"{arm}-{seed} ({candidates})", pipelines[arm]
                 if writes:  # the arms differ in who writes; whoever did leaves the memory before the next one comes
                     generator = None
-                    generator = build_writer(params, arm, folder)
+                    generator = build_writer(params, records[arm], folder)
                 episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
                 episodes = read_by(reader, pipeline, episodes, batch_size=section.batch_size, desc=f"{desc}: answers")
                 report_usage(log, **({f"{arm}-{seed}": generator} if writes else {}), sources=retriever)
@@ -95,7 +95,7 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
     """
     from harr.build.parts import build_pipeline
     from harr.preferences.collect import check_index
-    from harr.preferences.few_shot import arm_prompt
+    from harr.preferences.few_shot import read_demonstrations
     from harr.rag.pipelines.leret import LeReT
     from harr.rag.retrieval.late_interaction import search_identity
 
@@ -104,7 +104,10 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
         return dict.fromkeys(params.evaluate.arms, pipeline)
     index = vectors_manifest()["identity"]
     check_index(FILTERED, search_identity(index, params.retriever.late_interaction))
-    return {arm: replace(pipeline, demonstrations=arm_prompt(arm, FILTERED)) for arm in params.evaluate.arms}
+    return {
+        name: replace(pipeline, demonstrations=read_demonstrations(arm.demonstrations, FILTERED))
+        for name, arm in params.evaluate.arm_table.items()
+    }
 
 
 def read_by(
@@ -179,10 +182,12 @@ def write_evaluation(
     publish(draft, EVALUATION)
     write_json(Path("metrics/evaluate.json"), rounded(summary))
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
-    rivals = [arm for arm in RIVALS if {arm, "full"} <= set(averaged) and arm != params.baseline]
     contrasts = {
-        f"full-{arm}": contrast(averaged["full"], averaged[arm], resamples=params.evaluate.resamples, seed=params.seed)
-        for arm in rivals
+        f"{FULL}-{name}": contrast(
+            averaged[FULL], averaged[name], resamples=params.evaluate.resamples, seed=params.seed
+        )
+        for name, arm in params.evaluate.arm_table.items()
+        if FULL in averaged and arm.rival and name != params.baseline
     }
     write_json(Path("metrics/contrasts.json"), rounded(contrasts))
 
@@ -198,7 +203,7 @@ def plot_and_report(
 
     arms(flat_rows(summary), Path("plots/arms.svg"))
     hops(flat_rows(summary), Path("plots/hops.svg"))
-    played = EVALUATION / "full.jsonl"
+    played = EVALUATION / f"{FULL}.jsonl"
     write_report(
         Path("reports/index.html"),
         summary=summary,
@@ -208,6 +213,7 @@ def plot_and_report(
         trajectories=read_json(EVALUATION / "trajectories.json"),
         facts=facts,
         links=links,
+        arms=params.evaluate.arm_table,
         candidates=params.evaluate.candidates,
         played=read_jsonl(played) if played.exists() else [],
     )

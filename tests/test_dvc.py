@@ -31,9 +31,12 @@ ENTRY = {
     ],
     "merge": ["harr/merge/retriever.py", "harr/merge/llm.py", "harr/embed/encoder.py"],
 }
-PLUMBING = tuple(f"harr/{name}" for name in "__init__.py errors.py types.py params/ io/ services/ build/".split())
+PLUMBING = tuple(
+    f"harr/{name}" for name in "__init__.py arms.py errors.py types.py params/ io/ services/ build/".split()
+)
 """Shapes no result, so that a change here reruns nothing: nouns, what reads parameters (DVC watches their values), what
-writes files whole, what asks a server until it answers, and what chooses by parameters."""
+writes files whole, what asks a server until it answers, and what chooses by parameters. The table of the arms shapes
+the two stages that play more than `full`, and no other (see the test below)."""
 
 
 def closure(starts: list[str]) -> set[str]:
@@ -91,6 +94,10 @@ def test_only_train_and_later_depend_on_the_learning_code() -> None:
     assert users == {"train", "arms"}
     assert "harr/merge" in STAGES["merge"]["deps"]
     assert not any("harr/merge" in STAGES[stage]["deps"] for stage in STAGES if stage != "merge")
+
+
+def test_only_the_stages_that_play_arms_depend_on_their_table() -> None:
+    assert {stage for stage in STAGES if "harr/arms.py" in STAGES[stage]["deps"]} == {"arms", "evaluate"}
 
 
 def test_a_learning_rate_reruns_train_and_what_follows() -> None:

@@ -208,8 +208,8 @@ def needed_bytes(params: Params, root: Path) -> tuple[float, bool]:
     found = sizes(params, root)
     index = 8 * found.width + 3 * found.text
     passages = (found.rows or 0) * (2 * (found.text + 4 * found.width + index) + index)
-    trained = {"full", "rl_no_history", "infonce"} & set(params.evaluate.arms)
-    runs = max(1, len(trained) * params.evaluate.seeds)
+    trained = sum(arm.trained and not arm.inside for arm in params.evaluate.arm_table.values())
+    runs = max(1, trained * params.evaluate.seeds)
     return passages + found.weights * (4 + 0.45 * runs), found.rows is not None
 
 

@@ -7,6 +7,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from harr.arms import Arm
 from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
@@ -157,15 +158,14 @@ def build_samplers(params: Params, model: str) -> Callable[[float], Sampler]:
     return open_samplers(model, max_tokens=params.filter.max_tokens, batch_size=batch_size, seed=params.seed)
 
 
-def build_writer(params: Params, arm: str, trained: Path | None) -> Generator:
-    """The language model of an arm, where it is what learns; it writes its most likely tokens.
+def build_writer(params: Params, arm: Arm, trained: Path | None) -> Generator:
+    """Return the language model of an arm, where it is what learns; it writes its most likely tokens.
 
-    ``base``: before any training here, or of LeReT before that. ``warmstart``: as stage generator left it, and training
-    began with it. The others are ``trained``: the folder of an adapter or of a model; where there is none (prompts of
-    LeReT) they are as training began.
+    ``trained`` is the folder of an adapter or of a model; without one the arm writes as training began. An arm that is
+    ``untaught`` writes as before stage generator, but not LeReT's: its training begins with what that stage left.
     """
     section = params.generator
-    begun = base_folder(section) if arm == "base" and params.train.method == "agent" else writer_folder(section)
+    begun = base_folder(section) if arm.untaught and params.train.method == "agent" else writer_folder(section)
     limits = {"max_tokens": getattr(params.train, "max_tokens", 0), "batch_size": getattr(section, "batch_size", 0)}
     model = LocalParams(kind="local", model=str(trained or begun), temperature=0.0, **limits)
     return _writer(model, params.seed)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from harr.arms import Arm
 from harr.build.parts import (
     build_encoder,
     build_generator,
@@ -39,17 +40,11 @@ from harr.rag.sources.router import Sources, settings, web_source
 from harr.types import Question, Retriever
 
 CORPUS, VECTORS, INDEX = Path("data/corpus"), Path("data/vectors"), Path("data/index")
-NO_HISTORY = ("frozen", "rl_no_history")
-"""Arms that see the current query only."""
-FIXED = {"bm25": "sparse", "hybrid": "hybrid"}
-"""Arms that rank as the named search does; nothing of them is ever trained."""
 
 
-def of_arm(params: Params, arm: str) -> Params:
-    """The parameters that an arm is trained and played with: those of the run, but for ``no_positions``."""
-    if arm != "no_positions":
-        return params
-    return params.model_copy(update={"retriever": params.retriever.model_copy(update={"positions": "none"})})
+def arm_params(params: Params, arm: Arm) -> Params:
+    """Return the parameters that an arm is trained and played with: those of the run, but for its overrides."""
+    return params.model_copy(update={"retriever": params.retriever.model_copy(update=arm.overrides)})
 
 
 @contextmanager
@@ -105,13 +100,12 @@ def open_setup(params: Params, questions: Path, *, history: bool = True, samplin
 @contextmanager
 def open_players(
     params: Params, questions: Sequence[Question], *, candidates: str, sampling: bool = False
-) -> Iterator[Callable[[str, Path | None], Retriever]]:
-    """The players that evaluation compares: ``player(arm, trained)``; all take their best K, or sample.
+) -> Iterator[Callable[[Arm, Path | None], Retriever]]:
+    """Open what evaluation compares: ``player(arm, trained)`` is a retriever that takes its best K, or samples.
 
-    ``bm25``: full text. ``frozen``: the base encoder, current query only. ``hybrid``: both rankings of the corpus,
-    fused. ``history``: the base encoder with the history. The others are ``trained``: the folder of an adapter or
-    of a merged model; all but ``rl_no_history`` see the history. Where the language model learns, all arms search with
-    ``retriever.search``, and differ in who writes (:func:`harr.build.parts.build_writer`).
+    ``trained`` is the folder of an adapter or of a merged model; without one the base encoder ranks. Where the language
+    model learns, all arms search with ``retriever.search``, and differ in who writes
+    (:func:`harr.build.parts.build_writer`).
 
     Raises:
         CorpusError: a question's gold or given passage is not in the corpus.
@@ -124,15 +118,15 @@ def open_players(
         base = build_encoder(params)
         _check_encoder(base, vectors)
 
-        def player(arm: str, trained: Path | None) -> Retriever:
+        def player(arm: Arm, trained: Path | None) -> Retriever:
             if params.sources:
                 return _sources(params, base, index, vectors, passages, candidates)
-            search = params.retriever.search if params.writer_learns else FIXED.get(arm)
+            search = params.retriever.search if params.writer_learns else arm.search
             if search:
                 return _fixed(params, search, base, index, vectors, passages, candidates)
             if trained and (trained / "action").exists():
                 actions = _trained(params, trained / "action")
-                return _towers(of_arm(params, arm), _trained(params, trained), actions, passages, sampling=sampling)
+                return _towers(arm_params(params, arm), _trained(params, trained), actions, passages, sampling=sampling)
             encoder = _trained(params, trained) if trained else base
             return _dense(
                 params,
@@ -140,7 +134,7 @@ def open_players(
                 index,
                 vectors,
                 passages,
-                history=arm not in NO_HISTORY,
+                history=arm.history,
                 sampling=sampling,
                 candidates=candidates,
             )

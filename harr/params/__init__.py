@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
+from harr.arms import ARMS, FULL
 from harr.errors import ParamsError
 from harr.io.yaml_file import read_yaml
 from harr.params.download import DatasetParams
@@ -110,15 +111,17 @@ class Params(Section):
                     f"({self.encoder.model}), and download.chunk_tokens at most {self.encoder.max_tokens - 2}"
                 )
         check_search(self.retriever, self.evaluate, full_text=self.index.full_text)
+        arms = self.evaluate.arm_table
         if self.train.method != "pqn":
-            if self.retriever.positions != "none" or "no_positions" in self.evaluate.arms:
+            untold = [name for name, arm in arms.items() if "positions" in arm.overrides]
+            if self.retriever.positions != "none" or untold:
                 raise ValueError("retriever.positions and the arm no_positions are for train.method pqn")
         elif pipeline != "pick" or self.retriever.candidates != "question" or self.evaluate.candidates != ("question",):
             raise ValueError(
                 "train.method pqn plays pipeline pick; set retriever.candidates: question, "
                 "evaluate.candidates: [question]"
             )
-        elif {"rl_no_history", "infonce"} & set(self.evaluate.arms):
+        elif any(arm.method or (arm.trained and not arm.history) for arm in arms.values()):
             raise ValueError("evaluate.arms rl_no_history and infonce have no pqn; leave them out")
         return self
 
@@ -163,7 +166,7 @@ class Params(Section):
                     "retriever.late_interaction is for train.method agent or leret: a retriever that learns ranks by "
                     "its own vectors; leave it out"
                 )
-            if began := sorted({"base", "warmstart", "few_shot", "few_shot_all", "sft"} & arms):
+            if began := sorted(name for name in arms if ARMS[name].learner == "writer"):
                 raise ValueError(
                     f"evaluate.arms {began[0]} is for train.method agent or leret, where the language model learns"
                 )
@@ -194,8 +197,8 @@ class Params(Section):
                 f"evaluate.arms {unknown[0]} does not go with train.method {method} and generator.kind {writer}; "
                 f"choose from {', '.join(known)}"
             )
-        if "sft" in arms and "full" not in arms:
-            raise ValueError("the arm sft is what full was trained from; add full to evaluate.arms")
+        if (inside := [name for name in arms if ARMS[name].inside]) and FULL not in arms:
+            raise ValueError(f"the arm {inside[0]} is what full was trained from; add full to evaluate.arms")
         if self.evaluate.pass_at:
             raise ValueError(
                 f"evaluate.pass_at samples a retriever that learns; leave it out for train.method {method}"

@@ -1,27 +1,17 @@
 """Sections ``evaluate`` and ``lengths`` of params.yaml."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
+from harr.arms import ARMS, Arm
 from harr.params.fields import NonEmpty, Positive, Section, Seed
 from harr.params.generator import LocalParams, ScriptedParams, ServerParams
 
-Arm = Literal[
-    "bm25",
-    "frozen",
-    "hybrid",
-    "history",
-    "rl_no_history",
-    "infonce",
-    "no_positions",
-    "base",
-    "warmstart",
-    "few_shot",
-    "few_shot_all",
-    "sft",
-    "full",
-]
+if TYPE_CHECKING:
+    ArmName: TypeAlias = str
+else:  # so that an editor offers what there is
+    ArmName = Literal[tuple(ARMS)]
 
 
 class EvaluateParams(Section):
@@ -29,7 +19,7 @@ class EvaluateParams(Section):
 
     max_questions: int = Field(0, ge=0)
     """0: all test questions."""
-    arms: NonEmpty[Arm] = ("bm25", "frozen", "history", "full")
+    arms: NonEmpty[ArmName] = ("bm25", "frozen", "history", "full")
     seeds: Positive = 3
     """How often every trained arm is trained, each time with another seed."""
     candidates: NonEmpty[Literal["corpus", "question"]] = ("corpus",)
@@ -41,6 +31,11 @@ class EvaluateParams(Section):
     reader: Annotated[ServerParams | LocalParams | ScriptedParams, Field(discriminator="kind")] | None = None
     """Who answers from what a pipeline without answers (leret) has found, so that answers are scored; null: nobody."""
     resamples: Positive = 10_000
+
+    @property
+    def arm_table(self) -> dict[str, Arm]:
+        """The record of every arm by its name, in the order of ``arms``."""
+        return {name: ARMS[name] for name in self.arms}
 
     @model_validator(mode="after")
     def _can_be_played(self) -> "EvaluateParams":

@@ -132,15 +132,19 @@ def chosen_prompts(found: dict[str, Any]) -> list[tuple[Demonstration, ...]]:
     return [(), *(tuple(map(Demonstration.of, row)) for row in rows)]
 
 
-def arm_prompt(arm: str, folder: Path) -> tuple[Demonstration, ...]:
-    """What an arm of evaluation is shown: ``few_shot`` the best set of ``folder``, ``few_shot_all`` all chosen ones."""
-    if arm not in ("few_shot", "few_shot_all"):
+def read_demonstrations(which: str, folder: Path) -> tuple[Demonstration, ...]:
+    """Return the demonstrations that stage filter chose: the ``best`` set, those of ``all`` sets, or none ("").
+
+    Raises:
+        CorpusError: stage filter has left none in ``folder``.
+    """
+    if not which:
         return ()
     path = folder / "prompts.json"
     if not path.exists():
-        raise CorpusError(f"{path} is missing; the arm {arm} is shown what stage filter found: run `dvc repro filter`")
+        raise CorpusError(f"{path} is missing; an arm is shown what stage filter found there: run `dvc repro filter`")
     sets = chosen_prompts(read_json(path))[1:]
-    return sets[0] if arm == "few_shot" else tuple(dict.fromkeys(example for part in sets for example in part))
+    return sets[0] if which == "best" else tuple(dict.fromkeys(example for part in sets for example in part))
 
 
 def hop_metrics(episode: Episode, program: LeReT) -> dict[str, float]:

@@ -4,6 +4,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harr.arms import FULL
 from harr.rag.scoring.ranking import all_gold
 from harr.rag.scoring.terms import answer_em
 from harr.types import Episode
@@ -27,7 +28,7 @@ def trajectories(
     """
     names = list(episodes_by_arm)
     first = baseline if baseline in names else names[0]
-    last = "full" if "full" in names else names[-1]
+    last = FULL if FULL in names else names[-1]
     arms = {arm: {episode.question.id: episode for episode in episodes_by_arm[arm]} for arm in (first, last)}
     by_answer = any(episode.answer is not None for side in arms.values() for episode in side.values())
     right = answer_em if by_answer else all_gold

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harr import __version__
+from harr.arms import FULL
 from harr.evaluate.arms import Summary, headline, is_share, label, percent, spread
 from harr.merge.card import purpose
 
@@ -158,7 +159,7 @@ def llm_card(
         training="\n".join(_row(key, value) for key, value in training.items()),
         metrics="\n".join(
             _row(label(metric), spread(found, "mean") if is_share(metric) else _plain(found), found["n"])
-            for metric, found in summary["arms"].get("full", {}).items()
+            for metric, found in summary["arms"].get(FULL, {}).items()
         ),
     )
 

@@ -10,6 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from harr.arms import ARMS, FULL, Arm
 from harr.evaluate.arms import Summary, baseline_of, flat_rows, headline, label, percent, spread
 from harr.io.files import write_text
 from harr.report.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
@@ -29,26 +30,6 @@ KINDS = {
 }
 
 
-ARMS = {
-    "bm25": "is full-text search",
-    "frozen": "is the untrained encoder and sees the current query only",
-    "hybrid": "fuses the rankings of both",
-    "history": "is the same encoder reading the finished hops as well",
-    "base": "is the language model before any training",
-    "few_shot": "is the same model shown the best set of demonstrations",
-    "few_shot_all": "is the same model shown all sets of demonstrations",
-    "sft": "was taught to write without demonstrations what it wrote best with them",
-    "warmstart": "is the language model taught by examples, with which training by reward begins",
-    "full": "was trained by reward",
-    "rl_no_history": "was trained the same way, but blind to the finished hops",
-    "infonce": "was trained by the gold passages instead of rewards, with as many questions and updates",
-    "no_positions": "was trained without being told where a passage stands",
-}
-"""Every arm in words."""
-BEFORE = {"frozen": "the frozen retriever", "warmstart": "its warm start", "base": "the untrained language model"}
-"""What a trained arm is compared with, in words."""
-
-
 def write_report(
     out: Path,
     *,
@@ -59,6 +40,7 @@ def write_report(
     trajectories: Mapping[str, Any],
     facts: Mapping[str, str],
     links: Mapping[str, str],
+    arms: Mapping[str, Arm] = ARMS,
     candidates: Sequence[str] = ("corpus",),
     played: Sequence[Mapping[str, Any]] = (),
 ) -> None:
@@ -73,6 +55,7 @@ def write_report(
         trajectories: as from ``evaluate.trajectories``.
         facts: names and values of what was run.
         links: names of further pages and their addresses relative to ``out``.
+        arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.
         played: question rows of ``full``, as from ``evaluate.question_rows``; the best paid are shown where queries are
             written.
@@ -85,13 +68,13 @@ def write_report(
     ).get_template(TEMPLATE)
     text = page.render(
         lead=_lead(summary, lead),
-        what="a language model" if baseline in ("base", "warmstart") else "a retriever",
+        what="a language model" if baseline in ARMS and ARMS[baseline].learner == "writer" else "a retriever",
         baseline=baseline,
-        before=BEFORE.get(baseline, baseline),
-        told={arm: ARMS[arm] for arm in ARMS if arm in summary["arms"]},
+        before=ARMS[baseline].before if baseline in ARMS else baseline,
+        told={name: arms[name].says for name in summary["arms"] if name in arms},
         reward=_reward(summary),
         metric=label(lead),
-        seed_means=[percent(mean) for mean in summary.get("seeds", {}).get("full", {}).get(lead, [])],
+        seed_means=[percent(mean) for mean in summary.get("seeds", {}).get(FULL, {}).get(lead, [])],
         blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix, candidates[0]))],
         contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
         arms=_inline(draw_arms(rows)),
@@ -123,10 +106,10 @@ def _lead(summary: Summary, lead: str) -> dict[str, str]:
     """What the first sentence says: the trained arm against its baseline, or no claim at all."""
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
     found = {"n": _range(sizes), "claim": ""}
-    gain = summary["paired"].get("full", {}).get(lead)
+    gain = summary["paired"].get(FULL, {}).get(lead)
     if gain is None:
         return found
-    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline_of(summary), "full"))
+    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline_of(summary), FULL))
     claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
     return found | {"claim": claim, "before": before, "after": after} | _gain(gain)
 

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from harr.arms import ARMS
 from harr.evaluate.arms import HEADLINES, label
 from harr.io.files import write_text
 
@@ -30,21 +31,8 @@ OLIVE = "#7a6a00"
 EXTRA = ("#c2541b", "#6b4fa0", "#0f6f6f")
 COLOURS = {"ink": INK, "muted": MUTED, "grid": GRID, "blue": BLUE, "orange": ORANGE, "green": GREEN, "grey": GREY}
 """Darkened Okabe-Ito colours by name: told apart with any colour vision; arms also differ in their marker."""
-ARM_STYLE = {
-    "bm25": (GREY, "s"),
-    "frozen": (BLUE, "o"),
-    "hybrid": (OLIVE, "h"),
-    "history": (ORANGE, "^"),
-    "rl_no_history": (PURPLE, "v"),
-    "infonce": (SKY, "P"),
-    "no_positions": (PURPLE, "v"),
-    "base": (GREY, "s"),
-    "warmstart": (BLUE, "o"),
-    "few_shot": (ORANGE, "^"),
-    "few_shot_all": (PURPLE, "v"),
-    "sft": (BLUE, "o"),
-    "full": (GREEN, "D"),
-}
+OF_ARMS = COLOURS | {"purple": PURPLE, "sky": SKY, "olive": OLIVE}
+"""The colours that ``harr/arms.py`` names."""
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -291,9 +279,11 @@ def _hop_rows(rows: Rows) -> list[dict[str, Any]]:
 
 
 def arm_style(arm: str, names: Sequence[str]) -> tuple[str, str]:
-    """Colour and marker of an arm; arms that are not among the standard ones take spare colours."""
-    spare = [name for name in names if name not in ARM_STYLE]
-    return ARM_STYLE[arm] if arm in ARM_STYLE else (EXTRA[spare.index(arm) % len(EXTRA)], "X")
+    """Return colour and marker of an arm; one that is not in ``ARMS`` takes a spare colour."""
+    if arm in ARMS:
+        return OF_ARMS[ARMS[arm].colour], ARMS[arm].marker
+    spare = [name for name in names if name not in ARMS]
+    return EXTRA[spare.index(arm) % len(EXTRA)], "X"
 
 
 def svg(figure: Figure) -> str:

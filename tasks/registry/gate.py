@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harr.arms import FULL
 from harr.io.files import read_jsonl
 from harr.params import Params
 from harr.report.promotion import Condition, failures, page, table
@@ -74,13 +75,13 @@ def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> 
     """
     from harr.evaluate.arms import contrast
 
-    rival, arm = (champion, "full") if champion else (candidate, params.baseline)
-    ours, theirs = _rows(client, candidate, "full"), _rows(client, rival, arm)
+    rival, arm = (champion, FULL) if champion else (candidate, params.baseline)
+    ours, theirs = _rows(client, candidate, FULL), _rows(client, rival, arm)
     gains = contrast(ours, theirs, resamples=params.evaluate.resamples, seed=params.seed) if ours and theirs else {}
     against = f"champion {champion.version}" if champion else f"its own arm {params.baseline} (no champion yet)"
     lacking = [
         f"version {one.version} has no rows of arm {played}; add {played} to evaluate.arms and run `dvc repro`"
-        for one, played, rows in ((candidate, "full", ours), (rival, arm, theirs))
+        for one, played, rows in ((candidate, FULL, ours), (rival, arm, theirs))
         if not rows
     ]
     conditions = [

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harr.arms import FULL
 from harr.types import Episode, Step
 
 Trajectory = dict[str, Any]
@@ -36,7 +37,7 @@ def trajectories(
         baseline: the arm that ``full`` is shown beside.
     """
     found = []
-    for arm in [arm for arm in (baseline, "full") if arm in episodes and count]:
+    for arm in [arm for arm in (baseline, FULL) if arm in episodes and count]:
         metrics = {row["id"]: row for row in rows[arm][0]}
         played = episodes[arm]
         chosen = sorted({place * len(played) // count for place in range(count)}) if played else []

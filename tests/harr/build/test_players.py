@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harr.arms import ARMS
 from harr.build import players
 from harr.corpus.passages import write_questions
 from harr.corpus.vectors import Vectors
@@ -55,7 +56,7 @@ def test_a_run_in_which_another_player_learns_searches_as_it_is_told(  # type: i
         assert setup.generator is None and setup.writer == "models/mine"
         found = setup.retriever.retrieve(searches)
     with players.open_players(told, place.questions, candidates="corpus") as player:
-        assert isinstance(player("base", None), kind) and isinstance(player("full", tmp_path), kind)
+        assert isinstance(player(ARMS["base"], None), kind) and isinstance(player(ARMS["full"], tmp_path), kind)
     count = 2 if search == "sparse" else 4  # two passages of 40 name the town
     assert all(len({passage.id for passage in one.passages}) == count for one in found)
     assert all(one.pool == () and one.logprob is None for one in found)
@@ -65,11 +66,11 @@ def test_arms_rank_by_their_own_search_whatever_the_pool_is(place) -> None:  # t
     """``bm25`` and ``hybrid`` are what they are called; the pool of ``frozen`` follows retriever.search."""
     told = params({"evaluate": {"arms": ["bm25", "frozen", "hybrid"]}}, search="sparse", fusion="rrf")
     with players.open_players(told, place.questions, candidates="corpus") as player:
-        hybrid = player("hybrid", None)
+        hybrid = player(ARMS["hybrid"], None)
         assert isinstance(hybrid, HybridRetriever) and hybrid.fusion == Fusion(1.0, 1.0, offset=61)
         assert isinstance(hybrid.dense, DensePolicy) and hybrid.dense.fusion == Fusion()
-        assert isinstance(player("bm25", None), BM25Retriever)
-        frozen = player("frozen", None)
+        assert isinstance(player(ARMS["bm25"], None), BM25Retriever)
+        frozen = player(ARMS["frozen"], None)
         assert isinstance(frozen, DensePolicy) and frozen.fusion == Fusion(0.0, 1.0)
 
 

@@ -10,6 +10,7 @@ from letters import OnePassage, save_letters, spell
 from peft import PeftModel
 from safetensors.torch import load_file
 
+from harr.arms import ARMS
 from harr.build import parts as build
 from harr.errors import CorpusError
 from harr.generator import warmstart
@@ -153,7 +154,7 @@ def test_an_agent_begins_with_the_warm_start(tmp_path: Path, monkeypatch: Any) -
     )
     assert make_generator.fn(params, nothing)["trained"] == 1.0
     asked = [Generate(prompt="q", stop=("s",))]
-    answers = {arm: build.build_writer(params, arm, None).complete(asked)[0] for arm in ("base", "warmstart")}
+    answers = {arm: build.build_writer(params, ARMS[arm], None).complete(asked)[0] for arm in ("base", "warmstart")}
     assert answers["warmstart"] == "abc" != answers["base"]
     folder = str(build.writer_folder(params.generator))
     questions = [Question(letter, letter) for letter in LETTERS]

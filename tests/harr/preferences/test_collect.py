@@ -17,7 +17,7 @@ from harr.io import progress
 from harr.io.files import SUMS, check_sums, finish, read_json, read_jsonl
 from harr.params.filter import PreferencesParams
 from harr.preferences import collect, few_shot
-from harr.preferences.few_shot import arm_prompt, chosen_prompts, hop_metrics
+from harr.preferences.few_shot import chosen_prompts, hop_metrics, read_demonstrations
 from harr.preferences.pairs import documents_of
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.rollout import play
@@ -325,11 +325,11 @@ def test_equal_texts_are_on_one_side() -> None:
 def test_arms_are_shown_what_was_found(world: Reader, tmp_path: Path) -> None:
     sample(world, tmp_path / "out", tmp_path / "work")
     sets = chosen_prompts(read_json(tmp_path / "out/prompts.json"))
-    assert sets[0] == () == arm_prompt("full", tmp_path / "out")
-    assert arm_prompt("few_shot", tmp_path / "out") == sets[1]
-    assert set(arm_prompt("few_shot_all", tmp_path / "out")) == {example for part in sets for example in part}
+    assert sets[0] == () == read_demonstrations("", tmp_path / "out")
+    assert read_demonstrations("best", tmp_path / "out") == sets[1]
+    assert set(read_demonstrations("all", tmp_path / "out")) == {example for part in sets for example in part}
     with pytest.raises(CorpusError, match=r"prompts\.json is missing; the arm few_shot"):
-        arm_prompt("few_shot", tmp_path / "elsewhere")
+        read_demonstrations("best", tmp_path / "elsewhere")
 
 
 def test_metrics_after_every_hop(world: Reader) -> None:

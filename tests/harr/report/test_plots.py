@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 from digests import digests
 
+from harr import arms
 from harr.report import plots
 
 CURVE = [{"step": s, "reward_mean": s / 20, "zero_std_share": 0.25, "loss": 1 / 3} for s in range(1, 21)]
@@ -95,6 +96,6 @@ def test_odd_rows_still_give_a_figure(plot: Any, rows: Any, tmp_path: Path) -> N
 
 
 def test_arms_keep_their_colour_and_differ_in_their_marker() -> None:
-    styles = [plots.arm_style(arm, ["bm25", "frozen", "history", "full", "mine"]) for arm in plots.ARM_STYLE]
+    styles = [plots.arm_style(arm, ["bm25", "frozen", "history", "full", "mine"]) for arm in arms.ARMS]
     assert len({colour for colour, _ in styles}) == len({marker for _, marker in styles}) == 7
     assert plots.arm_style("mine", ["mine", "full"]) not in styles

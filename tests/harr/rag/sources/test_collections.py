@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harr.arms import ARMS
 from harr.build import players
 from harr.corpus.passages import Passages, read_questions, write_passages
 from harr.corpus.vectors import Vectors
@@ -66,7 +67,7 @@ def test_every_tool_searches_its_own_passages(place: Path, monkeypatch: pytest.M
     monkeypatch.chdir(place)
     questions = read_questions(Path("data/questions/test.jsonl"))
     with players.open_players(params(OWN), questions, candidates="corpus") as player:
-        retriever = player("full", None)
+        retriever = player(ARMS["full"], None)
         assert isinstance(retriever, Sources)
         searches = [Search(q, q.text, tool=tool) for q in questions for tool in ("News", "General", "All", "Banana")]
         found = retriever.retrieve(searches)

@@ -1,0 +1,133 @@
+"""The arms of an evaluation: what plays the same questions, so that the trained model can be compared with it.
+
+Every fact about an arm stands in its record in :data:`ARMS`. A new arm is one more record here; an arm of another
+package is named in ``evaluate.arms`` of params.yaml instead, and gets its record from :func:`function_arm`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+FULL = "full"
+"""The arm that is what stage train made; all others are compared with it."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to play: which retriever searches, which language model writes, and what either of them sees."""
+
+    says: str
+    """What the arm is; the end of a sentence that begins with its name."""
+    learner: Literal["retriever", "writer", "either"] = "retriever"
+    """Which player learns in the runs that the arm goes with."""
+    trained: bool = False
+    """Whether it is trained, once per seed; if not, it plays once as it is."""
+    method: str = ""
+    """The method that trains it; empty: train.method."""
+    inside: str = ""
+    """The folder within that of ``full`` in which the training of ``full`` leaves this arm; empty: it has its own."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters of section ``retriever`` that differ from those of the run."""
+    history: bool = True
+    """Whether the retriever sees the finished hops."""
+    search: Literal["", "sparse", "hybrid"] = ""
+    """The ranking that it returns as it is, whatever ``retriever.search`` says; empty: its encoder ranks."""
+    untaught: bool = False
+    """Whether the language model is as it was before stage generator taught it."""
+    demonstrations: Literal["", "best", "all"] = ""
+    """The sets of demonstrations from stage filter that the language model is shown."""
+    function: str = ""
+    """``package.module:name`` of a retriever of another package."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What that retriever is made with."""
+    rival: bool = True
+    """Whether ``full`` is contrasted with it directly, beside the baseline."""
+    before: str = ""
+    """How the report names it where it is the baseline."""
+    colour: str = ""
+    """Its colour in plots (``harr/report/plots.py``); empty: a spare one."""
+    marker: str = ""
+
+
+ARMS = {
+    "bm25": Arm("is full-text search", search="sparse", rival=False, colour="grey", marker="s"),
+    "frozen": Arm(
+        "is the untrained encoder and sees the current query only",
+        history=False,
+        rival=False,
+        before="the frozen retriever",
+        colour="blue",
+        marker="o",
+    ),
+    "hybrid": Arm("fuses the rankings of both", search="hybrid", colour="olive", marker="h"),
+    "history": Arm("is the same encoder reading the finished hops as well", colour="orange", marker="^"),
+    "rl_no_history": Arm(
+        "was trained the same way, but blind to the finished hops",
+        trained=True,
+        history=False,
+        colour="purple",
+        marker="v",
+    ),
+    "infonce": Arm(
+        "was trained by the gold passages instead of rewards, with as many questions and updates",
+        trained=True,
+        method="infonce",
+        colour="sky",
+        marker="P",
+    ),
+    "no_positions": Arm(
+        "was trained without being told where a passage stands",
+        trained=True,
+        overrides={"positions": "none"},
+        colour="purple",
+        marker="v",
+    ),
+    "base": Arm(
+        "is the language model before any training",
+        learner="writer",
+        untaught=True,
+        before="the untrained language model",
+        colour="grey",
+        marker="s",
+    ),
+    "warmstart": Arm(
+        "is the language model taught by examples, with which training by reward begins",
+        learner="writer",
+        rival=False,
+        before="its warm start",
+        colour="blue",
+        marker="o",
+    ),
+    "few_shot": Arm(
+        "is the same model shown the best set of demonstrations",
+        learner="writer",
+        demonstrations="best",
+        colour="orange",
+        marker="^",
+    ),
+    "few_shot_all": Arm(
+        "is the same model shown all sets of demonstrations",
+        learner="writer",
+        demonstrations="all",
+        colour="purple",
+        marker="v",
+    ),
+    "sft": Arm(
+        "was taught to write without demonstrations what it wrote best with them",
+        learner="writer",
+        trained=True,
+        inside="sft",
+        colour="blue",
+        marker="o",
+    ),
+    FULL: Arm("was trained by reward", learner="either", trained=True, rival=False, colour="green", marker="D"),
+}
+
+
+def function_arm(function: str, settings: Mapping[str, Any]) -> Arm:
+    """Return the record of an arm whose retriever another package brings.
+
+    >>> function_arm("mine.search:Retriever", {"depth": 20}).says
+    'is the retriever mine.search:Retriever'
+    """
+    return Arm(f"is the retriever {function}", function=function, settings=settings)
