@@ -328,7 +328,7 @@ def test_arms_are_shown_what_was_found(world: Reader, tmp_path: Path) -> None:
     assert sets[0] == () == read_demonstrations("", tmp_path / "out")
     assert read_demonstrations("best", tmp_path / "out") == sets[1]
     assert set(read_demonstrations("all", tmp_path / "out")) == {example for part in sets for example in part}
-    with pytest.raises(CorpusError, match=r"prompts\.json is missing; the arm few_shot"):
+    with pytest.raises(CorpusError, match=r"prompts\.json is missing; an arm is shown what stage filter found"):
         read_demonstrations("best", tmp_path / "elsewhere")
 
 
