@@ -47,7 +47,7 @@ def kinds(root: Path) -> dict[str, Kind]:
     from harr.io.model_folder import PACKAGED
     from harr.params.embed import EmbedParams
     from harr.params.index import IndexParams
-    from harr.rag.policies.lora import add_adapter, save_adapter
+    from harr.rag.policies.encoder_adapter import add_adapter, save_adapter
     from harr.types import Passage, Question
 
     def published(name: str, fill: Callable[[Path], object]) -> Path:
@@ -97,7 +97,7 @@ def openers(root: Path) -> dict[str, Kind]:
     from harr.io.model_folder import PACKAGED, find_folder
     from harr.params.index import IndexParams
     from harr.rag.generation.local import load_model
-    from harr.rag.policies.lora import load_adapter
+    from harr.rag.policies.encoder_adapter import load_adapter
 
     def rows_of_evaluation() -> object:
         check_sums(root / "evaluation", "dvc repro")  # as stage merge does before it registers them

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from harr.rag.policies.q_values import MODES, positions, rotate, turned_values, values
+from harr.rag.policies.q_values import MODES, positions, rotary_q_values, rotate, values
 from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.two_tower import BLOCK
 
@@ -43,7 +43,7 @@ def by_dictionary(state_D: Tensor, texts: list[str], vectors_of: dict[str, Tenso
 def by_rows(state_D: Tensor, sentences: Sentences, rows_N: NDArray[np.int64], position_N: Tensor | None) -> Tensor:
     """As it is: gather blocks of rows; nothing is turned."""
     parts = [
-        turned_values(
+        rotary_q_values(
             state_D,
             sentences.gather(rows_N[i : i + BLOCK]),
             None if position_N is None else position_N[i : i + BLOCK],

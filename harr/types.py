@@ -142,34 +142,34 @@ class Generate:
         """Whether a stop string ended a completion. One that has no ``ending`` cannot tell, and is taken for stopped.
 
         >>> request = Generate(prompt="q", stop=("</a>",))
-        >>> request.stopped("Bath "), request.stopped(Cut("Bath "))
+        >>> request.stopped("Bath "), request.stopped(TruncatedCompletion("Bath "))
         (True, False)
         """
         ending = getattr(completion, "ending", None)
         return ending is None or any(word in f"{completion}{ending}" for word in self.stop)
 
 
-class Cut(str):
+class TruncatedCompletion(str):
     """A completion that no stop string ended: a limit of tokens cut it off, or the model ended its text."""
 
     ending = ""
 
 
-class TooLong(Cut):
-    """The empty completion of a prompt that is longer than the model reads; ``said``: in the server's words."""
+class PromptTooLong(TruncatedCompletion):
+    """The empty completion of a prompt that is longer than the model reads; ``reason``: in the server's words."""
 
-    said = ""
+    reason = ""
 
     @classmethod
-    def of(cls, said: str) -> "TooLong":
+    def of(cls, reason: str) -> "PromptTooLong":
         """Nothing, with the reason.
 
-        >>> reply = TooLong.of("at most 4096 tokens")
-        >>> reply == "" and isinstance(reply, Cut), reply.said
+        >>> reply = PromptTooLong.of("at most 4096 tokens")
+        >>> reply == "" and isinstance(reply, TruncatedCompletion), reply.reason
         (True, 'at most 4096 tokens')
         """
         reply = cls()
-        reply.said = said
+        reply.reason = reason
         return reply
 
 

@@ -15,7 +15,7 @@ from harr.params.embed import EmbedParams
 from tasks.train import ADAPTER
 
 if TYPE_CHECKING:
-    from harr.rag.policies.two_tower import TowersPolicy
+    from harr.rag.policies.two_tower import TwoTowerPolicy
 
 LENGTHS = Path("models/lengths")
 WORK = Path("work/lengths")
@@ -97,7 +97,7 @@ def _claim(out: Path, game: dict[str, Any]) -> None:
 def _play_length(
     told: BabiLongParams | RulerParams,
     sentences: int,
-    towers: "TowersPolicy",
+    towers: "TwoTowerPolicy",
     embed: EmbedParams,
     log: Path,
     *,

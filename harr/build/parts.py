@@ -27,8 +27,8 @@ from harr.params.generator import (
 )
 from harr.params.pipeline import PickParams
 from harr.rag.generation.cache import CachedGenerator
+from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local import LocalGenerator, load_tokenizer
-from harr.rag.generation.lora import base_identity
 from harr.rag.generation.sampler import Sampler, open_sampler, open_samplers
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.generation.shared import SharedGenerator

@@ -28,8 +28,8 @@ from harr.io.files import fingerprint, read_json, sha256
 from harr.params import Params
 from harr.params.sources import MilvusParams
 from harr.rag.policies.dense import DensePolicy
-from harr.rag.policies.lora import load_adapter
-from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.policies.encoder_adapter import load_adapter
+from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vector, search_identity
@@ -230,7 +230,7 @@ def _dense(
     )
 
 
-def build_towers(params: Params, folder: Path) -> TowersPolicy:
+def build_towers(params: Params, folder: Path) -> TwoTowerPolicy:
     """The two towers of a trained adapter or of a merged model, without a corpus: whoever plays brings the documents.
 
     Raises:
@@ -265,8 +265,8 @@ def _trained(params: Params, folder: Path) -> Encoder:
 
 def _towers(
     params: Params, states: Encoder, actions: Encoder, passages: Passages | None, *, sampling: bool
-) -> TowersPolicy:
-    return TowersPolicy(
+) -> TwoTowerPolicy:
+    return TwoTowerPolicy(
         states=states,
         actions=actions,
         passages=passages,

@@ -20,7 +20,7 @@ from harr.params.embed import EmbedParams
 from harr.rag.pipelines.pick import pick
 from harr.rag.pipelines.replies import passages_text, prompt, short_answer
 from harr.rag.policies.sentence_vectors import Sentences
-from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold, gold_f1
 from harr.rag.scoring.text import exact_match, token_f1
@@ -48,7 +48,7 @@ def on_disk(noise: Sequence[str], actions: Encoder, params: EmbedParams, folder:
     return Sentences(noise, Vectors.open(out))
 
 
-def identity(towers: TowersPolicy) -> str:
+def identity(towers: TwoTowerPolicy) -> str:
     """What plays: the weights of both towers, and how positions are told."""
     return fingerprint([_weights(towers.states), _weights(towers.actions), towers.mode, towers.max_tokens])
 
@@ -64,7 +64,7 @@ def _weights(encoder: Encoder) -> str:
 
 def play_documents(
     documents: Iterable[Brought],
-    towers: TowersPolicy,
+    towers: TwoTowerPolicy,
     log: Path,
     *,
     picks: int,
@@ -114,12 +114,12 @@ def whole_lines(log: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _play(batch: Sequence[Brought], towers: TowersPolicy, picks: int) -> list[dict[str, Any]]:
+def _play(batch: Sequence[Brought], towers: TwoTowerPolicy, picks: int) -> list[dict[str, Any]]:
     for question, passages in batch:
-        towers.bring(question, passages)
+        towers.attach_document(question, passages)
     episodes = play([question for question, _ in batch], partial(pick, picks=picks), towers, None)
     rows = [_row(episode, towers.documents[episode.question.id].place) for episode in episodes]
-    towers.leave()
+    towers.clear()
     return rows
 
 

@@ -19,14 +19,14 @@ from jinja2 import TemplateError
 from harr.errors import CorpusError, ModelError
 from harr.generator.traces import MISSING, PASSAGES, Oracle, Piece, open_world, trace
 from harr.io.jsonl import Row, read_rows
-from harr.rag.generation.local import Writer
+from harr.rag.generation.local import LanguageModel
 from harr.types import Generate
 
 Tokens = tuple[list[int], list[bool]]
 """Token ids, and which of them the model learns to write."""
 
 
-def read_demonstrations(path: Path, writer: Writer) -> list[Tokens]:
+def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
     """The demonstrations of a file of JSON lines, in order.
 
     Raises:
@@ -44,7 +44,7 @@ def read_demonstrations(path: Path, writer: Writer) -> list[Tokens]:
     return rows
 
 
-def make_demonstrations(number: int, template: str, seed: int, writer: Writer) -> list[Tokens]:
+def make_demonstrations(number: int, template: str, seed: int, writer: LanguageModel) -> list[Tokens]:
     """So many traces of ``search_r1``, played by a scripted teacher in fictional worlds that nobody is asked about."""
     rng, rows = random.Random(f"{seed}/demonstrations"), list[Tokens]()
     for world in count(seed * 100_000 + 100):
@@ -57,7 +57,7 @@ def make_demonstrations(number: int, template: str, seed: int, writer: Writer) -
     raise AssertionError("there are always more worlds")
 
 
-def encode(writer: Writer, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
+def encode(writer: LanguageModel, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
     """The tokens of a text in pieces; where it ``begins`` as raw text, the tokenizer puts its first token before it."""
     ids: list[int] = []
     own: list[bool] = []
@@ -68,7 +68,7 @@ def encode(writer: Writer, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
     return ids, own
 
 
-def _read(row: Row, writer: Writer) -> Tokens:
+def _read(row: Row, writer: LanguageModel) -> Tokens:
     given = [key for key in ("messages", "pieces") if row.values.get(key)]
     if len(given) != 1:
         what = "both messages and pieces" if given else "neither messages nor pieces"
@@ -102,7 +102,7 @@ def _messages(parts: Any, place: str) -> list[dict[str, str]]:
     return [{"role": part["role"], "content": part["content"]} for part in parts]
 
 
-def _turns(messages: list[dict[str, str]], writer: Writer, place: str) -> list[Piece]:
+def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) -> list[Piece]:
     """A conversation in pieces: what the model reads before each turn of its own, and that turn with its end."""
     pieces: list[Piece] = []
     told = ""
@@ -129,11 +129,11 @@ def _turns(messages: list[dict[str, str]], writer: Writer, place: str) -> list[P
     return pieces
 
 
-def _own(text: str, writer: Writer) -> str:
+def _own(text: str, writer: LanguageModel) -> str:
     """What the model writes of a turn: up to the token that ends it; the template's own line end comes after."""
     ends = [place + len(end) for end in _ends(writer) if (place := text.rfind(end)) >= 0]
     return text[: max(ends)] if ends else text
 
 
-def _ends(writer: Writer) -> list[str]:
+def _ends(writer: LanguageModel) -> list[str]:
     return [writer.tokenizer.decode([end]) for end in sorted(writer.ends)]

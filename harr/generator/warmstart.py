@@ -26,8 +26,8 @@ from harr.io.files import fingerprint, note_published, publish, write_json
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
 from harr.params.generator import WarmstartParams
-from harr.rag.generation.local import Writer, load_model
-from harr.rag.generation.lora import base_identity, begin
+from harr.rag.generation.llm_adapter import base_identity, begin
+from harr.rag.generation.local import LanguageModel, load_model
 from harr.types import Log
 
 SAVE_EVERY = 50
@@ -107,7 +107,7 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
         CorpusError: the demonstrations are missing, malformed, or all too long. ModelError: the model cannot be loaded.
     """
     loaded, tokenizer = load_model(params.model)
-    writer, precision = Writer(loaded, tokenizer, name=params.model), loaded.dtype
+    writer, precision = LanguageModel(loaded, tokenizer, name=params.model), loaded.dtype
     path = Path(params.demonstrations).expanduser()
     rows = (
         read_demonstrations(path, writer)

@@ -14,7 +14,7 @@ from harr.errors import ModelError
 from harr.io.files import publish, read_json, write_json, write_text
 from harr.io.model_folder import KINDS
 from harr.merge.card import purpose
-from harr.rag.policies.lora import load_adapter
+from harr.rag.policies.encoder_adapter import load_adapter
 
 PROBES = (
     "Query: Where was she born?",

@@ -20,7 +20,7 @@ class Setup:
     questions: Sequence[Question]
     pipeline: Pipeline
     retriever: Any
-    """A DensePolicy, or TowersPolicy, where it is what learns; else any Retriever."""
+    """A DensePolicy, or TwoTowerPolicy, where it is what learns; else any Retriever."""
     generator: Generator | None
     reward: Reward
     identity: str

@@ -24,12 +24,12 @@ TOO_LONG = re.compile(
 """How the answer 400 to a prompt without room begins: OpenAI, vLLM (old and new), SGLang. OpenAI has a code as well."""
 
 
-class PromptTooLong(ParamsError):
-    """A prompt is longer than the server's model reads; ``said``: whose model, and in its server's words."""
+class ContextLengthExceeded(ParamsError):
+    """A prompt is longer than the server's model reads; ``reason``: whose model, and in its server's words."""
 
-    def __init__(self, text: str, said: str) -> None:
+    def __init__(self, text: str, reason: str) -> None:
         super().__init__(text)
-        self.said = said
+        self.reason = reason
 
 
 class Service:
@@ -107,7 +107,7 @@ class Service:
             return ParamsError(f"{where}; set the environment variable {self._key_variable} to a valid key")
         name = self._name
         text = f"{where}; check {name}.base_url, {name}.model ({self._model}) and {name}.max_tokens"
-        return PromptTooLong(text, where) if _too_long(error) else ParamsError(text)
+        return ContextLengthExceeded(text, where) if _too_long(error) else ParamsError(text)
 
 
 def _too_long(error: openai.APIStatusError) -> bool:

@@ -47,7 +47,7 @@ def all_alike(rewards: Sequence[float | None], group_size: int) -> bool:
     return bool((advantages_BG.abs() < NEGLIGIBLE).all())
 
 
-def step_advantages(gains: Sequence[Sequence[float]], group_size: int, estimator: str) -> list[list[float]]:
+def step_advantages(step_rewards: Sequence[Sequence[float]], group_size: int, estimator: str) -> list[list[float]]:
     """Advantages of return-to-go, one per step of each episode.
 
     ``gains[e][t]`` is what step t of episode e added to the reward. Every position t is its own
@@ -57,36 +57,36 @@ def step_advantages(gains: Sequence[Sequence[float]], group_size: int, estimator
     >>> step_advantages([[1.0, 0.0], [0.0, 0.0]], 2, "dr_grpo")
     [[0.5, 0.0], [-0.5, 0.0]]
     """
-    longest = max((len(episode) for episode in gains), default=0)
+    longest = max((len(episode) for episode in step_rewards), default=0)
     if longest == 0:
-        return [[] for _ in gains]
-    table_ES = torch.full((len(gains), longest), float("nan"), dtype=torch.float64)
-    for e, episode in enumerate(gains):
+        return [[] for _ in step_rewards]
+    table_ES = torch.full((len(step_rewards), longest), float("nan"), dtype=torch.float64)
+    for e, episode in enumerate(step_rewards):
         if episode:
             table_ES[e, : len(episode)] = torch.tensor(list(episode), dtype=torch.float64).flip(0).cumsum(0).flip(0)
     groups_BGS = table_ES.view(-1, group_size, longest)
     scaled_BSG = group_advantages(groups_BGS.transpose(1, 2), estimator)
-    flat_ES = scaled_BSG.transpose(1, 2).reshape(len(gains), longest)
-    return [flat_ES[e, : len(episode)].tolist() for e, episode in enumerate(gains)]
+    flat_ES = scaled_BSG.transpose(1, 2).reshape(len(step_rewards), longest)
+    return [flat_ES[e, : len(episode)].tolist() for e, episode in enumerate(step_rewards)]
 
 
-def generalised_advantages(
-    rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, mix: float
+def generalized_advantages(
+    rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, lambda_: float
 ) -> tuple[list[float], list[float]]:
     """GAE(discount, lambda = ``mix``) of one episode that ends after its last step (arXiv 1506.02438, eq. 16).
 
     Returns: advantages and value targets (advantage + value), one per step. ``mix`` 1 gives Monte-Carlo
     returns, 0 the one-step temporal difference.
 
-    >>> generalised_advantages([0.0, 1.0], [0.5, 0.5], discount=1.0, mix=1.0)
+    >>> generalized_advantages([0.0, 1.0], [0.5, 0.5], discount=1.0, lambda_=1.0)
     ([0.5, 0.5], [1.0, 1.0])
-    >>> generalised_advantages([0.0, 1.0], [0.5, 0.25], discount=1.0, mix=0.0)
+    >>> generalized_advantages([0.0, 1.0], [0.5, 0.25], discount=1.0, lambda_=0.0)
     ([-0.25, 0.75], [0.25, 1.0])
     """
     advantages: list[float] = []
     following, next_value = 0.0, 0.0
     for reward, value in zip(reversed(rewards_S), reversed(values_S), strict=True):
-        following = reward + discount * next_value - value + discount * mix * following
+        following = reward + discount * next_value - value + discount * lambda_ * following
         next_value = value
         advantages.append(following)
     advantages.reverse()
@@ -94,23 +94,23 @@ def generalised_advantages(
 
 
 def lambda_returns(
-    rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, mix: float
+    rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, lambda_: float
 ) -> list[float]:
     """Targets of one episode that ends after its last step (PQN, arXiv 2407.04811, eq. 9).
 
     ``values_S[t]`` is the value of the state *before* step t; after the last step there is none. ``mix`` 1 gives
     the discounted return, 0 the one-step target r + discount x V(next).
 
-    >>> lambda_returns([0.0, 1.0], [0.3, 0.6], discount=0.5, mix=1.0)
+    >>> lambda_returns([0.0, 1.0], [0.3, 0.6], discount=0.5, lambda_=1.0)
     [0.5, 1.0]
-    >>> lambda_returns([0.0, 1.0], [0.3, 0.6], discount=0.5, mix=0.0)
+    >>> lambda_returns([0.0, 1.0], [0.3, 0.6], discount=0.5, lambda_=0.0)
     [0.3, 1.0]
     """
     returns: list[float] = []
     following = 0.0
     for step in reversed(range(len(rewards_S))):
         last = step + 1 == len(rewards_S)
-        onward = 0.0 if last else (1.0 - mix) * values_S[step + 1] + mix * following
+        onward = 0.0 if last else (1.0 - lambda_) * values_S[step + 1] + lambda_ * following
         following = rewards_S[step] + discount * onward
         returns.append(following)
     return returns[::-1]

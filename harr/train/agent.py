@@ -31,8 +31,8 @@ from harr.io.files import note_published, publish, write_json
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
 from harr.params.train import AgentParams
-from harr.rag.generation.local import Writer, load_model
-from harr.rag.generation.lora import base_identity, begin
+from harr.rag.generation.llm_adapter import base_identity, begin
+from harr.rag.generation.local import LanguageModel, load_model
 from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.pipelines.tags import thoughts
 from harr.rag.rollout import play
@@ -44,7 +44,7 @@ from harr.train.advantages import all_alike
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
 from harr.train.guard import best_step, verdict
 from harr.train.record import plain
-from harr.train.vllm import check_vllm, vllm_config, vllm_reached, write_by_vllm
+from harr.train.vllm import check_vllm, generate_by_vllm, vllm_config, vllm_reached
 from harr.types import Episode, Log, Question
 
 FIGURES = {
@@ -71,7 +71,7 @@ class Game:
 
     params: AgentParams
     setup: Setup
-    writer: Writer
+    writer: LanguageModel
     seed: int
     step: int = 0
     figures: dict[str, Any] = field(default_factory=dict)
@@ -88,14 +88,14 @@ class Game:
         self._calls, training = 0, trainer.model.training
         self._vllm = trainer.vllm_generation if self.params.vllm != "none" else None
         trainer.model.eval()
-        sampler = Sampler(self.writer, self.write, max_tokens=self.params.max_tokens)
+        sampler = Sampler(self.writer, self.generate, max_tokens=self.params.max_tokens)
         episodes = play([known[name] for name in prompts], self.setup.pipeline, self.setup.retriever, sampler)
         trainer.model.train(training)
         first = distributed.number() * own
         rows = self.rows(episodes, sampler).items()
         return {name: values and values[first : first + own] for name, values in rows}
 
-    def write(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+    def generate(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         """Sample, in batches; the random numbers of a completion follow from seed, step, call and row.
 
         Those of vLLM are its own. Of several processes each writes its share.
@@ -108,8 +108,8 @@ class Game:
     ) -> list[list[int]]:
         own = [contexts[row] for row in rows], [stops[row] for row in rows]
         if self._vllm:
-            return write_by_vllm(self._vllm, self.writer, *own)
-        return self.writer.write(
+            return generate_by_vllm(self._vllm, self.writer, *own)
+        return self.writer.generate(
             *own,
             temperature=self.params.temperature,
             keys=[f"{self.seed}/{self.step}/{self._calls}/{row}" for row in rows],
@@ -126,9 +126,9 @@ class Game:
         end, room = sorted(self.writer.ends)[:1], self.writer.room
         for trace in traces:
             if not trace.ids:  # no room to write anything, and TRL takes no empty text
-                trace.told([self.writer.pad])
+                trace.observe([self.writer.pad])
             elif trace.whole and trace.ids[-1] not in self.writer.ends and len(trace.prompt + trace.ids) < room:
-                trace.told(end)  # TRL takes a text without an end for a cut one
+                trace.observe(end)  # TRL takes a text without an end for a cut one
         scores = self.setup.reward.score(episodes)
         rewards = self.setup.reward.totals_or_none(scores, self.step)
         self.figures = reward_figures(self.params, self.setup, scores, rewards, episodes, self.step)
@@ -151,7 +151,7 @@ class Game:
         """
         reward = self.setup.reward
         table = reward.table(scores, self.step, self.params.group_size)
-        rewards = scalarize.mix(*table, reward.mix).flatten().tolist()
+        rewards = scalarize.combine(*table, reward.mix).flatten().tolist()
         kept = scalarize.consistent(*table).flatten().tolist() if reward.filter_by_mean else [True] * len(rewards)
         return [
             value if keep and total is not None else None
@@ -277,7 +277,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     distributed.check_same_step(len(history), checkpoints.folder)
     if history and distributed.is_main():
         print(f"resuming train at step {len(history)}/{params.steps} ({len(history) / params.steps:.1%})")
-    game = Game(params, setup, Writer(model, tokenizer, name=setup.writer), seed)
+    game = Game(params, setup, LanguageModel(model, tokenizer, name=setup.writer), seed)
     keeper = Keeper(params, game, (model, optimizer, checkpoints), history, log)
     keeper.stopped = verdict(history, params.guard_window, params.guard_drop)
     if len(history) == params.steps or keeper.stopped:

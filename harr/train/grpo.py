@@ -20,7 +20,7 @@ from harr.rag.setup import Setup
 from harr.train.advantages import NEGLIGIBLE, group_advantages, step_advantages
 from harr.train.batch import Batch, reward_figures, rollouts
 from harr.train.learner import Learner
-from harr.train.losses import clipped_surrogate, k3_kl, outside, step_weights
+from harr.train.losses import clip_mask, clipped_surrogate, k3_kl, step_weights
 from harr.types import Episode, Log, Value
 
 
@@ -69,7 +69,7 @@ def advantages_of(
     if reward.mix == "weighted":
         total = _normalised_then_summed(params, reward, scores, episodes, step)
     else:
-        mixed_BG = torch.from_numpy(scalarize.mix(*reward.table(scores, step, params.group_size), reward.mix))
+        mixed_BG = torch.from_numpy(scalarize.combine(*reward.table(scores, step, params.group_size), reward.mix))
         flat = group_advantages(mixed_BG, params.estimator).flatten().tolist()
         total = [[value] * len(episode.steps) for value, episode in zip(flat, episodes, strict=True)]
     if not reward.filter_by_mean:
@@ -84,8 +84,8 @@ def _normalised_then_summed(
     total = [[0.0] * len(episode.steps) for episode in episodes]
     for weight, values in reward.parts(scores, episodes, step, by_step=params.credit == "step"):
         if any(isinstance(value, list) for value in values):
-            gains = [value if isinstance(value, list) else [] for value in values]
-            parts = step_advantages(gains, params.group_size, params.estimator)
+            per_step = [value if isinstance(value, list) else [] for value in values]
+            parts = step_advantages(per_step, params.group_size, params.estimator)
         else:
             table_E = torch.tensor([float("nan") if value is None else value for value in values], dtype=torch.float64)
             flat = group_advantages(table_E.view(-1, params.group_size), params.estimator).flatten().tolist()
@@ -117,7 +117,7 @@ def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, floa
             first_half = learner.gradient()
         sums["loss"] += float(loss.detach())
         with torch.no_grad():
-            sums["clip_share"] += float(outside(new_B, old_B, params.clip_low, params.clip_high).sum()) / len(batch)
+            sums["clip_share"] += float(clip_mask(new_B, old_B, params.clip_low, params.clip_high).sum()) / len(batch)
             sums["entropy"] += float(plackett_luce.entropy(logits_BN).sum()) / len(batch)
             sums["logprob_gap"] = max([sums["logprob_gap"], *(new_B - old_B).abs().tolist()])
     halves = (first_half, learner.gradient() - first_half) if len(passes) > 1 else ()

@@ -25,8 +25,8 @@ from harr.io.resume import unfinished
 from harr.params.train import TrainingParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
-from harr.rag.policies.lora import begin, save_adapter
-from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.policies.encoder_adapter import begin, save_adapter
+from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
 from harr.train.batch import Batch, rate_share
 from harr.train.guard import best_step, verdict
@@ -45,7 +45,7 @@ class Learner:
     """
 
     params: TrainingParams
-    policy: DensePolicy | TowersPolicy
+    policy: DensePolicy | TwoTowerPolicy
     adapter: torch.nn.Module
     head: torch.nn.Module | None
     accelerator: Accelerator

@@ -33,8 +33,8 @@ from harr.io.files import fingerprint, note_published, publish, read_json, sha25
 from harr.io.resume import unfinished
 from harr.params.train import LeReTParams
 from harr.preferences.collect import check_index, check_repeatable, read_preferences, sample_again
-from harr.rag.generation.local import Writer, load_model
-from harr.rag.generation.lora import base_identity, begin
+from harr.rag.generation.llm_adapter import base_identity, begin
+from harr.rag.generation.local import LanguageModel, load_model
 from harr.rag.generation.sampler import open_samplers
 from harr.rag.pipelines.leret import RAW, completion_text, request
 from harr.rag.setup import Setup
@@ -135,7 +135,7 @@ class _Iteration:
         if done.exists():
             return checkpoints.history()
         loaded, tokenizer = load_model(begun)
-        writer, precision = Writer(loaded, tokenizer, name=begun), loaded.dtype
+        writer, precision = LanguageModel(loaded, tokenizer, name=begun), loaded.dtype
         rows = targets(writer, self.rows["train"], self.template)
         steps = -(-len(rows) * params.sft_epochs // params.sft_batch)
         model, optimizer, history = self._begin(loaded, checkpoints, params.sft_learning_rate, "SFT", steps)
@@ -169,7 +169,7 @@ class _Iteration:
         if done.exists():
             return _with_held_out(checkpoints.history(), self.folder)
         loaded, tokenizer = load_model(begun)
-        writer = Writer(loaded, tokenizer, name=begun)
+        writer = LanguageModel(loaded, tokenizer, name=begun)
         rows = {split: pairs(writer, part, self.template) for split, part in self.rows.items()}
         beta = beta_of(rows["train"], params.ipo_target_margin_nats)
         steps = -(-len(rows["train"]) * params.ipo_epochs // params.ipo_batch)
@@ -230,7 +230,7 @@ class _IPOKeeper(Keeper):
         super().on_log(args, state, control, logs, **more)
 
 
-def targets(writer: Writer, rows: Rows, template: str) -> list[Tokens]:
+def targets(writer: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
     """A prompt and its best query as tokens, of which those of the query are learnt; whole, or an error.
 
     Raises:
@@ -243,7 +243,7 @@ def targets(writer: Writer, rows: Rows, template: str) -> list[Tokens]:
     return found
 
 
-def pairs(writer: Writer, rows: Rows, template: str) -> list[Pair]:
+def pairs(writer: LanguageModel, rows: Rows, template: str) -> list[Pair]:
     """All pairs of all prompts as tokens."""
     found = []
     for row in rows:
@@ -255,7 +255,7 @@ def pairs(writer: Writer, rows: Rows, template: str) -> list[Pair]:
     return found
 
 
-def tokens(writer: Writer, row: Mapping[str, Any], query: str, template: str) -> tuple[list[int], list[int]]:
+def tokens(writer: LanguageModel, row: Mapping[str, Any], query: str, template: str) -> tuple[list[int], list[int]]:
     """Token ids of a prompt, as the model reads it when it plays, and of a query with its end.
 
     Raises:

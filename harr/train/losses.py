@@ -16,10 +16,10 @@ def clipped_surrogate(new_B: Tensor, old_B: Tensor, advantages_B: Tensor, low: f
     return -torch.minimum(ratio_B * advantages_B, ratio_B.clamp(1 - low, 1 + high) * advantages_B)
 
 
-def outside(new_B: Tensor, old_B: Tensor, low: float, high: float) -> Tensor:
+def clip_mask(new_B: Tensor, old_B: Tensor, low: float, high: float) -> Tensor:
     """Which ratios are outside [1 - low, 1 + high].
 
-    >>> outside(torch.tensor([0.0, 0.5]), torch.tensor([0.0, 0.0]), 0.2, 0.2)
+    >>> clip_mask(torch.tensor([0.0, 0.5]), torch.tensor([0.0, 0.0]), 0.2, 0.2)
     tensor([False,  True])
     """
     ratio_B = (new_B - old_B).exp()

@@ -14,10 +14,10 @@ from harr.compute import distributed
 from harr.params.train import PPOParams
 from harr.rag.policies import plackett_luce
 from harr.rag.setup import Setup
-from harr.train.advantages import generalised_advantages
+from harr.train.advantages import generalized_advantages
 from harr.train.batch import Batch, reward_figures, rollouts
 from harr.train.learner import Learner
-from harr.train.losses import clipped_surrogate, clipped_value, outside
+from harr.train.losses import clip_mask, clipped_surrogate, clipped_value
 from harr.types import Episode, Log, Value
 
 HIDDEN = 64
@@ -35,8 +35,10 @@ def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed
         rewards = setup.reward.totals(scores, step)
         values = reward_figures(params, setup, scores, rewards, episodes, step)
         if any(episode.steps for episode in episodes):
-            gains = step_rewards(setup.reward.parts(scores, episodes, step, by_step=params.credit == "step"), episodes)
-            batch, figures = make_batch(params, learner, head, episodes, gains)
+            rewards_by_step = step_rewards(
+                setup.reward.parts(scores, episodes, step, by_step=params.credit == "step"), episodes
+            )
+            batch, figures = make_batch(params, learner, head, episodes, rewards_by_step)
             values |= figures
             for _ in range(params.num_iterations):
                 values |= update(params, learner, head, batch)
@@ -61,18 +63,20 @@ def make_batch(
     learner: Learner,
     head: torch.nn.Module,
     episodes: Sequence[Episode],
-    gains: Sequence[Sequence[float]],
+    rewards_by_step: Sequence[Sequence[float]],
 ) -> tuple[Batch, dict[str, float]]:
     """Rows with advantage (whitened over the batch), value and value target; and how well V fitted."""
     values, kl = _before_update(params, learner, head, episodes)
     advantages: list[float] = []
     targets: list[float] = []
-    for episode, gain in zip(episodes, gains, strict=True):
+    for episode, gain in zip(episodes, rewards_by_step, strict=True):
         rows = slice(len(targets), len(targets) + len(episode.steps))
         shaped = [reward - params.kl_weight * own for reward, own in zip(gain, kl[rows], strict=True)]
-        found, wanted = generalised_advantages(shaped, values[rows], discount=params.discount, mix=params.gae_lambda)
-        advantages += found
-        targets += wanted
+        advantage_S, target_S = generalized_advantages(
+            shaped, values[rows], discount=params.discount, lambda_=params.gae_lambda
+        )
+        advantages += advantage_S
+        targets += target_S
     raw, target = torch.tensor(advantages).double(), torch.tensor(targets).double()
     white = (raw - raw.mean()) / (raw.std(correction=0) + 1e-8)
     unexplained = (target - torch.tensor(values).double()).var(correction=0) / (target.var(correction=0) + 1e-8)
@@ -137,7 +141,7 @@ def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Ba
         entropy_B = plackett_luce.entropy(logits_BN)
         loss_B = policy_B + params.value_weight * fit_B - params.entropy_weight * entropy_B
         learner.backward(loss_B.sum() / len(batch))
-        clipped_B = outside(new_B, old_B, params.clip_low, params.clip_high)
+        clipped_B = clip_mask(new_B, old_B, params.clip_low, params.clip_high)
         figures = {"loss": policy_B, "value_loss": fit_B, "clip_share": clipped_B.float(), "entropy": entropy_B}
         for name, values_B in figures.items():
             sums[name] += float(values_B.detach().sum()) / len(batch)

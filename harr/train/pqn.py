@@ -20,10 +20,10 @@ from harr.embed.encoder import Encoder
 from harr.errors import ParamsError
 from harr.params.train import PQNParams
 from harr.rag.policies.dense import unique
-from harr.rag.policies.lora import begin
+from harr.rag.policies.encoder_adapter import begin
 from harr.rag.policies.q_values import rotate, soft_value, values
 from harr.rag.policies.sentence_vectors import Sentences
-from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
 from harr.train.advantages import lambda_returns
 from harr.train.batch import reward_figures, rollouts, shares
@@ -36,7 +36,7 @@ RANDOM = math.inf
 
 
 @dataclass(frozen=True)
-class Pick:
+class Transition:
     """One transition: what was seen, what was picked, where it stood, and the return to learn."""
 
     state: str
@@ -60,7 +60,7 @@ class Tower:
             live.data, copy.data = copy.data, live.data
 
     @torch.no_grad()
-    def follow(self, rate: float) -> None:
+    def polyak_update(self, rate: float) -> None:
         """Move the copy a share ``rate`` of the way to what has been learnt (Polyak)."""
         for live, copy in zip(self.live, self.copy, strict=True):
             copy.lerp_(live, rate)
@@ -87,7 +87,7 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
         ParamsError: the pipeline does not pick from the question's own passages.
     """
     towers = setup.retriever
-    if not isinstance(towers, TowersPolicy):
+    if not isinstance(towers, TwoTowerPolicy):
         raise ParamsError("train.method pqn plays pipeline pick with retriever.candidates: question; set both")
     states, actions = Tower(towers.states, params, seed), Tower(towers.actions, params, seed + 1)
     trained, head, rate = states.trained, Companions(states, actions), params.learning_rate
@@ -99,22 +99,22 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
     for step in learner.steps(log):
         cooled = max(params.final_temperature, 1.0 - step / params.steps) * warmest
         if step % params.checkpoint_every == 0:  # where a killed run would begin again
-            towers.forget()
-            targets.forget()
+            towers.invalidate()
+            targets.invalidate()
         towers.temperature = RANDOM if step < params.random_steps else cooled
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
         figures = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
-        gains = step_rewards(setup.reward.parts(scores, episodes, step, by_step=True), episodes)
+        rewards_by_step = step_rewards(setup.reward.parts(scores, episodes, step, by_step=True), episodes)
         with target_weights(states, actions):
-            before = state_values(targets, episodes, cooled)
-        picks = transitions(params, towers, episodes, gains, before)
+            values_before = state_values(targets, episodes, cooled)
+        picks = transitions(params, towers, episodes, rewards_by_step, values_before)
         figures |= update(params, learner, towers, picks) | {"temperature": cooled}
         learnt = [pick.action for pick in picks]  # their vectors have moved most
-        towers.forget(learnt)
-        targets.forget(learnt)
+        towers.invalidate(learnt)
+        targets.invalidate(learnt)
         for tower in (states, actions):
-            tower.follow(params.target_rate)
+            tower.polyak_update(params.target_rate)
         learner.history.append(figures)
     return learner.export(out, also={"action": (actions.trained, towers.actions)}, facts={"positions": towers.mode})
 
@@ -132,7 +132,7 @@ def target_weights(*towers: Tower) -> Iterator[None]:
             tower.swap()
 
 
-def state_values(targets: TowersPolicy, episodes: Sequence[Episode], temperature: float) -> list[list[float]]:
+def state_values(targets: TwoTowerPolicy, episodes: Sequence[Episode], temperature: float) -> list[list[float]]:
     """V of the state before every step of every episode, under the weights that are active."""
     steps = [step for episode in episodes for step in episode.steps]
     distinct, state_of = unique([step.retrieval.state for step in steps])
@@ -142,34 +142,36 @@ def state_values(targets: TowersPolicy, episodes: Sequence[Episode], temperature
     for step, document, row in zip(steps, documents, state_of.tolist(), strict=True):
         picked = document.picked(step.search)
         critics_CN = targets.critics(vectors_UD[row], document, picked)
-        found.append(float(soft_value(critics_CN[:, None], document.open(picked)[None], temperature)))
+        found.append(float(soft_value(critics_CN[:, None], document.available(picked)[None], temperature)))
     flat = iter(found)
     return [[next(flat) for _ in episode.steps] for episode in episodes]
 
 
 def transitions(
     params: PQNParams,
-    towers: TowersPolicy,
+    towers: TwoTowerPolicy,
     episodes: Sequence[Episode],
-    gains: Sequence[Sequence[float]],
-    before: Sequence[Sequence[float]],
-) -> list[Pick]:
+    rewards_by_step: Sequence[Sequence[float]],
+    values_before: Sequence[Sequence[float]],
+) -> list[Transition]:
     """Every pick with the return to learn.
 
     With ``stop_at_gold`` an episode ends when all its gold is found, unless it was played to an answer.
     """
     picks = []
-    for episode, rewards, worth in zip(episodes, gains, before, strict=True):
+    for episode, rewards, values_S in zip(episodes, rewards_by_step, values_before, strict=True):
         ended = params.stop_at_gold and episode.answer is None
         length = _until_all_gold(episode) if ended else len(episode.steps)
-        returns = lambda_returns(rewards[:length], worth[:length], discount=params.discount, mix=params.return_mix)
+        returns = lambda_returns(
+            rewards[:length], values_S[:length], discount=params.discount, lambda_=params.return_mix
+        )
         document = towers.document(episode.question)
-        for step, wanted in zip(episode.steps, returns, strict=False):
+        for step, target in zip(episode.steps, returns, strict=False):
             if not step.retrieval.passages:
                 continue
             passage = step.retrieval.passages[0]
             position = towers.positions(document, document.picked(step.search))[document.place[passage.id]]
-            picks.append(Pick(step.retrieval.state, passage.content, float(position), wanted))
+            picks.append(Transition(step.retrieval.state, passage.content, float(position), target))
     return picks
 
 
@@ -183,7 +185,9 @@ def _until_all_gold(episode: Episode) -> int:
     return len(episode.steps)
 
 
-def update(params: PQNParams, learner: Learner, towers: TowersPolicy, picks: Sequence[Pick]) -> dict[str, float]:
+def update(
+    params: PQNParams, learner: Learner, towers: TwoTowerPolicy, picks: Sequence[Transition]
+) -> dict[str, float]:
     """Move both critics of every pick towards half of its return each; one update."""
     learner.optimizer.zero_grad()
     states, state_of = unique([pick.state for pick in picks])

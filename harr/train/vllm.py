@@ -10,7 +10,7 @@ import torch
 from harr.compute import distributed
 from harr.errors import ParamsError, ServiceUnavailable, one_line
 from harr.params.train import AgentParams
-from harr.rag.generation.local import Writer
+from harr.rag.generation.local import LanguageModel
 from harr.rag.generation.sampler import Scored
 
 
@@ -67,13 +67,13 @@ def vllm_config(params: AgentParams) -> dict[str, Any]:
     }
 
 
-def write_by_vllm(
-    generation: Any, writer: Writer, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]
+def generate_by_vllm(
+    generation: Any, writer: LanguageModel, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]
 ) -> list[list[int]]:
     """Go on from every context with TRL's ``trainer.vllm_generation``, and return :class:`Scored` ids, in order.
 
-    A row ends as :meth:`Writer.write` ends it. vLLM takes one set of stop strings a call, so that rows with different
-    ones are different calls. Its random numbers are its own: they follow from no key.
+    A row ends as :meth:`LanguageModel.generate` ends it. vLLM takes one set of stop strings a call, so that rows with
+    different ones are different calls. Its random numbers are its own: they follow from no key.
     """
     written: dict[int, list[int]] = {}
     for stop in dict.fromkeys(stops):

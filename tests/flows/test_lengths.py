@@ -11,7 +11,7 @@ from harr.datasets import haystack
 from harr.embed.encoder import Encoder
 from harr.io.files import read_json
 from harr.params import Params
-from harr.rag.policies.lora import add_adapter, save_adapter
+from harr.rag.policies.encoder_adapter import add_adapter, save_adapter
 
 ROOT = Path(__file__).parents[2]
 

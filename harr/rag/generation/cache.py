@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from harr.errors import ParamsError
 from harr.io.files import fingerprint
-from harr.types import Cut, Generate, Generator, TooLong
+from harr.types import Generate, Generator, PromptTooLong, TruncatedCompletion
 
 BATCH = 512
 """So many new completions are kept at a time: a kill or a dead server loses no more."""
@@ -95,19 +95,21 @@ class CachedGenerator:
             batch = missing[start : start + BATCH]
             new = dict(zip(batch, self.generator.complete([distinct[key] for key in batch]), strict=True))
             kept = {key: text for key, text in new.items() if self._keep(distinct[key], text)}
-            self._remember([_row(key, text) for key, text in kept.items() if type(text) is not TooLong])
+            self._remember([_row(key, text) for key, text in kept.items() if type(text) is not PromptTooLong])
             texts |= new
         self._check_lengths(distinct, texts)
         return [texts[key] for key in keys]
 
     def _check_lengths(self, asked: Mapping[str, Generate], texts: Mapping[str, str]) -> None:
         """An episode counts until its first prompt that is too long: what is asked after it is longer still."""
-        open_ = [key for key, request in asked.items() if not any(type(t.completion) is TooLong for t in request.past)]
-        long = [text for key in open_ if isinstance(text := texts[key], TooLong)]
+        open_ = [
+            key for key, request in asked.items() if not any(type(t.completion) is PromptTooLong for t in request.past)
+        ]
+        long = [text for key in open_ if isinstance(text := texts[key], PromptTooLong)]
         self._prompts, self._long = self._prompts + len(open_), self._long + len(long)
         if long and self._prompts >= MANY and 2 * self._long > self._prompts:
             raise ParamsError(
-                f"{long[0].said}; {self._long} of {self._prompts} prompts are longer than the model reads; serve it "
+                f"{long[0].reason}; {self._long} of {self._prompts} prompts are longer than the model reads; serve it "
                 "with a longer context, or lower its max_tokens, retriever.k or the limits in section pipeline"
             )
 
@@ -124,8 +126,8 @@ class CachedGenerator:
             marks = ",".join("?" * len(batch))
             for row in store.execute(f"SELECT request, text, cut, hash FROM {TABLE} WHERE request IN ({marks})", batch):
                 key, text, cut, _ = row
-                if row == _row(key, Cut(text) if cut else text):
-                    texts[key] = Cut(text) if cut else text
+                if row == _row(key, TruncatedCompletion(text) if cut else text):
+                    texts[key] = TruncatedCompletion(text) if cut else text
                     continue
                 if not self._damaged:
                     tqdm.write(f"{self._path}: a completion is damaged (its hash differs); such are asked for anew")
@@ -139,5 +141,5 @@ class CachedGenerator:
 
 def _row(key: str, text: str) -> Row:
     """A completion as it is kept."""
-    cut = isinstance(text, Cut)
+    cut = isinstance(text, TruncatedCompletion)
     return key, text, cut, fingerprint([key, text, cut])

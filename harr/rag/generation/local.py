@@ -27,8 +27,8 @@ from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
 from harr.io.model_folder import UNLOADABLE, check_loadable
 from harr.rag.generation.chat_template import keep_turns
-from harr.rag.generation.lora import base_identity
-from harr.types import Cut, Generate
+from harr.rag.generation.llm_adapter import base_identity
+from harr.types import Generate, TruncatedCompletion
 
 
 class LocalGenerator:
@@ -46,7 +46,7 @@ class LocalGenerator:
         self._temperature, self._seed = temperature, seed
         self._max_tokens, self._batch_size = max_tokens, batch_size
         model_, tokenizer = load_model(model)
-        self._writer = Writer(model_, tokenizer, name=model)
+        self._writer = LanguageModel(model_, tokenizer, name=model)
         self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
@@ -59,7 +59,7 @@ class LocalGenerator:
         distinct = dict(zip(keys, requests, strict=True))
         room = self._writer.room - self._max_tokens
         coded = {key: self._writer.encode(request)[-max(1, room) :] for key, request in distinct.items()}
-        written = self._writer.write(
+        written = self._writer.generate(
             list(coded.values()),
             [request.stop for request in distinct.values()],
             temperature=self._temperature,
@@ -68,7 +68,7 @@ class LocalGenerator:
             batch_size=self._batch_size,
         )
         done = {
-            key: _said(request, self._writer.decode(ids))
+            key: _completion_of(request, self._writer.decode(ids))
             for (key, request), ids in zip(distinct.items(), written, strict=True)
         }
         self._usage["requests"] += len(distinct)
@@ -81,7 +81,7 @@ class LocalGenerator:
         return dict(self._usage)
 
 
-class Writer:
+class LanguageModel:
     """A causal language model with its tokenizer: texts to token ids, and ids to what the model writes next.
 
     Attributes:
@@ -133,7 +133,7 @@ class Writer:
         return text
 
     def ended(self, ids: Sequence[int], stop: tuple[str, ...]) -> int:
-        """How many ids belong to a row that another program sampled: as many as :meth:`write` would have kept."""
+        """How many ids belong to a row that another program sampled: as many as :meth:`generate` would have kept."""
         size = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
         if not any(word in self.decode(ids[:size]) for word in stop):
             return min(size + 1, len(ids))
@@ -141,7 +141,7 @@ class Writer:
             size -= 1
         return size
 
-    def write(
+    def generate(
         self,
         contexts: Sequence[Sequence[int]],
         stops: Sequence[tuple[str, ...]],
@@ -236,10 +236,10 @@ class _Sample(LogitsProcessor):
         return scores.float() / self._temperature + gumbel.to(scores.device)
 
 
-def _said(request: Generate, text: str) -> str:
+def _completion_of(request: Generate, text: str) -> str:
     """A completion without its stop string, which it may lack."""
     said = request.cut(text)
-    return said if said != text or not request.stop else Cut(text)
+    return said if said != text or not request.stop else TruncatedCompletion(text)
 
 
 def _key(request: Generate) -> str:

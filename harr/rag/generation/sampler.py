@@ -13,11 +13,12 @@ from itertools import takewhile
 
 from harr.errors import ModelError
 from harr.rag.generation.chat_template import keeps_turns
-from harr.rag.generation.local import Writer, load_model
+from harr.rag.generation.local import LanguageModel, load_model
 from harr.types import Episode, Generate, Turn
 
-Write = Callable[[Sequence[Sequence[int]], Sequence[tuple[str, ...]]], list[list[int]]]
-"""``write(contexts, stops)``: the ids that follow every context, ended as :meth:`Writer.write` ends them."""
+GenerateIds = Callable[[Sequence[Sequence[int]], Sequence[tuple[str, ...]]], list[list[int]]]
+"""``generate(contexts, stops)``: the ids that follow every context, ended as :meth:`LanguageModel.generate` ends them.
+"""
 _REPLY = "\ue000reply\ue000"
 """Stands for a reply while a chat template writes what surrounds it."""
 
@@ -38,7 +39,7 @@ class Scored(list[int]):
         return scored
 
 
-class Written(str):
+class Completion(str):
     """A completion with its tokens: ``context``, the ids that the model read, and ``ids``, those that it wrote.
 
     ``ids`` may hold more than the text: ``ending``, a stop string or the token that ended it. It is "" where a limit
@@ -50,7 +51,7 @@ class Written(str):
     ending: str
 
     @classmethod
-    def of(cls, text: str, context: list[int], ids: list[int], ending: str) -> "Written":
+    def of(cls, text: str, context: list[int], ids: list[int], ending: str) -> "Completion":
         """A completion with what belongs to it."""
         written = cls(text)
         written.context, written.ids, written.ending = context, ids, ending
@@ -77,19 +78,19 @@ class Trace:
 
         They end before what was told to a turn that had no room: the model has never read it, and could not.
         """
-        turns = [turn.completion for turn in episode.turns if isinstance(turn.completion, Written)]
+        turns = [turn.completion for turn in episode.turns if isinstance(turn.completion, Completion)]
         trace = cls(turns[0].context, [], [], [], whole=bool(turns[-1].ending))
         for number, written in enumerate(turns):
             if number and not written.ids:
                 break
-            trace.told(written.context[len(trace.prompt) + len(trace.ids) :])
+            trace.observe(written.context[len(trace.prompt) + len(trace.ids) :])
             ids = written.ids
             trace.ids.extend(ids)
             trace.own.extend([1] * len(ids))
             trace.logprobs.extend(ids.logprobs if isinstance(ids, Scored) else [0.0] * len(ids))
         return trace
 
-    def told(self, ids: Sequence[int]) -> None:
+    def observe(self, ids: Sequence[int]) -> None:
         """Put in what the environment said."""
         self.ids.extend(ids)
         self.own.extend([0] * len(ids))
@@ -97,7 +98,8 @@ class Trace:
 
 
 def independent(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
-    """Keys for :meth:`Writer.write` that differ where a context comes again: rollouts of a question are independent.
+    """Keys for :meth:`LanguageModel.generate` that differ where a context comes again: rollouts of a question are
+    independent.
 
     They follow from the seed, the context and how often it came before; the other contexts change nothing.
 
@@ -114,30 +116,30 @@ def independent(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
 
 
 class Sampler:
-    """Completions of a model that learns; ``write`` is asked once for all requests.
+    """Completions of a model that learns; ``generate`` is asked once for all requests.
 
     Args:
-        writer: encodes and decodes. write: samples. max_tokens: of a completion.
+        writer: encodes and decodes. generate: samples. max_tokens: of a completion.
         grows: the text of an episode is one that grows; else every request is a text of its own.
 
     An episode that has no room for another completion is given an empty one, which is counted.
     """
 
-    def __init__(self, writer: Writer, write: Write, *, max_tokens: int, grows: bool = True) -> None:
+    def __init__(self, writer: LanguageModel, generate: GenerateIds, *, max_tokens: int, grows: bool = True) -> None:
         self._grows = grows
-        self._writer, self._write, self._max_tokens = writer, write, max_tokens
+        self._writer, self._generate, self._max_tokens = writer, generate, max_tokens
         self._keeps_turns = keeps_turns(writer.tokenizer)
         self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "without_room": 0}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
-        """One completion per request, in order, each a :class:`Written`.
+        """One completion per request, in order, each a :class:`Completion`.
 
         Raises:
             ModelError: the pipeline changed what the model had said; its tokens are no longer those of the text.
         """
         contexts = [self.context(request) for request in requests]
         fits = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._writer.room]
-        written = self._write([contexts[row] for row in fits], [requests[row].stop for row in fits]) if fits else []
+        written = self._generate([contexts[row] for row in fits], [requests[row].stop for row in fits]) if fits else []
         own: dict[int, list[int]] = dict(zip(fits, written, strict=True))
         self._usage["requests"] += len(fits)
         self._usage["without_room"] += len(requests) - len(fits)
@@ -152,48 +154,48 @@ class Sampler:
         """Requests, their tokens, and how many found no room, so far."""
         return dict(self._usage)
 
-    def _completion(self, request: Generate, context: list[int], ids: list[int]) -> Written:
+    def _completion(self, request: Generate, context: list[int], ids: list[int]) -> Completion:
         written = self._writer.decode(ids)
         text = request.cut(written)
         ended = text != written or (ids and ids[-1] in self._writer.ends)
-        said = self._writer.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        return Written.of(text, context, ids, ending=said[len(text) :] if ended else "")
+        decoded = self._writer.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        return Completion.of(text, context, ids, ending=decoded[len(text) :] if ended else "")
 
     def context(self, request: Generate) -> list[int]:
-        """The ids that a request goes on from: those of the last turn, and what was told since."""
+        """The ids that a request goes on from: those of the last turn, and what the environment said since."""
         if not (self._grows and request.past):
             return self._writer.encode(request)
         last = request.past[-1]
-        written, told = last.completion, self._told(request, last)
-        if not isinstance(written, Written) or told is None:
+        written, observed = last.completion, self._text_since(request, last)
+        if not isinstance(written, Completion) or observed is None:
             raise ModelError(
                 "the pipeline (or the model's chat template) changed what the model had said, so its tokens cannot be "
                 "trained on; use pipeline search_r1, or a template that keeps earlier turns as they are"
             )
         markers = (*last.request.stop, *map(self._writer.tokenizer.decode, self._writer.ends))
-        if any(written.ending.startswith(marker) and told.startswith(marker) for marker in markers):
-            told = told[_shared(told, written.ending) :]  # the model wrote that itself
-        ids: list[int] = self._writer.tokenizer(told, add_special_tokens=False)["input_ids"] if told else []
+        if any(written.ending.startswith(marker) and observed.startswith(marker) for marker in markers):
+            observed = observed[_shared(observed, written.ending) :]  # the model wrote that itself
+        ids: list[int] = self._writer.tokenizer(observed, add_special_tokens=False)["input_ids"] if observed else []
         return [*written.context, *written.ids, *ids]
 
-    def _told(self, request: Generate, last: Turn) -> str | None:
+    def _text_since(self, request: Generate, last: Turn) -> str | None:
         """The text of a request after the last completion; None where something before it was changed.
 
         A chat template may tidy up the reply itself (white space around thoughts), in which its tokens do not follow.
         """
-        said, count = last.completion, len(last.request.messages)
+        reply, count = last.completion, len(last.request.messages)
         if not request.messages:
-            whole = last.request.prompt + said
+            whole = last.request.prompt + reply
             return request.prompt[len(whole) :] if request.prompt.startswith(whole) else None
         kept, replies, since = (
             request.messages[:count],
             request.messages[count : count + 1],
             request.messages[count + 1 :],
         )
-        goes_on = [reply for reply in replies if reply["role"] == "assistant" and reply["content"].startswith(said)]
+        goes_on = [turn for turn in replies if turn["role"] == "assistant" and turn["content"].startswith(reply)]
         if kept != last.request.messages or not goes_on or not self._keeps_turns:
             return None
-        marked = {"role": "assistant", "content": f"{_REPLY}{goes_on[0]['content'][len(said) :]}"}
+        marked = {"role": "assistant", "content": f"{_REPLY}{goes_on[0]['content'][len(reply) :]}"}
         return self._writer.render(Generate((*kept, marked, *since))).partition(_REPLY)[2]
 
 
@@ -210,12 +212,12 @@ def open_samplers(
     """
 
     @cache
-    def writer() -> Writer:
-        return Writer(*load_model(model), name=model)
+    def writer() -> LanguageModel:
+        return LanguageModel(*load_model(model), name=model)
 
     def sampler(temperature: float) -> Sampler:
-        def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
-            return writer().write(
+        def generate(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+            return writer().generate(
                 contexts,
                 stops,
                 temperature=temperature,
@@ -224,7 +226,7 @@ def open_samplers(
                 batch_size=batch_size,
             )
 
-        return Sampler(writer(), write, max_tokens=max_tokens, grows=grows)
+        return Sampler(writer(), generate, max_tokens=max_tokens, grows=grows)
 
     return sampler
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from harr.errors import ParamsError
 from harr.params.generator import ServerParams
-from harr.services.openai_client import PromptTooLong, Service
-from harr.types import Cut, Generate, TooLong
+from harr.services.openai_client import ContextLengthExceeded, Service
+from harr.types import Generate, PromptTooLong, TruncatedCompletion
 
 
 class ServerGenerator:
@@ -17,7 +17,7 @@ class ServerGenerator:
 
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
     ``seed``, so equal requests of a batch are asked once. A prompt that is longer than the model reads is answered by
-    nothing (:class:`harr.types.TooLong`), which is counted: one such prompt ends no run.
+    nothing (:class:`harr.types.PromptTooLong`), which is counted: one such prompt ends no run.
     """
 
     def __init__(self, params: ServerParams, *, seed: int = 0, name: str = "generator") -> None:
@@ -76,10 +76,10 @@ class ServerGenerator:
                 reply = self._service.ask(lambda client: client.completions.create(prompt=request.prompt, **options))
             else:
                 reply = self._service.ask(lambda client: client.chat.completions.create(messages=messages, **options))
-        except PromptTooLong as error:
+        except ContextLengthExceeded as error:
             with self._lock:
                 self._usage.update(requests=1, too_long=1)
-            return TooLong.of(error.said)
+            return PromptTooLong.of(error.reason)
         text = _text(reply, raw=bool(request.prompt))
         if text is None:
             raise ParamsError(
@@ -104,7 +104,7 @@ def _count(value: Any) -> int:
 def _text(reply: Any, *, raw: bool) -> str | None:
     """The text of an answer; a message may say null for an empty one. None for an answer that holds no text.
 
-    It is :class:`harr.types.Cut` where the server says that it reached its limit.
+    It is :class:`harr.types.TruncatedCompletion` where the server says that it reached its limit.
 
     Half a character (a lone surrogate), which no file can hold, becomes "?".
     """
@@ -116,4 +116,4 @@ def _text(reply: Any, *, raw: bool) -> str | None:
     if not isinstance(text, str):
         return None
     text = text.encode("utf-8", "replace").decode()
-    return Cut(text) if getattr(choice, "finish_reason", "") == "length" else text
+    return TruncatedCompletion(text) if getattr(choice, "finish_reason", "") == "length" else text

@@ -82,7 +82,7 @@ def values(states_BD: Tensor, actions_BND: Tensor) -> Tensor:
     return SCALE * torch.einsum("bch,bnch->cbn", states_B2H, actions_BND.unflatten(-1, (2, -1)))
 
 
-def turned_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | None) -> Tensor:
+def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | None) -> Tensor:
     """Both critics of one state for actions that are turned by their positions (None: not at all), (2, N).
 
     The same as ``values`` after ``rotate``, but no turned vector is made: of a pair (a, b) the turned product with
@@ -90,7 +90,7 @@ def turned_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | None
 
     >>> state, actions, position = torch.ones(8) / 8**0.5, torch.eye(8)[:3], torch.tensor([0.0, 2.0, 5.0])
     >>> turned = values(state[None], rotate(actions, position)[None])[:, 0]
-    >>> bool(torch.allclose(turned_values(state, actions, position), turned))
+    >>> bool(torch.allclose(rotary_q_values(state, actions, position), turned))
     True
     """
     if position_N is None:
@@ -112,7 +112,7 @@ def _rates(pairs: int, device: torch.device) -> Tensor:
     return rates_F
 
 
-def soft_value(critics_CBN: Tensor, open_BN: Tensor, temperature: float) -> Tensor:
+def soft_value(critics_CBN: Tensor, available_BN: Tensor, temperature: float) -> Tensor:
     """V(s): for each critic, temperature x logsumexp of its ``TOP`` best open actions; both summed, (B,).
 
     A state without an open action is worth 0. As the temperature goes to 0 it becomes the maximum.
@@ -121,22 +121,22 @@ def soft_value(critics_CBN: Tensor, open_BN: Tensor, temperature: float) -> Tens
     >>> soft_value(critics, torch.tensor([[True, True]]), 1e-6)
     tensor([0.8000])
     """
-    masked_CBN = critics_CBN.masked_fill(~open_BN, -1e9)
+    masked_CBN = critics_CBN.masked_fill(~available_BN, -1e9)
     best_CBT = masked_CBN.topk(min(TOP, critics_CBN.shape[-1]), dim=-1).values
     value_B = temperature * torch.logsumexp(best_CBT / temperature, dim=-1).sum(0)
-    return torch.where(open_BN.any(-1), value_B, torch.zeros_like(value_B))
+    return torch.where(available_BN.any(-1), value_B, torch.zeros_like(value_B))
 
 
-def act(q_BN: Tensor, open_BN: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
+def select_action(q_BN: Tensor, available_BN: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
     """One action a row: Boltzmann over the ``TOP`` best open ones, or the best where there is no generator.
 
     At an infinite temperature all open ones are equally likely.
     """
-    masked_BN = q_BN.masked_fill(~open_BN, -1e9)
+    masked_BN = q_BN.masked_fill(~available_BN, -1e9)
     if generator is None:
         return masked_BN.argmax(-1)
     if temperature == float("inf"):
-        return torch.multinomial(open_BN.float(), 1, generator=generator).squeeze(-1)
+        return torch.multinomial(available_BN.float(), 1, generator=generator).squeeze(-1)
     best = masked_BN.topk(min(TOP, q_BN.shape[-1]), dim=-1)
     chances_BT = torch.softmax(best.values / temperature, dim=-1)
     return best.indices.gather(-1, torch.multinomial(chances_BT, 1, generator=generator)).squeeze(-1)

@@ -84,11 +84,11 @@ class Sentences:
         vectors_ND[own] = self._matrix[rows_N[own] - self._first]
         return torch.from_numpy(vectors_ND)
 
-    def leave(self) -> None:
+    def clear(self) -> None:
         """Drop the rows of all documents; the sentences stay."""
         self._documents.clear()
 
-    def forget(self, texts: Sequence[str] | None = None) -> None:
+    def invalidate(self, texts: Sequence[str] | None = None) -> None:
         """The tower has changed: these sentences are stale and keep their rows; None empties everything.
 
         Raises:

@@ -18,7 +18,7 @@ from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
 from harr.rag.policies.dense import unique
-from harr.rag.policies.q_values import act, positions, turned_values
+from harr.rag.policies.q_values import positions, rotary_q_values, select_action
 from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.state import state_texts
 from harr.types import Hop, Passage, Question, Retrieval, Search
@@ -39,15 +39,15 @@ class Document:
         """Places that were picked before this search, ascending."""
         return sorted(self.place[name] for name in search.exclude_ids)
 
-    def open(self, picked: Sequence[int]) -> Tensor:
+    def available(self, picked: Sequence[int]) -> Tensor:
         """Which places may still be picked, (N,)."""
-        open_N = torch.ones(len(self.passages), dtype=torch.bool)
-        open_N[list(picked)] = False
-        return open_N
+        available_N = torch.ones(len(self.passages), dtype=torch.bool)
+        available_N[list(picked)] = False
+        return available_N
 
 
 @dataclass
-class TowersPolicy:
+class TwoTowerPolicy:
     """A retriever that picks passages of the question's own document by their value.
 
     Args:
@@ -100,12 +100,12 @@ class TowersPolicy:
         found = []
         for search, document, text, row in zip(searches, documents, texts, state_of.tolist(), strict=True):
             picked = document.picked(search)
-            q_N, open_N = self.critics(states_UD[row], document, picked).sum(0), document.open(picked)
-            count = min(max(search.k, 1), int(open_N.sum()))
+            q_N, available_N = self.critics(states_UD[row], document, picked).sum(0), document.available(picked)
+            count = min(max(search.k, 1), int(available_N.sum()))
             if count == 1:
-                chosen = act(q_N[None], open_N[None], self.temperature, self.sampling).tolist()
+                chosen = select_action(q_N[None], available_N[None], self.temperature, self.sampling).tolist()
             else:
-                chosen = q_N.masked_fill(~open_N, -torch.inf).topk(count).indices.tolist()
+                chosen = q_N.masked_fill(~available_N, -torch.inf).topk(count).indices.tolist()
             passages = tuple(document.passages[place] for place in chosen)
             found.append(Retrieval(passages, state=text, value=float(q_N[chosen[0]]) if chosen else None))
         return found
@@ -125,7 +125,7 @@ class TowersPolicy:
                 raise KeyError(question.id)
             rows = self.passages.rows_of(question.candidate_ids)
             found = tuple(self.passages.take([rows[name] for name in question.candidate_ids]))
-            return self.bring(question, found)
+            return self.attach_document(question, found)
         return self.documents[question.id]
 
     def state_texts(self, searches: Sequence[Search]) -> list[str]:
@@ -151,7 +151,7 @@ class TowersPolicy:
         for start in range(0, len(rows_N), BLOCK):
             block = slice(start, start + BLOCK)
             turned = None if position_N is None else position_N[block]
-            critics_CN[:, block] = turned_values(state_D, self.sentences.gather(rows_N[block]), turned)
+            critics_CN[:, block] = rotary_q_values(state_D, self.sentences.gather(rows_N[block]), turned)
         return critics_CN
 
     def positions(self, document: Document, picked: Sequence[int]) -> Tensor:
@@ -167,17 +167,17 @@ class TowersPolicy:
         """Vectors of sentences by the action tower, (n, D); of several processes each encodes a share."""
         return distributed.gathered(texts, partial(self.actions.encode, prompt=self.actions.passage_prompt))
 
-    def bring(self, question: Question, passages: tuple[Passage, ...]) -> Document:
-        """Give a question its document; :meth:`leave` takes all of them away."""
+    def attach_document(self, question: Question, passages: tuple[Passage, ...]) -> Document:
+        """Give a question its document; :meth:`clear` takes all of them away."""
         place = {passage.id: number for number, passage in enumerate(passages)}
         self.documents[question.id] = Document(question.id, passages, place)
         return self.documents[question.id]
 
-    def leave(self) -> None:
+    def clear(self) -> None:
         """Drop all documents; the vectors of their sentences stay."""
         self.documents.clear()
-        self.sentences.leave()
+        self.sentences.clear()
 
-    def forget(self, texts: Sequence[str] | None = None) -> None:
+    def invalidate(self, texts: Sequence[str] | None = None) -> None:
         """The action tower has changed: encode these sentences (None: all) anew when they are needed."""
-        self.sentences.forget(texts)
+        self.sentences.invalidate(texts)

@@ -142,7 +142,8 @@ class Reward:
         return [_total(row, weights) for row in _rows({name: scores[name] for name in weights})]
 
     def table(self, scores: Scores, step: int, group_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What :func:`harr.rag.scoring.scalarize.mix` takes: the terms that count at a step (B, G, K), and K weights.
+        """What :func:`harr.rag.scoring.scalarize.combine` takes: the terms that count at a step (B, G, K), and K
+        weights.
 
         A term per step enters with its mean; one that does not apply is NaN, but ``semantic`` 0, as in
         :meth:`totals`.

@@ -13,7 +13,7 @@ from harr.errors import ParamsError
 Array = NDArray[np.float64]
 
 
-def mix(rewards_BGK: Array, weights_K: Array, scheme: str) -> Array:
+def combine(rewards_BGK: Array, weights_K: Array, scheme: str) -> Array:
     """One reward a rollout, shape (B, G).
 
     ``weighted``: every term is normalised within its group (mean 0; deviation of a sample 1, + 1e-4), then weighed
@@ -23,7 +23,7 @@ def mix(rewards_BGK: Array, weights_K: Array, scheme: str) -> Array:
 
     >>> rewards = np.array([[[1.0, 0.0], [0.0, 0.5]]])
     >>> weights = np.array([1.0, 1.0])
-    >>> [mix(rewards, weights, scheme).round(3).tolist() for scheme in ("sum", "uniform", "std", "l2")]
+    >>> [combine(rewards, weights, scheme).round(3).tolist() for scheme in ("sum", "uniform", "std", "l2")]
     [[[1.0, 0.5]], [[0.5, 0.25]], [[0.667, 0.167]], [[1.0, 0.5]]]
 
     Raises:

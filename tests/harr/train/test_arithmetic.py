@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from harr.train.advantages import generalised_advantages, group_advantages, step_advantages
+from harr.train.advantages import generalized_advantages, group_advantages, step_advantages
 from harr.train.guard import best_step, verdict
 from harr.train.losses import clipped_surrogate, clipped_value, k3_kl, step_weights
 
@@ -67,10 +67,10 @@ def test_step_weights(estimator: str, expected: list[float]) -> None:
 
 def test_gae_between_its_ends() -> None:
     """Deltas: .5 + .9 * .4 - .2 = .66 and 1 - .4 = .6; advantage 0 is .66 + .9 * .5 * .6 = .93."""
-    advantages, targets = generalised_advantages([0.5, 1.0], [0.2, 0.4], discount=0.9, mix=0.5)
+    advantages, targets = generalized_advantages([0.5, 1.0], [0.2, 0.4], discount=0.9, lambda_=0.5)
     assert advantages == pytest.approx([0.93, 0.6])
     assert targets == pytest.approx([1.13, 1.0])
-    assert generalised_advantages([], [], discount=0.9, mix=0.5) == ([], [])
+    assert generalized_advantages([], [], discount=0.9, lambda_=0.5) == ([], [])
 
 
 def test_the_value_loss_takes_the_worse_of_free_and_clipped() -> None:

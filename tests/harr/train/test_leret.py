@@ -18,8 +18,8 @@ from harr.io import progress
 from harr.io.files import SUMS, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
 from harr.params.train import LeReTParams, LoraParams
-from harr.rag.generation.local import LocalGenerator, Writer, load_model
-from harr.rag.generation.lora import base_identity
+from harr.rag.generation.llm_adapter import base_identity
+from harr.rag.generation.local import LanguageModel, LocalGenerator, load_model
 from harr.rag.pipelines import leret as program
 from harr.rag.pipelines.leret import render, request
 from harr.rag.scoring.reward import Reward
@@ -169,7 +169,7 @@ def test_a_killed_run_ends_with_the_same_weights(
 
 @pytest.mark.parametrize("template", ["bare", "plain", "chatml", "chat"])
 def test_a_prompt_is_learnt_as_the_tokens_that_are_played(game: Setup, template: str) -> None:
-    writer = Writer(*load_model(game.writer), name=game.writer)
+    writer = LanguageModel(*load_model(game.writer), name=game.writer)
     writer.room = 10_000
     rows = [preference(number) for number in range(3)]
     played = [writer.encode(request(row["prompt"], template)) for row in rows]
@@ -184,7 +184,7 @@ def test_a_prompt_is_learnt_as_the_tokens_that_are_played(game: Setup, template:
 
 
 def test_what_does_not_fit_is_refused_and_never_cut(game: Setup) -> None:
-    writer = Writer(*load_model(game.writer), name=game.writer)
+    writer = LanguageModel(*load_model(game.writer), name=game.writer)
     row = {**preference(0), "prompt": "x" * 93}
     with pytest.raises(
         CorpusError, match=r"prompt q0/1 and its query have 97 tokens, the model reads 96; lower pipeline"

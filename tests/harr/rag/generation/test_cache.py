@@ -10,7 +10,7 @@ import pytest
 
 from harr.rag.generation import cache
 from harr.rag.generation.cache import CachedGenerator
-from harr.types import Cut, Generate
+from harr.types import Generate, TruncatedCompletion
 
 
 class Clerk:
@@ -65,12 +65,12 @@ def test_stop_strings_and_messages_are_part_of_a_request(tmp_path: Path) -> None
 def test_what_was_cut_off_is_remembered_as_cut_off(tmp_path: Path) -> None:
     class Cutter(Clerk):
         def complete(self, requests: Sequence[Generate]) -> list[str]:
-            return [Cut(text) if text.startswith("a") else text for text in super().complete(requests)]
+            return [TruncatedCompletion(text) if text.startswith("a") else text for text in super().complete(requests)]
 
     for cached in (0.0, 2.0):
         remembers = CachedGenerator(Cutter(), tmp_path / "known.sqlite")
         found = remembers.complete(asks("a", "b"))
-        assert found == ["a 0", "b 1"] and [isinstance(text, Cut) for text in found] == [True, False]
+        assert found == ["a 0", "b 1"] and [isinstance(text, TruncatedCompletion) for text in found] == [True, False]
         assert remembers.usage()["cached"] == cached
 
 

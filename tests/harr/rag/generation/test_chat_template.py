@@ -11,7 +11,7 @@ from trl import chat_template_utils
 
 from harr.errors import ModelError
 from harr.rag.generation.chat_template import keep_turns, keeps_turns
-from harr.rag.generation.local import Writer, load_model
+from harr.rag.generation.local import LanguageModel, load_model
 from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.pipelines.react import react_passages
 from harr.rag.rollout import play
@@ -93,7 +93,7 @@ REPLIES = [
 def test_an_episode_of_calls_is_one_growing_text(folder: Path, template: str) -> None:
     model, tokenizer = load_model(str(folder))
     tokenizer.chat_template = template
-    writer, turns = Writer(model, tokenizer, name="printable"), iter(REPLIES)
+    writer, turns = LanguageModel(model, tokenizer, name="printable"), iter(REPLIES)
     written: list[list[int]] = []
 
     def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
@@ -116,7 +116,7 @@ def test_an_episode_of_calls_is_one_growing_text(folder: Path, template: str) ->
 def test_a_template_that_drops_thoughts_cannot_be_trained_with(folder: Path) -> None:
     model, tokenizer = load_model(str(folder))
     tokenizer.chat_template = DROPPING
-    writer = Writer(model, tokenizer, name="printable")
+    writer = LanguageModel(model, tokenizer, name="printable")
     reply = tokenizer("hm", add_special_tokens=False)["input_ids"]
     sampler = Sampler(writer, lambda contexts, stops: [reply for _ in contexts], max_tokens=9)
     with pytest.raises(ModelError, match="changed what the model had said"):
@@ -126,7 +126,7 @@ def test_a_template_that_drops_thoughts_cannot_be_trained_with(folder: Path) -> 
 def test_a_template_that_refuses_the_messages_is_one_line(folder: Path) -> None:
     model, tokenizer = load_model(str(folder))
     tokenizer.chat_template = "{{ raise_exception('System role\n not supported') }}"
-    writer = Writer(model, tokenizer, name="printable")
+    writer = LanguageModel(model, tokenizer, name="printable")
     with pytest.raises(
         ModelError, match="of generator printable cannot write these messages: System role not"
     ) as error:

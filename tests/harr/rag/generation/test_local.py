@@ -9,7 +9,7 @@ from letters import save_letters
 
 from harr.errors import ModelError
 from harr.rag.generation.local import LocalGenerator
-from harr.types import Cut, Generate
+from harr.types import Generate, TruncatedCompletion
 
 PROMPTS = [Generate(prompt=text) for text in ("a", "bcd", "abcabcabc", "zz", "hello")]
 
@@ -65,8 +65,10 @@ def test_a_completion_ends_before_its_first_stop_string(letters: Path) -> None:
     cut = whole[: whole.index(stop)]
     player = generator(letters)
     (found, *_) = player.complete([Generate(prompt="a", stop=("never", stop)), *PROMPTS[1:]])
-    assert found == cut and not isinstance(found, Cut)
-    assert isinstance(player.complete([Generate(prompt="a", stop=("never",))])[0], Cut), "it ended at its limit"
+    assert found == cut and not isinstance(found, TruncatedCompletion)
+    assert isinstance(player.complete([Generate(prompt="a", stop=("never",))])[0], TruncatedCompletion), (
+        "it ended at its limit"
+    )
     alone = generator(letters)
     alone.complete([Generate(prompt="a", stop=(stop,))])
     assert alone.usage()["completion_tokens"] == len(cut) + 2

@@ -7,8 +7,8 @@ import pytest
 from letters import TOLD, OnePassage, save_letters, spell
 
 from harr.errors import ModelError
-from harr.rag.generation.local import Writer, load_model
-from harr.rag.generation.sampler import Sampler, Trace, Written
+from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.sampler import Completion, Sampler, Trace
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Outcome, Question, Request, Turn
 
@@ -18,13 +18,13 @@ QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["s", "t
 class Recorder:
     """Samples, and writes down every token that was sampled."""
 
-    def __init__(self, writer: Writer, max_tokens: int = 6) -> None:
+    def __init__(self, writer: LanguageModel, max_tokens: int = 6) -> None:
         self.writer, self.max_tokens = writer, max_tokens
         self.sampled: list[list[int]] = []
 
     def __call__(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         keys = [f"{len(self.sampled)}/{row}" for row in range(len(contexts))]
-        found = self.writer.write(
+        found = self.writer.generate(
             contexts, stops, temperature=1.0, keys=keys, max_tokens=self.max_tokens, batch_size=32
         )
         self.sampled += found
@@ -32,16 +32,16 @@ class Recorder:
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> Writer:
+def writer(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     folder = save_letters(tmp_path_factory.mktemp("letters"), spread=0.3)
-    return Writer(*load_model(str(folder)), name="letters")
+    return LanguageModel(*load_model(str(folder)), name="letters")
 
 
-def played(writer: Writer, recorder: Recorder) -> list[Episode]:
+def played(writer: LanguageModel, recorder: Recorder) -> list[Episode]:
     return play(QUESTIONS, spell, OnePassage(), Sampler(writer, recorder, max_tokens=recorder.max_tokens))
 
 
-def test_sampled_ids_are_the_trained_ids(writer: Writer) -> None:
+def test_sampled_ids_are_the_trained_ids(writer: LanguageModel) -> None:
     recorder = Recorder(writer)
     own = []
     for episode in played(writer, recorder):
@@ -49,7 +49,7 @@ def test_sampled_ids_are_the_trained_ids(writer: Writer) -> None:
         assert trace.prompt == writer.encode(Generate(prompt=episode.question.text))
         assert len(trace.ids) == len(trace.own)
         first, second = (turn.completion for turn in episode.turns)
-        assert isinstance(first, Written) and isinstance(second, Written)
+        assert isinstance(first, Completion) and isinstance(second, Completion)
         own += [first.ids, second.ids]
         assert [token for token, mine in zip(trace.ids, trace.own, strict=True) if mine] == first.ids + second.ids
         told = writer.tokenizer.decode([t for t, mine in zip(trace.ids, trace.own, strict=True) if not mine])
@@ -58,22 +58,22 @@ def test_sampled_ids_are_the_trained_ids(writer: Writer) -> None:
     assert {len(ids) for ids in own} > {1, 6}, "some stop at once, some are cut"
 
 
-def test_a_stop_string_in_the_prompt_stops_nothing(writer: Writer) -> None:
+def test_a_stop_string_in_the_prompt_stops_nothing(writer: LanguageModel) -> None:
     (episode, *_) = played(writer, Recorder(writer))
     assert "s" in episode.question.text
     lengths = [len(turn.completion.ids) for episode in played(writer, Recorder(writer)) for turn in episode.turns]  # type: ignore[attr-defined]
     assert sum(lengths) / len(lengths) > 2
 
 
-def test_a_trace_knows_whether_the_model_ended_it(writer: Writer) -> None:
+def test_a_trace_knows_whether_the_model_ended_it(writer: LanguageModel) -> None:
     for episode in played(writer, Recorder(writer)):
         last = episode.turns[-1].completion
-        assert isinstance(last, Written)
+        assert isinstance(last, Completion)
         ended = writer.tokenizer.decode(last.ids[-1:]) in ("t", "<eos>")
         assert Trace.of(episode).whole == ended
 
 
-def test_what_was_told_is_attended_to(writer: Writer) -> None:
+def test_what_was_told_is_attended_to(writer: LanguageModel) -> None:
     """Where the environment says something else, the same random numbers write other answers, after the same turns."""
 
     def told_else(question: Question) -> PyGenerator[Request, Any, Outcome]:
@@ -90,25 +90,25 @@ def test_what_was_told_is_attended_to(writer: Writer) -> None:
     assert sum(one != two for one, two in answers) > len(QUESTIONS) / 4
 
 
-def test_an_episode_without_room_is_counted(writer: Writer) -> None:
+def test_an_episode_without_room_is_counted(writer: LanguageModel) -> None:
     sampler = Sampler(writer, Recorder(writer, max_tokens=62), max_tokens=62)
     episodes = play(QUESTIONS[:5], spell, OnePassage(), sampler)
     assert sampler.usage()["without_room"] > 0
     assert all(Trace.of(episode).ids for episode in episodes if episode.turns[0].completion)
 
 
-def test_a_pipeline_that_rewrites_what_was_said_is_refused(writer: Writer) -> None:
-    said = Turn(Generate(prompt="ab"), Written.of("cd", [2, 3], [4, 5], ""))
+def test_a_pipeline_that_rewrites_what_was_said_is_refused(writer: LanguageModel) -> None:
+    said = Turn(Generate(prompt="ab"), Completion.of("cd", [2, 3], [4, 5], ""))
     sampler = Sampler(writer, Recorder(writer), max_tokens=6)
     assert sampler.context(Generate(prompt="abcde", past=(said,))) == [2, 3, 4, 5, 6]
     with pytest.raises(ModelError, match="changed what the model had said"):
         sampler.context(Generate(prompt="abdc", past=(said,)))
 
 
-def test_chat_goes_on_from_its_tokens(writer: Writer) -> None:
+def test_chat_goes_on_from_its_tokens(writer: LanguageModel) -> None:
     """The template writes role and content; the reply and what follows keep their ids."""
     opening = Generate(messages=({"role": "user", "content": "bc"},))
-    reply = Written.of("de", writer.encode(opening), [5, 6], "")
+    reply = Completion.of("de", writer.encode(opening), [5, 6], "")
     messages = (*opening.messages, {"role": "assistant", "content": "de"}, {"role": "user", "content": "f"})
     context = Sampler(writer, Recorder(writer), max_tokens=6).context(
         Generate(messages=messages, past=(Turn(opening, reply),))
@@ -117,6 +117,6 @@ def test_chat_goes_on_from_its_tokens(writer: Writer) -> None:
     assert context[:6] == [*reply.context, *reply.ids]
 
 
-def test_the_pipelines_last_word_is_its_outcome(writer: Writer) -> None:
+def test_the_pipelines_last_word_is_its_outcome(writer: LanguageModel) -> None:
     episode = played(writer, Recorder(writer))[0]
     assert episode.outcome == Outcome(str(episode.turns[-1].completion))

@@ -13,7 +13,7 @@ from harr.errors import ParamsError, ServiceUnavailable
 from harr.params import Params
 from harr.params.generator import ServerParams
 from harr.rag.generation.server import ServerGenerator
-from harr.types import Cut, Generate
+from harr.types import Generate, TruncatedCompletion
 
 COUNTS = ("requests", "retries", "timeouts", "prompt_tokens", "completion_tokens", "too_long")
 OPENAI = {
@@ -134,7 +134,11 @@ def test_a_prompt_that_is_too_long_is_data(words: Any, request_: Generate) -> No
     with serving(reply) as served:
         player = generator(served.base_url)
         found = player.complete([*ask("a"), request_, *ask("b")])
-    assert found == ["echo a", "", "echo b"] and [isinstance(text, Cut) for text in found] == [False, True, False]
+    assert found == ["echo a", "", "echo b"] and [isinstance(text, TruncatedCompletion) for text in found] == [
+        False,
+        True,
+        False,
+    ]
     assert player.usage() == dict(zip(COUNTS, (3, 0, 0, 0, 0, 1), strict=True)), "asked once, not again"
 
 
@@ -239,7 +243,7 @@ def test_a_limit_of_tokens_is_told() -> None:
 
     with serving(text) as served:
         found = generator(served.base_url).complete([Generate(prompt="once"), Generate(prompt="twice")])
-    assert found == ["so", "so"] and [isinstance(reply, Cut) for reply in found] == [True, False]
+    assert found == ["so", "so"] and [isinstance(reply, TruncatedCompletion) for reply in found] == [True, False]
 
 
 def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:

@@ -18,15 +18,26 @@ import harr
 from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.train import AgentParams
-from harr.rag.generation.local import Writer
-from harr.rag.generation.sampler import Sampler, Trace, Written
+from harr.rag.generation.local import LanguageModel
+from harr.rag.generation.sampler import Completion, Sampler, Trace
 from harr.rag.pipelines.r_search import LEARNT_WORDS, r_search
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import TERMS
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.router import Sources
 from harr.train.agent import trl_config
-from harr.types import Cut, Episode, Generate, Hop, Outcome, Passage, Question, Retrieval, Retriever, Search
+from harr.types import (
+    Episode,
+    Generate,
+    Hop,
+    Outcome,
+    Passage,
+    Question,
+    Retrieval,
+    Retriever,
+    Search,
+    TruncatedCompletion,
+)
 
 QUESTION = Question("q", "Where was the mother of Ada Brown born", ("Bath",))
 TOOLS = ("General", "News", "Academy")
@@ -159,10 +170,10 @@ def test_a_passage_cannot_act_for_the_model_and_is_not_read_as_a_reference() -> 
         ("<think>x</think><search>Nodes:\nA: q (Web)\nEdges:", ("unknown tool: Web",), ()),
         ("<think>x</think><answer>Bath</answer>", ("no search block",), ("no search",)),
         ("", ("no search block",), ("no think",)),
-        (Cut(PLAN), ("cut off",), ("cut off",)),
-        (Cut(""), ("cut off",), ("cut off",)),
-        (Written.of(PLAN, [], [], ""), ("cut off",), ("cut off",)),
-        (Written.of(PLAN, [], [], "<eos>"), ("cut off",), ("cut off",)),
+        (TruncatedCompletion(PLAN), ("cut off",), ("cut off",)),
+        (TruncatedCompletion(""), ("cut off",), ("cut off",)),
+        (Completion.of(PLAN, [], [], ""), ("cut off",), ("cut off",)),
+        (Completion.of(PLAN, [], [], "<eos>"), ("cut off",), ("cut off",)),
     ],
 )
 def test_an_invalid_graph_ends_the_episode_and_form_is_judged_apart(
@@ -202,9 +213,9 @@ def test_the_four_blocks_in_order_each_once_with_nothing_outside(
 @pytest.mark.parametrize("ending", ["", "<eos>", "</answer>"])
 def test_an_answer_that_was_cut_off_is_read_but_is_not_well_formed(ending: str) -> None:
     game, _ = start()
-    game.send(Written.of(PLAN, [], [], "</search>"))
+    game.send(Completion.of(PLAN, [], [], "</search>"))
     game.send([Retrieval(())])
-    outcome = end(game, Written.of(ANSWER, [], [], ending))
+    outcome = end(game, Completion.of(ANSWER, [], [], ending))
     assert outcome.faults == (() if ending == "</answer>" else ("cut off",)) and outcome.answer == "Bath"
     assert TERMS["format"](Episode(QUESTION, (), outcome)) == 1 - len(outcome.faults) / 2
 
@@ -242,7 +253,7 @@ def test_bug_1_a_stop_string_in_the_instructions_stops_nothing(template: str) ->
     assert "</search>" in request.prompt and "</answer>" in request.prompt
     assert request.cut(PLAN) == PLAN and request.cut(f"{PLAN}</search> and more") == PLAN
     writer = word_model(request.prompt)
-    (ids,) = writer.write(
+    (ids,) = writer.generate(
         [writer.encode(request)], [request.stop], temperature=0.0, keys=[""], max_tokens=5, batch_size=1
     )
     assert len(ids) == 5 or (ids[-1] in writer.ends and len(ids) > 1)
@@ -272,9 +283,9 @@ def test_bug_3_and_11_the_results_are_told_apart_and_sampled_ids_are_trained_ids
     told = writer.tokenizer.decode([token for token, mine in zip(trace.ids, trace.own, strict=True) if not mine])
     assert own == sampled[0] + sampled[1]
     assert told == result, "without </search>, which the model said"
-    assert all(isinstance(turn.completion, Written) and turn.completion.ending for turn in episode.turns)
+    assert all(isinstance(turn.completion, Completion) and turn.completion.ending for turn in episode.turns)
     second = episode.turns[1].completion
-    assert isinstance(second, Written)
+    assert isinstance(second, Completion)
     assert second.context == trace.prompt + trace.ids[: -len(sampled[1])], "one text, continued"
 
 
@@ -348,14 +359,14 @@ def test_bug_10_the_answer_is_sampled_with_the_results_in_sight() -> None:
 
     def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         limits: dict[str, Any] = {"temperature": 1.0, "keys": ["x", "y"], "max_tokens": 1, "batch_size": 2}
-        return [plan, plan] if ("</search>",) in stops else writer.write(contexts, stops, **limits)
+        return [plan, plan] if ("</search>",) in stops else writer.generate(contexts, stops, **limits)
 
     known = {"mother of Ada Brown": Retrieval((MOTHER,)), "birthplace of Clara": Retrieval((TOWN,))}
     both = [QUESTION, Question("p", "Where was Ada Brown born")]  # of two lengths: one is padded
     episodes = play(both, pipeline, Named(known), Sampler(writer, write, max_tokens=400))
     (ids, mask), *_ = seen
     read = [row[shown.bool()].tolist() for row, shown in zip(ids, mask, strict=True)]
-    answers = [answer for episode in episodes if isinstance(answer := episode.turns[1].completion, Written)]
+    answers = [answer for episode in episodes if isinstance(answer := episode.turns[1].completion, Completion)]
     assert read == [answer.context for answer in answers] and not mask.all()
     assert all("Born in Bath." in writer.tokenizer.decode(row).partition("<result>")[2] for row in read)
 
@@ -366,10 +377,10 @@ def test_bug_12_a_stop_string_ends_a_completion_and_is_no_pattern_that_it_must_m
 
     def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         keys = [str(row) for row in range(len(contexts))]
-        return writer.write(contexts, stops, temperature=1.0, keys=keys, max_tokens=30, batch_size=64)
+        return writer.generate(contexts, stops, temperature=1.0, keys=keys, max_tokens=30, batch_size=64)
 
     episodes = play([QUESTION] * 64, pipeline, Named({}), Sampler(writer, write, max_tokens=30))
-    texts = [text for episode in episodes if isinstance(text := episode.turns[0].completion, Written)]
+    texts = [text for episode in episodes if isinstance(text := episode.turns[0].completion, Completion)]
     assert len(texts) == 64 and not any("</search>" in text for text in texts)
     endings = {text.ending for text in texts}
     assert endings == {"</search>", "<eos>", ""} and all(text.strip() for text in texts if len(text.ids) > 5)
@@ -410,7 +421,7 @@ def test_bug_16_another_finding_of_a_parent_asks_another_query() -> None:
     assert asked("Clara.") != asked("Dora.")
 
 
-def word_model(*texts: str) -> Writer:
+def word_model(*texts: str) -> LanguageModel:
     """A random model of the words and blanks of some texts."""
     split = pre_tokenizers.Split(Regex(r"\s|[^\s<>]+|</?\w+>|[<>]"), "isolated")
     words = {piece for text in texts for piece, _ in split.pre_tokenize_str(text)}
@@ -424,4 +435,4 @@ def word_model(*texts: str) -> Writer:
         num_key_value_heads=2, head_dim=8, max_position_embeddings=2000, initializer_range=0.3, eos_token_id=0,
         pad_token_id=1, bos_token_id=None,
     )  # fmt: skip
-    return Writer(Qwen3ForCausalLM(config).eval(), tokenizer, name="words")
+    return LanguageModel(Qwen3ForCausalLM(config).eval(), tokenizer, name="words")

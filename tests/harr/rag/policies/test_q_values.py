@@ -9,10 +9,10 @@ from harr.rag.policies.q_values import (
     INTERVAL,
     MODES,
     TOP,
-    act,
     positions,
     relative_positions,
     rotate,
+    select_action,
     soft_value,
     values,
 )
@@ -70,8 +70,8 @@ def test_a_soft_value_looks_at_the_best_open_actions_only() -> None:
 def test_acting_prefers_the_best_and_never_takes_a_closed_action() -> None:
     q = torch.tensor([[1.0, 0.9, 0.0, -1.0, -2.0, -3.0, 0.95]]).expand(4000, -1)
     open_ = torch.tensor([False, True, True, True, True, True, True]).expand(4000, -1)
-    assert set(act(q, open_, 0.1, None).tolist()) == {6}
-    drawn = act(q, open_, 0.1, torch.Generator().manual_seed(0))
+    assert set(select_action(q, open_, 0.1, None).tolist()) == {6}
+    drawn = select_action(q, open_, 0.1, torch.Generator().manual_seed(0))
     assert 0 not in drawn and 5 not in drawn, "closed, and beyond the best five"
     share = (drawn == 6).float().mean().item()
     chances = torch.softmax(torch.tensor([0.9, 0.0, -1.0, -2.0, 0.95]) / 0.1, dim=-1)
@@ -85,4 +85,6 @@ def test_lambda_returns_bootstrap_from_the_next_state() -> None:
     third = discount * (0.35 * 0.8 + mix * last)
     second = 0.5 + discount * (0.35 * 0.2 + mix * third)
     first = discount * (0.35 * 0.4 + mix * second)
-    assert lambda_returns(rewards, before, discount=discount, mix=mix) == pytest.approx([first, second, third, last])
+    assert lambda_returns(rewards, before, discount=discount, lambda_=mix) == pytest.approx(
+        [first, second, third, last]
+    )

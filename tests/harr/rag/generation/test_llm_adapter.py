@@ -14,8 +14,8 @@ from harr.build.parts import stamps
 from harr.compute.tensors import trained_weights
 from harr.errors import ModelError
 from harr.params.train import AgentParams, LoraParams
-from harr.rag.generation import local, lora as adapter
-from harr.rag.generation.lora import base_identity
+from harr.rag.generation import llm_adapter as adapter, local
+from harr.rag.generation.llm_adapter import base_identity
 
 
 @pytest.mark.parametrize("block", [adapter.BLOCK, 64])
