@@ -46,7 +46,8 @@ def play_arms(
     """
     from harr.build.parts import build_generator, build_reader, build_reward, build_writer
     from harr.build.players import open_players
-    from harr.evaluate.arms import join_candidates, pass_rates, run_arm
+    from harr.evaluate.play import pass_rates, run_arm
+    from harr.evaluate.summary import join_candidates
     from harr.rag.policies.dense import DensePolicy
 
     pipelines, reward, section = arm_pipelines(params), build_reward(params), params.evaluate
@@ -123,7 +124,7 @@ def read_by(
 
 def scored(params: Params, pipeline: Pipeline, episodes: Sequence[Episode], terms: Sequence[Row]) -> Rows:
     """A row of metrics per question; of leret also recall and average precision after every hop."""
-    from harr.evaluate.arms import question_rows
+    from harr.evaluate.summary import question_rows
     from harr.preferences.few_shot import hop_metrics
     from harr.rag.pipelines.leret import LeReT
 
@@ -136,7 +137,7 @@ def scored(params: Params, pipeline: Pipeline, episodes: Sequence[Episode], term
 @task(**TASK)
 def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, Any]:
     """Means and paired gains over the baseline, seeds averaged per question; and the mean of every seed."""
-    from harr.evaluate.arms import average_seeds, seed_means, summarise
+    from harr.evaluate.summary import average_seeds, seed_means, summarise
 
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
     summary: dict[str, Any] = summarise(
@@ -169,7 +170,7 @@ def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
     """Question rows, trajectories, metrics/evaluate.json and metrics/contrasts.json."""
-    from harr.evaluate.arms import average_seeds, contrast
+    from harr.evaluate.summary import average_seeds, contrast
     from harr.report.examples import trajectories
 
     draft = Path("work/evaluate/evaluation")
@@ -197,7 +198,7 @@ def plot_and_report(
     params: Params, summary: dict[str, Any], facts: Mapping[str, str], links: Mapping[str, str]
 ) -> None:
     """Plots of the arms and of recall by hop, and reports/index.html."""
-    from harr.evaluate.arms import flat_rows
+    from harr.evaluate.summary import flat_rows
     from harr.report.page import write_report
     from harr.report.plots import arms, hops
 
@@ -244,7 +245,7 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
         ParamsError: an arm does not go with params.yaml.
         CorpusError: the questions cannot be read, or ``out`` cannot be written; nothing was played.
     """
-    from harr.evaluate.arms import table
+    from harr.evaluate.tables import table
     from harr.io.jsonl import read_question_file
 
     params = with_arms(params, arms) if arms else params
@@ -302,7 +303,7 @@ def show() -> str:
     Raises:
         DamagedFile: there is none, or it is damaged.
     """
-    from harr.evaluate.arms import table
+    from harr.evaluate.tables import table
 
     path, remedy = Path("metrics/evaluate.json"), "run `dvc repro evaluate`"
     summary = read_state(path, remedy, arms=dict, paired=dict)

@@ -21,7 +21,7 @@ ENTRY = {
     "train": ["harr/train/__init__.py", "harr/build/players.py"],
     "arms": ["harr/train/__init__.py", "harr/build/players.py"],
     "evaluate": [
-        "harr/evaluate/arms.py",
+        "harr/evaluate/play.py",
         "harr/report/examples.py",
         "harr/report/plots.py",
         "harr/preferences/few_shot.py",

@@ -6,7 +6,8 @@ from typing import Any
 
 from harr import __version__
 from harr.arms import FULL
-from harr.evaluate.arms import Summary, headline, is_share, label, percent, spread
+from harr.evaluate.summary import Summary, headline
+from harr.evaluate.tables import is_share, label, percent, spread
 from harr.merge.card import purpose
 
 EVALUATION = """## Evaluation

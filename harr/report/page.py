@@ -11,7 +11,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from harr.arms import ARMS, FULL, Arm
-from harr.evaluate.arms import Summary, baseline_of, flat_rows, headline, label, percent, spread
+from harr.evaluate.summary import Summary, baseline_of, flat_rows, headline
+from harr.evaluate.tables import label, percent, spread
 from harr.io.files import write_text
 from harr.report.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
 from harr.report.reward_plots import draw_reward_distribution, draw_reward_progress

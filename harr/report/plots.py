@@ -19,7 +19,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from harr.arms import ARMS
-from harr.evaluate.arms import HEADLINES, label
+from harr.evaluate.summary import HEADLINES
+from harr.evaluate.tables import label
 from harr.io.files import write_text
 
 Rows = Sequence[Mapping[str, Any]]

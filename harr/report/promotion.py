@@ -62,7 +62,7 @@ def page(
         gains: paired gains per metric, as from ``evaluate.contrast``.
         facts: further names and values, such as fingerprints.
     """
-    from harr.evaluate.arms import label
+    from harr.evaluate.tables import label
 
     rows = [
         (label(name), _gain(name, gain), f"{gain['p']:.2g}", int(gain["n"]), "up" if gain["low"] > 0 else "level")
@@ -84,7 +84,7 @@ def page(
 
 def _gain(name: str, gain: Mapping[str, float]) -> str:
     """A gain with its interval: points where the metric is a share, else the plain number."""
-    from harr.evaluate.arms import is_share, spread
+    from harr.evaluate.tables import is_share, spread
 
     if is_share(name):
         return spread(gain, "gain", "+.1f")

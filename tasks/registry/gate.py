@@ -73,7 +73,7 @@ def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> 
         candidate: a model version.
         champion: a model version, or None.
     """
-    from harr.evaluate.arms import contrast
+    from harr.evaluate.summary import contrast
 
     rival, arm = (champion, FULL) if champion else (candidate, params.baseline)
     ours, theirs = _rows(client, candidate, FULL), _rows(client, rival, arm)

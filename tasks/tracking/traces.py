@@ -47,7 +47,7 @@ def trajectories(
 
 def _trajectory(arm: str, episode: Episode, row: Mapping[str, Any]) -> Trajectory:
     """One question as it was played, ready for JSON."""
-    from harr.evaluate.arms import NOT_METRICS
+    from harr.evaluate.summary import NOT_METRICS
 
     question, told = episode.question, list(episode.outcome.hops)
     hops = []

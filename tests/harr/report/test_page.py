@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harr.evaluate.arms import contrast, question_rows, summarise
+from harr.evaluate.summary import contrast, question_rows, summarise
 from harr.rag.scoring.reward import Reward
 from harr.report.examples import trajectories
 from harr.report.page import write_report

@@ -169,7 +169,7 @@ def test_a_version_carries_its_fingerprints(params: Params) -> None:
 
 RACE = """
 import os
-import harr.evaluate.arms  # before the fork: the slow imports once
+import harr.evaluate.summary  # before the fork: the slow imports once
 from harr.errors import PromotionRefused
 from harr.params import Params
 from mlflow import MlflowClient

@@ -1,21 +1,15 @@
-"""Evaluation: play every arm greedily on the same questions, score each question, put intervals on the means."""
+"""Rows, means and paired gains: what the episodes of every arm become, with intervals."""
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from harr.errors import CorpusError
 from harr.evaluate.audits import answer_in_query, repeated_queries, writes_queries
 from harr.evaluate.intervals import mean_interval, paired_gain
-from harr.io.progress import bar
-from harr.rag.policies.dense import DensePolicy
-from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold, gold_f1, hop_recall, ndcg_at, recall, recall_at, reciprocal_rank
 from harr.rag.scoring.terms import answer_em, answer_f1, context_words
-from harr.types import Episode, Generator, Pipeline, Question, Retriever
+from harr.types import Episode
 
 Row = dict[str, Any]
 Summary = dict[str, dict[str, dict[str, Any]]]
@@ -23,116 +17,6 @@ Summary = dict[str, dict[str, dict[str, Any]]]
 NOT_METRICS = ("id", "question", "answer", "gold_answers")
 HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
 """The metric that leads a table or sentence: the first of these that was measured."""
-LABELS = {
-    "answer_f1": "answer F1",
-    "answer_em": "answer EM",
-    "semantic": "semantic (graded by the judge)",
-    "semantic_f1": "semantic (answer F1, no judge)",
-    "recall": "recall",
-    "fact_em": "fact EM (all gold picked)",
-    "fact_f1": "fact F1",
-    "all_gold": "all gold found",
-    "recall_at_2": "recall at 2",
-    "recall_at_5": "recall at 5",
-    "recall_at_10": "recall at 10",
-    "ndcg_at_10": "nDCG at 10",
-    "reciprocal_rank": "MRR",
-    "mrr": "MRR of the best search",
-    "format": "well-formed turns",
-    "answer_similarity": "answer similarity",
-    "searches": "searches",
-    "context_words": "words of passages",
-    "malformed": "malformed replies",
-    "repeated_queries": "queries asked again",
-    "answer_in_query": "answer in a query",
-    "reward": "reward",
-}
-BY_HOP = {
-    "hop_recall": "recall of hop",
-    "recall_after": "recall after hop",
-    "ap_after": "average precision after hop",
-}
-"""Metrics that are told hop by hop."""
-SHARES = frozenset(LABELS) - {"searches", "context_words", "malformed", "reward"}
-"""Metrics between 0 and 1, shown in percent; the others are plain numbers."""
-
-
-def run_arm(
-    questions: Sequence[Question],
-    pipeline: Pipeline,
-    generator: Generator | None,
-    retriever: Retriever,
-    *,
-    batch_size: int,
-    desc: str,
-) -> list[Episode]:
-    """Play all questions with one retriever, ``batch_size`` at a time; one episode each, in order."""
-    episodes: list[Episode] = []
-    with bar(total=len(questions), desc=desc, unit="question") as progress:
-        for start in range(0, len(questions), batch_size):
-            batch = questions[start : start + batch_size]
-            episodes += play(batch, pipeline, retriever, generator)
-            progress.update(len(batch))
-    return episodes
-
-
-def pass_rates(
-    questions: Sequence[Question],
-    pipeline: Pipeline,
-    generator: Generator | None,
-    retriever: DensePolicy,
-    *,
-    samples: int,
-    ks: Sequence[int],
-    seed: int,
-) -> dict[str, Row]:
-    """pass@k per question id: the chance that one of k sampled episodes is right, from ``samples`` of them.
-
-    Right means an exactly matching answer or, where the pipeline gives none, all gold passages found.
-    """
-    retriever.sampling = torch.Generator().manual_seed(seed)
-    episodes = play([q for q in questions for _ in range(samples)], pipeline, retriever, generator, desc="pass@k")
-    retriever.sampling = None
-    right = answer_em if any(episode.answer is not None for episode in episodes) else all_gold
-    counts = {q.id: sum(right(e) == 1.0 for e in episodes[i * samples :][:samples]) for i, q in enumerate(questions)}
-    return {name: {f"pass_at_{k}": pass_at(samples, hits, k) for k in ks} for name, hits in counts.items()}
-
-
-def pass_at(samples: int, right: int, k: int) -> float:
-    """Unbiased estimate of pass@k: 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374, eq. 1).
-
-    >>> [pass_at(4, 1, k) for k in (1, 2, 4)]
-    [0.25, 0.5, 1.0]
-    """
-    return 1.0 - math.comb(samples - right, k) / math.comb(samples, k)
-
-
-def average_seeds(by_seed: Sequence[Sequence[Row]]) -> list[Row]:
-    """One row per question: the mean of every metric that all seeds have; texts are those of the first seed.
-
-    >>> average_seeds([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
-    [{'id': 'q', 'recall': 0.5}]
-    """
-    averaged: list[Row] = []
-    for rows in zip(*by_seed, strict=True):
-        names = [name for name in rows[0] if name not in NOT_METRICS and all(name in row for row in rows)]
-        texts = {name: rows[0][name] for name in NOT_METRICS if name in rows[0]}
-        averaged.append(texts | {name: sum(row[name] for row in rows) / len(rows) for name in names})
-    return averaged
-
-
-def seed_means(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
-    """Mean of every metric, one value per seed.
-
-    >>> seed_means([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
-    {'recall': [1.0, 0.0]}
-    """
-    names = _metrics(by_seed[0])
-    return {
-        name: [statistics.fmean(row[name] for row in rows if name in row) for rows in by_seed]
-        for name in names
-        if all(any(name in row for row in rows) for rows in by_seed)
-    }
 
 
 def question_rows(
@@ -213,6 +97,34 @@ def _metrics(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(key for row in ordered for key in row if key not in NOT_METRICS))
 
 
+def average_seeds(by_seed: Sequence[Sequence[Row]]) -> list[Row]:
+    """One row per question: the mean of every metric that all seeds have; texts are those of the first seed.
+
+    >>> average_seeds([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
+    [{'id': 'q', 'recall': 0.5}]
+    """
+    averaged: list[Row] = []
+    for rows in zip(*by_seed, strict=True):
+        names = [name for name in rows[0] if name not in NOT_METRICS and all(name in row for row in rows)]
+        texts = {name: rows[0][name] for name in NOT_METRICS if name in rows[0]}
+        averaged.append(texts | {name: sum(row[name] for row in rows) / len(rows) for name in names})
+    return averaged
+
+
+def seed_means(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
+    """Mean of every metric, one value per seed.
+
+    >>> seed_means([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
+    {'recall': [1.0, 0.0]}
+    """
+    names = _metrics(by_seed[0])
+    return {
+        name: [statistics.fmean(row[name] for row in rows if name in row) for rows in by_seed]
+        for name in names
+        if all(any(name in row for row in rows) for rows in by_seed)
+    }
+
+
 def summarise(
     rows_by_arm: Mapping[str, Sequence[Row]], *, baseline: str = "frozen", resamples: int, seed: int
 ) -> Summary:
@@ -263,26 +175,6 @@ def flat_rows(summary: Summary) -> list[Row]:
     ]
 
 
-def label(metric: str) -> str:
-    """A metric's name in words.
-
-    >>> label("given_hop_recall_2"), label("answer_f1")
-    ('recall of hop 2, given passages', 'answer F1')
-    """
-    plain = metric.removeprefix("given_")
-    if plain.startswith("pass_at_"):
-        return f"pass@{plain.removeprefix('pass_at_')}" + ("" if metric == plain else ", given passages")
-    stem, _, number = plain.rpartition("_")
-    words = f"{BY_HOP[stem]} {number}" if stem in BY_HOP else LABELS.get(plain, plain)
-    return words if plain == metric else f"{words}, given passages"
-
-
-def is_share(metric: str) -> bool:
-    """True for a metric between 0 and 1, which is shown in percent."""
-    plain = metric.removeprefix("given_")
-    return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, "pass_at")
-
-
 def headline(summary: Summary) -> str:
     """The metric that leads: the first of HEADLINES that any arm has.
 
@@ -303,55 +195,3 @@ def baseline_of(summary: Summary) -> str:
     'frozen'
     """
     return next((arm for arm in summary["arms"] if arm not in summary["paired"]), "") if summary["paired"] else ""
-
-
-def table(summary: Summary) -> str:
-    """The arms as plain text, under 100 columns wide; shares in percent, gains in points of the lead metric."""
-    lead = headline(summary)
-    measured = {name for metrics in summary["arms"].values() for name in metrics}
-    with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
-    without = {
-        "recall_at_2": "R@2",
-        "recall_at_5": "R@5",
-        "given_all_gold": "given gold",
-        "given_recall": "given recall",
-    }
-    ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10", "recall": "recall"}
-    wanted = with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in measured else without
-    extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
-    baseline = baseline_of(summary)
-    gain_titles = [f"gain over {baseline} [95 %]", "p"] if summary["paired"] else []
-    grid = [["arm", f"{label(lead)} % [95 %]", *extra.values(), "n", *gain_titles]]
-    for arm, metrics in summary["arms"].items():
-        cells = [percent(metrics[name]["mean"]) if name in metrics else "-" for name in extra]
-        main, gain = metrics.get(lead), summary["paired"].get(arm, {}).get(lead)
-        tail = [spread(gain, "gain", "+.1f"), f"{gain['p']:.2g}"] if gain else ["", ""][: len(gain_titles)]
-        grid.append([arm, spread(main, "mean") if main else "-", *cells, str(main["n"] if main else 0), *tail])
-    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in grid
-    ]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def percent(share: float, form: str = ".1f") -> str:
-    """A share in percent, one decimal.
-
-    >>> percent(0.4567)
-    '45.7'
-    """
-    return format(100 * share, form)
-
-
-def spread(values: Mapping[str, float], centre: str, form: str = ".1f") -> str:
-    """A mean or gain with its interval, in percent.
-
-    >>> spread({"gain": 0.5, "low": -0.25, "high": 1.0}, "gain", "+.1f")
-    '+50.0 [-25.0, +100.0]'
-    """
-    middle, low, high = (percent(values[key], form) for key in (centre, "low", "high"))
-    return f"{middle} [{low}, {high}]"
