@@ -6,17 +6,18 @@ answers of both ways must be the same.
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from harr.arms import ARMS
-from harr.build.parts import build_generator, build_pipeline
-from harr.build.players import open_players
+from harr.build.pipeline import build_pipeline
+from harr.build.setup import open_players
+from harr.build.writers import build_generator, writer_folder
 from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
 from harr.params import Params
 from harr.rag.generation.cache import CachedGenerator
 from harr.rag.rollout import play
 from harr.types import Generate, Generator
+from tasks.paths import PLACES, QUESTIONS
 
 COUNT = 256
 
@@ -40,13 +41,14 @@ class Counted:
 def main() -> None:
     """Play the same questions both ways with the untrained retriever that sees the history."""
     params = Params.load()
-    questions = read_questions(Path("data/questions/test.jsonl"))[:COUNT]
-    pipeline, writer = build_pipeline(params), build_generator(params)
+    questions = read_questions(QUESTIONS / "test.jsonl")[:COUNT]
+    pipeline = build_pipeline(params.pipeline, writer_folder(params.generator, PLACES))
+    writer = build_generator(params.generator, params.seed, PLACES)
     if isinstance(writer, CachedGenerator):
         writer = writer.generator  # what is remembered would be no measure
     if writer is None:
         raise ParamsError("generator.kind: none has no batches to count; use a recipe with a generator")
-    with open_players(params, questions, candidates="corpus") as player:
+    with open_players(params, PLACES, questions, candidates="corpus") as player:
         retriever, generator = player(ARMS["history"], None), Counted(writer)
         play(questions[:4], pipeline, retriever, generator)
         generator.batches, began = 0, time.perf_counter()

@@ -55,15 +55,15 @@ def begin(folder: Path) -> Any:
 def cycle(params: Any) -> None:
     """Rollouts, a step, a checkpoint, an adapter, an evaluation; tracked."""
     from tasks.common import forget
-    from tasks.download import QUESTIONS
     from tasks.evaluate import asked_questions, play_arms, summarise_arms, write_evaluation
+    from tasks.paths import QUESTIONS, WORK
     from tasks.tracking.run import tracked_run
-    from tasks.train import WORK, train_policy
+    from tasks.train import train_policy
 
     with tracked_run("train", params) as run:
         history = train_policy.fn(params, run.log)
         run.record("train", {"reward": history[-1]["reward_mean"]})
-    forget(WORK)
+    forget(WORK / "train")
     with tracked_run("evaluate", params) as run:
         rows, episodes = play_arms.fn(params, asked_questions(params, QUESTIONS / "test.jsonl"), run.log, model=None)
         write_evaluation.fn(params, rows, episodes, summarise_arms.fn(params, rows))

@@ -4,8 +4,9 @@ from prefect import flow
 
 from flows.runtime.command import main
 from harr.params import Params
-from tasks.download import CORPUS, QUESTIONS, corpus_frame, download_corpus, questions_frame
+from tasks.download import corpus_frame, download_corpus, questions_frame
 from tasks.expectations.process import expect
+from tasks.paths import CORPUS, QUESTIONS
 from tasks.tracking.run import tracked_run
 
 

@@ -5,9 +5,9 @@ from prefect import flow
 from flows.runtime.command import main
 from harr.io.files import finish
 from harr.params import Params
-from tasks.download import CORPUS
-from tasks.embed import WORK, embed_passages, vectors_frame
+from tasks.embed import embed_passages, vectors_frame
 from tasks.expectations.process import expect
+from tasks.paths import CORPUS, WORK
 from tasks.tracking.run import tracked_run
 
 
@@ -19,7 +19,7 @@ async def embed() -> None:
         figures = embed_passages(params)
         run.record("embed", figures | expect("vectors", vectors_frame()))
         run.dataset("corpus", CORPUS, "corpus")
-    finish(WORK)
+    finish(WORK / "embed")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ from prefect import flow
 from flows.runtime.command import main, run_command
 from harr.arms import ARMS
 from harr.params import Params
-from tasks.download import QUESTIONS
 from tasks.evaluate import (
-    EVALUATION,
     asked_questions,
     evaluate_file,
     evaluation_frame,
@@ -22,6 +20,7 @@ from tasks.evaluate import (
 )
 from tasks.expectations.process import data_docs, expect
 from tasks.filter import write_preferences_page
+from tasks.paths import EVALUATION, PLOTS, QUESTIONS, REPORT
 from tasks.report_facts import run_facts
 from tasks.tracking.run import tracked_run
 from tasks.tracking.traces import trajectories
@@ -45,7 +44,7 @@ async def evaluate() -> None:
         )
         run.traces(trajectories(episodes, rows, params.tracking.traces, params.baseline))
         run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
-        for path in (EVALUATION / "trajectories.json", Path("reports/index.html"), Path("plots/arms.svg")):
+        for path in (EVALUATION / "trajectories.json", REPORT, PLOTS / "arms.svg"):
             run.artifact(path)
     print(show())
 

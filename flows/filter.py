@@ -10,10 +10,8 @@ from flows.runtime import locks
 from flows.runtime.command import main, run_command
 from harr.io.files import finish
 from harr.params import Params
-from tasks.download import QUESTIONS
 from tasks.expectations.process import expect
 from tasks.filter import (
-    WORK,
     filter_suite,
     filter_training_questions,
     filtered_frame,
@@ -22,6 +20,7 @@ from tasks.filter import (
     preferences_frame,
     write_preferences_page,
 )
+from tasks.paths import QUESTIONS, WORK
 from tasks.tracking.run import tracked_run
 
 
@@ -38,7 +37,7 @@ async def filter() -> None:
         if suite == "preferences":
             run.artifact(write_preferences_page())
         run.dataset("train questions", QUESTIONS / "train.jsonl", "training")
-    finish(WORK)
+    finish(WORK / "filter")
 
 
 def join(folders: Sequence[Path]) -> None:

@@ -5,7 +5,8 @@ from prefect import flow
 from flows.runtime.command import main
 from harr.io.files import finish
 from harr.params import Params
-from tasks.generator import WORK, make_generator
+from tasks.generator import make_generator
+from tasks.paths import WORK
 from tasks.tracking.run import tracked_run
 
 
@@ -15,7 +16,7 @@ async def generator() -> None:
     params = Params.load()
     with tracked_run("generator", params) as run:
         run.record("generator", make_generator(params, run.log))
-    finish(WORK)
+    finish(WORK / "generator")
 
 
 if __name__ == "__main__":

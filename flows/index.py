@@ -5,9 +5,9 @@ from prefect import flow
 from flows.runtime.command import main
 from harr.io.files import finish
 from harr.params import Params
-from tasks.embed import VECTORS
 from tasks.expectations.process import expect
-from tasks.index import WORK, index_frame, index_passages
+from tasks.index import index_frame, index_passages
+from tasks.paths import VECTORS, WORK
 from tasks.tracking.run import tracked_run
 
 
@@ -19,7 +19,7 @@ async def index() -> None:
         figures = index_passages(params)
         run.record("index", figures | expect("index", index_frame(figures)))
         run.dataset("vectors", VECTORS, "index")
-    finish(WORK)
+    finish(WORK / "index")
 
 
 if __name__ == "__main__":

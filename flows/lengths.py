@@ -8,7 +8,8 @@ from typing import Any
 
 from flows.runtime.command import run_command
 from harr.params import Params
-from tasks.lengths import LENGTHS, ask_reader, play_lengths
+from tasks.lengths import ask_reader, play_lengths
+from tasks.paths import LENGTHS
 
 
 def run(options: argparse.Namespace) -> None:

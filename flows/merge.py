@@ -5,8 +5,8 @@ from prefect import flow
 from flows.runtime.command import main
 from harr.params import Params
 from tasks.merge import merge_adapter, register_model
+from tasks.paths import ADAPTER
 from tasks.tracking.run import tracked_run
-from tasks.train import ADAPTER
 
 
 @flow(name="merge")

@@ -5,9 +5,9 @@ from prefect import flow
 from flows.runtime.command import main
 from harr.params import Params
 from tasks.common import forget
-from tasks.filter import FILTERED
+from tasks.paths import FILTERED, WORK
 from tasks.tracking.run import tracked_run
-from tasks.train import WORK, plot_training, summary, train_policy, write_stats
+from tasks.train import plot_training, summary, train_policy, write_stats
 
 
 @flow(name="train")
@@ -21,7 +21,7 @@ async def train() -> None:
         for plot in plot_training(history):
             run.artifact(plot, "plots")
         run.dataset("kept questions", FILTERED / "questions.jsonl", "training")
-    forget(WORK)
+    forget(WORK / "train")
 
 
 def join(params: Params) -> None:

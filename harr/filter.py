@@ -81,10 +81,11 @@ def _try_batch(params: FilterParams, setup: Setup, batch: Sequence[Question], se
     playable = [q for q in batch if q.candidate_ids or getattr(setup.retriever, "candidates", "corpus") == "corpus"]
     if params.keep == "all":
         return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]
+    generator = setup.sample(params.temperature) if setup.sample else setup.generator
     if not setup.writer:
         setup.retriever.sampling = torch.Generator().manual_seed(seed)
     repeated = [question for question in playable for _ in range(params.group_size)]
-    episodes = iter(play(repeated, setup.pipeline, setup.retriever, setup.generator))
+    episodes = iter(play(repeated, setup.pipeline, setup.retriever, generator))
     groups = {q.id: [next(episodes) for _ in range(params.group_size)] for q in playable}
     return [_judge(question, groups.get(question.id, []), setup) for question in batch]
 

@@ -11,11 +11,10 @@ from harr.io.files import publish, write_json
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK
-from tasks.filter import FILTERED
-from tasks.train import ADAPTER, mean_reward
+from tasks.paths import ADAPTER, ARMS, FILTERED, PLACES, WORK
+from tasks.train import mean_reward
 
-ARMS = Path("models/arms")
-DRAFT, RUNS = Path("work/arms"), Path("work/arm-runs")
+DRAFT, RUNS = WORK / "arms", WORK / "arm-runs"
 LAST = "_last_10"
 
 
@@ -49,7 +48,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
 
 def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
     """The plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
-    from harr.build.players import arm_params, open_setup
+    from harr.build.setup import arm_params, open_setup
     from harr.train import METHODS
 
     figures: dict[str, float] = {}
@@ -60,7 +59,8 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
             if folder == ADAPTER or arm.inside:
                 continue
             tell(f"arm {name}, seed {seed}")
-            with open_setup(arm_params(params, arm), FILTERED / "questions.jsonl", history=arm.history) as setup:
+            own = arm_params(params, arm)
+            with open_setup(own, PLACES, FILTERED / "questions.jsonl", history=arm.history) as setup:
                 method = METHODS[arm.method or params.train.method]
                 history = method(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             what, mean = mean_reward(history[-10:])

@@ -1,15 +1,12 @@
 """Stage download: corpus and questions on disk, checked."""
 
-from pathlib import Path
-
 import pandas as pd
 from prefect import task
 
 from harr.params import Params
 from harr.params.download import MedQuADParams
 from tasks.common import TASK, even_sample
-
-CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
+from tasks.paths import CORPUS, QUESTIONS, WORK
 
 
 @task(**TASK)
@@ -20,8 +17,9 @@ def download_corpus(params: Params) -> dict[str, float]:
     if isinstance(params.download, MedQuADParams):
         from harr.datasets.tokens import token_spans
 
-        return download(params.download, CORPUS, QUESTIONS, token_spans(params.download.tokenizer))
-    return download(params.download, CORPUS, QUESTIONS)
+        spans = token_spans(params.download.tokenizer)
+        return download(params.download, CORPUS, QUESTIONS, WORK / "download", spans)
+    return download(params.download, CORPUS, QUESTIONS, WORK / "download")
 
 
 @task(**TASK)

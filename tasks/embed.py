@@ -14,9 +14,7 @@ from harr.io.files import read_manifest
 from harr.params import Params
 from harr.params.embed import HereParams
 from tasks.common import GPU_TASK, TASK, even_sample
-from tasks.download import CORPUS
-
-VECTORS, WORK = Path("data/vectors"), Path("work/embed")
+from tasks.paths import CORPUS, VECTORS, WORK
 
 
 def vectors_manifest() -> dict[str, Any]:
@@ -33,22 +31,22 @@ def vectors_manifest() -> dict[str, Any]:
 @task(**GPU_TASK)
 def embed_passages(params: Params) -> dict[str, float]:
     """Embed the corpus; unfinished shards are taken up again."""
-    from harr.build.parts import build_encoder, build_served_encoder
+    from harr.build.encoder import build_encoder, build_served_encoder
     from harr.corpus.passages import Passages
     from harr.embed.shards import embed_corpus
 
-    encoder = build_encoder(params)
-    served = build_served_encoder(params, encoder)
+    encoder = build_encoder(params.encoder)
+    served = build_served_encoder(params.encoder, encoder)
     spread = None if isinstance(params.runner, HereParams) else partial(_spread, params)
-    return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK, served, spread)
+    return embed_corpus(Passages.open(CORPUS), encoder, params.embed, VECTORS, WORK / "embed", served, spread)
 
 
 @task(**TASK, task_run_name="shard {number}")
 def embed_shard(params: Params, corpus: str, folder: str, number: int) -> dict[str, Any]:
     """Make one shard, wherever the runner of params.yaml calls this."""
-    from harr.build.parts import embed_as_worker
+    from harr.build.encoder import embed_as_worker
 
-    return embed_as_worker(params, Path(corpus), Path(folder), number)
+    return embed_as_worker(params.encoder, params.embed, Path(corpus), Path(folder), number)
 
 
 def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:

@@ -19,10 +19,9 @@ from harr.types import Episode, Generator, Log, Pipeline, Question
 from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.embed import vectors_manifest
-from tasks.filter import FILTERED, statistics_rows
-from tasks.train import STATS
+from tasks.filter import statistics_rows
+from tasks.paths import EVALUATION, FILTERED, METRICS, PLACES, PLOTS, REPORT, STATS, WORK
 
-EVALUATION = Path("data/evaluation")
 Row = dict[str, Any]
 Rows = list[Row]
 
@@ -44,16 +43,18 @@ def play_arms(
     Returns:
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
-    from harr.build.parts import build_generator, build_reader, build_reward, build_writer
-    from harr.build.players import open_players
+    from harr.build.pipeline import build_reward
+    from harr.build.setup import open_players, open_writer
+    from harr.build.writers import build_generator, build_reader
     from harr.evaluate.play import pass_rates, run_arm
     from harr.evaluate.summary import join_candidates
     from harr.rag.policies.dense import DensePolicy
 
-    pipelines, reward, section = arm_pipelines(params), build_reward(params), params.evaluate
-    reader = build_reader(params)
+    section, seed_of_run = params.evaluate, params.seed
+    pipelines, reward = arm_pipelines(params), build_reward(params.reward, params.encoder, seed_of_run, PLACES)
+    reader = build_reader(section.reader, seed_of_run, PLACES)
     writes = params.writer_learns
-    generator = None if writes else build_generator(params)
+    generator = None if writes else build_generator(params.generator, seed_of_run, PLACES)
     folders = trained_runs(params) | ({FULL: [model]} if model else {})
     records = section.arm_table
     runs = [(arm, seed, folder) for arm in section.arms for seed, folder in enumerate(folders.get(arm, [None]))]
@@ -61,12 +62,12 @@ def play_arms(
     shown: dict[str, list[Episode]] = {}
     for candidates in section.candidates:
         played = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
-        with open_players(params, played, candidates=candidates) as player:
+        with open_players(params, PLACES, played, candidates=candidates) as player:
             for arm, seed, folder in runs:
                 retriever, desc, pipeline = player(records[arm], folder), f"{arm}-{seed} ({candidates})", pipelines[arm]
                 if writes:  # the arms differ in who writes; whoever did leaves the memory before the next one comes
                     generator = None
-                    generator = build_writer(params, records[arm], folder)
+                    generator = open_writer(params, PLACES, records[arm], folder)
                 episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
                 episodes = read_by(reader, pipeline, episodes, batch_size=section.batch_size, desc=f"{desc}: answers")
                 report_usage(log, **({f"{arm}-{seed}": generator} if writes else {}), sources=retriever)
@@ -94,13 +95,14 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
         CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one, or ordered
             what it found by another ``retriever.late_interaction``.
     """
-    from harr.build.parts import build_pipeline
+    from harr.build.pipeline import build_pipeline
+    from harr.build.writers import writer_folder
     from harr.preferences.collect import check_index
     from harr.preferences.few_shot import read_demonstrations
     from harr.rag.pipelines.leret import LeReT
     from harr.rag.retrieval.late_interaction import search_identity
 
-    pipeline = build_pipeline(params)
+    pipeline = build_pipeline(params.pipeline, writer_folder(params.generator, PLACES))
     if not isinstance(pipeline, LeReT):
         return dict.fromkeys(params.evaluate.arms, pipeline)
     index = vectors_manifest()["identity"]
@@ -173,7 +175,7 @@ def write_evaluation(
     from harr.evaluate.summary import average_seeds, contrast
     from harr.report.examples import trajectories
 
-    draft = Path("work/evaluate/evaluation")
+    draft = WORK / "evaluate" / "evaluation"
     shutil.rmtree(draft, ignore_errors=True)
     for arm, by_seed in rows.items():
         for seed, arm_rows in enumerate(by_seed, start=params.seed):
@@ -181,7 +183,7 @@ def write_evaluation(
             write_text(draft / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
     write_json(draft / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
     publish(draft, EVALUATION)
-    write_json(Path("metrics/evaluate.json"), rounded(summary))
+    write_json(METRICS / "evaluate.json", rounded(summary))
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
     contrasts = {
         f"{FULL}-{name}": contrast(
@@ -190,7 +192,7 @@ def write_evaluation(
         for name, arm in params.evaluate.arm_table.items()
         if FULL in averaged and arm.rival and name != params.baseline
     }
-    write_json(Path("metrics/contrasts.json"), rounded(contrasts))
+    write_json(METRICS / "contrasts.json", rounded(contrasts))
 
 
 @task(**TASK)
@@ -202,13 +204,13 @@ def plot_and_report(
     from harr.report.page import write_report
     from harr.report.plots import arms, hops
 
-    arms(flat_rows(summary), Path("plots/arms.svg"))
-    hops(flat_rows(summary), Path("plots/hops.svg"))
+    arms(flat_rows(summary), PLOTS / "arms.svg")
+    hops(flat_rows(summary), PLOTS / "hops.svg")
     played = EVALUATION / f"{FULL}.jsonl"
     write_report(
-        Path("reports/index.html"),
+        REPORT,
         summary=summary,
-        contrasts=read_json(Path("metrics/contrasts.json")),
+        contrasts=read_json(METRICS / "contrasts.json"),
         curve=training_curve(),
         filter_rows=statistics_rows(),
         trajectories=read_json(EVALUATION / "trajectories.json"),
@@ -305,7 +307,7 @@ def show() -> str:
     """
     from harr.evaluate.tables import table
 
-    path, remedy = Path("metrics/evaluate.json"), "run `dvc repro evaluate`"
+    path, remedy = METRICS / "evaluate.json", "run `dvc repro evaluate`"
     summary = read_state(path, remedy, arms=dict, paired=dict)
     try:
         return table(summary)

@@ -10,53 +10,24 @@ from harr.io.files import check_sums, read_jsonl, write_json
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK, TASK, report_usage
-from tasks.download import QUESTIONS
 from tasks.expectations.process import expect
-
-FILTERED, WORK = Path("data/filtered"), Path("work/filter")
-PREFERENCES_PAGE = Path("reports/preferences.html")
+from tasks.paths import FILTERED, METRICS, PLACES, PLOTS, PREFERENCES_PAGE, QUESTIONS, WORK
 
 
 @task(**GPU_TASK)
 def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
-    """Roll out training questions until enough are kept."""
-    from harr.build.players import open_setup
+    """Try training questions until enough are found that the method can learn from."""
+    from harr.build.setup import open_setup
     from harr.filter import filter_questions
+    from harr.preferences.collect import collect_preferences
 
-    if params.train.method == "leret":
-        return _try_queries(params, log)
-    with open_setup(params, QUESTIONS / "train.jsonl", sampling=params.filter.keep == "disagreeing") as setup:
-        figures = filter_questions(params.filter, setup, FILTERED, WORK, log, params.seed)
-        report_usage(log, generator=setup.generator, judge=setup.reward, sources=setup.retriever)
-        return figures
-
-
-def _try_queries(params: Params, log: Log) -> dict[str, float]:
-    """Try queries of training questions hop by hop, and keep which were better."""
-    from harr.build.parts import build_samplers
-    from harr.build.players import open_setup
-    from harr.params.filter import PreferencesParams
-    from harr.preferences.collect import sample_preferences
-    from harr.rag.generation.sampler import Sampler
-
-    section = params.filter
-    preferences = section.preferences or PreferencesParams()
-    with open_setup(params, QUESTIONS / "train.jsonl") as setup:
-        samplers, used = build_samplers(params, setup.writer), dict[float, Sampler]()
-        figures = sample_preferences(
-            preferences,
-            setup,
-            lambda temperature: used.setdefault(temperature, samplers(temperature)),
-            FILTERED,
-            WORK,
-            log,
-            params.seed,
-            target=section.target,
-            batch_size=section.batch_size,
-        )
-        writers = {f"writer at {temperature:g}": sampler for temperature, sampler in used.items()}
-        report_usage(log, **writers, sources=setup.retriever)
-        return figures
+    prepare = collect_preferences if params.train.method == "leret" else filter_questions
+    with open_setup(params, PLACES, QUESTIONS / "train.jsonl") as setup:
+        figures = prepare(params.filter, setup, FILTERED, WORK / "filter", log, params.seed)
+        sampled = setup.sample.opened if setup.sample else {}
+        writers = {f"writer at {temperature:g}": sampler for temperature, sampler in sampled.items()}
+        report_usage(log, generator=setup.generator, **writers, judge=setup.reward, sources=setup.retriever)
+    return figures
 
 
 def join_filtered(folders: Sequence[Path]) -> str:
@@ -67,9 +38,9 @@ def join_filtered(folders: Sequence[Path]) -> str:
     """
     from harr.preferences.join import join_parts
 
-    figures = join_parts(folders, FILTERED, WORK)
+    figures = join_parts(folders, FILTERED, WORK / "filter")
     figures |= expect.fn("preferences", preferences_frame.fn())
-    write_json(Path("metrics/filter.json"), {name: round(value, 6) for name, value in figures.items()})
+    write_json(METRICS / "filter.json", {name: round(value, 6) for name, value in figures.items()})
     plot_filter.fn()
     write_preferences_page.fn()
     return (
@@ -136,6 +107,6 @@ def plot_filter() -> Path:
     """Histogram of rewards by verdict, as SVG and CSV."""
     from harr.report.plots import filter_histogram
 
-    path = Path("plots/filter.svg")
+    path = PLOTS / "filter.svg"
     filter_histogram(statistics_rows(), path)
     return path

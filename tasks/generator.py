@@ -1,7 +1,6 @@
 """Stage generator: the language model that plays, where this project trains it itself."""
 
 import shutil
-from pathlib import Path
 
 from prefect import task
 
@@ -9,23 +8,22 @@ from harr.io.files import publish, write_json
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK
-
-GENERATOR, WORK = Path("models/generator"), Path("work/generator")
+from tasks.paths import GENERATOR, WORK
 
 
 @task(**GPU_TASK)
 def make_generator(params: Params, log: Log) -> dict[str, float]:
     """Train the small language model, or warm up a given one; of any other generator only its parameters are noted."""
-    section = params.generator
+    section, work = params.generator, WORK / "generator"
     if section.kind == "small_lm":
         from harr.generator.small_lm import train_small_lm
 
-        return train_small_lm(section, GENERATOR, WORK, log, params.seed)
+        return train_small_lm(section, GENERATOR, work, log, params.seed)
     if section.kind == "warmstart":
         from harr.generator.warmstart import train_warmstart
 
-        return train_warmstart(section, GENERATOR, WORK, log, params.seed)
-    draft = WORK / "note"
+        return train_warmstart(section, GENERATOR, work, log, params.seed)
+    draft = work / "note"
     shutil.rmtree(draft, ignore_errors=True)
     write_json(draft / "generator.json", section.model_dump(mode="json"))
     publish(draft, GENERATOR)

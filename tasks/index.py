@@ -1,7 +1,6 @@
 """Stage index: vectors and texts into Milvus."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pandas as pd
 from prefect import task
@@ -9,10 +8,8 @@ from prefect import task
 from harr.io.files import read_manifest
 from harr.params import Params
 from tasks.common import TASK
-from tasks.download import CORPUS
-from tasks.embed import VECTORS, vectors_manifest
-
-INDEX, WORK = Path("data/index"), Path("work/index")
+from tasks.embed import vectors_manifest
+from tasks.paths import CORPUS, INDEX, VECTORS, WORK
 
 
 @task(**TASK)
@@ -22,7 +19,7 @@ def index_passages(params: Params) -> dict[str, float]:
     from harr.corpus.vectors import Vectors
     from harr.index.passage_index import build_index
 
-    return build_index(Passages.open(CORPUS), Vectors.open(VECTORS), params.index, INDEX, WORK)
+    return build_index(Passages.open(CORPUS), Vectors.open(VECTORS), params.index, INDEX, WORK / "index")
 
 
 @task(**TASK)

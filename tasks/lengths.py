@@ -12,13 +12,10 @@ from harr.io.files import read_state, write_json, write_text
 from harr.params import Params
 from harr.params.download import BabiLongParams, RulerParams
 from harr.params.embed import EmbedParams
-from tasks.train import ADAPTER
+from tasks.paths import ADAPTER, PLACES, WORK
 
 if TYPE_CHECKING:
     from harr.rag.policies.two_tower import TwoTowerPolicy
-
-LENGTHS = Path("models/lengths")
-WORK = Path("work/lengths")
 
 
 def play_lengths(
@@ -40,7 +37,7 @@ def play_lengths(
         ParamsError: the data set has no stories that could be told in longer documents.
         CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
     """
-    from harr.build.players import build_towers
+    from harr.build.retrievers import trained_towers
     from harr.datasets.haystack import check_lengths, sentences_for, tokens_per_sentence
     from harr.datasets.noise import noise_sentences
     from harr.evaluate.lengths import by_length, identity
@@ -54,7 +51,7 @@ def play_lengths(
             "see recipes/qrag_babilong_small.yaml"
         )
     told = told.model_copy(update={"seed": seed, "test_questions": questions or told.test_questions})
-    towers = build_towers(params, model or ADAPTER)
+    towers = trained_towers(params.encoder, params.retriever, model or ADAPTER)
     mean = tokens_per_sentence(noise_sentences(told.noise, seed=seed), towers.actions.token_counts)
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
     check_lengths(told, lengths)
@@ -111,7 +108,7 @@ def _play_length(
     stories_told = len(stories(told)["test"])
     if len(whole_lines(log)) >= stories_told:
         return
-    noise, shards = noise_for(told, sentences), WORK / f"ns{sentences}"
+    noise, shards = noise_for(told, sentences), WORK / "lengths" / f"ns{sentences}"
     shared = sentences > SHARED
     towers.sentences = on_disk(noise, towers.actions, embed, shards) if shared else Sentences()
     play_documents(
@@ -134,10 +131,10 @@ def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
     Raises:
         ParamsError: a log is missing, or its name tells no length; or there is no generator.
     """
-    from harr.build.parts import build_generator
+    from harr.build.writers import build_generator
     from harr.evaluate.lengths import by_length, read_answers, whole_lines
 
-    generator = build_generator(params)
+    generator = build_generator(params.generator, params.seed, PLACES)
     if generator is None:
         raise ParamsError("generator.kind: none reads nothing; set generator to a server or a local model")
     rows_of: dict[int, list[dict[str, Any]]] = {}

@@ -13,16 +13,12 @@ from harr.params import Params
 from harr.params.reward import metric_name
 from harr.params.train import LeReTParams
 from tasks.common import TASK
-from tasks.download import CORPUS, QUESTIONS
 from tasks.embed import vectors_manifest
-from tasks.evaluate import EVALUATION
 from tasks.filter import filter_suite
+from tasks.paths import ADAPTER, CORPUS, EVALUATION, LLM, METRICS, QUESTIONS, RETRIEVER, WORK
 from tasks.registry.promote import register
 from tasks.tracking.fingerprints import digest_of, revisions
 from tasks.tracking.run import Run
-from tasks.train import ADAPTER
-
-RETRIEVER, LLM, WORK = Path("models/retriever"), Path("models/llm"), Path("work/merge")
 
 
 @task(**TASK)
@@ -37,23 +33,23 @@ def merge_adapter(params: Params) -> dict[str, float]:
         from harr.merge.llm import merge_llm
 
         _note(RETRIEVER, params, {"encoder", "retriever"})
-        return merge_llm(ADAPTER, LLM, WORK, facts=facts, training=training_facts(params))
+        return merge_llm(ADAPTER, LLM, WORK / "merge", facts=facts, training=training_facts(params))
     _note(LLM, params, {"generator"})
     return _merge_retriever(params, facts)
 
 
 def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, float]:
-    from harr.build.parts import build_encoder
+    from harr.build.encoder import build_encoder
     from harr.merge.retriever import merge
 
-    encoder = build_encoder(params)
+    encoder = build_encoder(params.encoder)
     # The export encodes states, whose limit may differ from that of passages.
     encoder.max_tokens = encoder.model.max_seq_length = params.retriever.max_tokens
-    least = params.merge.min_cosine
-    figures = merge(encoder, ADAPTER, RETRIEVER, WORK, min_cosine=least, facts=facts)
+    least, work = params.merge.min_cosine, WORK / "merge"
+    figures = merge(encoder, ADAPTER, RETRIEVER, work, min_cosine=least, facts=facts)
     if (ADAPTER / "action").exists():
-        actions = build_encoder(params)
-        second = merge(actions, ADAPTER / "action", RETRIEVER / "action", WORK, min_cosine=least, facts=facts)
+        actions = build_encoder(params.encoder)
+        second = merge(actions, ADAPTER / "action", RETRIEVER / "action", work, min_cosine=least, facts=facts)
         figures |= {f"action_{name}": value for name, value in second.items()}
     return figures
 
@@ -103,7 +99,7 @@ def _weights(weight: Any) -> str:
 def _note(folder: Path, params: Params, sections: set[str]) -> None:
     """A folder that says only that nothing was trained here, and who played; not at which address."""
     private = {section: {"base_url", "key_variable"} for section in sections}
-    draft = WORK / "note"
+    draft = WORK / "merge" / "note"
     shutil.rmtree(draft, ignore_errors=True)
     write_json(draft / "untrained.json", params.model_dump(include=sections, exclude=private, mode="json"))
     publish(draft, folder)
@@ -147,7 +143,7 @@ def held_expectations(params: Params) -> dict[str, float]:
         filter_suite(params): "filter",
         "evaluation": "evaluate",
     }
-    figures = {stage: Path("metrics") / f"{stage}.json" for stage in suites.values()}
+    figures = {stage: METRICS / f"{stage}.json" for stage in suites.values()}
     told = {
         stage: read_state(path, f"run `dvc repro -f -s {stage}`") if path.exists() else {}
         for stage, path in figures.items()

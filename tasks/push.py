@@ -6,10 +6,10 @@ from pathlib import Path
 
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import read_json, read_jsonl, read_state
-from tasks.filter import FILTERED, statistics_rows
-from tasks.merge import LLM, RETRIEVER
+from tasks.filter import statistics_rows
+from tasks.paths import FILTERED, LLM, METRICS, RETRIEVER
 
-EVALUATE, CONTRASTS = Path("metrics/evaluate.json"), Path("metrics/contrasts.json")
+EVALUATE, CONTRASTS = METRICS / "evaluate.json", METRICS / "contrasts.json"
 
 
 def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str) -> None:

@@ -1,18 +1,17 @@
 """The facts of a run that a report needs to be believed."""
 
-from pathlib import Path
-
 from harr.io.files import read_state
 from harr.params import Params
 from harr.params.train import LeReTParams
 from tasks.embed import vectors_manifest
+from tasks.paths import METRICS
 from tasks.tracking.fingerprints import revisions
 
 
 def run_facts(params: Params) -> dict[str, str]:
     """What was run, in a person's words."""
     vectors = vectors_manifest()
-    filtered = read_state(Path("metrics/filter.json"), "run `dvc repro -f -s filter`", kept=float, tried=float)
+    filtered = read_state(METRICS / "filter.json", "run `dvc repro -f -s filter`", kept=float, tried=float)
     revision = revisions()
     edited = " (edited)" if revision["harr.edited"] == "true" else ""
     return {

@@ -10,10 +10,8 @@ from harr.io.files import write_text
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK, TASK, report_usage
-from tasks.filter import FILTERED
+from tasks.paths import ADAPTER, FILTERED, PLACES, PLOTS, STATS, WORK
 
-ADAPTER, WORK = Path("models/adapter"), Path("work/train")
-STATS = Path("metrics/training_stats.jsonl")
 LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
 """Figures of the last step that tell a run of leret from others."""
 
@@ -21,11 +19,11 @@ LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
 @task(**GPU_TASK)
 def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
     """Train by the method named in params.yaml; returns one row per step."""
-    from harr.build.players import open_setup
+    from harr.build.setup import open_setup
     from harr.train import METHODS
 
-    with open_setup(params, FILTERED / "questions.jsonl") as setup:
-        history = METHODS[params.train.method](params.train, setup, ADAPTER, WORK, log, params.seed)
+    with open_setup(params, PLACES, FILTERED / "questions.jsonl") as setup:
+        history = METHODS[params.train.method](params.train, setup, ADAPTER, WORK / "train", log, params.seed)
         report_usage(log, generator=setup.generator, judge=setup.reward, sources=setup.retriever)
     return history
 
@@ -61,11 +59,10 @@ def plot_training(history: list[dict[str, Any]]) -> list[Path]:
     from harr.report.reward_plots import reward_distribution, reward_progress
     from harr.train.record import plain
 
-    plots = Path("plots")
-    learning_curve([plain(row) for row in history], plots / "train.svg")
-    reward_progress(history, plots / "reward_progress.svg")
-    reward_distribution(history, plots / "reward_distribution.svg")
-    return [plots / "train.svg", plots / "reward_progress.svg", plots / "reward_distribution.svg"]
+    learning_curve([plain(row) for row in history], PLOTS / "train.svg")
+    reward_progress(history, PLOTS / "reward_progress.svg")
+    reward_distribution(history, PLOTS / "reward_distribution.svg")
+    return [PLOTS / "train.svg", PLOTS / "reward_progress.svg", PLOTS / "reward_distribution.svg"]
 
 
 def write_stats(history: list[dict[str, Any]]) -> Path:

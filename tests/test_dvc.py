@@ -17,9 +17,9 @@ ENTRY = {
     "embed": ["harr/embed/shards.py", "harr/embed/encoder.py"],
     "index": ["harr/index/passage_index.py"],
     "generator": ["harr/generator/small_lm.py", "harr/generator/warmstart.py"],
-    "filter": ["harr/filter.py", "harr/preferences/collect.py", "harr/build/players.py"],
-    "train": ["harr/train/__init__.py", "harr/build/players.py"],
-    "arms": ["harr/train/__init__.py", "harr/build/players.py"],
+    "filter": ["harr/filter.py", "harr/preferences/collect.py", "harr/build/setup.py"],
+    "train": ["harr/train/__init__.py", "harr/build/setup.py"],
+    "arms": ["harr/train/__init__.py", "harr/build/setup.py"],
     "evaluate": [
         "harr/evaluate/play.py",
         "harr/report/examples.py",
@@ -27,7 +27,7 @@ ENTRY = {
         "harr/preferences/few_shot.py",
         "harr/report/page.py",
         "harr/preferences/collect.py",
-        "harr/build/players.py",
+        "harr/build/setup.py",
     ],
     "merge": ["harr/merge/retriever.py", "harr/merge/llm.py", "harr/embed/encoder.py"],
 }

@@ -301,7 +301,7 @@ def section(
 
 
 def fetch(params: JsonlParams | WorldParams) -> dict[str, float]:
-    return download(params, Path("data/corpus"), Path("data/questions"))
+    return download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"))
 
 
 BAD = [b"{broken", b'{"id": "\xff"}', {"id": "p9"}, {"id": "p1", "text": "again"}, [1], {"id": "p8", "text": "\ud800"}]

@@ -93,7 +93,7 @@ def watch(event, values):
     if event == "socket.getaddrinfo" and values[0] not in (None, "localhost", "127.0.0.1", "::1", b"localhost"):
         events.append([event, str(values[:2])])
 
-import tasks.evaluate, tasks.merge, harr.build.players  # what libraries do while they are imported is theirs
+import tasks.evaluate, tasks.merge, harr.build.setup  # what libraries do while they are imported is theirs
 from pathlib import Path
 from harr.datasets.download import download
 from harr.corpus.passages import Passages
@@ -105,21 +105,22 @@ from harr.embed.shards import embed_corpus
 from harr.index.passage_index import build_index
 from harr.embed.encoder import Encoder
 from harr.corpus.vectors import Vectors
-from harr.build.players import open_setup
+from harr.build.setup import open_setup
 from harr.train import METHODS
+from tasks.paths import PLACES
 
 sys.addaudithook(watch)
 params = Params.load()
 data = Path("data")
-download(params.download, data / "corpus", data / "questions")
+download(params.download, data / "corpus", data / "questions", Path("work/download"))
 passages = Passages.open(data / "corpus")
 encoder = Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
 embed_corpus(passages, encoder, params.embed, data / "vectors", Path("work/embed"))
 build_index(passages, Vectors.open(data / "vectors"), params.index, data / "index", Path("work/index"))
 silent = lambda step, values: None
-with open_setup(params, data / "questions/train.jsonl") as setup:
+with open_setup(params, PLACES, data / "questions/train.jsonl") as setup:
     filter_questions(params.filter, setup, data / "filtered", Path("work/filter"), silent, 0)
-with open_setup(params, data / "filtered/questions.jsonl") as setup:
+with open_setup(params, PLACES, data / "filtered/questions.jsonl") as setup:
     steps = METHODS["grpo"](params.train, setup, Path("models/adapter"), Path("work/train"), silent, 0)
 write_text(Path("metrics/training_stats.jsonl"), "".join(json.dumps(step) + "\\n" for step in steps))
 stage = tasks.evaluate
@@ -260,15 +261,16 @@ from harr.corpus.passages import Passages
 from harr.errors import HarrError
 from harr.filter import filter_questions
 from harr.params import Params
-from harr.build.players import open_setup
+from harr.build.setup import open_setup
 from harr.embed.shards import embed_corpus
 from harr.embed.encoder import Encoder
 from harr.index.passage_index import build_index
 from harr.corpus.vectors import Vectors
+from tasks.paths import PLACES
 
 milvus_client.CONNECT_SECONDS = 0.2
 params, data = Params.load(), Path("data")
-download(params.download, data / "corpus", data / "questions")
+download(params.download, data / "corpus", data / "questions", Path("work/download"))
 passages = Passages.open(data / "corpus")
 encoder = Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
 embed_corpus(passages, encoder, params.embed, data / "vectors", Path("work/embed"))
@@ -277,7 +279,7 @@ build_index(passages, vectors, params.index, data / "index", Path("work/index"))
 away = params.index.model_copy(update={"uri": "http://127.0.0.1:9"})
 for attempt in ("answered", "refused"):
     try:
-        with open_setup(params, data / "questions/train.jsonl") as setup:
+        with open_setup(params, PLACES, data / "questions/train.jsonl") as setup:
             out, work = data / f"filtered-{attempt}", Path("work/filter") / attempt
             print(filter_questions(params.filter, setup, out, work, print, 0), setup.generator.usage())
     except HarrError as error:

@@ -24,16 +24,15 @@ from harr.params.download import (
 )
 from harr.types import Passage, Question
 
-WORK = Path("work/download")
-
 
 def download(
     params: WorldParams | JsonlParams | HubParams | HoverParams | BabiLongParams | RulerParams | MedQuADParams,
     corpus: Path,
     questions: Path,
+    work: Path,
     spans: Spans | None = None,
 ) -> dict[str, float]:
-    """Fetch or make a data set, check all of it, then publish ``corpus`` and ``questions``.
+    """Fetch or make a data set in the folder ``work``, check all of it, then publish ``corpus`` and ``questions``.
 
     Training questions that are also test questions (same text; of a story, same story) are left out and counted.
     ``spans`` tells the tokens of a text, for a data set that is cut into chunks.
@@ -44,28 +43,29 @@ def download(
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong; nothing is published.
     """
-    shutil.rmtree(WORK, ignore_errors=True)
-    source = DATASETS[params.dataset](params, spans) if spans else DATASETS[params.dataset](params)
+    shutil.rmtree(work, ignore_errors=True)
+    cut = (spans, work / "medquad.sqlite") if spans else ()
+    source = DATASETS[params.dataset](params, *cut)
     words: list[int] = []
     with bar(source.passages, desc="passages", unit="passage") as stream:
         checked = unique_passages(stream, words)
-        write_passages(checked, WORK / "corpus", searchable=source.searchable)
+        write_passages(checked, work / "corpus", searchable=source.searchable)
     if source.left_out:
-        write_text(WORK / "corpus" / "left_out.txt", "".join(f"{line}\n" for line in source.left_out))
+        write_text(work / "corpus" / "left_out.txt", "".join(f"{line}\n" for line in source.left_out))
         told = f"accepted {len(words):,} passages; left out {len(source.left_out):,}, see {corpus / 'left_out.txt'}"
         tqdm.write(told)
     if not words:
         raise CorpusError("download: no passages; check download.passages and download.passages_where in params.yaml")
-    stored = Passages.open(WORK / "corpus")
+    stored = Passages.open(work / "corpus")
     test = check_questions(source.test, "test", stored)
     train = check_questions(source.train, "train", stored)
     leaked = {question.identity for question in test}
     kept = [question for question in train if question.identity not in leaked]
-    write_questions(kept, WORK / "questions" / "train.jsonl")
-    write_questions(test, WORK / "questions" / "test.jsonl")
-    publish(WORK / "corpus", corpus)
-    publish(WORK / "questions", questions)
-    shutil.rmtree(WORK, ignore_errors=True)
+    write_questions(kept, work / "questions" / "train.jsonl")
+    write_questions(test, work / "questions" / "test.jsonl")
+    publish(work / "corpus", corpus)
+    publish(work / "questions", questions)
+    shutil.rmtree(work, ignore_errors=True)
     return {
         "passages": float(len(words)),
         "searchable": float(len(stored.searchable_rows())),

@@ -24,7 +24,6 @@ from harr.io.jsonl import Row, read_rows
 from harr.params.download import MedQuADParams
 from harr.types import Passage, Question, document_of
 
-STAGING = Path("work/download/medquad.sqlite")
 TABLES = """
 pragma journal_mode = off; pragma synchronous = off;
 create table row (place text, id text unique, document text, question text, answer text, kind text, split text);
@@ -50,7 +49,7 @@ class Item:
     known: tuple[str, ...]
 
 
-def medquad(params: MedQuADParams, spans: Spans, staging: Path | None = STAGING) -> Source:
+def medquad(params: MedQuADParams, spans: Spans, staging: Path | None) -> Source:
     """The documents of MedQuAD as chunks, and its questions with the chunks of their document as gold.
 
     Chunks of equal title and text are one passage. A document all of whose chunks stand elsewhere has the document

@@ -24,7 +24,7 @@ from harr.errors import CorpusError, IndexMismatch, NoPreference
 from harr.io.files import note_published, publish, read_json, read_jsonl, sha256, write_json, write_text
 from harr.io.progress import bar, stoppable
 from harr.io.resume import unfinished
-from harr.params.filter import PreferencesParams
+from harr.params.filter import FilterParams, PreferencesParams
 from harr.preferences.few_shot import chosen_prompts, find_prompts
 from harr.preferences.pairs import documents_of, next_try, preference_row, score_of, statistics_row, why_none
 from harr.rag.pipelines.leret import LeReT, by_hop
@@ -38,6 +38,24 @@ Sample = Callable[[float], Generator]
 """The language model as it is sampled at a temperature."""
 REPEATED = ("manifest.json", "prompts.json", "held_out.jsonl")
 """What another sampling of the same questions goes by."""
+
+
+def collect_preferences(
+    params: FilterParams, setup: Setup, out: Path, work: Path, log: Log, seed: int
+) -> dict[str, float]:
+    """Try queries as stage filter is told; :func:`sample_preferences` says what is written, returned and raised."""
+    assert setup.sample is not None
+    return sample_preferences(
+        params.preferences or PreferencesParams(),
+        setup,
+        setup.sample,
+        out,
+        work,
+        log,
+        seed,
+        target=params.target,
+        batch_size=params.batch_size,
+    )
 
 
 def sample_preferences(

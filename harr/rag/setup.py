@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harr.rag.scoring.reward import Reward
 from harr.types import Generator, Pipeline, Question
+
+if TYPE_CHECKING:  # it loads transformers, which most that name a Setup do without
+    from harr.rag.generation.sampler import Samplers
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,9 @@ class Setup:
     data: Path | None = None
     """The folder that the questions are from; LeReT finds its preferences there."""
     writer: str = ""
-    """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then, but in the
-    filter, which samples with it."""
+    """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then."""
+    sample: "Samplers | None" = None
+    """That language model as the filter samples it, by temperature."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What ``identity`` is a hash of, by name."""
 

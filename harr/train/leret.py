@@ -35,7 +35,7 @@ from harr.params.train import LeReTParams
 from harr.preferences.collect import check_index, check_repeatable, read_preferences, sample_again
 from harr.rag.generation.llm_adapter import base_identity, begin
 from harr.rag.generation.local import LanguageModel, load_model
-from harr.rag.generation.sampler import open_samplers
+from harr.rag.generation.sampler import Samplers
 from harr.rag.pipelines.leret import RAW, completion_text, request
 from harr.rag.setup import Setup
 from harr.types import Log
@@ -333,7 +333,7 @@ def _sampled_again(params: LeReTParams, setup: Setup, model: str, part: Path, se
     if not data.exists():
         assert setup.data is not None
         at_once = read_json(setup.data / "manifest.json")["settings"]["sampled_at_once"]
-        sample = open_samplers(model, max_tokens=params.max_tokens, batch_size=at_once, seed=seed)
+        sample = Samplers(model, max_tokens=params.max_tokens, batch_size=at_once, seed=seed)
         game = replace(setup, identity=fingerprint([setup.identity, base_identity(model)]))
         sample_again(setup.data, game, sample, data, part / "sampling", _silent, seed)
     return data

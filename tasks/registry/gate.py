@@ -11,7 +11,8 @@ from harr.arms import FULL
 from harr.io.files import read_jsonl
 from harr.params import Params
 from harr.report.promotion import Condition, failures, page, table
-from tasks.embed import VECTORS, vectors_manifest
+from tasks.embed import vectors_manifest
+from tasks.paths import VECTORS
 
 Row = dict[str, Any]
 FACTS = {

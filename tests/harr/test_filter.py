@@ -13,7 +13,7 @@ from harr.errors import CorpusError
 from harr.filter import filter_questions
 from harr.io.files import finish
 from harr.params.filter import FilterParams
-from harr.rag.generation.sampler import open_sampler
+from harr.rag.generation.sampler import Samplers
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.types import Question
@@ -79,8 +79,8 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def writing(letters: str, questions: Sequence[Question] = LETTERS, terms: str = "letters:share_of_a") -> Setup:
     """A game in which the language model learns, and a sampler of that model."""
-    sampler = open_sampler(letters, temperature=1.0, max_tokens=8, batch_size=7, seed=0)
-    return Setup(questions, spell, OnePassage(), sampler, Reward({terms: 1.0}), "letters", writer=letters)
+    sampler = Samplers(letters, max_tokens=8, batch_size=7, seed=0, grows=True)
+    return Setup(questions, spell, OnePassage(), None, Reward({terms: 1.0}), "letters", writer=letters, sample=sampler)
 
 
 def rows_of(folder: Path) -> dict[str, dict[str, object]]:
@@ -112,7 +112,7 @@ def test_a_killed_filter_of_a_model_that_learns_resumes_to_the_same_bytes(letter
         filter_questions(params, writing(letters), tmp_path / "resumed", tmp_path / "b", kill, seed=5)
     resumed = writing(letters)
     filter_questions(params, resumed, tmp_path / "resumed", tmp_path / "b", silent, seed=5)
-    assert resumed.generator.usage()["requests"] < 2 * 6 * 4  # type: ignore[union-attr]
+    assert resumed.sample is not None and resumed.sample(1.0).usage()["requests"] < 2 * 6 * 4
     assert digests(tmp_path / "whole") == digests(tmp_path / "resumed")
 
 

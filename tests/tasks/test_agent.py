@@ -18,13 +18,14 @@ from harr.rag.generation.local import LocalGenerator, load_model
 from harr.types import Generate
 from harr.world.scripted import plan
 from tasks.arms import train_arms
-from tasks.download import QUESTIONS, download_corpus
+from tasks.download import download_corpus
 from tasks.embed import embed_passages
 from tasks.evaluate import play_arms, plot_and_report, summarise_arms, write_evaluation
 from tasks.filter import filter_training_questions
 from tasks.generator import make_generator
 from tasks.index import index_passages
 from tasks.merge import merge_adapter, register_model
+from tasks.paths import QUESTIONS
 from tasks.registry.promote import promote
 from tasks.tracking.run import open_client, tracked_run
 from tasks.train import plot_training, train_policy, write_stats

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from styled import Styled, Words
 
-from harr.build.parts import build_reader
+from harr.build.writers import build_reader
 from harr.errors import ExpectationFailed, IndexMismatch
 from harr.generator.traces import open_world
 from harr.io.files import read_json, write_json
@@ -27,6 +27,7 @@ from tasks.arms import trained_runs
 from tasks.evaluate import arm_pipelines, read_by, scored
 from tasks.expectations.process import expect
 from tasks.filter import filter_suite, preferences_frame, write_preferences_page
+from tasks.paths import PLACES
 from tasks.train import summary
 
 SCRIPTED = ScriptedParams(kind="scripted")
@@ -98,7 +99,7 @@ def test_answers_are_scored_where_there_is_a_reader() -> None:
     same = read_by(None, program, episodes, batch_size=9, desc="")
     assert same == episodes
     params = PARAMS.model_copy(update={"evaluate": PARAMS.evaluate.model_copy(update={"reader": SCRIPTED})})
-    read = read_by(build_reader(params), program, episodes, batch_size=9, desc="answers")
+    read = read_by(build_reader(params.evaluate.reader, 0, PLACES), program, episodes, batch_size=9, desc="answers")
     rows = scored(params, program, read, [{}] * len(read))
     assert 0 < sum(row["answer_em"] for row in rows) < len(rows)
     assert [row["answer_em"] for row in rows] == [row["all_gold"] for row in rows]

@@ -17,13 +17,14 @@ from harr.params import Params
 from harr.rag.generation.local import load_model
 from harr.types import Log
 from tasks.arms import train_arms
-from tasks.download import QUESTIONS, download_corpus
+from tasks.download import download_corpus
 from tasks.embed import embed_passages
 from tasks.evaluate import evaluation_frame, play_arms, plot_and_report, summarise_arms, write_evaluation
 from tasks.expectations.process import expect
-from tasks.filter import FILTERED, WORK, filter_training_questions, preferences_frame, write_preferences_page
+from tasks.filter import filter_training_questions, preferences_frame, write_preferences_page
 from tasks.index import index_passages
 from tasks.merge import merge_adapter
+from tasks.paths import FILTERED, QUESTIONS, WORK
 from tasks.train import plot_training, summary, train_policy, write_stats
 
 CHANGES: dict[str, Any] = {
@@ -167,10 +168,10 @@ def test_a_killed_sampling_ends_with_the_same_bytes(place: Path, multi_vector: P
     index = read_json(Path("data/vectors/manifest.json"))["identity"]
     assert (read_json(FILTERED / "manifest.json")["index"] == index) != late
     shutil.rmtree(FILTERED)
-    shutil.rmtree(WORK)
+    shutil.rmtree(WORK / "filter")
     with pytest.raises(KeyboardInterrupt):
         filter_training_questions.fn(params, killed_at(2))
-    assert not FILTERED.exists() and len(list(WORK.glob("*/hop-*.json"))) == 3
+    assert not FILTERED.exists() and len(list((WORK / "filter").glob("*/hop-*.json"))) == 3
     filter_training_questions.fn(params, nothing)
     assert {name: (FILTERED / name).read_bytes() for name in FILES} == whole
     if late:  # retrained behind the same name: its work begins anew, and evaluation wants it
@@ -178,6 +179,6 @@ def test_a_killed_sampling_ends_with_the_same_bytes(place: Path, multi_vector: P
         weights.write_bytes(weights.read_bytes()[:-1] + b"?")
         with pytest.raises(KeyboardInterrupt):
             filter_training_questions.fn(params, killed_at(0))
-        assert len([path for path in WORK.iterdir() if path.is_dir()]) == 2
+        assert len([path for path in (WORK / "filter").iterdir() if path.is_dir()]) == 2
         with pytest.raises(IndexMismatch, match="was sampled with index"):
             play_arms.fn(params, [], nothing, model=None)

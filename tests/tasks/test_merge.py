@@ -11,7 +11,8 @@ from harr.errors import DamagedFile
 from harr.io.files import publish, read_json, write_json
 from harr.params import Params
 from tasks.evaluate import arm_pipelines
-from tasks.merge import LLM, _note, held_expectations, merge_adapter, register_model
+from tasks.merge import _note, held_expectations, merge_adapter, register_model
+from tasks.paths import LLM
 from tasks.registry.gate import _index
 from tasks.report_facts import run_facts
 

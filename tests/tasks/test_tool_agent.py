@@ -15,12 +15,13 @@ from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.rag.generation.chat_template import keeps_turns
 from harr.rag.generation.local import load_model
-from tasks.download import QUESTIONS, download_corpus
+from tasks.download import download_corpus
 from tasks.embed import embed_passages
 from tasks.evaluate import play_arms, summarise_arms, write_evaluation
 from tasks.filter import filter_training_questions
 from tasks.index import index_passages
 from tasks.merge import merge_adapter
+from tasks.paths import QUESTIONS
 from tasks.train import train_policy
 
 WORLD = {"dataset": "world", "passages": 200, "train_questions": 8, "test_questions": 6, "hops": [1], "seed": 0}

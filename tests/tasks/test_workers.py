@@ -12,7 +12,7 @@ import pytest
 from digests import digests
 
 from flows.server import free_port, healthy, prefect_server
-from harr.build.parts import embed_as_worker
+from harr.build.encoder import embed_as_worker
 from harr.corpus.passages import Passages, write_passages
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
@@ -22,7 +22,7 @@ from harr.io.model_folder import PACKAGED
 from harr.params import Params
 from harr.params.embed import EmbedParams
 from harr.types import Passage
-from tasks.embed import CORPUS, VECTORS, WORK
+from tasks.paths import CORPUS, VECTORS, WORK
 
 COUNT, SHARD = 90, 10
 EMBED = {"dtype": "float32", "shard_size": SHARD, "batch_size": 5}
@@ -102,8 +102,8 @@ def run(script: str, server: str) -> str:
 def test_threads_make_the_bytes_of_the_local_run(expected: dict[str, str], server: str) -> None:
     run(THREADS, server)
     assert digests(VECTORS) == expected
-    finish(WORK)
-    assert not list(WORK.iterdir())
+    finish(WORK / "embed")
+    assert not list((WORK / "embed").iterdir())
 
 
 @pytest.mark.skipif(find_spec("prefect_ray") is None, reason="the extra ray is not installed")
@@ -116,7 +116,7 @@ def test_ray_completes_every_row_once_when_a_node_is_killed(expected: dict[str, 
 
 
 def test_a_worker_with_another_model_or_corpus_is_refused(expected: dict[str, str], tmp_path: Path) -> None:
-    manifest = read_json(Path("local/manifest.json"))
+    manifest, told = read_json(Path("local/manifest.json")), Params.load()
     write_json(tmp_path / "shards/manifest.json", manifest | {"encoder": "another"})
     with pytest.raises(IndexMismatch, match=r"has encoder .* is of another and"):
-        embed_as_worker(Params.load(), CORPUS, tmp_path / "shards", 0)
+        embed_as_worker(told.encoder, told.embed, CORPUS, tmp_path / "shards", 0)

@@ -8,7 +8,7 @@ between two turns (passages, corrections) is encoded once, and is told apart fro
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import takewhile
 
 from harr.errors import ModelError
@@ -199,41 +199,44 @@ class Sampler:
         return self._writer.render(Generate((*kept, marked, *since))).partition(_REPLY)[2]
 
 
-def open_samplers(
-    model: str, *, max_tokens: int, batch_size: int, seed: int, grows: bool = False
-) -> Callable[[float], Sampler]:
-    """Samplers by temperature with the model of a folder, or a cached hub name, as it is.
+class Samplers:
+    """A language model that learns, as it is sampled: a :class:`Sampler` per temperature, opened when asked for.
 
-    It is loaded once, when it is asked for. ``grows`` as for :class:`Sampler`; prompts of LeReT do not.
-    Rollouts of a question are independent, and the same whatever else is asked for at the time.
+    The model of a folder, or a cached hub name, is loaded once, with the first of them. Rollouts of a question are
+    independent, and the same whatever else is asked for at the time.
 
-    Raises (when asked for):
-        ModelError: the model cannot be loaded.
+    Args:
+        model: folder or name. max_tokens: of a completion. batch_size: completions that are sampled together.
+        grows: as for :class:`Sampler`; prompts of LeReT do not.
     """
 
-    @cache
-    def writer() -> LanguageModel:
-        return LanguageModel(*load_model(model), name=model)
+    def __init__(self, model: str, *, max_tokens: int, batch_size: int, seed: int, grows: bool = False) -> None:
+        self.opened: dict[float, Sampler] = {}
+        self._model = cache(lambda: LanguageModel(*load_model(model), name=model))
+        self._max_tokens, self._batch_size, self._seed, self._grows = max_tokens, batch_size, seed, grows
 
-    def sampler(temperature: float) -> Sampler:
-        def generate(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
-            return writer().generate(
-                contexts,
-                stops,
-                temperature=temperature,
-                keys=independent(seed, contexts),
-                max_tokens=max_tokens,
-                batch_size=batch_size,
-            )
+    def __call__(self, temperature: float) -> Sampler:
+        """Return the sampler of a temperature.
 
-        return Sampler(writer(), generate, max_tokens=max_tokens, grows=grows)
+        Raises:
+            ModelError: the model cannot be loaded.
+        """
+        if temperature not in self.opened:
+            generate = partial(self._generate, temperature)
+            self.opened[temperature] = Sampler(self._model(), generate, max_tokens=self._max_tokens, grows=self._grows)
+        return self.opened[temperature]
 
-    return sampler
-
-
-def open_sampler(model: str, *, temperature: float, max_tokens: int, batch_size: int, seed: int) -> Sampler:
-    """One of :func:`open_samplers`, for texts that grow."""
-    return open_samplers(model, max_tokens=max_tokens, batch_size=batch_size, seed=seed, grows=True)(temperature)
+    def _generate(
+        self, temperature: float, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]
+    ) -> list[list[int]]:
+        return self._model().generate(
+            contexts,
+            stops,
+            temperature=temperature,
+            keys=independent(self._seed, contexts),
+            max_tokens=self._max_tokens,
+            batch_size=self._batch_size,
+        )
 
 
 def _shared(first: str, second: str) -> int:

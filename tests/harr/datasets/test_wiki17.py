@@ -18,7 +18,7 @@ from harr.params.download import HoverParams, HubParams
 from harr.types import Question
 
 ARTICLES = {"Ada Brown": "A chemist.", "Acme": "A firm.", "AT&T": "Another firm.", "Empty": " ", "Ashford": "A town."}
-CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
+CORPUS, QUESTIONS, WORK = Path("data/corpus"), Path("data/questions"), Path("work/download")
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +57,7 @@ def gold_of(question: Question) -> list[str]:
 def test_official_claims_name_articles_and_those_without_are_left_out() -> None:
     train = [claim(0, "Acme", "Ada Brown"), claim(1, "Acme", "Nowhere"), claim(2, "Acme", "AT&amp;T", "Ashford")]
     test = [claim(3, "Ada Brown", "Acme", "Ada Brown", label="NOT_SUPPORTED")]
-    counts = download(write_official(train, test), CORPUS, QUESTIONS)
+    counts = download(write_official(train, test), CORPUS, QUESTIONS, WORK)
     assert counts["passages"] == 4 and counts["unreachable_questions"] == 1
     (question,) = read_questions(QUESTIONS / "test.jsonl")
     assert gold_of(question) == ["Ada Brown", "Acme"]
@@ -84,7 +84,7 @@ def test_the_hubs_parquet_files_say_the_same() -> None:
             [{**row, "uid": f"c{number}", "claim": name, "supporting_facts": facts, "label": 1}]
         )
         pq.write_table(table, f"hover/{name}-00000-of-00001.parquet")
-    download(HoverParams(dataset="hover", claims="hover", root="hub"), CORPUS, QUESTIONS)
+    download(HoverParams(dataset="hover", claims="hover", root="hub"), CORPUS, QUESTIONS, WORK)
     (question,) = read_questions(QUESTIONS / "test.jsonl")
     assert question.answers == ("yes",) and gold_of(question) == ["Acme", "Ada Brown"]
 
@@ -105,7 +105,7 @@ def test_hotpotqa_fullwiki_searches_the_articles() -> None:
         pq.write_table(
             pa.Table.from_pylist([{**row, "id": titles[1], "question": titles[1], "supporting_facts": facts}]), path
         )
-    counts = download(HubParams(dataset="hotpotqa", root="hub", passages="wiki17"), CORPUS, QUESTIONS)
+    counts = download(HubParams(dataset="hotpotqa", root="hub", passages="wiki17"), CORPUS, QUESTIONS, WORK)
     assert counts["unreachable_questions"] == 1
     (question,) = read_questions(QUESTIONS / "train.jsonl")
     assert gold_of(question) == ["Acme", "Ada Brown"] and not question.candidate_ids
@@ -113,10 +113,10 @@ def test_hotpotqa_fullwiki_searches_the_articles() -> None:
 
 def test_what_is_wrong_is_one_line() -> None:
     with pytest.raises(CorpusError, match=r"neither hover_train_release_v1\.1\.json nor train\*\.parquet in nowhere"):
-        download(HoverParams(dataset="hover", claims="nowhere", root="hub"), CORPUS, QUESTIONS)
+        download(HoverParams(dataset="hover", claims="nowhere", root="hub"), CORPUS, QUESTIONS, WORK)
     with pytest.raises(
         CorpusError, match=r"hover_train_release_v1\.1\.json: row 1: no claim of HoVer; expected uid, claim"
     ):
-        download(write_official([{"uid": "a", "claim": "x", "label": "MAYBE"}], []), CORPUS, QUESTIONS)
+        download(write_official([{"uid": "a", "claim": "x", "label": "MAYBE"}], []), CORPUS, QUESTIONS, WORK)
     with pytest.raises(ValueError, match="musique does not name articles of wiki17"):
         HubParams(dataset="musique", passages="wiki17")

@@ -13,7 +13,7 @@ import pytest
 import torch
 from digests import digests
 
-from harr.build.parts import build_served_encoder
+from harr.build.encoder import build_served_encoder
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.embed import served
@@ -243,6 +243,6 @@ def test_lists_of_numbers_are_vectors_too(encoder: Encoder, server: EmbeddingSer
 
 def test_parameters_choose_the_server(encoder: Encoder) -> None:
     params = Params.load(Path(__file__).parents[3] / "params.yaml")
-    assert build_served_encoder(params, encoder) is None
+    assert build_served_encoder(params.encoder, encoder) is None
     there = params.encoder.model_copy(update={"base_url": "http://127.0.0.1:8001/v1"})
-    assert isinstance(build_served_encoder(params.model_copy(update={"encoder": there}), encoder), ServedEncoder)
+    assert isinstance(build_served_encoder(there, encoder), ServedEncoder)

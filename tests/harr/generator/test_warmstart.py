@@ -11,7 +11,8 @@ from peft import PeftModel
 from safetensors.torch import load_file
 
 from harr.arms import ARMS
-from harr.build import parts as build
+from harr.build.setup import open_writer
+from harr.build.writers import writer_folder
 from harr.errors import CorpusError
 from harr.generator import warmstart
 from harr.generator.warmstart import train_warmstart
@@ -27,6 +28,7 @@ from harr.rag.setup import Setup
 from harr.train import METHODS
 from harr.types import Generate, Question
 from tasks.generator import make_generator
+from tasks.paths import PLACES
 
 LETTERS = "qwer"
 ROWS: list[Any] = [
@@ -154,9 +156,10 @@ def test_an_agent_begins_with_the_warm_start(tmp_path: Path, monkeypatch: Any) -
     )
     assert make_generator.fn(params, nothing)["trained"] == 1.0
     asked = [Generate(prompt="q", stop=("s",))]
-    answers = {arm: build.build_writer(params, ARMS[arm], None).complete(asked)[0] for arm in ("base", "warmstart")}
+    writers = {arm: open_writer(params, PLACES, ARMS[arm], None) for arm in ("base", "warmstart")}
+    answers = {arm: writer.complete(asked)[0] for arm, writer in writers.items()}
     assert answers["warmstart"] == "abc" != answers["base"]
-    folder = str(build.writer_folder(params.generator))
+    folder = str(writer_folder(params.generator, PLACES))
     questions = [Question(letter, letter) for letter in LETTERS]
     reward = Reward({"letters:share_of_a": 1.0})
     setup = Setup(questions, spell, OnePassage(), None, reward, "letters", writer=folder)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harr.build.parts import build_pipeline
+from harr.build.pipeline import build_pipeline
 from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.generator import ServerParams
@@ -307,7 +307,7 @@ def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
     assert load({**GOOD, **AGENT, **warm}, tmp_path).baseline == "warmstart"
     assert load(GOOD, tmp_path).baseline == "frozen"
     graphs = {**GOOD, **AGENT, **local, "pipeline": {"name": "r_search", "budget": 4, "tools": ["General"]}}
-    game = build_pipeline(load(graphs, tmp_path))(Question("q", "Who?"))
+    game = build_pipeline(load(graphs, tmp_path).pipeline, tmp_path)(Question("q", "Who?"))
     assert "At most 4 searches are made." in next(game).prompt  # type: ignore[union-attr]
 
 

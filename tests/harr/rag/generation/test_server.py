@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from serving import chat, serving
 
-from harr.build.parts import build_generator
+from harr.build.writers import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.params import Params
 from harr.params.generator import ServerParams
 from harr.rag.generation.server import ServerGenerator
 from harr.types import Generate, TruncatedCompletion
+from tasks.paths import PLACES
 
 COUNTS = ("requests", "retries", "timeouts", "prompt_tokens", "completion_tokens", "too_long")
 OPENAI = {
@@ -202,7 +203,7 @@ def test_the_extra_body_is_sent_and_is_part_of_what_is_remembered(
     with serving(reply) as served:
         for extra in (*bodies, *bodies):
             section = ServerParams(kind="server", base_url=served.base_url, model="small", extra_body=extra)
-            writer = build_generator(params.model_copy(update={"generator": section}))
+            writer = build_generator(section, params.seed, PLACES)
             assert writer is not None
             said.append(writer.complete([*ask("a"), Generate(prompt="a")]))
     thoughtless = "{'enable_thinking': False}"

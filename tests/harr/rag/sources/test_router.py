@@ -12,7 +12,6 @@ import pytest
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable
 from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams
-from harr.rag.sources import router as module
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.providers import check_sources, exa
 from harr.rag.sources.router import Sources, web_source
@@ -170,18 +169,18 @@ def test_a_tool_without_a_source_is_told_so() -> None:
     assert found.error == "there is no source 'Banana', only General" and found.passages == ()
 
 
-def test_what_is_recorded_can_be_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SEARCHES", tmp_path / "searches")
+def test_what_is_recorded_can_be_played(tmp_path: Path) -> None:
     tape = tmp_path / "tapes" / "tape.jsonl"
     live = source(Upper(), tape=tape)
     first = live.retrieve(searches("ab"))
     assert live.retrieve(searches("a")) == first[:1] and len(tape.read_text().splitlines()) == 2
     assert set(json.loads(tape.read_text().splitlines()[0])) == {"tool", "query", "date", "passages"}
-    played = web_source("General", CassetteParams(kind="cassette", path=str(tape)))
+    played = web_source("General", CassetteParams(kind="cassette", path=str(tape)), tmp_path)
     *known, unknown = played.retrieve(searches("abc"))
     assert known == first
     assert unknown.error == "the recording holds no answer of General to this query"
-    assert web_source("News", CassetteParams(kind="cassette", path=str(tape))).retrieve(searches("a", "News"))[0].error
+    other = web_source("News", CassetteParams(kind="cassette", path=str(tape)), tmp_path)
+    assert other.retrieve(searches("a", "News"))[0].error
     tape.write_text('{"tool": "General", "query": "a", "passages": ["p"]}\n')
     with pytest.raises(ParamsError, match=r"sources\.General\.path: .*tape\.jsonl:1: passages is .*expected a list"):
         check_sources({"General": CassetteParams(kind="cassette", path=str(tape))})

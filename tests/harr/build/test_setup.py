@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from harr.arms import ARMS
-from harr.build import players
+from harr.build.places import Places
+from harr.build.setup import open_players, open_setup
 from harr.corpus.passages import write_questions
 from harr.corpus.vectors import Vectors
 from harr.params import Params
@@ -36,36 +37,35 @@ def params(sections: dict[str, object] | None = None, **retriever: object) -> Pa
 
 
 @pytest.fixture
-def place(corpus, monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
-    for name, folder in (("CORPUS", "corpus"), ("VECTORS", "vectors"), ("INDEX", "index")):
-        monkeypatch.setattr(players, name, corpus.folder / folder)
-    return corpus
+def places(corpus, tmp_path: Path) -> Places:  # type: ignore[no-untyped-def]
+    made, own = corpus.folder, tmp_path / "work"
+    return Places(made / "corpus", made / "vectors", made / "index", own / "generator", own / "texts", own / "searches")
 
 
 @pytest.mark.parametrize(
     ("search", "kind"), [("dense", DensePolicy), ("sparse", BM25Retriever), ("hybrid", HybridRetriever)]
 )
 def test_a_run_in_which_another_player_learns_searches_as_it_is_told(  # type: ignore[no-untyped-def]
-    search: str, kind: type, place, tmp_path: Path
+    search: str, kind: type, corpus, places: Places, tmp_path: Path
 ) -> None:
-    searches = [Search(question, question.text) for question in place.questions]
-    write_questions(place.questions, tmp_path / "questions.jsonl")
+    searches = [Search(question, question.text) for question in corpus.questions]
+    write_questions(corpus.questions, tmp_path / "questions.jsonl")
     told = params(AGENT, search=search)
-    with players.open_setup(told, tmp_path / "questions.jsonl") as setup:
+    with open_setup(told, places, tmp_path / "questions.jsonl") as setup:
         assert isinstance(setup.retriever, kind)
         assert setup.generator is None and setup.writer == "models/mine"
         found = setup.retriever.retrieve(searches)
-    with players.open_players(told, place.questions, candidates="corpus") as player:
+    with open_players(told, places, corpus.questions, candidates="corpus") as player:
         assert isinstance(player(ARMS["base"], None), kind) and isinstance(player(ARMS["full"], tmp_path), kind)
     count = 2 if search == "sparse" else 4  # two passages of 40 name the town
     assert all(len({passage.id for passage in one.passages}) == count for one in found)
     assert all(one.pool == () and one.logprob is None for one in found)
 
 
-def test_arms_rank_by_their_own_search_whatever_the_pool_is(place) -> None:  # type: ignore[no-untyped-def]
+def test_arms_rank_by_their_own_search_whatever_the_pool_is(corpus, places: Places) -> None:  # type: ignore[no-untyped-def]
     """``bm25`` and ``hybrid`` are what they are called; the pool of ``frozen`` follows retriever.search."""
     told = params({"evaluate": {"arms": ["bm25", "frozen", "hybrid"]}}, search="sparse", fusion="rrf")
-    with players.open_players(told, place.questions, candidates="corpus") as player:
+    with open_players(told, places, corpus.questions, candidates="corpus") as player:
         hybrid = player(ARMS["hybrid"], None)
         assert isinstance(hybrid, HybridRetriever) and hybrid.fusion == Fusion(1.0, 1.0, offset=61)
         assert isinstance(hybrid.dense, DensePolicy) and hybrid.dense.fusion == Fusion()
@@ -75,19 +75,19 @@ def test_arms_rank_by_their_own_search_whatever_the_pool_is(place) -> None:  # t
 
 
 def test_the_weights_of_late_interaction_are_part_of_the_game(  # type: ignore[no-untyped-def]
-    place, multi_vector: Path, tmp_path: Path
+    corpus, places: Places, multi_vector: Path, tmp_path: Path
 ) -> None:
     """Another folder of unfinished work, and another identity of what is searched."""
     folder, asked = shutil.copytree(multi_vector, tmp_path / "colbert"), tmp_path / "questions.jsonl"
-    write_questions(place.questions, asked)
-    with players.open_setup(params(AGENT), asked) as setup:
-        assert setup.index == Vectors.open(players.VECTORS).identity
+    write_questions(corpus.questions, asked)
+    with open_setup(params(AGENT), places, asked) as setup:
+        assert setup.index == Vectors.open(places.vectors).identity
     told = params(AGENT, late_interaction=str(folder))
-    with players.open_setup(told, asked) as setup:
+    with open_setup(told, places, asked) as setup:
         first = setup
         assert isinstance(setup.retriever, LateInteraction)
     weights = folder / "1_Dense/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    with players.open_setup(told, asked) as setup:
-        assert setup.index == search_identity(Vectors.open(players.VECTORS).identity, str(folder)) != first.index
+    with open_setup(told, places, asked) as setup:
+        assert setup.index == search_identity(Vectors.open(places.vectors).identity, str(folder)) != first.index
         assert setup.identity != first.identity and setup.facts["index"] == setup.index

@@ -1,0 +1,74 @@
+"""Sections ``pipeline`` and ``reward`` become the game that is played, and what it is worth."""
+
+from functools import partial
+from pathlib import Path
+
+from harr.build.encoder import build_encoder
+from harr.build.places import Places
+from harr.build.writers import build_judge, fits
+from harr.compute import distributed
+from harr.params.embed import EncoderParams
+from harr.params.pipeline import (
+    LeReTPipelineParams,
+    MultistepParams,
+    PickParams,
+    ReactParams,
+    RSearchParams,
+    SearchR1Params,
+)
+from harr.params.reward import RewardParams
+from harr.rag.pipelines.leret import LeReT
+from harr.rag.pipelines.multistep import multistep
+from harr.rag.pipelines.pick import pick
+from harr.rag.pipelines.r_search import r_search
+from harr.rag.pipelines.react import react, react_passages
+from harr.rag.pipelines.search_r1 import search_r1
+from harr.rag.scoring.reward import SIMILARITY, Reward
+from harr.rag.scoring.similarity import Encode
+from harr.types import Pipeline
+
+PipelineSection = MultistepParams | ReactParams | SearchR1Params | RSearchParams | PickParams | LeReTPipelineParams
+
+
+def build_pipeline(section: PipelineSection, writer: Path) -> Pipeline:
+    """Return the pipeline with its settings; ``writer`` is the folder of the model whose tokens limit its prompts."""
+    match section.name:
+        case "pick":
+            return partial(pick, picks=section.picks, depth=section.depth, reader=section.reader)
+        case "react":
+            return partial(react_passages if section.shows == "passages" else react, max_searches=section.max_searches)
+        case "search_r1":
+            return partial(search_r1, max_searches=section.max_searches, template=section.template)
+        case "r_search":
+            return partial(
+                r_search,
+                tools=section.tools,
+                max_nodes=section.max_nodes,
+                max_words=section.max_words,
+                budget=section.budget,
+                template=section.template,
+            )
+        case "leret":
+            short = fits(writer, section.max_tokens)
+            shows = fits(writer, section.few_shot_tokens or section.max_tokens)
+            return LeReT(section.hops, section.order, section.template, fits=short, shows=shows)
+        case "multistep":
+            return partial(multistep, max_hops=section.max_hops)
+
+
+def for_training(section: PipelineSection) -> PipelineSection:
+    """Return the section as training plays it: a pick without the tail of its ranking, which would only add noise."""
+    return section.model_copy(update={"depth": 0}) if isinstance(section, PickParams) else section
+
+
+def build_reward(section: RewardParams, encoder: EncoderParams, seed: int, places: Places) -> Reward:
+    """Return the weighted reward terms, with the judge or the ``encoder`` as it came where one is named."""
+    judge = build_judge(section.judge, seed, places)
+    encode = _encode(encoder) if SIMILARITY in section.terms else None
+    return Reward(section.terms, judge, encode, mix=section.mix, filter_by_mean=section.filter_by_mean)
+
+
+def _encode(section: EncoderParams) -> Encode:
+    """Texts to vectors by an encoder of its own, which nothing trains; several processes share the work."""
+    encoder = build_encoder(section)
+    return lambda texts: distributed.gathered(texts, partial(encoder.encode, prompt=encoder.query_prompt))

@@ -1,0 +1,21 @@
+"""Where a run's files lie, as the caller of a builder says; the library itself writes no path of the project."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The folders that builders read: those of stages, and two that remember answers for all stages.
+
+    Args:
+        corpus: passages. vectors: their vectors. index: what is searched. generator: the model that stage generator
+            made. completions: what servers and local models wrote. searches: what sources of the web answered.
+    """
+
+    corpus: Path
+    vectors: Path
+    index: Path
+    generator: Path
+    completions: Path
+    searches: Path

@@ -1,0 +1,161 @@
+"""Section ``retriever`` and the trained models become players that search a corpus."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from harr.build.encoder import trained_encoder
+from harr.build.places import Places
+from harr.compute import distributed
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
+from harr.embed.encoder import Encoder
+from harr.errors import IndexMismatch, ModelError
+from harr.index.passage_index import PassageIndex
+from harr.io.files import read_json
+from harr.params.embed import EncoderParams
+from harr.params.index import IndexParams
+from harr.params.retriever import RetrieverParams
+from harr.params.sources import MilvusParams, SourceParams
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.two_tower import TwoTowerPolicy
+from harr.rag.retrieval.bm25 import BM25Retriever
+from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
+from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vector
+from harr.rag.sources.client import WebSource
+from harr.rag.sources.router import Sources, web_source
+from harr.types import Retriever
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A corpus as it is searched: passages by row, their vectors, and the index of both."""
+
+    passages: Passages
+    vectors: Vectors
+    index: PassageIndex
+
+
+@contextmanager
+def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
+    """Open what stages download, embed and index have made; the main process alone holds the index.
+
+    Raises:
+        IndexMismatch: the three are not of one corpus.
+    """
+    passages, vectors = Passages.open(places.corpus), Vectors.open(places.vectors)
+    if vectors.rows != len(passages):
+        raise IndexMismatch(
+            f"{places.vectors} holds {vectors.rows} vectors, {places.corpus} {len(passages)} passages; run `dvc repro "
+            "embed`"
+        )
+    opened = partial(PassageIndex.open, places.index, section, identity=vectors.identity)
+    with distributed.held_by_main(opened) as index:
+        yield Corpus(passages, vectors, index)
+
+
+def fixed_retriever(
+    section: RetrieverParams, search: str, encoder: Encoder, corpus: Corpus, candidates: str
+) -> Retriever:
+    """Return one that does not learn and sees the current query alone: ``dense``, ``sparse`` or ``hybrid``."""
+    sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
+    dense = replace(dense_policy(section, encoder, corpus, candidates, history=False), fusion=DENSE)
+    found: Retriever = dense if search == "dense" else sparse
+    if search == "hybrid":
+        fusion = fusion_of("hybrid", section.fusion, section.weights)
+        found = HybridRetriever(dense, sparse, fusion, k=section.k, depth=section.pool)
+    if section.late_interaction:
+        tokens = load_multi_vector(section.late_interaction, distributed.device())
+        return LateInteraction(found, tokens, k=section.k, depth=section.pool)
+    return found
+
+
+def dense_policy(
+    section: RetrieverParams,
+    encoder: Encoder,
+    corpus: Corpus,
+    candidates: str,
+    *,
+    history: bool,
+    seed: int | None = None,
+) -> DensePolicy:
+    """Return one that ranks by the encoder, with the ``history`` or without it; it samples where it has a ``seed``."""
+    return DensePolicy(
+        encoder=encoder,
+        index=corpus.index,
+        vectors=corpus.vectors,
+        passages=corpus.passages,
+        k=section.k,
+        pool=section.pool,
+        temperature=section.temperature,
+        candidates=candidates,
+        style=section.state,
+        history=history,
+        max_tokens=section.max_tokens,
+        sampling=None if seed is None else torch.Generator().manual_seed(seed),
+        fusion=fusion_of(section.search, section.fusion, section.weights),
+    )
+
+
+def source_retrievers(
+    sources: Mapping[str, SourceParams],
+    section: RetrieverParams,
+    encoder: Encoder,
+    corpus: Corpus,
+    candidates: str,
+    places: Places,
+) -> Sources:
+    """Return the sources of a pipeline that names a tool with every search; none of them learns."""
+    own: dict[str, Retriever] = {}
+    web: dict[str, WebSource] = {}
+    for tool, source in sources.items():
+        if not isinstance(source, MilvusParams):
+            web[tool] = web_source(tool, source, places.searches)
+            continue
+        index = _of_source(corpus.index, tool) if source.collection == "source" else corpus.index
+        own[tool] = fixed_retriever(section, section.search, encoder, replace(corpus, index=index), candidates)
+    return Sources(own, web)
+
+
+def _of_source(index: PassageIndex, source: str) -> PassageIndex:
+    """A source's part of the index, which the main process alone has; where there is none, all processes are told."""
+    held: list[PassageIndex] = []
+    distributed.only_main(lambda: held.append(index.of_source(source)))
+    return held[0] if held else index
+
+
+def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Path) -> TwoTowerPolicy:
+    """Return the towers of a trained adapter or of a merged model, without a corpus: whoever plays brings documents.
+
+    Raises:
+        ModelError: the folder holds no tower of actions; it was trained by another method.
+    """
+    if not (folder / "action").exists():
+        raise ModelError(f"{folder} holds no tower of actions (folder action); train with train.method: pqn")
+    facts = read_json(folder / "harr.json") if (folder / "harr.json").exists() else {}
+    told = facts.get("positions", section.positions)
+    if told != section.positions:
+        raise ModelError(
+            f"{folder} was trained with positions {told}, params.yaml says {section.positions}; "
+            "set retriever.positions to what it was trained with"
+        )
+    return towers_policy(section, trained_encoder(encoder, folder), trained_encoder(encoder, folder / "action"), None)
+
+
+def towers_policy(
+    section: RetrieverParams, states: Encoder, actions: Encoder, passages: Passages | None, seed: int | None = None
+) -> TwoTowerPolicy:
+    """Return one that picks by the values of two towers; it samples where it has a ``seed``."""
+    return TwoTowerPolicy(
+        states=states,
+        actions=actions,
+        passages=passages,
+        mode=section.positions,
+        temperature=section.temperature,
+        max_tokens=section.max_tokens,
+        sampling=None if seed is None else torch.Generator().manual_seed(seed),
+    )

@@ -1,0 +1,169 @@
+"""All of params.yaml becomes the players of a run: of those who learn, and of those who are compared."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from harr.arms import Arm
+from harr.build.encoder import build_encoder, trained_encoder
+from harr.build.pipeline import build_pipeline, build_reward, for_training
+from harr.build.places import Places
+from harr.build.retrievers import (
+    Corpus,
+    dense_policy,
+    fixed_retriever,
+    open_corpus,
+    source_retrievers,
+    towers_policy,
+)
+from harr.build.writers import build_generator, build_writer, stamps, untaught_folder, writer_folder
+from harr.corpus.passages import Passages, read_questions
+from harr.embed.encoder import Encoder
+from harr.errors import CorpusError, IndexMismatch
+from harr.io.files import fingerprint, sha256
+from harr.params import Params
+from harr.params.filter import PreferencesParams
+from harr.params.pipeline import LeReTPipelineParams
+from harr.rag.generation.sampler import Samplers
+from harr.rag.retrieval.late_interaction import search_identity
+from harr.rag.setup import Setup
+from harr.rag.sources.providers import check_sources
+from harr.rag.sources.router import settings
+from harr.types import Generator, Question, Retriever
+
+
+def arm_params(params: Params, arm: Arm) -> Params:
+    """Return the parameters that an arm is trained and played with: those of the run, but for its overrides."""
+    return params.model_copy(update={"retriever": params.retriever.model_copy(update=arm.overrides)})
+
+
+@contextmanager
+def open_setup(params: Params, places: Places, questions: Path, *, history: bool = True) -> Iterator[Setup]:
+    """Everything that filter and train need; a retriever that learns samples, and sees the ``history`` or not.
+
+    Where the language model learns there is no generator, but the ``writer`` that it begins from, and how it is
+    sampled; and the retriever is ``retriever.search`` of the current query, as it ranks; or all ``sources``, where
+    there are some.
+
+    Raises:
+        IndexMismatch: vectors or index belong to another encoder or corpus, or lack a source.
+        ParamsError: a source cannot be asked.
+    """
+    check_sources(params.sources)
+    with open_corpus(params.index, places) as corpus:
+        encoder = _checked_encoder(params, corpus, places)
+        game = params.model_dump(include={"retriever", "pipeline", "generator", "reward"}, mode="json")
+        if params.sources:
+            game["sources"] = settings(params.sources)
+        writer, writes = writer_folder(params.generator, places), params.writer_learns
+        facts = {
+            "game": game,
+            "history": history,
+            "index": search_identity(corpus.vectors.identity, params.retriever.late_interaction),
+            "questions": sha256(questions),
+            "writer": stamps(writer),
+        }
+        yield Setup(
+            questions=read_questions(questions),
+            pipeline=build_pipeline(for_training(params.pipeline), writer),
+            retriever=_learning_retriever(params, encoder, corpus, places, history=history),
+            generator=None if writes else build_generator(params.generator, params.seed, places),
+            reward=build_reward(params.reward, params.encoder, params.seed, places),
+            identity=fingerprint(facts),
+            index=str(facts["index"]),
+            data=questions.parent,
+            writer=str(writer) if writes else "",
+            sample=_samplers(params, str(writer)) if writes else None,
+            facts=facts,
+        )
+
+
+def _samplers(params: Params, model: str) -> Samplers:
+    """The language model that training begins with, as the filter samples it."""
+    at_once = getattr(
+        params.train, "sampled_at_once", (params.filter.preferences or PreferencesParams()).sampled_at_once
+    )
+    grows = not isinstance(params.pipeline, LeReTPipelineParams)
+    return Samplers(model, max_tokens=params.filter.max_tokens, batch_size=at_once, seed=params.seed, grows=grows)
+
+
+def _learning_retriever(
+    params: Params, encoder: Encoder, corpus: Corpus, places: Places, *, history: bool
+) -> Retriever:
+    """What searches while a method trains."""
+    section = params.retriever
+    if params.sources:
+        return source_retrievers(params.sources, section, encoder, corpus, section.candidates, places)
+    if params.writer_learns:
+        return fixed_retriever(section, section.search, encoder, corpus, section.candidates)
+    if params.train.method == "pqn":
+        return towers_policy(section, encoder, build_encoder(params.encoder), corpus.passages, params.seed)
+    return dense_policy(section, encoder, corpus, section.candidates, history=history, seed=params.seed)
+
+
+@contextmanager
+def open_players(
+    params: Params, places: Places, questions: Sequence[Question], *, candidates: str
+) -> Iterator[Callable[[Arm, Path | None], Retriever]]:
+    """Open what evaluation compares: ``player(arm, trained)`` is a retriever that takes its best K.
+
+    ``trained`` is the folder of an adapter or of a merged model; without one the base encoder ranks. Where the language
+    model learns, all arms search with ``retriever.search``, and differ in who writes (:func:`open_writer`).
+
+    Raises:
+        CorpusError: a question's gold or given passage is not in the corpus.
+        IndexMismatch: vectors or index belong to another encoder or corpus, or lack a source.
+        ParamsError: a source cannot be asked.
+    """
+    check_sources(params.sources)
+    with open_corpus(params.index, places) as corpus:
+        _check_ids(questions, corpus.passages, places)
+        base = _checked_encoder(params, corpus, places)
+
+        def player(arm: Arm, trained: Path | None) -> Retriever:
+            section = arm_params(params, arm).retriever
+            if params.sources:
+                return source_retrievers(params.sources, section, base, corpus, candidates, places)
+            search = section.search if params.writer_learns else arm.search
+            if search:
+                return fixed_retriever(section, search, base, corpus, candidates)
+            encoder = trained_encoder(params.encoder, trained) if trained else base
+            if trained and (trained / "action").exists():
+                actions = trained_encoder(params.encoder, trained / "action")
+                return towers_policy(section, encoder, actions, corpus.passages)
+            return dense_policy(section, encoder, corpus, candidates, history=arm.history)
+
+        yield player
+
+
+def open_writer(params: Params, places: Places, arm: Arm, trained: Path | None) -> Generator:
+    """Return the language model of an arm, where it is what learns; it writes its most likely tokens.
+
+    ``trained`` is the folder of an adapter or of a model; without one the arm writes as training began. An arm that is
+    ``untaught`` writes as before stage generator, but not LeReT's: its training begins with what that stage left.
+    """
+    section = params.generator
+    begun = untaught_folder if arm.untaught and params.train.method == "agent" else writer_folder
+    max_tokens = getattr(params.train, "max_tokens", 0)
+    return build_writer(section, trained or begun(section, places), max_tokens, params.seed, places)
+
+
+def _checked_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
+    """The encoder of params.yaml, where the vectors are of it."""
+    encoder = build_encoder(params.encoder)
+    if encoder.identity != corpus.vectors.manifest["encoder"]:
+        raise IndexMismatch(
+            f"{places.vectors} was made by encoder {corpus.vectors.manifest['encoder']}, but params.yaml names "
+            f"{encoder.name} ({encoder.identity}); run `dvc repro`, or set encoder back"
+        )
+    return encoder
+
+
+def _check_ids(questions: Sequence[Question], passages: Passages, places: Places) -> None:
+    named = {pid for question in questions for pid in (*question.gold_ids, *question.candidate_ids)}
+    missing = sorted(named - set(passages.rows_of(named)))
+    if missing:
+        raise CorpusError(
+            f"{len(missing)} passage ids of the questions are not in {places.corpus} (first: {', '.join(missing[:3])})"
+            "; use questions of this corpus, or download the corpus they belong to"
+        )

@@ -1,0 +1,128 @@
+"""Sections of language models become players that write: the generator, judge, reader, and the model that learns."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from harr.build.places import Places
+from harr.compute import distributed
+from harr.io.files import fingerprint
+from harr.params.generator import (
+    LocalParams,
+    NoGeneratorParams,
+    ScriptedParams,
+    ServerParams,
+    SmallLMParams,
+    WarmstartParams,
+)
+from harr.rag.generation.cache import CachedGenerator
+from harr.rag.generation.llm_adapter import base_identity
+from harr.rag.generation.local import LocalGenerator, load_tokenizer
+from harr.rag.generation.server import ServerGenerator
+from harr.rag.generation.shared import SharedGenerator
+from harr.rag.scoring.judge import readable
+from harr.types import Generate, Generator
+from harr.world.scripted import Scripted as ScriptedGenerator
+
+GeneratorSection = ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams | NoGeneratorParams
+
+
+def build_generator(section: GeneratorSection, seed: int, places: Places) -> Generator | None:
+    """Return the player that writes, where the pipeline needs one.
+
+    What a server or a local model wrote is kept in ``places.completions``, for all stages; a model that changes its
+    folder starts anew.
+    """
+    return None if section.kind == "none" else _shared(lambda: _writer(section, seed, places))
+
+
+def build_reader(
+    section: ScriptedParams | ServerParams | LocalParams | None, seed: int, places: Places
+) -> Generator | None:
+    """Return the model of ``evaluate.reader``; it writes its most likely tokens unless told otherwise."""
+    return None if section is None else _shared(lambda: _writer(_greedy(section), seed, places, "evaluate.reader"))
+
+
+def build_judge(section: ServerParams | LocalParams | None, seed: int, places: Places) -> Generator | None:
+    """Return the model that grades answers; it writes its most likely tokens unless its temperature is given.
+
+    Verdicts are kept as completions are; one that cannot be read is not, and is asked for anew by a later stage.
+    """
+    if section is None:
+        return None
+    return _shared(lambda: _writer(_greedy(section), seed, places, "reward.judge", readable))
+
+
+def build_writer(section: GeneratorSection, model: Path, max_tokens: int, seed: int, places: Places) -> Generator:
+    """Return a language model that learns, or has learnt, by its folder; it writes its most likely tokens."""
+    batch_size = getattr(section, "batch_size", 0)
+    local = LocalParams(kind="local", model=str(model), temperature=0.0, max_tokens=max_tokens, batch_size=batch_size)
+    return _writer(local, seed, places)
+
+
+def _greedy(section: ScriptedParams | ServerParams | LocalParams) -> ScriptedParams | ServerParams | LocalParams:
+    """Return the section with temperature 0, where it does not give one."""
+    if isinstance(section, ScriptedParams) or "temperature" in section.model_fields_set:
+        return section
+    return section.model_copy(update={"temperature": 0.0})
+
+
+def _shared(make: Callable[[], Generator]) -> Generator:
+    return SharedGenerator(make) if distributed.count() > 1 else make()
+
+
+def _writer(
+    section: ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams,
+    seed: int,
+    places: Places,
+    name: str = "generator",
+    keep: Callable[[Generate, str], bool] = lambda request, text: True,
+) -> Generator:
+    writer: Generator
+    match section.kind:
+        case "scripted":
+            return ScriptedGenerator()
+        case "server":
+            writer, known = ServerGenerator(section, seed=seed, name=name), section.base_url
+        case "local" | "small_lm" | "warmstart":
+            folder = writer_folder(section, places)
+            known = stamps(folder)
+            writer = LocalGenerator(
+                str(folder),
+                temperature=section.temperature,
+                max_tokens=section.max_tokens,
+                batch_size=section.batch_size,
+                seed=seed,
+            )
+    shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens", "extra_body"})
+    return CachedGenerator(writer, places.completions / f"{fingerprint([shape, known, seed])}.sqlite", keep)
+
+
+def writer_folder(section: GeneratorSection, places: Places) -> Path:
+    """Return the folder of a local model's files; a place that does not exist for a model that has none."""
+    return Path(section.model).expanduser() if section.kind == "local" else places.generator
+
+
+def untaught_folder(section: GeneratorSection, places: Places) -> Path:
+    """Return the folder of the model that ``writer_folder`` was before stage generator taught it."""
+    match section.kind:
+        case "small_lm":
+            return places.generator / "base"
+        case "warmstart":
+            return Path(section.model).expanduser()
+    return writer_folder(section, places)
+
+
+def stamps(folder: Path) -> str:
+    """Hash name, size and time of a model's files, cheaper than gigabytes; of a hub name what is cached of it."""
+    if not folder.is_dir():
+        return base_identity(str(folder)) or fingerprint([])
+    files = sorted(path for path in folder.glob("*") if path.is_file())
+    return fingerprint([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])
+
+
+def fits(folder: Path, limit: int) -> Callable[[str], bool]:
+    """Return a test whether a text has at most ``limit`` tokens of a model, whose tokenizer is read when needed."""
+    tokenizer = cache(lambda: load_tokenizer(str(folder)))
+    # a token is a byte at least
+    return lambda text: len(text.encode()) <= limit or len(tokenizer()(text)["input_ids"]) <= limit

@@ -1,0 +1,26 @@
+"""Every path of the project, relative to its folder; the library is handed these and writes none of its own."""
+
+from pathlib import Path
+
+from harr.build.places import Places
+
+CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
+VECTORS, INDEX = Path("data/vectors"), Path("data/index")
+FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
+GENERATOR, ADAPTER, ARMS = Path("models/generator"), Path("models/adapter"), Path("models/arms")
+RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
+METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
+STATS = METRICS / "training_stats.jsonl"
+"""All that is known of every training step, a line a step."""
+REPORT, PREFERENCES_PAGE = REPORTS / "index.html", REPORTS / "preferences.html"
+WORK = Path("work")
+"""Unfinished work: a folder per stage, outside of what DVC deletes before a run."""
+PLACES = Places(
+    corpus=CORPUS,
+    vectors=VECTORS,
+    index=INDEX,
+    generator=GENERATOR,
+    completions=WORK / "completions",
+    searches=WORK / "searches",
+)
+"""What the builders of the library read and remember."""
