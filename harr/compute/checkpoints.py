@@ -14,15 +14,6 @@ from safetensors.torch import load_file, save_file
 from harr.compute.tensors import optimizer_tensors, put_back, restore_optimizer, trained_weights
 from harr.io.files import check_sums, newest_sound, publish, read_json, write_json
 
-QUIET: dict[str, Any] = {
-    "disable_tqdm": True,
-    "logging_steps": 1,
-    "logging_strategy": "steps",
-    "save_strategy": "no",
-    "report_to": "none",
-}
-"""For TRL's trainers: they tell every update to our callbacks, which draw the bar and save; they do neither."""
-
 
 @dataclass(frozen=True)
 class Checkpoints:

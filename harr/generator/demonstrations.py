@@ -16,14 +16,12 @@ from typing import Any
 
 from jinja2 import TemplateError
 
+from harr.compute.trl import Tokens
 from harr.errors import CorpusError, ModelError
 from harr.generator.traces import MISSING, PASSAGES, Oracle, Piece, open_world, trace
 from harr.io.jsonl import Row, read_rows
 from harr.rag.generation.local import LanguageModel
 from harr.types import Generate
-
-Tokens = tuple[list[int], list[bool]]
-"""Token ids, and which of them the model learns to write."""
 
 
 def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:

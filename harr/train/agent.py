@@ -8,7 +8,6 @@ engine samples, whose log-probabilities TRL corrects for by importance sampling.
 import inspect
 import math
 import shutil
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,17 +17,15 @@ import torch
 from accelerate.utils import patch_environment
 from datasets import Dataset
 from peft import PeftModel
-from torch.optim.lr_scheduler import LambdaLR
-from transformers import PrinterCallback, TrainerCallback
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
 from harr.compute import distributed
-from harr.compute.checkpoints import QUIET, Checkpoints
+from harr.compute.checkpoints import Checkpoints
 from harr.compute.tensors import trained_weights
-from harr.errors import CorpusError, HarrError, ParamsError
+from harr.compute.trl import QUIET, Learning, StepCallback, open_trainer, renamed, run_trl
+from harr.errors import CorpusError, ParamsError
 from harr.io.files import note_published, publish, write_json
-from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
 from harr.params.train import AgentParams
 from harr.rag.generation.llm_adapter import base_identity, begin
@@ -58,7 +55,7 @@ FIGURES = {
     "sampling/importance_sampling_ratio/mean": "is_ratio_mean",
     "sampling/importance_sampling_ratio/max": "is_ratio_max",
 }
-"""What TRL logs, and how we call it. The ratio of importance sampling is there only where another engine sampled."""
+"""Figures that TRL logs, and their names here; the ratio of importance sampling, where another engine sampled."""
 
 
 @dataclass
@@ -182,70 +179,56 @@ def reward(prompts: list[str], reward: list[float | None], **_: Any) -> list[flo
     return reward
 
 
-class Keeper(TrainerCallback):
-    """Between two steps of TRL's loop: figures, checkpoints, the guard, and a clean stop."""
+class AgentCallback(StepCallback):
+    """A callback that also tells the game which step it is, drops bad gradients, and stops a run that has collapsed."""
 
-    def __init__(
-        self, params: AgentParams, game: Game, kept: tuple[Any, Any, Checkpoints], history: list[Any], log: Log
-    ) -> None:
-        self.params, self.game, self.history, self.log = params, game, history, log
-        self.model, self.optimizer, self.checkpoints = kept
-        self.stopped, self.began, self.skipped = "", time.perf_counter(), 0
-        self.steps = stoppable(range(len(history), params.steps))
-        main = distributed.is_main()
-        self.progress = bar(total=params.steps, desc="train", unit="step", initial=len(history), shown=main)
+    def __init__(self, params: AgentParams, game: Game, learning: Learning, log: Log) -> None:
+        every, updates = params.checkpoint_every, params.num_iterations
+        super().__init__(
+            learning, params.steps, game.seed, log, desc="train", figures=self.row, every=every, updates=updates
+        )
+        self.params, self.game, self.skipped = params, game, 0
+        self.stopped = self.verdict()
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+    def verdict(self) -> str:
+        """Return why the run must stop; "" while it may go on."""
+        return verdict(self.learning.history, self.params.guard_window, self.params.guard_drop)
+
+    def best(self) -> int:
+        """Return after how many steps the best checkpoint was written."""
+        return best_step(self.learning.history, self.params.guard_window, self.learning.checkpoints.steps())
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Leave here if a stop was asked for; else tell the game which step it is."""
-        if state.global_step % self.params.num_iterations == 0:
-            self.game.step = next(self.steps)
-            torch.manual_seed(self.game.seed * 1_000_003 + self.game.step)  # TRL shuffles the episodes of a step
-            self.began, self.skipped = time.perf_counter(), 0
+        super().on_step_begin(args, state, control, **rest)
+        if state.global_step % self.updates == 0:
+            self.game.step, self.skipped = self.step, 0
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Drop a gradient that is not finite, which is counted: no update then, where TRL would ruin the weights."""
-        weights = [w for group in self.optimizer.param_groups for w in group["params"] if w.grad is not None]
-        if weights and not bool(torch.stack([w.grad.isfinite().all() for w in weights]).all()):
+        """Drop a gradient that is not finite, and count it: no update then, where TRL would ruin the weights."""
+        groups = self.learning.optimizer.param_groups
+        weights = [weight for group in groups for weight in group["params"] if weight.grad is not None]
+        if weights and not bool(torch.stack([weight.grad.isfinite().all() for weight in weights]).all()):
             self.skipped += 1
             for weight in weights:
                 weight.grad = None
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **_: Any) -> None:
-        """After an update: keep its figures; after the last one of a batch save, and stop a run that has collapsed."""
-        if not logs or "loss" not in logs or state.global_step % self.params.num_iterations:
-            return
-        params, step = self.params, self.game.step
-        told = {name: float(logs[key]) for key, name in FIGURES.items() if key in logs}
+    def row(self, logs: Mapping[str, float]) -> dict[str, Any]:
+        """Return the figures of the game and those of the last update."""
+        told = renamed(logs, FIGURES)
         told["grad_norm"] = norm if math.isfinite(norm := told.get("grad_norm", 0.0)) else 0.0
-        told |= {"skipped_updates": float(self.skipped), "seconds": time.perf_counter() - self.began}
-        self.history.append({"step": step, **self.game.figures, **told})
-        if distributed.is_main():
-            self.log(step, plain(self.history[-1]))
-        self.progress.set_postfix(reward=f"{self.history[-1]['reward_mean']:.3f}", refresh=False)
-        self.progress.update()
-        self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
-        last = self.stopped or stop_asked() or step + 1 == params.steps
-        if last or (step + 1) % params.checkpoint_every == 0:
-            self.save()
-        control.should_training_stop = bool(self.stopped)
+        return {**self.game.figures, **told, "skipped_updates": float(self.skipped)}
+
+    def tell(self, row: Mapping[str, Any]) -> None:
+        """Log the figures of a step, show its reward on the bar, and see whether the run has collapsed."""
+        if self.main:
+            self.log(self.step, plain(row))
+        self.progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
+        self.stopped = self.verdict()
 
     def save(self) -> None:
-        """Keep the state after the last step, unless that is done, and the best of the checkpoints."""
-        done, steps = len(self.history), self.checkpoints.steps()
-        if done and done not in steps and distributed.is_main():
-            best = best_step(self.history, self.params.guard_window, steps)
-            self.checkpoints.save(done, self.model, None, self.optimizer, self.history, best=best)
-
-    def run(self, trainer: GRPOTrainer) -> None:
-        """Run TRL's loop and close ours and its bar, however it ends; what is finished is kept."""
-        try:
-            trainer.train()
-        except HarrError:  # between two updates: an episode could not be played or judged
-            self.save()
-            raise
-        finally:
-            self.steps.close()
-            self.progress.close()
+        """Keep the state after the last step, and the best of the checkpoints."""
+        self.learning.save(self.best())
 
 
 def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
@@ -273,36 +256,30 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     optimizer = torch.optim.AdamW(weights, params.learning_rate, weight_decay=params.weight_decay)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
     checkpoints = Checkpoints(distributed.only_main(lambda: unfinished(work, run, setup=setup.told)))
-    history = checkpoints.history()
-    distributed.check_same_step(len(history), checkpoints.folder)
-    if history and distributed.is_main():
-        print(f"resuming train at step {len(history)}/{params.steps} ({len(history) / params.steps:.1%})")
+    learning = Learning(model, tokenizer, optimizer, checkpoints)
+    distributed.check_same_step(len(learning.history), checkpoints.folder)
     game = Game(params, setup, LanguageModel(model, tokenizer, name=setup.writer), seed)
-    keeper = Keeper(params, game, (model, optimizer, checkpoints), history, log)
-    keeper.stopped = verdict(history, params.guard_window, params.guard_drop)
-    if len(history) == params.steps or keeper.stopped:
-        checkpoints.load(model, None, optimizer)
+    callback = AgentCallback(params, game, learning, log)
+    if callback.stopped or callback.done == params.steps:
+        callback.close()
+        learning.restore()
     else:
-        begun, passes = len(history), params.num_iterations
         # of what is experimental in TRL we use rollout_func alone
         with patch_environment(TRL_EXPERIMENTAL_SILENCE="1"), vllm_reached(params):
-            trainer = GRPOTrainer(
-                model=model,
-                processing_class=tokenizer,
-                args=trl_config(params, checkpoints.folder / "trl", params.steps - len(history), seed),
+            trainer = open_trainer(
+                GRPOTrainer,
+                callback,
+                lambda step: rate_share(params, step),
+                args=trl_config(params, checkpoints.folder / "trl", params.steps - callback.done, seed),
                 reward_funcs=[reward],
-                train_dataset=Dataset.from_dict({"prompt": asked(params, setup.questions, len(history), seed)}),
+                train_dataset=Dataset.from_dict({"prompt": asked(params, setup.questions, callback.done, seed)}),
                 rollout_func=game,
-                optimizers=(optimizer, LambdaLR(optimizer, lambda update: rate_share(params, begun + update / passes))),
-                callbacks=[keeper],
             )
-        trainer.remove_callback(PrinterCallback)
         skip_padding(loaded)
         skip_padding(trainer.ref_model)
-        checkpoints.load(model, None, optimizer)  # TRL keeps the adapter as it began: what kl_weight measures from
-        keeper.run(trainer)
-    distributed.only_main(lambda: finish(keeper, tokenizer, setup.writer, out))
-    return history
+        run_trl(trainer, callback)
+    distributed.only_main(lambda: finish(callback, setup.writer, out))
+    return learning.history
 
 
 def skip_padding(model: Any) -> None:
@@ -321,15 +298,18 @@ def skip_padding(model: Any) -> None:
         model.register_forward_pre_hook(numbered, with_kwargs=True)
 
 
-def finish(keeper: Keeper, tokenizer: Any, base: str, out: Path) -> None:
+def finish(callback: AgentCallback, base: str, out: Path) -> None:
     """Publish the weights of the last step, or of the best one where the run has collapsed."""
-    params, history, checkpoints = keeper.params, keeper.history, keeper.checkpoints
-    if keeper.stopped:
-        best = best_step(history, params.guard_window, checkpoints.steps())
-        checkpoints.load_best(keeper.model, None, best)
-        print(f"train stopped after step {len(history)}: {keeper.stopped}; keeping the checkpoint of step {best}")
-    note_published(checkpoints.folder)
-    export(keeper.model, tokenizer, base, checkpoints.folder / "adapter", out)
+    learning = callback.learning
+    if callback.stopped:
+        best = callback.best()
+        learning.checkpoints.load_best(learning.model, None, best)
+        print(
+            f"train stopped after step {len(learning.history)}: {callback.stopped}; "
+            f"keeping the checkpoint of step {best}"
+        )
+    note_published(learning.checkpoints.folder)
+    export(learning.model, learning.tokenizer, base, learning.checkpoints.folder / "adapter", out)
 
 
 def check_processes(params: AgentParams) -> None:

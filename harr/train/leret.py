@@ -8,7 +8,6 @@ Prompts are the tokens that the model reads when it plays; nothing is ever cut.
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,24 @@ from typing import Any
 import torch
 from datasets import Dataset
 from peft import PeftModel
-from torch.optim.lr_scheduler import LambdaLR
-from transformers import PrinterCallback
 from trl.trainer.dpo_config import DPOConfig
 from trl.trainer.dpo_trainer import DPOTrainer
-from trl.trainer.sft_config import SFTConfig
-from trl.trainer.sft_trainer import SFTTrainer
 
 from harr.compute import distributed
-from harr.compute.checkpoints import QUIET, Checkpoints
+from harr.compute.checkpoints import Checkpoints
 from harr.compute.tensors import trained_weights
+from harr.compute.trl import (
+    Learning,
+    StepCallback,
+    Tokens,
+    open_trainer,
+    order,
+    renamed,
+    row_settings,
+    run_sft,
+    run_trl,
+)
 from harr.errors import CorpusError, NoPreference, ParamsError
-from harr.generator.demonstrations import Tokens
-from harr.generator.warmstart import Keeper, dataset, order
 from harr.io.files import fingerprint, note_published, publish, read_json, sha256, write_json
 from harr.io.resume import unfinished
 from harr.params.train import LeReTParams
@@ -50,10 +54,8 @@ IPO_FIGURES = {
     "logps/chosen": "logprob_chosen",
     "logps/rejected": "logprob_rejected",
     "grad_norm": "grad_norm",
-    "beta": "beta",
-    "target_margin_nats": "target_margin_nats",
 }
-"""What TRL logs, and how we call it. Accuracy is of tokens in SFT, of pairs in IPO."""
+"""Figures that TRL logs of IPO, and their names here. Accuracy is of tokens in SFT, of pairs in IPO."""
 
 
 class TokenDPOTrainer(DPOTrainer):
@@ -138,29 +140,14 @@ class _Iteration:
         writer, precision = LanguageModel(loaded, tokenizer, name=begun), loaded.dtype
         rows = targets(writer, self.rows["train"], self.template)
         steps = -(-len(rows) * params.sft_epochs // params.sft_batch)
-        model, optimizer, history = self._begin(loaded, checkpoints, params.sft_learning_rate, "SFT", steps)
-        if len(history) < steps:
-            places = order(len(rows), len(history) * params.sft_batch, steps * params.sft_batch, self.seed)
-            keeper = Keeper((model, optimizer, checkpoints), history, steps, self.seed, self.log, desc="SFT")
-            trainer = SFTTrainer(
-                model=model,
-                processing_class=tokenizer,
-                args=sft_config(params, checkpoints.folder / "trl", steps - len(history), self.seed),
-                train_dataset=dataset(rows, places),
-                optimizers=(optimizer, self._schedule(optimizer, len(history))),
-                callbacks=[keeper],
-            )
-            trainer.remove_callback(PrinterCallback)
-            checkpoints.load(model, None, optimizer)
-            with closing(keeper):
-                trainer.train()
-        else:
-            checkpoints.load(model, None, optimizer)
-        model.eval()
+        learning = self._learning(loaded, tokenizer, checkpoints, params.sft_learning_rate)
+        callback = StepCallback(learning, steps, self.seed, self.log, desc="SFT")
+        run_sft(rows, callback, self._rate_share, params, params.sft_batch, **self._rates(params.sft_learning_rate))
+        model = learning.model.eval()
         whole = model.merge_and_unload() if params.lora else model.to(precision)
         _save(whole, tokenizer, self.folder / "sft.draft")
         publish(self.folder / "sft.draft", done)
-        return history
+        return learning.history
 
     def prefer(self) -> list[dict[str, float]]:
         """IPO from ``folder/sft``; leaves a LoRA or a whole model in ``folder/ipo``."""
@@ -173,61 +160,50 @@ class _Iteration:
         rows = {split: pairs(writer, part, self.template) for split, part in self.rows.items()}
         beta = beta_of(rows["train"], params.ipo_target_margin_nats)
         steps = -(-len(rows["train"]) * params.ipo_epochs // params.ipo_batch)
-        model, optimizer, history = self._begin(loaded, checkpoints, params.ipo_learning_rate, "IPO", steps)
-        left = steps - len(history)
-        places = order(len(rows["train"]), len(history) * params.ipo_batch, steps * params.ipo_batch, self.seed)
-        aim = {"beta": beta, "target_margin_nats": params.ipo_target_margin_nats}
-        keeper = _IPOKeeper((model, optimizer, checkpoints), history, steps, self.seed, self.log, aim=aim)
-        trainer = TokenDPOTrainer(
-            model=model,
-            ref_model=None if params.lora else load_model(begun)[0].float(),
-            processing_class=tokenizer,
-            args=ipo_config(params, beta, checkpoints.folder / "trl", max(1, left), self.seed),
-            train_dataset=Dataset.from_list(rows["train"]).select(places or [0]),
-            optimizers=(optimizer, self._schedule(optimizer, len(history))),
-            callbacks=[keeper],
+        learning = self._learning(loaded, tokenizer, checkpoints, params.ipo_learning_rate)
+        margin = params.ipo_target_margin_nats
+        callback = StepCallback(
+            learning, steps, self.seed, self.log, desc="IPO", figures=lambda logs: ipo_figures(logs, beta, margin)
         )
-        trainer.remove_callback(PrinterCallback)
-        checkpoints.load(model, None, optimizer)  # TRL has kept the adapter as it began: the reference
-        if left:
-            with closing(keeper):
-                trainer.train()
+        settings = row_settings(callback, params, params.ipo_batch, **self._rates(params.ipo_learning_rate))
+        places = order(len(rows["train"]), callback.done * params.ipo_batch, steps * params.ipo_batch, self.seed)
+        trainer = open_trainer(
+            TokenDPOTrainer,
+            callback,
+            self._rate_share,
+            ref_model=None if params.lora else load_model(begun)[0].float(),
+            args=DPOConfig(loss_type=["ipo"], beta=beta, per_device_eval_batch_size=params.rows_per_pass, **settings),
+            train_dataset=Dataset.from_list(rows["train"]).select(places or [0]),
+        )
+        run_trl(trainer, callback)
         told = {}
         if rows["held_out"]:
             trainer.evaluate(Dataset.from_list(rows["held_out"]))
             told = {"held_out_accuracy": trainer.state.log_history[-1]["eval_rewards/accuracies"]}
         write_json(self.folder / "held-out.json", told)
-        model.eval()
-        _save(model, tokenizer, self.folder / "ipo.draft")
+        _save(learning.model.eval(), tokenizer, self.folder / "ipo.draft")
         publish(self.folder / "ipo.draft", done)
-        return _with_held_out(history, self.folder)
+        return _with_held_out(learning.history, self.folder)
 
-    def _begin(
-        self, loaded: Any, checkpoints: Checkpoints, rate: float, name: str, steps: int
-    ) -> tuple[Any, torch.optim.Optimizer, list[dict[str, float]]]:
+    def _learning(self, loaded: Any, tokenizer: Any, checkpoints: Checkpoints, rate: float) -> Learning:
         model = begin(loaded, self.params.lora, self.seed)
-        optimizer = torch.optim.RMSprop(trained_weights(model).values(), rate)
-        history = checkpoints.history()
-        if history:
-            print(f"resuming {name} at step {len(history)}/{steps}")
-        return model, optimizer, history
+        return Learning(model, tokenizer, torch.optim.RMSprop(trained_weights(model).values(), rate), checkpoints)
 
-    def _schedule(self, optimizer: torch.optim.Optimizer, done: int) -> LambdaLR:
-        return LambdaLR(optimizer, lambda update: min(1.0, (done + update + 1) / max(1, self.params.warmup_steps)))
+    def _rate_share(self, step: float) -> float:
+        return min(1.0, (step + 1) / max(1, self.params.warmup_steps))
+
+    def _rates(self, rate: float) -> dict[str, float]:
+        return {"learning_rate": rate, "max_grad_norm": self.params.max_grad_norm}
 
 
-class _IPOKeeper(Keeper):
-    """Also keeps what the margin is aimed at."""
+def ipo_figures(logs: Mapping[str, float], beta: float, target: float) -> dict[str, float]:
+    """Return the figures of an update of IPO; TRL multiplies the margin by ``beta``, and it aims at ``target`` nats.
 
-    def __init__(self, *args: Any, aim: Mapping[str, float]) -> None:
-        super().__init__(*args, desc="IPO", told=IPO_FIGURES)
-        self.aim = aim
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **more: Any) -> None:
-        """TRL multiplies the margin by beta."""
-        if logs and "rewards/margins" in logs:
-            logs = {**logs, **self.aim, "rewards/margins": logs["rewards/margins"] / self.aim["beta"]}
-        super().on_log(args, state, control, logs, **more)
+    >>> ipo_figures({"loss": 1.0, "rewards/margins": 0.5}, beta=0.1, target=10.0)
+    {'loss': 1.0, 'margin_nats': 5.0, 'beta': 0.1, 'target_margin_nats': 10.0}
+    """
+    figures = renamed(logs, IPO_FIGURES)
+    return figures | {"margin_nats": figures["margin_nats"] / beta, "beta": beta, "target_margin_nats": target}
 
 
 def targets(writer: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
@@ -285,46 +261,6 @@ def beta_of(rows: Sequence[Pair], margin: float) -> float:
     """
     lengths = [len(row[name]) for row in rows for name in ("chosen_ids", "rejected_ids")]
     return statistics.median(lengths) / (2.0 * margin)
-
-
-def sft_config(params: LeReTParams, folder: Path, steps: int, seed: int) -> SFTConfig:
-    """Our parameters as TRL's; it neither cuts nor shuffles nor writes."""
-    return SFTConfig(
-        max_length=None,
-        dataset_kwargs={"skip_prepare_dataset": True},
-        activation_checkpointing=params.gradient_checkpointing,
-        learning_rate=params.sft_learning_rate,
-        **_shared(params, params.sft_batch, folder, steps, seed),
-    )
-
-
-def ipo_config(params: LeReTParams, beta: float, folder: Path, steps: int, seed: int) -> DPOConfig:
-    """As :func:`sft_config`, for IPO."""
-    return DPOConfig(
-        loss_type=["ipo"],
-        beta=beta,
-        max_length=None,
-        activation_checkpointing=params.gradient_checkpointing,
-        learning_rate=params.ipo_learning_rate,
-        per_device_eval_batch_size=params.rows_per_pass,
-        **_shared(params, params.ipo_batch, folder, steps, seed),
-    )
-
-
-def _shared(params: LeReTParams, batch: int, folder: Path, steps: int, seed: int) -> dict[str, Any]:
-    cuda = torch.cuda.is_available()
-    return {
-        "output_dir": str(folder),
-        "max_steps": steps,
-        "per_device_train_batch_size": params.rows_per_pass,
-        "gradient_accumulation_steps": batch // params.rows_per_pass,
-        "max_grad_norm": params.max_grad_norm,
-        "train_sampling_strategy": "sequential",
-        "bf16": cuda and torch.cuda.is_bf16_supported(),
-        "use_cpu": not cuda,
-        "seed": seed,
-        **QUIET,
-    }
 
 
 def _sampled_again(params: LeReTParams, setup: Setup, model: str, part: Path, seed: int) -> Path:

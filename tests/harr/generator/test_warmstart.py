@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from harr.arms import ARMS
 from harr.build.setup import open_writer
 from harr.build.writers import writer_folder
+from harr.compute import trl
 from harr.errors import CorpusError
-from harr.generator import warmstart
 from harr.generator.warmstart import train_warmstart
 from harr.io import progress
 from harr.io.files import finish, read_json
@@ -97,7 +97,7 @@ def test_what_the_environment_said_has_no_loss(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lora", [None, LoraParams(rank=4, alpha=8)], ids=["full", "lora"])
 def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, lora: LoraParams | None, monkeypatch: Any) -> None:
-    monkeypatch.setattr(warmstart, "SAVE_EVERY", 3)
+    monkeypatch.setattr(trl, "SAVE_EVERY", 3)
 
     def kill(step: int, row: object) -> None:
         if step == 7:

@@ -21,7 +21,7 @@ from harr.rag.generation.local import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import METHODS, agent
-from harr.train.agent import Game, Keeper, asked, train, trl_config
+from harr.train.agent import AgentCallback, Game, asked, train, trl_config
 from harr.train.batch import reward_figures
 from harr.train.record import plain
 from harr.train.vllm import check_vllm
@@ -282,15 +282,15 @@ def test_a_run_with_vllm_learns_and_corrects_for_it(
         return made[0]
 
     seen: list[dict[str, float]] = []
-    on_log = Keeper.on_log
+    on_log = AgentCallback.on_log
 
-    def listen(self: Keeper, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
+    def listen(self: AgentCallback, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
         seen.append({key: value for key, value in (logs or {}).items() if key.startswith("sampling/")})
         on_log(self, args, state, control, logs, **rest)
 
     monkeypatch.setattr(grpo_trainer, "VLLMGeneration", make)
     monkeypatch.setattr(agent, "check_vllm", lambda params: None)
-    monkeypatch.setattr(Keeper, "on_log", listen)
+    monkeypatch.setattr(AgentCallback, "on_log", listen)
     params = PARAMS.model_copy(update={"vllm": "colocate", "vllm_memory": 0.4, "steps": 2})
     history = train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert len(history) == 2 and made[0].synchronised == 2

@@ -11,9 +11,9 @@ from letters import OnePassage, save_letters
 from peft import PeftModel
 from safetensors.torch import load_file
 
+from harr.compute import trl
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError
-from harr.generator import warmstart
 from harr.io import progress
 from harr.io.files import SUMS, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
@@ -144,7 +144,7 @@ def test_the_adapter_goes_with_the_model_beside_it(game: Setup, tmp_path: Path) 
 def test_a_killed_run_ends_with_the_same_weights(
     game: Setup, tmp_path: Path, lora: LoraParams | None, phase: str, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(warmstart, "SAVE_EVERY", 3)
+    monkeypatch.setattr(trl, "SAVE_EVERY", 3)
     params = settings(lora=lora, sft_epochs=2, ipo_epochs=1)
     seen: list[Any] = []
 

@@ -1,0 +1,238 @@
+"""TRL's loop as harr runs it: our figures and checkpoints, a clean stop, and the same weights after a kill.
+
+TRL has the loss and the update. What its trainers share here: a model begins where its latest checkpoint ends, every
+step seeds its own random numbers, and a callback tells the figures, draws the bar and saves.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import PrinterCallback, TrainerCallback
+from trl.trainer.sft_config import SFTConfig
+from trl.trainer.sft_trainer import SFTTrainer
+
+from harr.compute import distributed
+from harr.compute.checkpoints import Checkpoints
+from harr.errors import HarrError
+from harr.io.progress import bar, stop_asked, stoppable
+from harr.params.generator import WarmstartParams
+from harr.params.train import LeReTParams
+from harr.types import Log
+
+Tokens = tuple[list[int], list[bool]]
+"""Token ids, and which of them the model learns to write."""
+SAVE_EVERY = 50
+"""Steps between two checkpoints, where no parameter says it."""
+SFT_FIGURES = {"loss": "loss", "mean_token_accuracy": "accuracy", "grad_norm": "grad_norm"}
+"""Figures that TRL logs of SFT, and their names here."""
+QUIET: dict[str, Any] = {
+    "disable_tqdm": True,
+    "logging_steps": 1,
+    "logging_strategy": "steps",
+    "save_strategy": "no",
+    "report_to": "none",
+}
+"""Settings by which TRL's trainers hand the figures of every update to our callback, and neither print nor save."""
+
+
+@dataclass
+class Learning:
+    """A model that TRL trains, with its optimizer, its checkpoints, and a row of figures for each step so far."""
+
+    model: Any
+    tokenizer: Any
+    optimizer: torch.optim.Optimizer
+    checkpoints: Checkpoints
+    history: list[dict[str, Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = self.checkpoints.history()
+
+    def restore(self) -> None:
+        """Put model and optimizer back as they were after the last step of ``history``."""
+        self.checkpoints.load(self.model, None, self.optimizer)
+
+    def save(self, best: int) -> None:
+        """Keep the state after the last step, unless that is done, and the checkpoint of step ``best``."""
+        done = len(self.history)
+        if done and done not in self.checkpoints.steps() and distributed.is_main():
+            self.checkpoints.save(done, self.model, None, self.optimizer, self.history, best=best)
+
+
+class StepCallback(TrainerCallback):
+    """A callback between two steps of TRL's loop: figures, checkpoints, a bar, and a clean stop.
+
+    Attributes:
+        step: the one that runs, from 0; it takes ``updates`` updates of TRL.
+        done: steps that were finished before this call.
+        stopped: why the run must not go on; "" while it may.
+    """
+
+    def __init__(
+        self,
+        learning: Learning,
+        steps: int,
+        seed: int,
+        log: Log,
+        *,
+        desc: str,
+        figures: Callable[[Mapping[str, float]], dict[str, Any]] = lambda logs: renamed(logs, SFT_FIGURES),
+        every: int = 0,
+        updates: int = 1,
+    ) -> None:
+        """Say where a killed run goes on; ``desc`` names it, and ``figures`` makes a row of what TRL logs."""
+        self.learning, self.steps, self.seed, self.log = learning, steps, seed, log
+        self.figures, self.every, self.updates = figures, every or SAVE_EVERY, updates
+        self.step = self.done = done = len(learning.history)
+        self.stopped, self.began, self.main = "", time.perf_counter(), distributed.is_main()
+        if done and self.main:
+            print(f"resuming {desc} at step {done}/{steps} ({done / steps:.1%})")
+        self._left = stoppable(range(done, steps))
+        self.progress = bar(total=steps, desc=desc, unit="step", initial=done, shown=self.main)
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Leave here if a stop was asked for; else seed what a step draws: the order of rows, dropout."""
+        if state.global_step % self.updates == 0:
+            self.step = next(self._left)
+            torch.manual_seed(self.seed * 1_000_003 + self.step)
+            self.began = time.perf_counter()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **_: Any) -> None:
+        """Keep the figures of a step after its last update, save now and then, and stop a run that must not go on."""
+        if not logs or "loss" not in logs or state.global_step % self.updates:
+            return
+        row = {"step": self.step, **self.figures(logs), "seconds": time.perf_counter() - self.began}
+        self.learning.history.append(row)
+        self.tell(row)
+        self.progress.update()
+        done = self.step + 1
+        if self.stopped or stop_asked() or done == self.steps or done % self.every == 0:
+            self.save()
+        if self.stopped:
+            control.should_training_stop = True
+
+    def tell(self, row: Mapping[str, Any]) -> None:
+        """Log the figures of a step and show them on the bar."""
+        self.log(self.step, {"loss": row["loss"], "accuracy": row["accuracy"]})
+        self.progress.set_postfix(loss=f"{row['loss']:.2f}", right=f"{row['accuracy']:.1%}", refresh=False)
+
+    def save(self) -> None:
+        """Keep the state after the last step."""
+        self.learning.save(best=len(self.learning.history))
+
+    def close(self) -> None:
+        """Close the loop and its bar, also of a training that was broken off."""
+        self._left.close()
+        self.progress.close()
+
+
+def renamed(logs: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
+    """Return those figures of TRL that have names here, by these.
+
+    >>> renamed({"loss": 0.5, "epoch": 1.0}, SFT_FIGURES)
+    {'loss': 0.5}
+    """
+    return {name: float(logs[key]) for key, name in names.items() if key in logs}
+
+
+def open_trainer(kind: type[Any], callback: StepCallback, rate_share: Callable[[float], float], **named: Any) -> Any:
+    """Return a trainer of TRL, of this ``kind``, for the model of ``callback``.
+
+    ``rate_share`` gives the share of the learning rate at a step, counted over all calls of a run; ``named`` is what
+    the trainer takes beside.
+    """
+    learning = callback.learning
+    schedule = LambdaLR(learning.optimizer, lambda update: rate_share(callback.done + update / callback.updates))
+    trainer = kind(
+        model=learning.model,
+        processing_class=learning.tokenizer,
+        optimizers=(learning.optimizer, schedule),
+        callbacks=[callback],
+        **named,
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def run_trl(trainer: Any, callback: StepCallback) -> None:
+    """Put the latest checkpoint back and run the steps that are left; what is finished is kept.
+
+    The checkpoint comes after the trainer: TRL keeps an adapter as it began, and measures from that.
+    """
+    callback.learning.restore()
+    try:
+        if callback.done < callback.steps:
+            trainer.train()
+    except HarrError:  # between two updates: an episode could not be played or judged
+        callback.save()
+        raise
+    finally:
+        callback.close()
+
+
+def run_sft(
+    rows: Sequence[Tokens],
+    callback: StepCallback,
+    rate_share: Callable[[float], float],
+    params: WarmstartParams | LeReTParams,
+    rows_per_step: int,
+    **more: Any,
+) -> None:
+    """Let the model of ``callback`` learn ``rows`` by SFT, in epochs of a seeded order.
+
+    ``params``, ``rows_per_step`` and ``more`` are those of :func:`row_settings`.
+    """
+    settings = row_settings(callback, params, rows_per_step, **more)
+    places = order(len(rows), callback.done * rows_per_step, callback.steps * rows_per_step, callback.seed)
+    trainer = open_trainer(
+        SFTTrainer,
+        callback,
+        rate_share,
+        args=SFTConfig(dataset_kwargs={"skip_prepare_dataset": True}, **settings),
+        train_dataset=dataset(rows, places or [0]),
+    )
+    run_trl(trainer, callback)
+
+
+def row_settings(
+    callback: StepCallback, params: WarmstartParams | LeReTParams, rows_per_step: int, **more: Any
+) -> dict[str, Any]:
+    """Return TRL's settings for training on given rows: it neither cuts nor shuffles nor writes."""
+    cuda = torch.cuda.is_available()
+    return {
+        "output_dir": str(callback.learning.checkpoints.folder / "trl"),
+        "max_steps": max(1, callback.steps - callback.done),
+        "max_length": None,
+        "per_device_train_batch_size": params.rows_per_pass,
+        "gradient_accumulation_steps": rows_per_step // params.rows_per_pass,
+        "train_sampling_strategy": "sequential",
+        "activation_checkpointing": params.gradient_checkpointing,
+        "bf16": cuda and torch.cuda.is_bf16_supported(),
+        "use_cpu": not cuda,
+        "seed": callback.seed,
+        **QUIET,
+        **more,
+    }
+
+
+def order(rows: int, start: int, end: int, seed: int) -> list[int]:
+    """Return which row comes at the places ``start`` to ``end``: epochs are seeded permutations laid end to end.
+
+    >>> order(4, 2, 8, seed=0) == order(4, 0, 8, seed=0)[2:], sorted(order(4, 4, 8, seed=0))
+    (True, [0, 1, 2, 3])
+    """
+    epochs = [np.random.default_rng([seed, epoch]).permutation(rows) for epoch in range(-(-end // rows))]
+    places: list[int] = np.concatenate(epochs)[start:end].tolist()
+    return places
+
+
+def dataset(rows: Sequence[Tokens], places: Sequence[int]) -> Dataset:
+    """Return the rows in the order of ``places``, as TRL takes them; a label of -100 has no loss."""
+    labels = [[token if learnt else -100 for token, learnt in zip(ids, own, strict=True)] for ids, own in rows]
+    return Dataset.from_dict({"input_ids": [ids for ids, _ in rows], "labels": labels}).select(places)
