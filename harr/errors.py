@@ -72,7 +72,7 @@ class PromotionRefused(HarrError, RuntimeError):
 
 
 def bare(address: str) -> str:
-    """An address without the name and password that it may carry.
+    """Return an address without the name and password that it may carry.
 
     >>> bare("postgresql://me:secret@db/mlflow")
     'postgresql://db/mlflow'

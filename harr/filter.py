@@ -68,7 +68,7 @@ def keep(shard: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def kept(shard: Path) -> list[dict[str, Any]] | None:
-    """What :func:`keep` wrote; None where there is no such file, or it is damaged."""
+    """Return what :func:`keep` wrote; None where there is no such file, or it is damaged."""
     try:
         digest, _, lines = shard.read_bytes().decode().partition("\n")
     except (OSError, ValueError):
@@ -77,7 +77,7 @@ def kept(shard: Path) -> list[dict[str, Any]] | None:
 
 
 def _try_batch(params: FilterParams, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
-    """Statistics of one batch of questions from G rollouts each."""
+    """Return statistics of one batch of questions from G rollouts each."""
     playable = [q for q in batch if q.candidate_ids or getattr(setup.retriever, "candidates", "corpus") == "corpus"]
     if params.keep == "all":
         return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]
@@ -91,7 +91,7 @@ def _try_batch(params: FilterParams, setup: Setup, batch: Sequence[Question], se
 
 
 def _judge(question: Question, episodes: Sequence[Episode], setup: Setup) -> dict[str, Any]:
-    """Why a question is kept or dropped."""
+    """Return why a question is kept or dropped."""
     if not episodes:
         return {"id": question.id, "kept": False, "reason": "no given passages"}
     rewards = [reward for reward in setup.reward.totals_or_none(setup.reward.score(episodes), 0) if reward is not None]

@@ -13,7 +13,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One retrievable text. ``id`` is unique in its corpus; ``source`` names the part of it, or of the web, it is from.
+    """A retrievable text. ``id`` is unique in its corpus; ``source`` names the part of it, or of the web, it is from.
 
     >>> Passage("p1", "Born in Ashford.", title="Ada Brown").content
     'Ada Brown: Born in Ashford.'
@@ -26,17 +26,18 @@ class Passage:
 
     @property
     def content(self) -> str:
-        """Title and text as one string: what is embedded, indexed and shown to a reader."""
+        """Return the title and text as one string: what is embedded, indexed and shown to a reader."""
         return f"{self.title}: {self.text}" if self.title else self.text
 
     @property
     def document(self) -> str:
-        """The document that the passage is of."""
+        """Return the document that the passage is of."""
         return document_of(self.id)
 
 
 def document_of(passage_id: str) -> str:
-    """The document of a passage: chunk ids are ``<document>_chunk_<number>``, any other passage is its own document.
+    """Return the document of a passage: chunk ids are ``<document>_chunk_<number>``, any other passage is its own
+    document.
 
     >>> document_of("lung_chunk_12"), document_of("p7")
     ('lung', 'p7')
@@ -65,7 +66,7 @@ class Question:
 
     @property
     def gold_documents(self) -> tuple[str, ...]:
-        """The documents of the gold passages, each once; where nothing was cut into chunks, ``gold_ids``.
+        """Return the documents of the gold passages, each once; where nothing was cut into chunks, ``gold_ids``.
 
         >>> Question("q", "Who?", gold_ids=("d_chunk_0", "d_chunk_1", "p")).gold_documents
         ('d', 'p')
@@ -74,7 +75,7 @@ class Question:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What tells it from other questions: its words, and its gold where that is a story of its own.
+        """Return what tells it from other questions: its words, and its gold where that is a story of its own.
 
         Neither case nor punctuation makes another question. "Where is Mary?" is another one in every story. Passages
         of a question's own story have its id and a hyphen before their number.
@@ -103,7 +104,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A pipeline asks the retriever for ``k`` passages (0: the retriever's own k).
+    """A request of a pipeline to the retriever for ``k`` passages (0: the retriever's own k).
 
     ``hops`` is the history before this query; passages in ``exclude_ids`` are never returned. ``tool`` names the
     source to ask, where there are several.
@@ -119,7 +120,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Generate:
-    """A pipeline asks the generator for one completion: of chat ``messages``, or of raw text ``prompt``.
+    """A request of a pipeline to the generator for one completion: of chat ``messages``, or of raw text ``prompt``.
 
     Exactly one of the two is given. The completion ends before the first of the ``stop`` strings.
     ``past`` is what the same episode has asked and was given before; :func:`harr.rag.rollout.play` adds it.
@@ -131,7 +132,7 @@ class Generate:
     past: "tuple[Turn, ...]" = ()
 
     def cut(self, text: str) -> str:
-        """A completion up to the first of the stop strings.
+        """Return a completion up to the first of the stop strings.
 
         >>> Generate(prompt="q", stop=("</a>",)).cut("Bath </a> and more")
         'Bath '
@@ -139,7 +140,8 @@ class Generate:
         return text[: min((text.find(word) for word in self.stop if word in text), default=len(text))]
 
     def stopped(self, completion: str) -> bool:
-        """Whether a stop string ended a completion. One that has no ``ending`` cannot tell, and is taken for stopped.
+        """Return whether a stop string ended a completion. One that has no ``ending`` cannot tell, and is taken for
+        stopped.
 
         >>> request = Generate(prompt="q", stop=("</a>",))
         >>> request.stopped("Bath "), request.stopped(TruncatedCompletion("Bath "))
@@ -162,7 +164,7 @@ class PromptTooLong(TruncatedCompletion):
 
     @classmethod
     def of(cls, reason: str) -> "PromptTooLong":
-        """Nothing, with the reason.
+        """Return the empty completion with its reason.
 
         >>> reply = PromptTooLong.of("at most 4096 tokens")
         >>> reply == "" and isinstance(reply, TruncatedCompletion), reply.reason
@@ -211,7 +213,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a pipeline returns: its final answer, its hops, and what was counted.
+    """The result of a pipeline: its final answer, its hops, and what was counted.
 
     ``malformed``: replies that could not be used. ``escaped``: control tags that stood in passages
     and were made harmless before a model read them. ``turns``: how often the model wrote, or should have, where the
@@ -244,17 +246,17 @@ class Episode:
 
     @property
     def answer(self) -> str | None:
-        """The final answer of the pipeline."""
+        """Return the final answer of the pipeline."""
         return self.outcome.answer
 
     @property
     def retrieved(self) -> tuple[Passage, ...]:
-        """All passages of the episode in the order in which they came, without repeats."""
+        """Return all passages of the episode in the order in which they came, without repeats."""
         return tuple({p.id: p for step in self.steps for p in step.retrieval.passages}.values())
 
     @property
     def documents(self) -> tuple[str, ...]:
-        """The documents of all passages of the episode, each where its first passage came."""
+        """Return the documents of all passages of the episode, each where its first passage came."""
         return tuple(dict.fromkeys(p.document for step in self.steps for p in step.retrieval.passages))
 
 
@@ -266,11 +268,11 @@ Value = float | list[float] | None
 Term = Callable[[Episode], float | None]
 """A reward or metric of a whole episode."""
 Log = Callable[[int, Mapping[str, float]], None]
-"""``log(step, values)``: how a long loop reports its progress."""
+"""A function of (step, values) by which a long loop reports its progress."""
 
 
 class Retriever(Protocol):
-    """Finds passages; one call answers all pending searches."""
+    """A player that finds passages; one call answers all pending searches."""
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return one retrieval per search, in order."""
@@ -278,12 +280,12 @@ class Retriever(Protocol):
 
 
 class Generator(Protocol):
-    """Writes text; one call answers all pending requests."""
+    """A player that writes text; one call answers all pending requests."""
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order."""
         ...
 
     def usage(self) -> Mapping[str, float]:
-        """What was used so far: requests, prompt_tokens, completion_tokens and the like."""
+        """Return what was used so far: requests, prompt_tokens, completion_tokens and the like."""
         ...

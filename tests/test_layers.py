@@ -1,6 +1,7 @@
 """The house holds: direction of imports, who may import what, and sizes."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,21 @@ ONLY = {
     "dill": set(),
     "cloudpickle": set(),
 }
+FLOORS = (
+    *("harr/errors.py", "harr/types.py", "harr/arms.py", "harr/io", "harr/params", "harr/compute", "harr/services"),
+    *("harr/corpus", "harr/world", "harr/datasets", "harr/embed", "harr/index"),
+    *("harr/rag/rollout.py", "harr/rag/pipelines", "harr/rag/scoring", "harr/rag/setup.py", "harr/rag/retrieval"),
+    *("harr/rag/policies", "harr/rag/sources", "harr/rag/generation"),
+    *("harr/filter.py", "harr/preferences", "harr/generator", "harr/train", "harr/merge", "harr/evaluate"),
+    *("harr/report", "harr/build"),
+)
+"""The rooms of harr from the lowest to the highest; a room imports from rooms below it only."""
+SAME_CLASS = {"Keeper", "Run"}
+"""Public classes that still share a name; nothing is to be added."""
+SAME_STEM = {
+    "leret": "the program of the paper is a pipeline, its training a method",
+}
+"""Names that two modules of harr may have, with the reason; files of params are named after their sections."""
 
 
 def imports(path: Path) -> set[str]:
@@ -61,3 +77,36 @@ def test_files_and_functions_stay_small(path: Path) -> None:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno - node.lineno < 60, f"{node.name} is longer than 60 lines"
+
+
+def floor(name: str) -> int | None:
+    """Number of the room that a file, or a module written as a path, lies in; None for harr itself."""
+    rooms = [room for room in FLOORS if f"{name}/".startswith(f"{room.removesuffix('.py')}/") or name == room]
+    return FLOORS.index(rooms[0]) if rooms else None
+
+
+HARR = [path for path in FILES if name(path).startswith("harr/")]
+
+
+@pytest.mark.parametrize("path", HARR, ids=name)
+def test_rooms_import_from_below(path: Path) -> None:
+    own = floor(name(path))
+    assert own is not None or path.name == "__init__.py", f"{name(path)} lies in no room of FLOORS"
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "harr":
+            for module in (f"{node.module}.{alias.name}".replace(".", "/") for alias in node.names):
+                other = floor(module)
+                assert own is None or other is None or other <= own, f"{name(path)} imports {module} from above"
+
+
+def test_few_modules_are_loose() -> None:
+    assert len(list((ROOT / "harr").glob("*.py"))) <= 5
+
+
+def test_a_name_is_of_one_thing() -> None:
+    """No two public classes and no two modules of harr share a name."""
+    trees = [ast.parse(path.read_text()) for path in FILES if not name(path).startswith("benchmarks/")]
+    classes = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
+    assert not {one for one, count in classes.items() if count > 1 and not one.startswith("_")} - SAME_CLASS
+    stems = Counter(path.stem for path in HARR if not name(path).startswith("harr/params/"))
+    assert not {stem for stem, count in stems.items() if count > 1} - {*SAME_STEM, "__init__"}

@@ -21,7 +21,7 @@ BATCH_ROWS = 10_000
 REBUILD = "dvc repro -f -s download"
 SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string()), ("searchable", pa.bool_())])
 SOURCED = SCHEMA.append(pa.field("source", pa.string()))
-"""Of a corpus whose passages name their sources; the bytes of any other are as they were before there were sources."""
+"""The schema of a corpus whose passages name their sources; any other keeps its bytes of before there were sources."""
 
 
 def write_passages(
@@ -94,11 +94,11 @@ class Passages:
         return cls(concatenate_datasets(tables), manifest["identity"])
 
     def __len__(self) -> int:
-        """How many passages there are."""
+        """Return how many passages there are."""
         return len(self._table)
 
     def take(self, rows: Sequence[int]) -> list[Passage]:
-        """The passages of ``rows``, in that order."""
+        """Return the passages of ``rows``, in that order."""
         if not len(rows):
             return []
         found = self._table[[int(row) for row in rows]]
@@ -106,7 +106,7 @@ class Passages:
         return [Passage(*values) for values in zip(found["id"], found["text"], found["title"], sources, strict=True)]
 
     def contents(self, start: int, stop: int) -> list[str]:
-        """Title and text of the passages from ``start`` up to ``stop``, as they are embedded."""
+        """Return the title and text of the passages from ``start`` up to ``stop``, as they are embedded."""
         found = self._table[start:stop]
         return [
             Passage(pid, text, title).content
@@ -114,7 +114,7 @@ class Passages:
         ]
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
-        """Rows of those ids that are in the corpus: one scan of the id column for ids not seen before."""
+        """Return rows of those ids that are in the corpus: one scan of the id column for ids not seen before."""
         wanted = list(dict.fromkeys(ids))
         unseen = [pid for pid in wanted if pid not in self._row_of]
         if unseen:
@@ -126,14 +126,14 @@ class Passages:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The sources of the searchable passages, in the order of the alphabet; () where the corpus has none."""
+        """Return the sources of the searchable passages, in the order of the alphabet; () where the corpus has none."""
         if "source" not in self._table.column_names:
             return ()
         columns = self._table.data
         return tuple(sorted(pc.unique(columns.column("source").filter(columns.column("searchable"))).to_pylist()))
 
     def searchable_rows(self, source: str = "") -> NDArray[np.int64]:
-        """Rows that go into the index, ascending; those of one ``source``, or all."""
+        """Return rows that go into the index, ascending; those of one ``source``, or all."""
         flags = self._table.data.column("searchable")
         if source:
             flags = pc.and_(flags, pc.equal(self._table.data.column("source"), source))

@@ -42,7 +42,7 @@ class Vectors:
         return cls(manifest, mapped)
 
     def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Vectors of ``rows`` (any shape), shape (*rows.shape, D), in memory.
+        """Return vectors of ``rows`` (any shape), shape (*rows.shape, D), in memory.
 
         Raises:
             IndexError: a row outside the corpus; padding (-1) must be dealt with by the caller.

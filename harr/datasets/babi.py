@@ -21,7 +21,7 @@ THERE = {2: {"get": 1.0, "drop": 0.2}, 3: {"get": 0.2, "drop": 0.2}, 5: {"get": 
 ASKED = {1: 1.0, 2: 0.79, 3: 0.36, 5: 0.8}
 """How often a question is asked where one can be, so that stories are as long as the official ones."""
 QUESTIONS = 5
-"""Most questions of a story."""
+"""Maximum number of questions of a story."""
 GIVE_WEIGHT = 3
 
 
@@ -36,7 +36,7 @@ class Story:
 
 
 def make_stories(task: int, count: int, seed: int) -> Iterator[Story]:
-    """``count`` stories as in the official files; task 4 has 7,680 different ones, so they come again.
+    """Make ``count`` stories as in the official files; task 4 has 7,680 different ones, so they come again.
 
     >>> for story in make_stories(1, 1, seed=3):
     ...     print(story.question, story.answers, [story.facts[i] for i in story.gold])
@@ -52,7 +52,7 @@ def make_stories(task: int, count: int, seed: int) -> Iterator[Story]:
 
 
 def read_stories(path: Path, task: int) -> Iterator[Story]:
-    """The stories of an official file: its own text, or JSON lines ``{question, answers, facts, supporting}``.
+    """Read the stories of an official file: its own text, or JSON lines ``{question, answers, facts, supporting}``.
 
     Text: ``1 Mary moved to the bathroom.`` is a fact, ``2 Where is Mary? \\tbathroom\\t1`` a question
     with its answer and the numbers of its facts; a story begins at number 1.
@@ -67,7 +67,8 @@ def read_stories(path: Path, task: int) -> Iterator[Story]:
 
 
 def _make_map(rng: random.Random) -> Story:
-    """Three places in a row; each fact names a place at an end as lying beside the middle, or (1 of 3) the middle."""
+    """Make a map of three places in a row; each fact names a place at an end as lying beside the middle, or (1 of 3)
+    the middle."""
     middle, *ends = rng.sample(PLACES, 3)
     way = rng.choice(tuple(OPPOSITE))
     events = []
@@ -99,7 +100,7 @@ def _make_story(task: int, rng: random.Random) -> Story:
 
 
 def _act(task: int, rng: random.Random, people: Sequence[str], at: dict[str, str], holder: dict[str, str]) -> Event:
-    """One thing that somebody can do now; ``at`` and ``holder`` are changed by it."""
+    """Draw one thing that somebody can do now; ``at`` and ``holder`` are changed by it."""
     chances: list[tuple[str, str]] = []
     for who in people:
         chances.append(("move", who))
@@ -139,7 +140,7 @@ def _say(task: int, rng: random.Random, event: Event) -> str:
 
 
 def _questions(task: int, rng: random.Random, events: Sequence[Event]) -> list[str]:
-    """What can be asked now; of task 5, one question about the last gift."""
+    """Return what can be asked now; of task 5, one question about the last gift."""
     if task == 5:
         gift = next((event for event in reversed(events) if event.kind == "give"), None)
         return [_ask_gift(rng, gift)] if gift else []

@@ -75,7 +75,7 @@ _ASKED_FOR = ("what", "who", "who", "receiver", "receiver")
 
 
 def event_of(sentence: str) -> Event | None:
-    """What a sentence states in the words of bAbI; None where it states nothing of the kind.
+    """Return what a sentence states in the words of bAbI; None where it states nothing of the kind.
 
     >>> event_of("Mary went back to the kitchen.")
     Event(kind='move', who='Mary', what='kitchen', receiver='')
@@ -129,12 +129,12 @@ def solve(task: int, question: str, events: Events) -> Solution:
 
 
 def _moves(events: Events, who: str, start: int, end: int) -> list[int]:
-    """Where between ``start`` and ``end`` a person moves."""
+    """Return where between ``start`` and ``end`` a person moves."""
     return [i for i in range(start, end) if (event := events[i]) and event.kind == "move" and event.who == who]
 
 
 def _held(events: Events, thing: str) -> _Held | None:
-    """The last time that somebody held a thing; None where nobody ever took it."""
+    """Return the last time that somebody held a thing; None where nobody ever took it."""
     last = _latest(events, thing, ("get", "drop"), len(events))
     if last < 0:
         return None
@@ -164,7 +164,8 @@ def _solve_person(words: Sequence[str], events: Events) -> Solution:
 
 
 def _solve_thing(words: Sequence[str], events: Events) -> Solution:
-    """A thing whose holder did not move since taking it has no known place in the official files."""
+    """Answer where a thing is: one whose holder did not move since taking it has no known place in the official
+    files."""
     held = _held(events, words[0])
     if held is None:
         return None
@@ -185,7 +186,8 @@ def _solve_before(words: Sequence[str], events: Events) -> Solution:
 
 
 def _solve_place(words: Sequence[str], events: Events) -> Solution:
-    """``words``: a direction and the place it starts from, or a place and the direction it lies in."""
+    """Answer which place lies in a direction; ``words`` are a direction and the place it starts from, or a place and
+    the direction it lies in."""
     way, start = (words[0], words[1]) if words[0] in OPPOSITE else (OPPOSITE[words[1]], words[0])
     for i, event in enumerate(events):
         if event and event.kind == way and event.what == start:

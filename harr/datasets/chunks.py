@@ -35,7 +35,7 @@ def chunks(text: str, spans: Spans, limit: int, *, header: str = "") -> Iterator
 
 
 def _end(text: str, tokens: Sequence[tuple[int, int]], start: int, room: int) -> int:
-    """The token after the last one of the part that begins at ``start``."""
+    """Return the token after the last one of the part that begins at ``start``."""
     full = min(start + room, len(tokens))
     if full == len(tokens):
         return full
@@ -51,7 +51,7 @@ def _end(text: str, tokens: Sequence[tuple[int, int]], start: int, room: int) ->
 
 
 def prefix(fields: Sequence[str], synonyms: Sequence[str], spans: Spans, limit: int) -> str:
-    """What is known of a document, as the first line of its chunks: fields and up to three synonyms.
+    """Return what is known of a document, as the first line of its chunks: fields and up to three synonyms.
 
     Empty ones are left out, and the last ones where the line would have more than ``limit`` tokens.
 

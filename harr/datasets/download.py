@@ -105,7 +105,7 @@ def unique_passages(passages: Iterable[Passage], words: list[int]) -> Iterator[P
 
 
 def check_questions(questions: Iterable[Question], split: str, passages: Passages) -> list[Question]:
-    """All questions of a split, each with its own id and with passages that exist.
+    """Return all questions of a split, each with its own id and with passages that exist.
 
     Raises:
         CorpusError: no question, two with one id, or an id of a passage that is not in the corpus.

@@ -26,11 +26,12 @@ from harr.types import Passage, Question
 _TRIES = 50
 _SAMPLE = 1000
 SHARED = 20_000
-"""Longer documents than this all have the same noise; up to here each is another part of as much of it."""
+"""Sentences of noise that documents share: longer ones all have the same noise, shorter ones are each another part of
+as much of it."""
 
 
 def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random) -> tuple[list[str], tuple[int, ...]]:
-    """A document of exactly ``sentences`` sentences, and the positions of the story's gold in it.
+    """Make a document of exactly ``sentences`` sentences, and the positions of the story's gold in it.
 
     The noise is one run from a random start; the facts stand in their order at random places.
 
@@ -64,7 +65,7 @@ def hide(story: Story, noise: Sequence[str], sentences: int, rng: random.Random)
 
 
 def tokens_per_sentence(noise: Sequence[str], count_tokens: Callable[[Sequence[str]], NDArray[np.int64]]) -> float:
-    """Mean tokens of 1,000 sentences of the noise, without the two that a tokenizer puts around a text.
+    """Return the mean tokens of 1,000 sentences of the noise, without the two that a tokenizer puts around a text.
 
     >>> tokens_per_sentence(["one two", "one"], lambda texts: np.array([2 + len(text.split()) for text in texts]))
     1.5
@@ -74,7 +75,7 @@ def tokens_per_sentence(noise: Sequence[str], count_tokens: Callable[[Sequence[s
 
 
 def sentences_for(tokens: int, mean: float) -> int:
-    """How many sentences of ``mean`` tokens each have about ``tokens`` tokens, at least one.
+    """Return how many sentences of ``mean`` tokens each have about ``tokens`` tokens, at least one.
 
     >>> sentences_for(1000, 3.0)
     333
@@ -83,7 +84,7 @@ def sentences_for(tokens: int, mean: float) -> int:
 
 
 def babilong(params: BabiLongParams) -> Source:
-    """bAbI in long documents (BABILong, arXiv 2406.10149), from official files or our generator.
+    """Open bAbI in long documents (BABILong, arXiv 2406.10149), from official files or our generator.
 
     Raises:
         CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
@@ -92,7 +93,7 @@ def babilong(params: BabiLongParams) -> Source:
 
 
 def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
-    """The stories of both splits; none is in both."""
+    """Return the stories of both splits; none is in both."""
     if isinstance(params, RulerParams):
         counts = {"train": params.train_questions, "test": params.test_questions}
         return {
@@ -120,7 +121,7 @@ def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
 
 
 def ruler(params: RulerParams) -> Source:
-    """Needles in long documents (RULER, arXiv 2404.06654).
+    """Open needles in long documents (RULER, arXiv 2404.06654).
 
     Raises:
         CorpusError: the noise is missing or wrong, or the facts do not fit into a document.
@@ -129,7 +130,7 @@ def ruler(params: RulerParams) -> Source:
 
 
 def noise_for(params: BabiLongParams | RulerParams, sentences: int) -> list[str]:
-    """Noise for documents of ``sentences`` sentences, from the half that training did not read.
+    """Return noise for documents of ``sentences`` sentences, from the half that training did not read.
 
     Raises:
         CorpusError: the file is missing or wrong.
@@ -158,7 +159,7 @@ def check_lengths(params: BabiLongParams | RulerParams, lengths: Iterable[int]) 
 def longer(
     params: BabiLongParams | RulerParams, sentences: int, noise: Sequence[str]
 ) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
-    """The test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
+    """Yield the test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
 
     ``noise`` is that of :func:`noise_for`. Only one document exists at a time.
 
@@ -182,7 +183,7 @@ def _name(params: BabiLongParams | RulerParams) -> str:
 
 
 def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
-    """The stories of a split: a story, asked the same question, is always in the same one."""
+    """Yield the stories of a split: a story, asked the same question, is always in the same one."""
     for story in stories:
         key = "\n".join((story.question, *story.facts))
         if zlib.crc32(key.encode()) % 2 == (split == "test"):
@@ -190,7 +191,7 @@ def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
 
 
 def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, at_least: int) -> list[Story]:
-    """The first ``count`` stories that fit into a document."""
+    """Return the first ``count`` stories that fit into a document."""
     kept: list[Story] = []
     longer = 0
     for story in stories:
@@ -209,7 +210,8 @@ def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, a
 
 
 def _documents(params: BabiLongParams | RulerParams, stories: Mapping[str, Sequence[Story]]) -> Source:
-    """Noise and facts as passages; training documents are filled from the first half of the noise, or its beginning."""
+    """Yield noise and facts as passages; training documents are filled from the first half of the noise, or its
+    beginning."""
     name = _name(params)
     noise = noise_sentences(params.noise, params.sentences, params.seed)
     ids = [f"n{row:07d}" for row in range(len(noise))]

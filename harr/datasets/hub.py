@@ -38,27 +38,27 @@ Read = tuple[Question, list[Passage]]
 
 
 def hotpotqa(params: HubParams) -> Source:
-    """HotpotQA: ten paragraphs a question, two of them gold (distractor); or all articles of wiki17 (fullwiki)."""
+    """Open HotpotQA: ten paragraphs a question, two of them gold (distractor); or all articles of wiki17 (fullwiki)."""
     return _source(params, _fullwiki_row if params.passages == "wiki17" else _hotpot_row)
 
 
 def hover(params: HoverParams) -> Source:
-    """HoVer's claims over wiki17 (:func:`harr.datasets.wiki17.hover`)."""
+    """Open HoVer's claims over wiki17 (:func:`harr.datasets.wiki17.hover`)."""
     return wiki17.hover(params, _rows, _articles(params.root))
 
 
 def two_wiki(params: HubParams) -> Source:
-    """2WikiMultihopQA in HotpotQA's format: ten paragraphs a question, two or four of them gold."""
+    """Open 2WikiMultihopQA in HotpotQA's format: ten paragraphs a question, two or four of them gold."""
     return _source(params, _hotpot_row)
 
 
 def musique(params: HubParams) -> Source:
-    """MuSiQue-Ans: twenty paragraphs a question, two to four of them gold, in hop order."""
+    """Open MuSiQue-Ans: twenty paragraphs a question, two to four of them gold, in hop order."""
     return _source(params, _musique_row)
 
 
 def nq(params: HubParams) -> Source:
-    """NQ-open: questions and answers without passages; they need ``download.passages: wiki18``.
+    """Open NQ-open: questions and answers without passages; they need ``download.passages: wiki18``.
 
     Raises:
         CorpusError: other passages are asked for.
@@ -100,12 +100,12 @@ def _questions(rows: Iterable[Read]) -> Iterator[Question]:
 
 
 def _bare(rows: Iterable[Read]) -> Iterator[Question]:
-    """Questions without gold: their own paragraphs are not passages of wiki18."""
+    """Return questions without gold: their own paragraphs are not passages of wiki18."""
     return (replace(question, gold_ids=(), candidate_ids=()) for question in _questions(rows))
 
 
 def wiki18(root: str) -> Iterator[Passage]:
-    """The 21,015,324 passages of 100 words; a row's ``contents`` is the quoted title, a newline, the text."""
+    """Yield the 21,015,324 passages of 100 words; a row's ``contents`` is the quoted title, a newline, the text."""
     for path in fetch(*WIKI18, root):
         for row in read_rows(path):
             title, _, text = str(row.values.get("contents") or "").partition("\n")
@@ -115,13 +115,13 @@ def wiki18(root: str) -> Iterator[Passage]:
 
 
 def _articles(root: str) -> Iterator[Row]:
-    """Rows ``{_id, title, text}`` of wiki17; nothing is fetched before the first is asked for."""
+    """Yield rows ``{_id, title, text}`` of wiki17; nothing is fetched before the first is asked for."""
     for path in fetch(*WIKI17, root):
         yield from read_rows(path)
 
 
 def fetch(repository: str, pattern: str, root: str) -> list[Path]:
-    """Local paths of a repository's files, downloaded where ``root`` is empty.
+    """Return the local paths of a repository's files, downloaded where ``root`` is empty.
 
     Raises:
         CorpusError: no network, or no such file.
@@ -144,7 +144,7 @@ def fetch(repository: str, pattern: str, root: str) -> list[Path]:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    """Rows of a JSON lines or parquet file, read as a stream."""
+    """Yield rows of a JSON lines or parquet file, read as a stream."""
     if path.suffix != ".parquet":
         yield from read_rows(path)
         return
@@ -166,7 +166,7 @@ def _distinct(reads: Iterable[Read]) -> Iterator[Passage]:
 
 
 def _passage(title: str, text: str) -> Passage:
-    """A paragraph under an id that only depends on what it says."""
+    """Return a paragraph under an id that only depends on what it says."""
     title, text = " ".join(title.split()), " ".join(text.split())
     return Passage(hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16], text, title)
 

@@ -50,7 +50,7 @@ class Item:
 
 
 def medquad(params: MedQuADParams, spans: Spans, staging: Path | None) -> Source:
-    """The documents of MedQuAD as chunks, and its questions with the chunks of their document as gold.
+    """Return the documents of MedQuAD as chunks, and its questions with the chunks of their document as gold.
 
     Chunks of equal title and text are one passage. A document all of whose chunks stand elsewhere has the document
     that holds most of them as its gold. ``staging`` is made anew, and holds the rows; None: a file that SQLite deletes.
@@ -102,7 +102,7 @@ def _gather(params: MedQuADParams, database: sqlite3.Connection) -> dict[str, fl
 
 
 def _free(database: sqlite3.Connection, item: Item) -> str:
-    """The id of a question; the official files use four of theirs for several questions, which get a number.
+    """Return the id of a question; the official files use four of theirs for several questions, which get a number.
 
     Raises:
         CorpusError: the same question and answer stand twice under one id.
@@ -121,7 +121,7 @@ def _free(database: sqlite3.Connection, item: Item) -> str:
 
 
 def _files(params: MedQuADParams) -> Iterator[tuple[str, Iterable[Item]]]:
-    """Splits and their rows; those of XML files are told apart later."""
+    """Yield splits and their rows; those of XML files are told apart later."""
     if not params.root:
         for split, names in (("train", params.train), ("test", params.test)):
             yield split, chain.from_iterable(map(_of_jsonl, names))
@@ -151,12 +151,12 @@ def _of_jsonl(name: str) -> Iterator[Item]:
 
 
 def _plain(row: Row, key: str) -> str:
-    """A text that may be missing."""
+    """Return a text that may be missing, "" where it is."""
     return row.text(key, "question") if str(row.values.get(key) or "").strip() else ""
 
 
 def _of_xml(path: Path, root: Path) -> Iterator[Item]:
-    """The questions of one official file; their ids begin with the number of the file's folder."""
+    """Yield the questions of one official file; their ids begin with the number of the file's folder."""
     try:
         document = ElementTree.parse(path).getroot()
     except (ElementTree.ParseError, UnicodeError, ValueError) as error:
@@ -188,7 +188,7 @@ def _of_xml(path: Path, root: Path) -> Iterator[Item]:
 
 
 def _under(element: ElementTree.Element, path: str) -> str:
-    """The text of an element, white space folded; "" where there is none."""
+    """Return the text of an element, white space folded; "" where there is none."""
     found = element.find(path)
     return "" if found is None else " ".join("".join(found.itertext()).split())
 
@@ -206,7 +206,8 @@ def _split(database: sqlite3.Connection, share: float, seed: int) -> None:
 def _passages(
     params: MedQuADParams, database: sqlite3.Connection, spans: Spans, figures: dict[str, float]
 ) -> Iterator[Passage]:
-    """The chunks of all documents in the order of the files, each title and text once; what comes twice is counted."""
+    """Yield the chunks of all documents in the order of the files, each title and text once; what comes twice is
+    counted."""
     pages: Pages | None = None
     if params.scrape:
         addresses = (url for (url,) in database.execute("select url from document order by rowid"))
@@ -236,13 +237,13 @@ def _passages(
 
 
 def _answers(database: sqlite3.Connection, document: str) -> str:
-    """The answers of a document, each once, in the order of the files."""
+    """Return the answers of a document, each once, in the order of the files."""
     found = database.execute("select answer from row where document = ? order by rowid", (document,))
     return " ".join(dict.fromkeys(answer for (answer,) in found))
 
 
 def _questions(database: sqlite3.Connection, split: str) -> Iterator[Question]:
-    """The questions of a split; to be read when all passages were."""
+    """Yield the questions of a split; to be read when all passages were."""
     wanted = "select id, question, answer, document, kind from row where split = ? order by rowid"
     for name, text, answer, document, kind in database.execute(wanted, (split,)):
         held = database.execute(
@@ -252,7 +253,8 @@ def _questions(database: sqlite3.Connection, split: str) -> Iterator[Question]:
 
 
 def _gold(document: str, held: Sequence[str]) -> tuple[str, ...]:
-    """The chunks of one document: its own, or where all stand elsewhere those of the document that has most of them.
+    """Return the chunks of one document: its own, or where all stand elsewhere those of the document that has most of
+    them.
 
     >>> _gold("b", ["a_chunk_1", "b_chunk_1"]), _gold("b", ["c_chunk_0", "a_chunk_1", "a_chunk_2"])
     (('b_chunk_1',), ('a_chunk_1', 'a_chunk_2'))

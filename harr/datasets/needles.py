@@ -23,7 +23,7 @@ NOUNS = (
 
 
 def make_needles(kind: str, count: int, seed: int) -> Iterator[Story]:
-    """``count`` stories of a kind: single, multi_key (4 names, 1 asked for), multi_value (1 name, 4
+    """Make ``count`` stories of a kind: single, multi_key (4 names, 1 asked for), multi_value (1 name, 4
     numbers) or multi_query (4 names, all asked for).
 
     The answer is one string with all numbers that are asked for; gold are their facts, in that order.

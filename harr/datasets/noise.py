@@ -11,13 +11,13 @@ from harr.world.world import make_world
 
 _SMALLEST_WORLD = 2000
 _OF_A_PASSAGE = 3
-"""Every passage of the encyclopaedia has so many sentences that stand nowhere before it, taken on average."""
+"""Mean number of sentences of a passage of the encyclopaedia that stand nowhere before it."""
 _END = re.compile(r"(?<=[.!?])[\"'\u201d\u2019)\]]*\s+(?=[\"'\u201c\u2018(\[]*[A-Z0-9])")
 _SHORT = re.compile(r"(?:^|[\s(\"'\u201c\u2018])(?:Mr|Mrs|Ms|Dr|St|Prof|Rev|Capt|Col|Gen|[A-Z])\.$")
 
 
 def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
-    """The sentences of ``source`` in their order, each text once, without those that state a bAbI fact.
+    """Return the sentences of ``source`` in their order, each text once, without those that state a bAbI fact.
 
     ``source``: a text file (paragraphs end at an empty line), a JSON lines file with a field
     ``text`` (plain or gzipped), or ``world``: an encyclopaedia, of at least 2,000 passages, that has no
@@ -41,7 +41,7 @@ def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Sentences of a text, white space folded.
+    """Return sentences of a text, white space folded.
 
     One ends at ``.``, ``!`` or ``?`` before white space and a capital or a digit (quotes and brackets
     may stand between), but not after ``Mr.`` and the like or a single letter. A single word is none.

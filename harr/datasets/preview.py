@@ -39,7 +39,8 @@ class Preview:
 
 
 def read_split(params: Section, split: str, spans: Spans | None = None) -> tuple[list[Question], int]:
-    """The questions of ``split`` as stage download would write them, and how many it would leave out of training.
+    """Return the questions of ``split`` as stage download would write them, and how many it would leave out of
+    training.
 
     Nothing is written; no page is scraped. A hub's files come from ``root`` or through the hub's own cache.
 
@@ -62,7 +63,7 @@ def read_split(params: Section, split: str, spans: Spans | None = None) -> tuple
 
 
 def preview(params: Section, split: str, questions: Sequence[Question], left_out: int, examples: int) -> Preview:
-    """What to tell of a split; ``examples``: so many of its first questions are shown."""
+    """Describe a split; ``examples`` is how many of its first questions are shown."""
     return Preview(
         split=split,
         corpus=corpus_of(params),
@@ -78,7 +79,7 @@ def preview(params: Section, split: str, questions: Sequence[Question], left_out
 
 
 def corpus_of(params: Section) -> str:
-    """Where the passages come from.
+    """Describe where the passages come from.
 
     >>> corpus_of(HubParams(dataset="hotpotqa", root="files"))
     'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
@@ -100,5 +101,5 @@ def corpus_of(params: Section) -> str:
 
 
 def _counts(words: Sequence[str]) -> dict[str, int]:
-    """How often each stands there, the most frequent first; nothing where none is given."""
+    """Return how often each stands there, the most frequent first; nothing where none is given."""
     return dict(Counter(word for word in words if word).most_common())

@@ -25,10 +25,10 @@ from harr.io.progress import bar, stoppable
 from harr.params.download import ScrapeParams
 
 HOSTS = 8
-"""So many hosts are asked at a time."""
+"""Number of hosts that are asked at a time."""
 REDIRECTS = 5
 MAX_BYTES = 8_000_000
-"""Larger pages are no articles."""
+"""Size of the largest page that may be an article."""
 LONGEST_DELAY = 60.0
 INLINE = frozenset("a abbr b cite code em font i mark q s small span strong sub sup u".split())
 """Tags that do not part words."""
@@ -36,7 +36,7 @@ UNREAD = ("script", "style", "noscript", "template", "svg", "nav")
 
 
 class Pages:
-    """Fetched pages by address, on disk."""
+    """A store of fetched pages by address, on disk."""
 
     def __init__(self, folder: Path) -> None:
         """Open the pages kept in ``folder``, or begin."""
@@ -51,7 +51,7 @@ class Pages:
         self._database.close()
 
     def text(self, url: str) -> str:
-        """The text of a page; "" where it was not fetched, or is damaged."""
+        """Return the text of a page; "" where it was not fetched, or is damaged."""
         found = self._database.execute("select text, sha256 from page where url = ? and reason = ''", (url,)).fetchone()
         return str(found[0]) if found and _digest(found[0]) == found[1] else ""
 
@@ -62,7 +62,7 @@ class Pages:
         self._database.execute("insert or replace into page values (?, ?, ?, ?, ?)", values)
 
     def failures(self) -> dict[str, str]:
-        """Why each page that failed did, by address."""
+        """Return why each page that failed did, by address."""
         return dict(self._database.execute("select url, reason from page where reason != '' order by url"))
 
 
@@ -86,7 +86,8 @@ def scrape(urls: Iterable[str], params: ScrapeParams) -> tuple[Pages, dict[str, 
 
 
 def _fetched(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, str, str]]:
-    """(address, text, reason) of every page as it comes; hosts side by side, the pages of one one after the other."""
+    """Yield (address, text, reason) of every page as it comes; hosts side by side, the pages of one one after the
+    other."""
     by_host: dict[str, list[str]] = {}
     for url in urls:
         by_host.setdefault(_host_of(url), []).append(url)
@@ -120,7 +121,7 @@ def _fetched(urls: Sequence[str], params: ScrapeParams) -> Iterator[tuple[str, s
 
 
 def _host_of(url: str) -> str:
-    """Host and port of an http address; "" where it is none.
+    """Return the host and port of an http address; "" where it is none.
 
     >>> [_host_of(url) for url in ("http://a.org:80/x", "ftp://a.org/", "http://[bad/x", "http://a..b/x")]
     ['a.org:80', '', '', '']
@@ -150,7 +151,7 @@ class _Failed(Exception):
 
 
 class _Guest:
-    """Asks hosts for pages, politely. Several threads share one."""
+    """A polite client that asks hosts for pages. Several threads share one."""
 
     def __init__(self, client: httpx.Client, params: ScrapeParams, stop: threading.Event) -> None:
         self._client, self._params, self._stop = client, params, stop
@@ -158,7 +159,7 @@ class _Guest:
         self._lock = threading.Lock()
 
     def page(self, url: str) -> tuple[str, str]:
-        """(text, "") of a page's article, or ("", reason)."""
+        """Return (text, "") of a page's article, or ("", reason)."""
         deadline = time.monotonic() + self._params.deadline_seconds
         try:
             for _ in range(REDIRECTS + 1):
@@ -199,7 +200,7 @@ class _Guest:
             raise _Failed("robots.txt disallows it")
 
     def _robots(self, url: str, deadline: float, host: _Host) -> tuple[Rules, float]:
-        """What robots.txt says: without one (4xx) all is allowed, with one that cannot be read nothing is."""
+        """Return what robots.txt says: without one (4xx) all is allowed, with one that cannot be read nothing is."""
         try:
             for _ in range(REDIRECTS + 1):
                 answer = self._ask(url, deadline)
@@ -213,7 +214,7 @@ class _Guest:
         return rules, min(delay, LONGEST_DELAY)
 
     def _ask(self, url: str, deadline: float) -> httpx.Response:
-        """An answer below 500 and not 429; anything else is asked for again until the deadline."""
+        """Return an answer below 500 and not 429; anything else is asked for again until the deadline."""
         if not _host_of(url):
             raise _Failed("no http address")
         host, pause = self._host(url), 1.0
@@ -238,7 +239,7 @@ class _Guest:
                 raise _Failed(reason)
 
     def _read(self, url: str) -> httpx.Response:
-        """One request, its body read up to ``MAX_BYTES``."""
+        """Send one request and read its body up to ``MAX_BYTES``."""
         with self._client.stream("GET", url) as answer:
             if answer.next_request is not None:
                 return answer
@@ -255,7 +256,7 @@ class _Guest:
 
 
 def article_text(html: str) -> str:
-    """The text of the first ``article`` or ``div#mplus-content`` of a page, white space folded; "" without one.
+    """Return the text of the first ``article`` or ``div#mplus-content`` of a page, white space folded; "" without one.
 
     >>> article_text("<p>Menu</p><article><h1>Flu</h1><p>A <b>v</b>irus.<script>x()</script></p></article><article>Ad")
     'Flu A virus.'
@@ -267,7 +268,7 @@ def article_text(html: str) -> str:
 
 
 class _Article(HTMLParser):
-    """Collects the text of the first article."""
+    """A parser that collects the text of the first article."""
 
     def __init__(self) -> None:
         super().__init__()

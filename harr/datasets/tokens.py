@@ -10,7 +10,7 @@ from harr.io.model_folder import UNLOADABLE, find_folder
 
 
 def token_spans(name: str) -> Spans:
-    """A function that tells where the tokens of a text begin and end, by the tokeniser of the model ``name``.
+    """Return a function that tells where the tokens of a text begin and end, by the tokeniser of the model ``name``.
 
     Raises:
         ModelError: there is no such model, or its tokeniser cannot tell.

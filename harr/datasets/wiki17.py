@@ -24,12 +24,12 @@ HOVER_FILES = {
 }
 """The official file, or the hub's; the development split is our test split."""
 LABELS = {"NOT_SUPPORTED": "no", "SUPPORTED": "yes"}
-"""What they answer to ASKS; in the order of the classes in the hub's files."""
+"""Answers to ASKS, in the order of the classes in the hub's files."""
 ASKS = "Is this statement supported?"
 
 
 def article_id(title: str) -> str:
-    """Id of the article with this title; entities, white space and the Unicode form do not matter.
+    """Return the id of the article with this title; entities, white space and the Unicode form do not matter.
 
     >>> article_id("AT&amp;T") == article_id(" AT&T")
     True
@@ -41,8 +41,8 @@ def article_id(title: str) -> str:
 def over_wiki17(
     train: Callable[[], Iterator[Question]], test: Callable[[], Iterator[Question]], passages: Iterator[Row]
 ) -> Source:
-    """Questions over the articles. Once ``passages`` are read, those are left out and counted in ``figures`` whose gold
-    is not there; before, none is."""
+    """Yield questions over the articles. Once ``passages`` are read, those are left out and counted in ``figures``
+    whose gold is not there; before, none is."""
     wanted = {pid for split in (train, test) for question in split() for pid in question.gold_ids}
     found: set[str] = set()
     figures: dict[str, float] = {}
@@ -67,14 +67,15 @@ def over_wiki17(
 
 
 def fullwiki(question: Question, row: Row) -> Question:
-    """A question of HotpotQA whose gold are articles, and which is given no passages."""
+    """Return a question of HotpotQA whose gold are articles, and which is given no passages."""
     titles = row.values["supporting_facts"]["title"]
     gold = tuple(dict.fromkeys(article_id(title) for title in titles))
     return replace(question, gold_ids=gold, candidate_ids=())
 
 
 def hover(params: HoverParams, read: Callable[[Path], Iterator[Row]], passages: Iterator[Row]) -> Source:
-    """Claims of HoVer with the articles they rest on, in the order of the first mention; the answer is yes or no.
+    """Return claims of HoVer with the articles they rest on, in the order of the first mention; the answer is yes or
+    no.
 
     Raises:
         CorpusError: a file is not there, or a row is not in HoVer's format.
@@ -97,7 +98,7 @@ def hover(params: HoverParams, read: Callable[[Path], Iterator[Row]], passages: 
 
 
 def claim(row: Row) -> Question:
-    """A question from ``{uid, claim, supporting_facts, label, num_hops}``.
+    """Return a question from ``{uid, claim, supporting_facts, label, num_hops}``.
 
     >>> facts = [["Ada Brown", 0], ["Acme", 1], ["Ada Brown", 2]]
     >>> values = {"uid": "a", "claim": "Ada Brown founded Acme.", "supporting_facts": facts, "num_hops": 2}

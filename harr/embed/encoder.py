@@ -83,7 +83,7 @@ class Encoder:
         max_tokens: int | None = None,
         on_batch: Callable[[int], object] | None = None,
     ) -> NDArray[np.float32]:
-        """Unit vectors of ``texts``, shape (n, D), in their order, without gradient.
+        """Return unit vectors of ``texts``, shape (n, D), in their order, without gradient.
 
         Batches hold texts of like length, the longest first; on a CPU small batches are the fast ones.
         Lengths are counted in tokens: sorted by characters, batches of 32 real passages hold 22 % padding.
@@ -113,7 +113,7 @@ class Encoder:
         return vectors_ND
 
     def forward(self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None) -> Tensor:
-        """Unit vectors, float32, shape (n, D), with gradient: one padded batch through the model.
+        """Return unit vectors, float32, shape (n, D), with gradient: one padded batch through the model.
 
         Raises:
             ModelError: the model reads fewer than ``max_tokens`` tokens.
@@ -130,7 +130,7 @@ class Encoder:
         return torch.nn.functional.normalize(vectors_BD.float(), dim=-1)
 
     def recompute(self) -> None:
-        """Gradient checkpointing (arXiv 1604.06174): :meth:`forward` keeps a layer's inputs only."""
+        """Switch on gradient checkpointing (arXiv 1604.06174): :meth:`forward` keeps a layer's inputs only."""
         transformer: Any = self.model[0]
         transformer.auto_model.activation_checkpointing_enable({"use_reentrant": False})
         self._recomputed = [layer for layer in self.model.modules() if isinstance(layer, GradientCheckpointingLayer)]
@@ -141,13 +141,14 @@ class Encoder:
         return max_tokens
 
     def token_ids(self, texts: Sequence[str], *, prompt: str = "") -> list[list[int]]:
-        """What the model reads of each text: prompt and special tokens included, cut at ``max_tokens``, no padding."""
+        """Return what the model reads of each text: prompt and special tokens included, cut at ``max_tokens``, no
+        padding."""
         features = self.model.preprocess(list(texts), prompt=prompt, max_length=self._fitting(self.max_tokens))
         rows = zip(features["input_ids"], features["attention_mask"], strict=True)
         return [ids[mask.bool()].tolist() for ids, mask in rows]
 
     def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Tokens of each text before any cut, special tokens included, shape (n,)."""
+        """Return tokens of each text before any cut, special tokens included, shape (n,)."""
         if not texts:
             return np.zeros(0, dtype=np.int64)
         tokenizer: Any = self.model.tokenizer
@@ -157,7 +158,7 @@ class Encoder:
         return np.asarray(counts, dtype=np.int64)
 
     def bfloat16(self) -> "Encoder":
-        """A copy that computes in bfloat16; this encoder keeps its float32 weights."""
+        """Return a copy that computes in bfloat16; this encoder keeps its float32 weights."""
         half = copy.copy(self)
         half.model = copy.deepcopy(self.model).bfloat16()
         return half

@@ -61,7 +61,8 @@ class ServedEncoder:
         batch_size: int = 32,
         on_batch: Callable[[int], object] | None = None,
     ) -> NDArray[np.float32]:
-        """Unit vectors of ``texts``, shape (n, D), in their order; arguments are those of :meth:`Encoder.encode`.
+        """Return unit vectors of ``texts``, shape (n, D), in their order; arguments are those of
+        :meth:`Encoder.encode`.
 
         The first failure that retries did not mend ends the call; requests not yet sent are dropped.
 
@@ -82,7 +83,7 @@ class ServedEncoder:
         return vectors_ND
 
     def _embed(self, batch: list[list[int]]) -> NDArray[np.float32]:
-        """One request: unit vectors, shape (B, D)."""
+        """Return one request: unit vectors, shape (B, D)."""
         name, where = self._encoder.name, self._service.where
         reply = self._service.ask(
             lambda client: client.embeddings.create(model=name, input=batch, encoding_format="base64")
@@ -113,7 +114,7 @@ class ServedEncoder:
 
 
 def _floats(embedding: str | list[float]) -> NDArray[np.float32]:
-    """A vector from base64, which was asked for, or from a list, which some servers send all the same."""
+    """Return a vector from base64, which was asked for, or from a list, which some servers send all the same."""
     if isinstance(embedding, str):
         return np.frombuffer(base64.b64decode(embedding), dtype=np.float32)
     return np.asarray(embedding, dtype=np.float32).ravel()

@@ -36,9 +36,10 @@ from harr.params.embed import EmbedParams
 MIN_COSINE = 0.99
 PROBE_SECONDS = 1.0
 CHECKED = 8
-"""So many passages are also encoded in this process before a server encodes the corpus."""
+"""Number of passages that are also encoded in this process before a server encodes the corpus."""
 Spread = Callable[[Path, Sequence[int]], Iterator[dict[str, Any]]]
-"""Has the shards of these numbers made elsewhere, in a folder with a manifest; yields each entry when it is there."""
+"""A function that has the shards of these numbers made elsewhere, in a folder with a manifest, and yields each entry
+when it is there."""
 
 
 def embed_corpus(
@@ -99,7 +100,8 @@ def embed_corpus(
 
 
 def computing(encoder: Encoder, dtype: str, served: ServedEncoder | None) -> Encoder | ServedEncoder:
-    """What computes vectors of ``dtype`` (as the manifest names it): the encoder, its bfloat16 copy, or the server."""
+    """Return what computes vectors of ``dtype`` (as the manifest names it): the encoder, its bfloat16 copy, or the
+    server."""
     return served or (encoder.bfloat16() if dtype == "bfloat16" else encoder)
 
 
@@ -144,12 +146,12 @@ def _file(number: int) -> str:
 
 
 def _begin(passages: Passages, encoder: Encoder, dtype: str, batch_size: int) -> dict[str, Any]:
-    """The manifest of a fresh run; it fixes the dtype, so that a resumed run keeps it."""
+    """Return the manifest of a fresh run; it fixes the dtype, so that a resumed run keeps it."""
     return _header(passages, encoder, _choose_dtype(passages, encoder, batch_size) if dtype == "auto" else dtype)
 
 
 def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
-    """The manifest of no shards."""
+    """Return the manifest of no shards."""
     parts = {"encoder": encoder.identity, "dtype": dtype, "corpus": passages.identity}
     return {
         "identity": fingerprint(parts),
@@ -181,7 +183,7 @@ def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, pl
 
 
 def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str, Any] | None:
-    """The manifest in a folder; None where there is none, or none of this corpus and encoder."""
+    """Return the manifest in a folder; None where there is none, or none of this corpus and encoder."""
     try:
         manifest: dict[str, Any] = read_json(folder / "manifest.json")
         header = _header(passages, encoder, manifest["dtype"])
@@ -191,7 +193,7 @@ def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str,
 
 
 def _resume(folder: Path, passages: Passages, encoder: Encoder, params: EmbedParams) -> dict[str, Any] | None:
-    """The manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
+    """Return the manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
     manifest = _unfinished(folder, passages, encoder)
     if manifest is None:
         if (folder / "manifest.json").exists():

@@ -25,7 +25,7 @@ from harr.types import Generate
 
 
 def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
-    """The demonstrations of a file of JSON lines, in order.
+    """Return the demonstrations of a file of JSON lines, in order.
 
     Raises:
         CorpusError: the file is missing or empty, or a row is neither of the two, has nothing to learn, or does not go
@@ -43,7 +43,8 @@ def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
 
 
 def make_demonstrations(number: int, template: str, seed: int, writer: LanguageModel) -> list[Tokens]:
-    """So many traces of ``search_r1``, played by a scripted teacher in fictional worlds that nobody is asked about."""
+    """Make ``number`` traces of ``search_r1``, played by a scripted teacher in fictional worlds that nobody is asked
+    about."""
     rng, rows = random.Random(f"{seed}/demonstrations"), list[Tokens]()
     for world in count(seed * 100_000 + 100):
         reader = open_world(world, hops=(1, 2, 3))
@@ -56,7 +57,8 @@ def make_demonstrations(number: int, template: str, seed: int, writer: LanguageM
 
 
 def encode(writer: LanguageModel, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
-    """The tokens of a text in pieces; where it ``begins`` as raw text, the tokenizer puts its first token before it."""
+    """Return the tokens of a text in pieces; where it ``begins`` as raw text, the tokenizer puts its first token before
+    it."""
     ids: list[int] = []
     own: list[bool] = []
     for place, (text, learnt) in enumerate(pieces):
@@ -101,7 +103,7 @@ def _messages(parts: Any, place: str) -> list[dict[str, str]]:
 
 
 def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) -> list[Piece]:
-    """A conversation in pieces: what the model reads before each turn of its own, and that turn with its end."""
+    """Return a conversation in pieces: what the model reads before each turn of its own, and that turn with its end."""
     pieces: list[Piece] = []
     told = ""
     for number, message in enumerate(messages):
@@ -128,7 +130,7 @@ def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) ->
 
 
 def _own(text: str, writer: LanguageModel) -> str:
-    """What the model writes of a turn: up to the token that ends it; the template's own line end comes after."""
+    """Return what the model writes of a turn: up to the token that ends it; the template's own line end comes after."""
     ends = [place + len(end) for end in _ends(writer) if (place := text.rfind(end)) >= 0]
     return text[: max(ends)] if ends else text
 

@@ -15,12 +15,12 @@ from harr.world import grammar
 from harr.world.scripted import facts
 
 QUERY_HOPS = (2,)
-"""Of the questions that queries are learnt for."""
+"""Numbers of hops of the questions that queries are learnt for."""
 
 STYLES = {"question": 0.5, "start": 0.2, "told": 0.3}
 """How often a query is written in each style where no demonstration shows one."""
 SITUATIONS = 4
-"""At most so many queries in a text that is learnt: up to three demonstrations, and what they demonstrate."""
+"""Maximum number of queries in a text that is learnt: up to three demonstrations, and what they demonstrate."""
 LATER = 0.75
 """Share of queries of a later hop than the first, of a question with several."""
 UNFOUND = 0.15
@@ -28,7 +28,8 @@ UNFOUND = 0.15
 
 
 def query(question: str, context: Sequence[Passage], style: str) -> str:
-    """What to search for next, knowing the passages in ``context``; a question that cannot be parsed as it stands.
+    """Return what to search for next, knowing the passages in ``context``; a question that cannot be parsed as it
+    stands.
 
     ``question``: all of it again. ``start``: the thing that it begins with. ``told``: what the passages say, and what
     is to be found out about that.
@@ -56,7 +57,7 @@ def query(question: str, context: Sequence[Passage], style: str) -> str:
 
 
 def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
-    """One to ``SITUATIONS`` queries of one style, each after its question and what was found so far.
+    """Write one to ``SITUATIONS`` queries of one style, each after its question and what was found so far.
 
     >>> from harr.generator.traces import open_world
     >>> pieces = examples(open_world(0, hops=(2,)), random.Random(0), passages=3)
@@ -75,7 +76,7 @@ def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
 
 
 def share_as_taught(generator: Generator, reader: Reader, number: int, passages: int) -> float:
-    """The share of queries of later hops as the teacher writes them, after one demonstration of style ``told``."""
+    """Return share of queries of later hops as the teacher writes them, after one demonstration of style ``told``."""
     rng = random.Random(0)
     requests, wanted = [], []
     for _ in range(number):
@@ -91,7 +92,7 @@ def share_as_taught(generator: Generator, reader: Reader, number: int, passages:
 def _found(
     question: Question, reader: Reader, rng: random.Random, passages: int, later: float = LATER
 ) -> tuple[Passage, ...]:
-    """What the hops before have found: nothing at the first, or the passages of all finished hops."""
+    """Return what the hops before have found: nothing at the first, or the passages of all finished hops."""
     goes_on = len(question.gold_ids) > 1 and rng.random() < later
     oracle = Oracle(reader, rng, passages, UNFOUND)
     found: dict[str, Passage] = {}

@@ -99,14 +99,14 @@ def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed:
 
 
 def _save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """A folder that transformers loads, in place of what was there."""
+    """Write a folder that transformers loads, in place of what was there."""
     shutil.rmtree(folder, ignore_errors=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 def _tokenizer(vocabulary: int, plays: str) -> PreTrainedTokenizerFast:
-    """Byte-level BPE in which most names are one token; the tags are tokens of their own."""
+    """Train a byte-level BPE in which most names are one token; the tags are tokens of their own."""
     tags = [f"<{slash}{name}>" for name in TAGS[plays] for slash in ("", "/")]
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -156,7 +156,7 @@ def _model(vocabulary: int, width: int, layers: int) -> Qwen3ForCausalLM:
 
 @torch.no_grad()
 def start_with_induction(model: Qwen3ForCausalLM) -> None:
-    """Initial weights that hold a rough induction head.
+    """Set initial weights that hold a rough induction head.
 
     Layer 0: two heads look one and two tokens back (their query and key are biases that rotary positions
     bring into phase), and write what they see into a random subspace. Later layers: keys read that subspace
@@ -200,7 +200,7 @@ def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
 
 
 def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, seed: int) -> list[Row]:
-    """The texts of one step: at most ``TOKENS_PER_STEP`` tokens with their padding, from a world of their own."""
+    """Return texts of one step: at most ``TOKENS_PER_STEP`` tokens with their padding, from a world of their own."""
     rng, done = random.Random(f"{seed}/{step}"), step / params.steps
     hops = (1,) if done < ONE_HOP else (1, 2) if done < TWO_HOPS else (1, 2, 3)
     hops = QUERY_HOPS if params.plays == "leret" else hops
@@ -222,7 +222,7 @@ def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, 
 def _lesson(
     tokenizer: PreTrainedTokenizerFast, reader: Reader, rng: random.Random, done: float, number: int, plays: str
 ) -> Row:
-    """One row of the lesson that is due when the share ``done`` of all steps is over."""
+    """Return one row of the lesson that is due when the share ``done`` of all steps is over."""
     documents, dice = rng.randint(1, 4), rng.random()
     if done < RECITATION:
         return _encode(tokenizer, recitation(reader, rng, documents, plays))
@@ -237,7 +237,7 @@ def _lesson(
 
 
 def _recall(vocabulary: int, rng: random.Random, length: int) -> Row:
-    """Random tokens, twice: the second time each follows from the one before."""
+    """Return random tokens, twice: the second time each follows from the one before."""
     tokens = [rng.randrange(1, vocabulary) for _ in range(length)]
     return tokens * 2, [False] * (length + 1) + [True] * (length - 1)
 
@@ -252,7 +252,7 @@ def _encode(tokenizer: PreTrainedTokenizerFast, pieces: list[tuple[str, bool]]) 
 
 
 def _pad(rows: list[Row]) -> tuple[Tensor, Tensor]:
-    """Token ids (B, T), padded on the right, and which to learn."""
+    """Return token ids (B, T), padded on the right, and which to learn."""
     ids_BT = torch.zeros(len(rows), max(len(ids) for ids, _ in rows), dtype=torch.long)
     own_BT = torch.zeros_like(ids_BT, dtype=torch.bool)
     for place, (ids, own) in enumerate(rows):
@@ -264,7 +264,7 @@ def _pad(rows: list[Row]) -> tuple[Tensor, Tensor]:
 def _learn(
     model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer], ids_BT: Tensor, own_BT: Tensor, done: float
 ) -> tuple[float, float]:
-    """One update; returns loss (nats a token) and the share of tokens guessed right."""
+    """Make one update; returns loss (nats a token) and the share of tokens guessed right."""
     for optimizer, rate in zip(optimizers, (MUON_RATE, ADAMW_RATE), strict=True):
         optimizer.param_groups[0]["lr"] = rate * min(1.0, done / 0.03 + 0.01, (1.0 - done) / 0.7)
     hidden_BTD = model.model(input_ids=ids_BT[:, :-1]).last_hidden_state  # padding is to the right: no mask needed
@@ -294,7 +294,7 @@ def _save(
 
 
 def _checkpoints(run: Path) -> list[Path]:
-    """Whole checkpoints, the latest last."""
+    """Return whole checkpoints, the latest last."""
     return sorted(path for path in run.glob("checkpoint-*") if (path / "figures.json").exists())
 
 
@@ -311,7 +311,7 @@ def _restore(run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Op
 
 
 def _test(folder: Path, params: SmallLMParams) -> dict[str, float]:
-    """Exact match on questions of worlds that were not read, when the oracle searches; or queries as taught."""
+    """Return exact match on questions of worlds that were not read, when the oracle searches; or queries as taught."""
     generator = LocalGenerator(
         str(folder), temperature=0.0, max_tokens=params.max_tokens, batch_size=params.batch_size, seed=0
     )

@@ -39,7 +39,7 @@ class Reader:
 
 
 def open_world(number: int, hops: tuple[int, ...]) -> Reader:
-    """World ``number`` of those to learn from.
+    """Return world ``number`` of those to learn from.
 
     >>> len(open_world(0, hops=(1,)).questions)
     24
@@ -55,7 +55,7 @@ def open_world(number: int, hops: tuple[int, ...]) -> Reader:
 
 
 def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
-    """Passages, and every sentence of theirs that ends in a fact, once more in another order.
+    """Return passages, and every sentence of theirs that ends in a fact, once more in another order.
 
     >>> pieces = recitation(open_world(0, hops=(1,)), random.Random(0), documents=1)
     >>> [learnt for _, learnt in pieces[:3]]
@@ -72,7 +72,7 @@ def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = 
 
 
 def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
-    """Passages, and every fact in them as a thought, or in ``leret`` as a query tells it.
+    """Return passages, and every fact in them as a thought, or in ``leret`` as a query tells it.
 
     >>> pieces = practice(open_world(0, hops=(1,)), random.Random(0), documents=1)
     >>> [learnt for _, learnt in pieces[:3]]
@@ -89,14 +89,14 @@ def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "s
 
 
 def game_of(plays: str, searches: int, template: str = "bare") -> Pipeline:
-    """The pipeline ``search_r1`` or ``r_search`` with this ``template``, for so many ``searches``."""
+    """Return the pipeline ``search_r1`` or ``r_search`` with this ``template``, for so many ``searches``."""
     if plays == "r_search":
         return partial(r_search, tools=tuple(dict.fromkeys(SOURCES.values())), template=template)
     return partial(search_r1, max_searches=searches, template=template)
 
 
 def trace(question: Question, retriever: Retriever, plays: str = "search_r1", template: str = "bare") -> list[Piece]:
-    """A whole episode of ``search_r1`` or ``r_search`` with this ``template``, played by the teacher.
+    """Return a whole episode of ``search_r1`` or ``r_search`` with this ``template``, played by the teacher.
 
     >>> reader = open_world(0, hops=(1,))
     >>> pieces = trace(reader.questions[0], Oracle(reader, random.Random(0), k=2))
@@ -130,7 +130,7 @@ class Oracle:
         self._reader, self._rng, self._k, self._missing = reader, rng, k, missing
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """What a good search engine might bring: the gold passage, and others that share a word of its title."""
+        """Return what a good search engine might bring: the gold passage, and others that share a word of its title."""
         return [
             Retrieval(self._find(search.question.gold_ids[len(search.hops) :], search.exclude_ids))
             for search in searches
@@ -153,7 +153,7 @@ class Oracle:
 
 
 def _shown(passages: Sequence[Passage], plays: str) -> str:
-    """Passages in the block of the pipeline; ``leret`` has none."""
+    """Return passages in the block of the pipeline; ``leret`` has none."""
     if plays == "leret":
         return "\n".join(documents(passages))
     block = information(passages)[0]
@@ -165,7 +165,7 @@ def _some(reader: Reader, rng: random.Random, count: int) -> list[Passage]:
 
 
 def _facts(passage: Passage) -> Iterator[tuple[str, str, str]]:
-    """Everything a passage states: what is told ("the mother of Ada Brown"), in which sentence, and its value."""
+    """Yield everything a passage states: what is told ("the mother of Ada Brown"), in which sentence, and its value."""
     name, qualifier = grammar.split_title(passage.title)
     for relation in RELATIONS.values():
         for sentence in grammar.sentences(passage.text):

@@ -25,21 +25,21 @@ from harr.params.index import IndexParams
 from harr.services.milvus_client import Connection
 
 FILE_BYTES = 1 << 28
-"""So many bytes of vectors go into a file: large enough for a segment, small enough for the server's memory."""
+"""Number of bytes of vectors in a file: large enough for a segment, small enough for the server's memory."""
 JOBS = 4
-"""So many imports are under way at a time."""
+"""Number of imports that are under way at a time."""
 POLL_SECONDS = 1.0
 ASK_SECONDS = 60.0
 STALLED_SECONDS = 1800.0
 MAX_TEXT_BYTES = 65_535
 Start = Callable[[str], int]
-"""Have the server import the file it knows by this name; returns the number of the job."""
+"""A function that has the server import the file it knows by this name and returns the number of the job."""
 State = Callable[[int], tuple[str, str]]
-"""The state of a job: Completed, Failed or another word; and the reason."""
+"""A function that returns the state of a job: Completed, Failed or another word; and the reason."""
 
 
 def import_jobs(client: Connection, name: str) -> tuple[Start, State]:
-    """How to start an import, and to ask after it. MilvusClient has no method for it, its connection has."""
+    """Return how to start an import, and to ask after it. MilvusClient has no method for it, its connection has."""
     connection = client.client._get_connection()
 
     def state(job: int) -> tuple[str, str]:
@@ -137,7 +137,7 @@ def _columns(
 
 
 def searched_text(content: str) -> str:
-    """As much of a passage as a Milvus field of text holds."""
+    """Return as much of a passage as a Milvus field of text holds."""
     return content.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
 
 

@@ -33,13 +33,14 @@ SEARCH_SECONDS = 60.0
 BUILD_SECONDS = 1800.0
 QUERIES_PER_CALL = 1024
 FLUSH_ROWS = 50_000
-"""Milvus Lite puts so many rows on disk at a time; left alone it takes 7 GB for a million. A server decides itself, and
-with full text all rows must stay together, since Lite counts the words of BM25 in every segment on its own."""
+"""Number of rows that Milvus Lite puts on disk at a time; left alone it takes 7 GB for a million. A server decides
+itself, and with full text all rows must stay together, since Lite counts the words of BM25 in every segment on its
+own."""
 TIES = 8
-"""So many hits more than asked for are fetched, so that equal scores at the cut are settled by row."""
+"""Number of hits that are fetched beyond those asked for, so that equal scores at the cut are settled by row."""
 AGAIN = "delete its folder and run the same command again"
 BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
-"""As in Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
+"""The parameters of Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
 STOP_WORDS = (
     "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself "
     "it its itself they them their theirs themselves what which who whom this that these those am is are was were be "
@@ -50,7 +51,7 @@ STOP_WORDS = (
 )
 """The Snowball list for English. Without one, Lite walks through nearly every passage for each query."""
 ANALYZER = {"tokenizer": "standard", "filter": ["lowercase", {"type": "stop", "stop_words": STOP_WORDS.split()}]}
-"""Lite has no stemmer, and Lite and server must rank alike: neither stems."""
+"""The analyzer of Lite and server, which must rank alike: Lite has no stemmer, so neither stems."""
 
 
 def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path) -> dict[str, float]:
@@ -104,7 +105,7 @@ def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: 
 
 
 def _name(vectors: Vectors, params: IndexParams, source: str) -> str:
-    """The collection of a corpus as one encoder sees it, or of one of its sources."""
+    """Return the collection of a corpus as one encoder sees it, or of one of its sources."""
     return f"harr_{vectors.identity}" + ("" if params.full_text else "_dense") + (f"_in_{source}" if source else "")
 
 
@@ -117,7 +118,7 @@ def _build_collection(
     folder: Path,
     source: str,
 ) -> tuple[int, int]:
-    """One collection, from where a killed build left it; returns how many rows it has, and how many are new."""
+    """Build one collection, from where a killed build left it; returns how many rows it has, and how many are new."""
     content = {"identity": vectors.identity, "rows": len(rows), "full_text": params.full_text}
     content |= {"source": source} if source else {}
     name, what = _name(vectors, params, source), f"index {source}".strip()
@@ -180,7 +181,7 @@ class PassageIndex:
         return cls(client, where, manifest)
 
     def of_source(self, source: str) -> "PassageIndex":
-        """The collection of one source, over the same connection, which this index closes.
+        """Return the collection of one source, over the same connection, which this index closes.
 
         Raises:
             IndexMismatch: the corpus has no such source.
@@ -195,7 +196,7 @@ class PassageIndex:
         return PassageIndex(self._client, self._where, self._manifest | parts[source])
 
     def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Rows and inner products of the ``n`` nearest passages, shape (Q, n) each, in one call.
+        """Return rows and inner products of the ``n`` nearest passages, shape (Q, n) each, in one call.
 
         Exact. Best first; scores equal to 1e-6 are ordered by row. Where there are fewer than ``n``
         passages, rows are padded with -1 and scores with minus infinity.
@@ -209,7 +210,7 @@ class PassageIndex:
         return self._search("vector", list(vectors_QD), n)
 
     def search_text(self, texts: Sequence[str], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Rows and BM25 scores (positive) of the ``n`` best passages per text; shapes as :meth:`search`.
+        """Return rows and BM25 scores (positive) of the ``n`` best passages per text; shapes as :meth:`search`.
 
         A passage that shares no word with a text, stop words apart, is not a hit; padding as there.
         """
@@ -270,7 +271,7 @@ def _records(
 
 
 def _first_missing(client: Connection, name: str, content: dict[str, Any], width: int, progress: Path) -> int:
-    """How many of the rows are in the collection already; one of other content is made anew."""
+    """Return how many of the rows are in the collection already; one of other content is made anew."""
     if client.has_collection(name):
         if _content(client, name) == content:
             if progress.exists():
@@ -336,7 +337,7 @@ def _finish(client: Connection, name: str, content: dict[str, Any]) -> int:
 
 
 def _content(client: Connection, name: str) -> dict[str, Any]:
-    """What the collection was built from; empty where harr did not make it."""
+    """Return what the collection was built from; empty where harr did not make it."""
     content: dict[str, Any] = json.loads(client.describe_collection(name)["properties"].get("harr", "{}"))
     return content
 
@@ -369,7 +370,7 @@ def _check(client: Connection, manifest: dict[str, Any], where: str) -> None:
 
 @contextmanager
 def _opened(params: IndexParams, folder: Path) -> Iterator[Connection]:
-    """A connection for a build; a folder that Milvus Lite needs is made."""
+    """Return a connection for a build; a folder that Milvus Lite needs is made."""
     where = _where(params, folder)
     if not params.uri:
         folder.mkdir(parents=True, exist_ok=True)
@@ -382,12 +383,13 @@ def _opened(params: IndexParams, folder: Path) -> Iterator[Connection]:
 
 
 def _where(params: IndexParams, folder: Path) -> str:
-    """What messages call it; the folder is also opened by this name."""
+    """Return what messages call it; the folder is also opened by this name."""
     return bare(params.uri) or str((folder / "milvus.db").resolve())
 
 
 def _drop_half_written_indexes(folder: Path) -> None:
-    """A kill leaves stumps of index files, which Lite never loads (it makes missing ones), and of collections."""
+    """Remove what a kill leaves: stumps of index files, which Lite never loads (it makes missing ones), and of
+    collections."""
     for path in [*folder.rglob("*.idx"), *folder.rglob("*.tmp")]:
         path.unlink()
     for path in folder.glob("out/milvus.db/collections/*"):  # Lite knows a collection by its schema.json

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 
 def purpose(facts: Mapping[str, str]) -> str:
-    """What a merged model is for, from its harr.json: queries for an index of its base, or one of two towers."""
+    """Return what a merged model is for, from its harr.json: queries for an index of its base, or one of two towers."""
     base = facts["base_model"]
     if "positions" not in facts:
         return (

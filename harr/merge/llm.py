@@ -15,7 +15,7 @@ from harr.merge.retriever import PROBES
 from harr.rag.generation.local import load_model
 
 TOKENS = 128
-"""So many of every probe are read."""
+"""Number of tokens of every probe that are read."""
 BOUND = {torch.float32: 1e-3}
 """How far a logit may move by merging; ``ROUNDED`` where weights have half the bits."""
 ROUNDED = 0.5
@@ -88,6 +88,6 @@ def merge_llm(
 
 @torch.inference_mode()
 def _logits(model: Any, tokenizer: Any) -> list[Tensor]:
-    """Logits (T, V) of every probe, in 32 bits."""
+    """Return logits (T, V) of every probe, in 32 bits."""
     probes = [tokenizer(text)["input_ids"][:TOKENS] for text in PROBES]
     return [model(torch.tensor([ids], device=model.device)).logits[0].float().cpu() for ids in probes]

@@ -93,7 +93,7 @@ def merge(
 
 
 def _reloaded_cosines(folder: Path, wanted_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Cosine per probe between the adapter's vectors and those of the folder as a user loads it."""
+    """Return the cosine per probe between the adapter's vectors and those of the folder as a user loads it."""
     _, report = AutoModel.from_pretrained(
         str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True
     )

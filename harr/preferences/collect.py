@@ -149,20 +149,20 @@ def check_repeatable(folder: Path) -> None:
 
 
 def shuffled(questions: Sequence[Question], seed: int) -> list[Question]:
-    """The questions that have gold, in seeded order."""
+    """Return the questions that have gold, in seeded order."""
     order = np.random.default_rng(seed).permutation(len(questions))
     return [questions[place] for place in order if questions[place].gold_ids]
 
 
 def part_of(questions: Sequence[Question], params: PreferencesParams, target: int) -> list[Question]:
-    """The questions of this partition: equal parts in a row; of these at most ``target`` (0: all)."""
+    """Return the questions of this partition: equal parts in a row; of these at most ``target`` (0: all)."""
     ends = [len(questions) * number // params.num_partitions for number in range(params.num_partitions + 1)]
     part = list(questions[ends[params.partition] : ends[params.partition + 1]])
     return part[:target] if target else part
 
 
 def is_held_out(question: Question, share: float, seed: int) -> bool:
-    """Whether a question's preferences are predicted, not learnt: by its text, so that no text is on both sides.
+    """Return whether a question's preferences are predicted, not learnt: by its text, so that no text is on both sides.
 
     >>> [is_held_out(Question("q", text), 0.5, seed=0) for text in ("Who?", "Where?", "When?")]
     [True, False, False]
@@ -181,7 +181,8 @@ def try_all(
     *,
     batch_size: int,
 ) -> Iterator[Row]:
-    """What every hop of every question led to with the prompts in ``run``; batches on disk are not played again."""
+    """Yield what every hop of every question led to with the prompts in ``run``; batches on disk are not played
+    again."""
     assert isinstance(setup.pipeline, LeReT)
     shown = chosen_prompts(read_json(run / "prompts.json"))
     programs = [replace(setup.pipeline, demonstrations=examples) for examples in shown]
@@ -214,7 +215,7 @@ def try_batch(
     setup: Setup,
     writer: Generator,
 ) -> list[Row]:
-    """One hop of a batch of questions, each with every prompt: all are played together."""
+    """Return one hop of a batch of questions, each with every prompt: all are played together."""
     ranked = [programs[0].ranked(found) for _, found in batch]
     games = [program.one_hop(context) for context in ranked for program in programs]
     turns = iter(games)
@@ -259,7 +260,7 @@ def check_index(folder: Path, identity: str) -> None:
 
 
 def read_preferences(folder: Path) -> list[Row]:
-    """The rows of ``preferences.jsonl``.
+    """Return the rows of ``preferences.jsonl``.
 
     Raises:
         CorpusError: there are none.
@@ -271,7 +272,7 @@ def read_preferences(folder: Path) -> list[Row]:
 
 
 def _context(row: Row | None, hop: int, seed: int) -> list[Retrieval] | None:
-    """What the hops before have found; None where the question is solved, or was before."""
+    """Return what the hops before have found; None where the question is solved, or was before."""
     if hop == 0:
         return []
     if row is None:
@@ -344,7 +345,7 @@ def check_asked(params: PreferencesParams, questions: Sequence[Question], held: 
 
 
 def figures(rows: Sequence[Row], notes: Sequence[Row], tried: Sequence[Row], prompts: Row) -> dict[str, float]:
-    """A sampling in a few numbers."""
+    """Return a sampling in a few numbers."""
     chosen = [row["ap"] for row in prompts["sets"] if row["chosen"]]
     pairs = Counter(row["split"] for row in rows for _ in row["pairs"])
     by_prompt = [[row["tries"][place]["ap"] for row in tried] for place in range(len(tried[0]["tries"]))]

@@ -86,7 +86,7 @@ def _accepted(
     writer: Generator,
     known: Path,
 ) -> list[Demonstration]:
-    """What can be demonstrated of plays of the pool; it is kept in the file ``known``."""
+    """Return what can be demonstrated of plays of the pool; it is kept in the file ``known``."""
     if not known.exists():
         played = play(questions, program, retriever, writer, desc="pool of prompts")
         accepted = [example for episode in played for example in demonstrations(episode, program, params.min_ap)]
@@ -100,7 +100,7 @@ def _accepted(
 
 
 def demonstrations(episode: Episode, program: LeReT, min_ap: float) -> list[Demonstration]:
-    """The hops of a play that found something new, where its average precision is above ``min_ap``."""
+    """Return the hops of a play that found something new, where its average precision is above ``min_ap``."""
     gold, found = episode.question.gold_documents, list(by_hop(episode))
     if not gold or average_precision(documents_of(program.ranked(found)), gold) <= min_ap:
         return []
@@ -114,7 +114,7 @@ def demonstrations(episode: Episode, program: LeReT, min_ap: float) -> list[Demo
 
 
 def mean_ap(program: LeReT, questions: Sequence[Question], retriever: Retriever, writer: Generator) -> float:
-    """Mean average precision after all hops."""
+    """Return the mean average precision after all hops."""
     episodes = play(questions, program, retriever, writer)
     return float(
         np.mean(
@@ -127,7 +127,7 @@ def mean_ap(program: LeReT, questions: Sequence[Question], retriever: Retriever,
 
 
 def chosen_prompts(found: dict[str, Any]) -> list[tuple[Demonstration, ...]]:
-    """The prompts of what :func:`find_prompts` returned: zero-shot first, then the chosen sets, the best first."""
+    """Return prompts of what :func:`find_prompts` returned: zero-shot first, then the chosen sets, the best first."""
     rows = [row["demonstrations"] for row in found["sets"] if row["chosen"]]
     return [(), *(tuple(map(Demonstration.of, row)) for row in rows)]
 
@@ -148,7 +148,8 @@ def read_demonstrations(which: str, folder: Path) -> tuple[Demonstration, ...]:
 
 
 def hop_metrics(episode: Episode, program: LeReT) -> dict[str, float]:
-    """Recall and average precision of all passages after each hop, ``recall_after_1``, ``ap_after_1`` and so on."""
+    """Return the recall and average precision of all passages after each hop, ``recall_after_1``, ``ap_after_1`` and so
+    on."""
     gold, found = episode.question.gold_documents, list(by_hop(episode))
     if not gold:
         return {}
@@ -158,6 +159,6 @@ def hop_metrics(episode: Episode, program: LeReT) -> dict[str, float]:
 
 
 def _drawn(accepted: Sequence[Demonstration], most: int, seed: int) -> tuple[Demonstration, ...]:
-    """One to ``most`` demonstrations, by a seed."""
+    """Return one to ``most`` demonstrations, by a seed."""
     rng = random.Random(seed)
     return tuple(rng.sample(accepted, min(rng.randint(1, most), len(accepted))))

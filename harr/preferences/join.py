@@ -48,7 +48,7 @@ def join_parts(folders: Sequence[Path], out: Path, work: Path) -> dict[str, floa
 
 
 def read_part(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished part, whose files are as they were written."""
+    """Return the manifest of a finished part, whose files are as they were written."""
     for name in (*FILES, SUMS):
         if not (folder / name).exists():
             raise CorpusError(
@@ -83,7 +83,7 @@ def check_alike(part: Part, other: Part) -> None:
 
 
 def in_order(found: Sequence[Part]) -> list[Path]:
-    """The folders of parts 0, 1, and so on; all of them.
+    """Return the folders of parts 0, 1, and so on; all of them.
 
     Raises:
         CorpusError: one is missing, or there twice.
@@ -122,7 +122,8 @@ def check_apart(parts: Sequence[Path]) -> None:
 
 
 def summed(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Figures of parts as those of the whole: counts added, means over their situations, and those of the prompts.
+    """Return figures of parts as those of the whole: counts added, means over their situations, and those of the
+    prompts.
 
     >>> part = {"tried": 2.0, "kept": 1.0, "situations": 3.0, "ap_prompt_0": 0.5, "zero_shot_ap": 0.3}
     >>> summed([part, part | {"situations": 1.0, "ap_prompt_0": 0.1}])
@@ -139,6 +140,6 @@ def summed(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _shared(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What is the same in all parts."""
+    """Return what is the same in all parts."""
     settings = {name: value for name, value in manifest["settings"].items() if name != "partition"}
     return {**manifest, "settings": settings}

@@ -13,9 +13,9 @@ from harr.rag.scoring.ranking import average_precision
 from harr.types import Passage
 
 DIGITS = 9
-"""Scores that agree in so many digits are one level."""
+"""Number of digits in which scores of one level agree."""
 LEAKED = "(Title: "
-"""A query with this text repeats the passages that it was shown, and is left out."""
+"""A text by which a query repeats the passages that it was shown, and is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Preferences:
 
     @property
     def target(self) -> str:
-        """The query to imitate."""
+        """Return the query to imitate."""
         return self.responses[-1]
 
 
@@ -43,7 +43,7 @@ def preferences(
     min_margin: float = 0.0,
     max_pairs: int = 0,
 ) -> Preferences | None:
-    """Which of the queries of one prompt are preferred to which others; None where there is no pair.
+    """Return which of the queries of one prompt are preferred to which others; None where there is no pair.
 
     Queries without text, and those that repeat their passages, are left out; of equal ones the worse stays.
     ``levels``: every query is preferred to every one of the next lower score (``adjacent``, as published) or of any
@@ -76,7 +76,7 @@ def preferences(
 
 
 def chances(scores: Sequence[float]) -> dict[float, float]:
-    """How likely the next hop goes on from each level of average precision; {} where all are solved (1).
+    """Return how likely the next hop goes on from each level of average precision; {} where all are solved (1).
 
     In proportion to the level, of which the highest counts .5 more. As published; a level of 1 is left out.
 
@@ -90,7 +90,7 @@ def chances(scores: Sequence[float]) -> dict[float, float]:
 
 
 def next_try(scores: Sequence[float], rng: random.Random) -> int | None:
-    """The place of the outcome that the next hop goes on from; None where all are solved.
+    """Return the place of the outcome that the next hop goes on from; None where all are solved.
 
     A level is drawn by :func:`chances`, then one of its outcomes, each alike.
 
@@ -107,7 +107,7 @@ def next_try(scores: Sequence[float], rng: random.Random) -> int | None:
 def score_of(
     gain: str, gold: Sequence[str], before: Sequence[Passage], found: Sequence[Passage], after: Sequence[Passage]
 ) -> float:
-    """What a query is worth: the average precision of what it led to.
+    """Return what a query is worth: the average precision of what it led to.
 
     ``accumulated``: of the ranking ``after`` this hop, as published. ``marginal``: of what this hop alone ``found``,
     of the gold that was not there ``before``.
@@ -123,12 +123,12 @@ def score_of(
 
 
 def documents_of(passages: Sequence[Passage]) -> list[str]:
-    """Their documents, each where its first passage is."""
+    """Return their documents, each where its first passage is."""
     return list(dict.fromkeys(passage.document for passage in passages))
 
 
 def preference_row(params: PreferencesParams, made: Mapping[str, Any], held_out: bool) -> dict[str, Any] | None:
-    """The row of ``preferences.jsonl`` that a prompt gives; None where its queries do not differ."""
+    """Return the row of ``preferences.jsonl`` that a prompt gives; None where its queries do not differ."""
     found = preferences(
         [tried["query"] for tried in made["tries"]],
         [tried["score"] for tried in made["tries"]],
@@ -152,7 +152,7 @@ def preference_row(params: PreferencesParams, made: Mapping[str, Any], held_out:
 
 
 def statistics_row(name: str, values: Sequence[float], held: set[str], learnt: set[str]) -> dict[str, Any]:
-    """What all tries of a question came to, in the shape of the filter's statistics."""
+    """Return what all tries of a question came to, in the shape of the filter's statistics."""
     mean, std = statistics.fmean(values), statistics.pstdev(values)
     alike = "all right" if mean == 1 else "all wrong" if mean == 0 else "all alike"
     kept = name in learnt
@@ -161,7 +161,7 @@ def statistics_row(name: str, values: Sequence[float], held: set[str], learnt: s
 
 
 def why_none(params: PreferencesParams, tried: Sequence[Mapping[str, Any]], held: set[str], held_rows: int) -> str:
-    """Why nothing of what was tried can be learnt, and what to do about it."""
+    """Return why nothing of what was tried can be learnt, and what to do about it."""
     open_ = [made for made in tried if made["question_id"] not in held]
     every = params.model_copy(update={"min_margin": 0.0, "max_pairs": 0})
     rows = [row for made in open_ if (row := preference_row(every, made, False))]

@@ -62,7 +62,7 @@ def trajectories(
 
 
 def _side(episode: Episode, right: bool) -> Row:
-    """One arm's play of a question. A hop's answer belongs to the step that asked the same sub-query."""
+    """Return one arm's play of a question. A hop's answer belongs to the step that asked the same sub-query."""
     gold = set(episode.question.gold_ids)
     told = list(episode.outcome.hops)
     hops: list[Row] = []

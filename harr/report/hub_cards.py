@@ -103,7 +103,7 @@ All metrics of `full`; shares in percent:
 
 
 def dataset_card(name: str, statistics: Sequence[Mapping[str, Any]], kept: int, license: str) -> str:
-    """The card of a filtered question set.
+    """Return the card of a filtered question set.
 
     Args:
         name: owner and name of the repository.
@@ -127,7 +127,7 @@ def dataset_card(name: str, statistics: Sequence[Mapping[str, Any]], kept: int, 
 
 
 def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts: Summary, license: str) -> str:
-    """The card of a merged retriever.
+    """Return the card of a merged retriever.
 
     Args:
         name: owner and name of the repository.
@@ -145,7 +145,7 @@ def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts:
 def llm_card(
     name: str, facts: Mapping[str, str], training: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str
 ) -> str:
-    """The card of a language model that was trained by reward.
+    """Return the card of a language model that was trained by reward.
 
     Args:
         name: owner and name of the repository.
@@ -166,7 +166,7 @@ def llm_card(
 
 
 def _common(name: str, facts: Mapping[str, str], summary: Summary, contrasts: Summary, license: str) -> dict[str, str]:
-    """What the cards of both kinds of model say."""
+    """Return what the cards of both kinds of model say."""
     facts = plain_facts(facts)
     lead, base = headline(summary), facts["base_model"]
     others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
@@ -186,12 +186,12 @@ def _common(name: str, facts: Mapping[str, str], summary: Summary, contrasts: Su
 
 
 def _plain(found: Mapping[str, float]) -> str:
-    """A mean that is no share, with its interval."""
+    """Return a mean that is no share, with its interval."""
     return "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**found)
 
 
 def plain_facts(facts: Mapping[str, str]) -> dict[str, str]:
-    """The facts of harr.json as they may be published: ``base_model`` by its plain name.
+    """Return the facts of harr.json as they may be published: ``base_model`` by its plain name.
 
     >>> plain_facts({"base": "b1", "base_model": "/data/models/mine"})
     {'base': 'b1', 'base_model': 'mine'}
@@ -200,7 +200,7 @@ def plain_facts(facts: Mapping[str, str]) -> dict[str, str]:
 
 
 def plain_name(model: str) -> str:
-    """A hub name as it is; of a folder only its last part: a card tells no paths of its author's machine.
+    """Return a hub name as it is; of a folder only its last part: a card tells no paths of its author's machine.
 
     >>> plain_name("Qwen/Qwen3-Embedding-0.6B"), plain_name("/data/models/mine"), plain_name("./mine")
     ('Qwen/Qwen3-Embedding-0.6B', 'mine', 'mine')
@@ -210,7 +210,7 @@ def plain_name(model: str) -> str:
 
 
 def _arms(summary: Summary, lead: str) -> list[str]:
-    """The arms as a Markdown table: one run or the number of seeds, n, interval, gain over the baseline."""
+    """Return the arms as a Markdown table: one run or the number of seeds, n, interval, gain over the baseline."""
     seeds: Mapping[str, Mapping[str, Any]] = summary.get("seeds", {})
     baseline = next((arm for arm in summary["arms"] if arm not in summary["paired"]), "the baseline")
     head = ["arm", "seeds", "n", f"{label(lead)} [95 %]", "mean of every seed", f"gain over {baseline} [95 %]", "p"]

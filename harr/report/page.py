@@ -21,7 +21,7 @@ TEMPLATE = "page.html.j2"
 RANKED = ("recall_at_2", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
 ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
 AUDITS = ("repeated_queries", "answer_in_query")
-"""What is good where it is rare."""
+"""Audits: metrics that are good where they are low."""
 SHOWN_METRICS = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", *RANKED, *AUDITS)
 KINDS = {
     "gained": "right only after training",
@@ -93,7 +93,7 @@ def write_report(
 
 
 def _training(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of the training, and whether it was one by preferences."""
+    """Return the figures of the training, and whether it was one by preferences."""
     told = any("quantiles" in row for row in curve)
     return {
         "curve": _inline(draw_learning_curve(curve)) if curve else "",
@@ -104,7 +104,7 @@ def _training(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _lead(summary: Summary, lead: str) -> dict[str, str]:
-    """What the first sentence says: the trained arm against its baseline, or no claim at all."""
+    """Return what the first sentence says: the trained arm against its baseline, or no claim at all."""
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
     found = {"n": _range(sizes), "claim": ""}
     gain = summary["paired"].get(FULL, {}).get(lead)
@@ -116,7 +116,7 @@ def _lead(summary: Summary, lead: str) -> dict[str, str]:
 
 
 def _reward(summary: Summary) -> list[tuple[str, str, str]]:
-    """Per arm the mean reward and its gain, both as plain numbers: a total of terms need not be a share."""
+    """Return per arm the mean reward and its gain, both as plain numbers: a total of terms need not be a share."""
     return [
         (arm, _plain(metrics["reward"], "mean", ".3f"), _plain(gain, "gain", "+.3f") if gain else "")
         for arm, metrics in summary["arms"].items()
@@ -126,7 +126,8 @@ def _reward(summary: Summary) -> list[tuple[str, str, str]]:
 
 
 def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[str, Any]]:
-    """The questions of the highest reward; of equal ones (to three decimals) those first that an audit speaks against.
+    """Return the questions of the highest reward; of equal ones (to three decimals) those first that an audit speaks
+    against.
 
     Empty where nobody wrote a query.
     """
@@ -137,7 +138,7 @@ def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[
 
 
 def _plain(values: Mapping[str, float], centre: str, form: str) -> str:
-    """A mean or gain with its interval.
+    """Return a mean or gain with its interval.
 
     >>> _plain({"gain": 0.5, "low": -0.25, "high": 1.0}, "gain", "+.2f")
     '+0.50 [-0.25, +1.00]'
@@ -147,7 +148,7 @@ def _plain(values: Mapping[str, float], centre: str, form: str) -> str:
 
 
 def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:
-    """One table: a row per arm, a column per metric with this prefix; empty without such a metric."""
+    """Return one table: a row per arm, a column per metric with this prefix; empty without such a metric."""
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     names = [prefix + name for name in SHOWN_METRICS if prefix + name in measured]
     if not names:
@@ -165,7 +166,7 @@ def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:
 
 
 def _cell(mean: Mapping[str, float] | None, gain: Mapping[str, float] | None, name: str) -> dict[str, str]:
-    """Mean and gain of one arm in the metric ``name``, as text; a fall of an audit is an improvement."""
+    """Return the mean and gain of one arm in the metric ``name``, as text; a fall of an audit is an improvement."""
     if mean is None:
         return {}
     cell = {"mean": percent(mean["mean"]), "interval": f"{percent(mean['low'])} to {percent(mean['high'])}"}
@@ -176,7 +177,7 @@ def _cell(mean: Mapping[str, float] | None, gain: Mapping[str, float] | None, na
 
 
 def _gain(gain: Mapping[str, float]) -> dict[str, str]:
-    """A paired gain in points, its p, and whether its interval excludes 0."""
+    """Return a paired gain in points, its p, and whether its interval excludes 0."""
     return {
         "gain": spread(gain, "gain", "+.1f"),
         "p": "p < 0.001" if gain["p"] < 0.001 else f"p = {gain['p']:.2g}",
@@ -185,7 +186,7 @@ def _gain(gain: Mapping[str, float]) -> dict[str, str]:
 
 
 def _range(sizes: Sequence[int]) -> str:
-    """Numbers of questions in words.
+    """Return numbers of questions in words.
 
     >>> _range([400]), _range([380, 395, 1400])
     ('400', '380 to 1,400')
@@ -194,7 +195,7 @@ def _range(sizes: Sequence[int]) -> str:
 
 
 def _inline(figure: Figure) -> Markup:
-    """A figure as SVG in the page's own colours and font; made by us, so it is not escaped."""
+    """Return a figure as SVG in the page's own colours and font; made by us, so it is not escaped."""
     text = re.sub(r"<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
     for name, colour in COLOURS.items():
         text = text.replace(colour, f"var(--{name})")

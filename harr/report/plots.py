@@ -62,7 +62,7 @@ STYLE: dict[Any, Any] = {
 
 
 def learning_curve(rows: Rows, path: Path) -> None:
-    """Reward per training step, raw and smoothed, above the share of groups that taught nothing.
+    """Plot the reward per training step, raw and smoothed, above the share of groups that taught nothing.
 
     ``rows`` are the dicts that training returns: one per step with ``step``, ``reward_mean`` and
     ``zero_std_share``; all columns go into the CSV. Of LeReT, which has no rollouts, it is ``accuracy`` above ``loss``.
@@ -72,7 +72,7 @@ def learning_curve(rows: Rows, path: Path) -> None:
 
 
 def filter_histogram(rows: Rows, path: Path) -> None:
-    """How many questions of each mean reward the filter kept and dropped.
+    """Plot how many questions of each mean reward the filter kept and dropped.
 
     ``rows`` are those of data/filtered/statistics.jsonl; one without ``reward_mean`` was never
     played and is not in the bars. The CSV holds one row per bar, named by its middle.
@@ -86,17 +86,17 @@ def filter_histogram(rows: Rows, path: Path) -> None:
 
 
 def arms(rows: Rows, path: Path) -> None:
-    """Means of the headline metrics per arm with 95 % intervals; ``rows`` from ``evaluate.flat_rows``."""
+    """Plot the means of the headline metrics per arm with 95 % intervals; ``rows`` from ``evaluate.flat_rows``."""
     write(draw_arms(rows), path, ["arm", "metric", "mean", "low", "high", "n"], rows)
 
 
 def hops(rows: Rows, path: Path) -> None:
-    """Recall of each hop's gold passage per arm; ``rows`` from ``evaluate.flat_rows``."""
+    """Plot the recall of each hop's gold passage per arm; ``rows`` from ``evaluate.flat_rows``."""
     write(draw_hops(rows), path, ["arm", "hop", "mean", "low", "high", "n"], _hop_rows(rows))
 
 
 def draw_learning_curve(rows: Rows) -> Figure:
-    """The figure of :func:`learning_curve`."""
+    """Draw the figure of :func:`learning_curve`."""
     prefers = "accuracy" in rows[-1]
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.8, 4.0), layout="constrained")
@@ -131,12 +131,12 @@ def draw_learning_curve(rows: Rows) -> Figure:
 
 
 def _low_left(values: NDArray[Any]) -> bool:
-    """True where a curve leaves the upper left corner free."""
+    """Return True where a curve leaves the upper left corner free."""
     return float(values[: len(values) // 3 + 1].max(initial=0.0)) < 0.6
 
 
 def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
-    """Mean over ``window`` neighbouring values, centred; fewer at the ends.
+    """Return the mean over ``window`` neighbouring values, centred; fewer at the ends.
 
     >>> smooth(np.array([0.0, 3.0, 6.0]), 3).tolist()
     [1.5, 3.0, 4.5]
@@ -146,7 +146,7 @@ def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
 
 
 def draw_filter(rows: Rows) -> Figure:
-    """The figure of :func:`filter_histogram`."""
+    """Draw the figure of :func:`filter_histogram`."""
     centres, kept, dropped = _bars(rows)
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.8, 3.3), layout="constrained")
@@ -174,7 +174,7 @@ def draw_filter(rows: Rows) -> Figure:
 
 
 def _bars(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Centres of 21 bars and the counts of kept and dropped questions."""
+    """Return centres of 21 bars and the counts of kept and dropped questions."""
     played = [row for row in rows if "reward_mean" in row]
     means = np.asarray([row["reward_mean"] for row in played], dtype=float)
     kept = np.asarray([bool(row["kept"]) for row in played], dtype=bool)
@@ -185,7 +185,7 @@ def _bars(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 
 def draw_arms(rows: Rows) -> Figure:
-    """The figure of :func:`arms`: one panel per headline metric, one line per arm."""
+    """Draw the figure of :func:`arms`: one panel per headline metric, one line per arm."""
     metrics = [name for name in HEADLINES if any(row["metric"] == name for row in rows)][:4]
     names = list(dict.fromkeys(row["arm"] for row in rows))
     counts = sorted({int(row["n"]) for row in rows if row["metric"] in metrics})
@@ -230,7 +230,7 @@ def _arm_panel(panel: Axes, metric: str, names: list[str], rows: Rows) -> None:
 
 
 def draw_hops(rows: Rows) -> Figure:
-    """The figure of :func:`hops`: hop on the x axis, one marked line per arm."""
+    """Draw the figure of :func:`hops`: hop on the x axis, one marked line per arm."""
     points = _hop_rows(rows)
     names = list(dict.fromkeys(row["arm"] for row in points))
     last = max((row["hop"] for row in points), default=1)
@@ -268,7 +268,7 @@ def draw_hops(rows: Rows) -> Figure:
 
 
 def _hop_rows(rows: Rows) -> list[dict[str, Any]]:
-    """Recall by hop in the whole corpus or, where only given passages were searched, among those."""
+    """Return the recall by hop in the whole corpus or, where only given passages were searched, among those."""
     plain = any(row["metric"].startswith("hop_recall_") for row in rows)
     prefix = "hop_recall_" if plain else "given_hop_recall_"
     return [
@@ -288,7 +288,7 @@ def arm_style(arm: str, names: Sequence[str]) -> tuple[str, str]:
 
 
 def svg(figure: Figure) -> str:
-    """The figure as SVG text, the same bytes every time."""
+    """Return the figure as SVG text, the same bytes every time."""
     buffer = io.StringIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -307,12 +307,13 @@ def write(figure: Figure, path: Path, columns: Sequence[str], rows: Iterable[Map
 
 
 def lengths_plot(rows: Rows, path: Path) -> None:
-    """Metrics of :func:`harr.evaluate.lengths.by_length` against the length of the document, with 95 % intervals."""
+    """Plot metrics of :func:`harr.evaluate.lengths.by_length` against the length of the document, with 95 %
+    intervals."""
     write(draw_lengths(rows), path, ["sentences", "metric", "mean", "low", "high", "n"], rows)
 
 
 def draw_lengths(rows: Rows) -> Figure:
-    """The figure of :func:`lengths_plot`."""
+    """Draw the figure of :func:`lengths_plot`."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.8, 3.3), layout="constrained")
         axes = figure.subplots()

@@ -16,7 +16,7 @@ from harr.preferences.collect import read_preferences
 from harr.report.plots import BLUE, COLOURS, GREEN, GREY, STYLE, svg
 
 EXAMPLES = 12
-"""So many prompts are shown, those with the largest differences of each hop first."""
+"""Number of prompts that are shown, those with the largest differences of each hop first."""
 WORTH = {
     "accumulated": "average precision",
     "marginal": "average precision of the hop's own passages",
@@ -54,7 +54,7 @@ def write_page(folder: Path, out: Path) -> None:
 
 
 def levels(rows: Rows) -> dict[int, Counter[float]]:
-    """How often a query had each score, to two digits, by hop.
+    """Return how often a query had each score, to two digits, by hop.
 
     >>> levels([{"hop": 1, "scores": [0.0, 0.333, 0.333]}])
     {1: Counter({0.33: 2, 0.0: 1})}
@@ -66,7 +66,7 @@ def levels(rows: Rows) -> dict[int, Counter[float]]:
 
 
 def draw_levels(rows: Rows, worth: str) -> Figure:
-    """Bars of :func:`levels`, the hops side by side; ``worth``: what a score is."""
+    """Draw bars of :func:`levels`, the hops side by side; ``worth`` says what a score is."""
     found = levels(rows)
     known = sorted({level for counts in found.values() for level in counts})
     with matplotlib.rc_context(STYLE):
@@ -85,7 +85,7 @@ def draw_levels(rows: Rows, worth: str) -> Figure:
 
 
 def examples(rows: Rows) -> list[dict[str, Any]]:
-    """The prompts with the largest differences, hops in turn, each with its queries from best to worst."""
+    """Return the prompts with the largest differences, hops in turn, each with its queries from best to worst."""
     by_hop: dict[int, list[Mapping[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: (row["scores"][0] - row["scores"][-1], row["id"])):
         by_hop.setdefault(row["hop"], []).append(row)

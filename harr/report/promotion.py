@@ -20,7 +20,7 @@ class Condition:
 
 
 def failures(conditions: Sequence[Condition]) -> str:
-    """The conditions that do not hold, in one line; empty where all do.
+    """Return the conditions that do not hold, in one line; empty where all do.
 
     >>> failures([Condition("questions", "32", "at least 100", False), Condition("index", "a1", "a1", True)])
     'questions: found 32, needed at least 100'
@@ -29,7 +29,7 @@ def failures(conditions: Sequence[Condition]) -> str:
 
 
 def table(conditions: Sequence[Condition]) -> str:
-    """The conditions as plain text, a line each.
+    """Return the conditions as plain text, a line each.
 
     >>> print(table([Condition("questions", "32", "at least 100", False)]))
     condition  found  needed        verdict
@@ -52,7 +52,7 @@ def page(
     gains: Mapping[str, Mapping[str, float]],
     facts: Mapping[str, str],
 ) -> str:
-    """The gate as one HTML page; every text is escaped and nothing is loaded from elsewhere.
+    """Return the gate as one HTML page; every text is escaped and nothing is loaded from elsewhere.
 
     Args:
         conditions: all of them, also those that hold.
@@ -83,7 +83,7 @@ def page(
 
 
 def _gain(name: str, gain: Mapping[str, float]) -> str:
-    """A gain with its interval: points where the metric is a share, else the plain number."""
+    """Return a gain with its interval: points where the metric is a share, else the plain number."""
     from harr.evaluate.tables import is_share, spread
 
     if is_share(name):

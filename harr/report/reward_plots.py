@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 TOTAL = "total"
 QUANTILES = ("min", "p10", "p25", "p50", "p75", "p90", "max")
 BINS = 40
-"""So many steps are drawn one by one; of more, neighbours are drawn together."""
+"""Number of steps that are drawn one by one; of more, neighbours are drawn together."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,14 @@ class Fit:
 
 
 def reward_progress(rows: Rows, path: Path) -> None:
-    """Mean of the total and of every term per step, smoothed, with a fit; the CSV has a row per step and term."""
+    """Plot mean of the total and of every term per step, smoothed, with a fit; the CSV has a row per step and term."""
     columns = ["step", "phase", "term", "mean", "std", "smoothed", "smoothed_r2", "fitted", "fit", "fit_r2"]
     write(draw_reward_progress(rows), path, columns, _progress_rows(rows))
 
 
 def reward_distribution(rows: Rows, path: Path) -> None:
-    """Quantiles over the episodes of a step, of the total and of every term; the CSV has a row per step and term."""
+    """Plot the quantiles over the episodes of a step, of the total and of every term; the CSV has a row per step and
+    term."""
     spread = [
         {"step": row["step"], "term": name, **dict(zip(QUANTILES, values, strict=True))}
         for row in rows
@@ -54,7 +55,7 @@ def reward_distribution(rows: Rows, path: Path) -> None:
 
 
 def draw_reward_progress(rows: Rows) -> Figure:
-    """The figure of :func:`reward_progress`: a panel for the total and for every term."""
+    """Draw the figure of :func:`reward_progress`: a panel for the total and for every term."""
     names = terms(rows)
     with matplotlib.rc_context(STYLE):
         figure, panels = _panels(f"Reward while training, by term ({_size(rows)})", names, rows)
@@ -77,7 +78,7 @@ def draw_reward_progress(rows: Rows) -> Figure:
 
 
 def draw_reward_distribution(rows: Rows) -> Figure:
-    """The figure of :func:`reward_distribution`: bands of quantiles, with the mean."""
+    """Draw the figure of :func:`reward_distribution`: bands of quantiles, with the mean."""
     names = terms(rows)
     size = -(-len(rows) // BINS)
     with matplotlib.rc_context(STYLE):
@@ -101,17 +102,17 @@ def draw_reward_distribution(rows: Rows) -> Figure:
 
 
 def terms(rows: Rows) -> list[str]:
-    """The total, and every term that any step tells of."""
+    """Return the total, and every term that any step tells of."""
     return list(dict.fromkeys([TOTAL, *(name for row in rows for name in row.get("quantiles", {}))]))
 
 
 def mean_column(name: str) -> str:
-    """The figure of a row that holds the mean of a term, or of the total."""
+    """Return the figure of a row that holds the mean of a term, or of the total."""
     return "reward_mean" if name == TOTAL else f"reward_{name}_mean"
 
 
 def curve(rows: Rows, name: str) -> tuple[Array, Array, Array]:
-    """Steps that tell of a term, its means, and the means smoothed within each phase."""
+    """Return steps that tell of a term, its means, and the means smoothed within each phase."""
     own = [row for row in rows if mean_column(name) in row]
     means = np.array([row[mean_column(name)] for row in own], dtype=float)
     phases = np.array([row.get("phase", 0.0) for row in own])
@@ -121,7 +122,7 @@ def curve(rows: Rows, name: str) -> tuple[Array, Array, Array]:
 
 
 def window(rows: Rows) -> int:
-    """Over how many steps the smoothed line is a mean: about a tenth of all, 51 at most.
+    """Return over how many steps the smoothed line is a mean: about a tenth of all, 51 at most.
 
     >>> window([{}] * 20), window([{}] * 500), window([{}] * 5000)
     (3, 51, 51)
@@ -130,7 +131,7 @@ def window(rows: Rows) -> int:
 
 
 def fitted(steps: Array, means: Array) -> Fit | None:
-    """The better of a straight line and of a logarithm by least squares; None for under three or equal values.
+    """Return the better of a straight line and of a logarithm by least squares; None for under three or equal values.
 
     >>> fitted(np.arange(4.0), np.array([0.0, 0.5, 1.0, 1.5])).text
     'fit: 0.000 +0.5 step, R² = 1.00'
@@ -147,7 +148,7 @@ def fitted(steps: Array, means: Array) -> Fit | None:
 
 
 def determined(values: Array, line: Array) -> float:
-    """R²: the share of the variance of ``values`` that ``line`` explains; NaN where there is none.
+    """Return R²: the share of the variance of ``values`` that ``line`` explains; NaN where there is none.
 
     >>> determined(np.array([0.0, 1.0]), np.array([0.5, 0.5]))
     0.0
@@ -157,7 +158,8 @@ def determined(values: Array, line: Array) -> float:
 
 
 def boundaries(rows: Rows) -> list[float]:
-    """Between which steps another phase begins: other questions of the curriculum, or other weights of the terms.
+    """Return between which steps another phase begins: other questions of the curriculum, or other weights of the
+    terms.
 
     >>> boundaries([{"step": 0, "phase": 0.0}, {"step": 1, "phase": 1.0}, {"step": 2, "phase": 1.0}])
     [0.5]
@@ -186,7 +188,7 @@ def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
 
 
 def _smooth(values: Array, width: int) -> Array:
-    """As :func:`harr.report.plots.smooth`, also for fewer values than the window has.
+    """Smooth as :func:`harr.report.plots.smooth`, also for fewer values than the window has.
 
     >>> _smooth(np.array([0.0, 1.0]), 5).tolist()
     [0.0, 1.0]
@@ -201,7 +203,7 @@ def _size(rows: Rows) -> str:
 
 
 def _panels(title: str, names: Sequence[str], rows: Rows) -> tuple[Figure, list[Axes]]:
-    """A figure with a named panel for each term, three in a row, and the phases marked."""
+    """Return a figure with a named panel for each term, three in a row, and the phases marked."""
     across = min(3, max(2, len(names)))
     down = -(-len(names) // across)
     figure = Figure(figsize=(9.6, 0.9 + 2.35 * down), layout="constrained")
@@ -222,7 +224,7 @@ def _panels(title: str, names: Sequence[str], rows: Rows) -> tuple[Figure, list[
 
 
 def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
-    """One legend for all panels, below them."""
+    """Draw one legend for all panels, below them."""
     known = {
         label: handle for panel in panels for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
     }

@@ -10,7 +10,7 @@ NEGLIGIBLE = 1e-6
 
 
 def group_advantages(rewards_BG: Tensor, estimator: str) -> Tensor:
-    """Reward minus a baseline from its own group.
+    """Return reward minus a baseline from its own group.
 
     ``grpo`` and ``bnpo``: the group's mean, and divided by its standard deviation + 1e-4 (ddof 1;
     arXiv 2402.03300). ``dr_grpo``: the group's mean (arXiv 2503.20783). ``rloo``: the mean of the
@@ -37,7 +37,7 @@ def group_advantages(rewards_BG: Tensor, estimator: str) -> Tensor:
 
 
 def all_alike(rewards: Sequence[float | None], group_size: int) -> bool:
-    """Whether in no group of ``group_size`` one reward differs from another; None is no reward.
+    """Return whether in no group of ``group_size`` one reward differs from another; None is no reward.
 
     >>> all_alike([1.0, None, 1.0, 0.5, 0.5, 0.5], 3), all_alike([1.0, 1.0, 0.5, 0.4], 2)
     (True, False)
@@ -48,7 +48,7 @@ def all_alike(rewards: Sequence[float | None], group_size: int) -> bool:
 
 
 def step_advantages(step_rewards: Sequence[Sequence[float]], group_size: int, estimator: str) -> list[list[float]]:
-    """Advantages of return-to-go, one per step of each episode.
+    """Return advantages of return-to-go, one per step of each episode.
 
     ``gains[e][t]`` is what step t of episode e added to the reward. Every position t is its own
     group: a rollout's return-to-go is compared with that of the group's rollouts at the same step,
@@ -73,7 +73,7 @@ def step_advantages(step_rewards: Sequence[Sequence[float]], group_size: int, es
 def generalized_advantages(
     rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, lambda_: float
 ) -> tuple[list[float], list[float]]:
-    """GAE(discount, lambda = ``mix``) of one episode that ends after its last step (arXiv 1506.02438, eq. 16).
+    """Return GAE(discount, lambda = ``mix``) of one episode that ends after its last step (arXiv 1506.02438, eq. 16).
 
     Returns: advantages and value targets (advantage + value), one per step. ``mix`` 1 gives Monte-Carlo
     returns, 0 the one-step temporal difference.
@@ -96,7 +96,7 @@ def generalized_advantages(
 def lambda_returns(
     rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, lambda_: float
 ) -> list[float]:
-    """Targets of one episode that ends after its last step (PQN, arXiv 2407.04811, eq. 9).
+    """Return targets of one episode that ends after its last step (PQN, arXiv 2407.04811, eq. 9).
 
     ``values_S[t]`` is the value of the state *before* step t; after the last step there is none. ``mix`` 1 gives
     the discounted return, 0 the one-step target r + discount x V(next).

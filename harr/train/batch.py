@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def rollouts(params: TrainingParams, setup: Setup, seed: int, step: int) -> list[Episode]:
-    """G sampled episodes of every question of this step, the group of a question side by side."""
+    """Play G sampled episodes of every question of this step, the group of a question side by side."""
     known = open_questions(setup.questions, params.curriculum_stages, step, params.steps)
     batch = question_batch(known, params.questions_per_step, seed, step)
     setup.retriever.sampling = torch.Generator().manual_seed(seed * 1_000_003 + step)
@@ -32,7 +32,8 @@ def rollouts(params: TrainingParams, setup: Setup, seed: int, step: int) -> list
 
 
 def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -> Sequence[T]:
-    """The curriculum: the easiest 1/S of the questions in the first S-th of the steps, then 2/S, and so on.
+    """Return the questions that the curriculum opens: the easiest 1/S of the questions in the first S-th of the steps,
+    then 2/S, and so on.
 
     ``questions`` are ordered from easy to hard, as the filter writes them.
 
@@ -44,7 +45,7 @@ def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -
 
 
 def rate_share(params: TrainingParams, step: float) -> float:
-    """The share of the learning rate at a step: it rises over the warm-up, and falls evenly to its final share.
+    """Return the share of the learning rate at a step: it rises over the warm-up, and falls evenly to its final share.
 
     >>> rate_share(TrainingParams(steps=10, warmup_steps=1, final_rate=0.0), 0)
     0.5
@@ -53,7 +54,7 @@ def rate_share(params: TrainingParams, step: float) -> float:
 
 
 def question_batch(questions: Sequence[Question], count: int, seed: int, step: int) -> Iterator[Question]:
-    """The questions of one step: epochs are seeded permutations laid end to end."""
+    """Yield the questions of one step: epochs are seeded permutations laid end to end."""
     for position in range(step * count, (step + 1) * count):
         epoch, place = divmod(position, len(questions))
         order = np.random.default_rng([seed, epoch]).permutation(len(questions))
@@ -68,7 +69,7 @@ def reward_figures(
     episodes: Sequence[Episode],
     step: int,
 ) -> dict[str, Any]:
-    """What a step's rollouts say, before any update.
+    """Return what a step's rollouts say, before any update.
 
     ``phase`` numbers the rewards that may be compared; ``faults`` counts the reasons for which turns were ill-formed.
     ``rewards`` are the totals of ``scores``, whose terms are told one by one (:func:`harr.train.record.term_figures`).
@@ -151,7 +152,8 @@ class Batch:
 
 
 def shares(states: int, states_per_pass: int) -> Iterator[tuple[int, int]]:
-    """First and end of this process's states in every pass; a share may be empty, but all make the same passes.
+    """Yield the first and end of this process's states in every pass; a share may be empty, but all make the same
+    passes.
 
     >>> list(shares(5, 2))
     [(0, 2), (2, 4), (4, 5)]

@@ -57,7 +57,7 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
 def advantages_of(
     params: GRPOParams, reward: Reward, scores: Mapping[str, Sequence[Value]], episodes: Sequence[Episode], step: int
 ) -> list[list[float]]:
-    """Advantages of every step of every episode.
+    """Return advantages of every step of every episode.
 
     Every term of the reward is normalised within its group on its own, then weighted and summed. A
     term of the whole episode counts alike for all its steps (``credit: episode``) or is cut into what

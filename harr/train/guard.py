@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 SKIPS = 3
-"""So many updates in a row without a finite gradient end a run."""
+"""Number of updates in a row without a finite gradient that end a run."""
 
 
 WATCHED = {"reward_mean": "mean reward", "reward_format_mean": "the reward term format"}
@@ -12,7 +12,7 @@ WATCHED = {"reward_mean": "mean reward", "reward_format_mean": "the reward term 
 
 
 def smoothed(rewards: Sequence[float], window: int) -> list[float]:
-    """Mean of each reward and up to ``window`` - 1 before it.
+    """Return the mean of each reward and up to ``window`` - 1 before it.
 
     >>> smoothed([0.0, 1.0, 1.0], 2)
     [0.0, 0.5, 1.0]
@@ -21,7 +21,7 @@ def smoothed(rewards: Sequence[float], window: int) -> list[float]:
 
 
 def comparable(history: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, float]]:
-    """The last steps that were rewarded by the same terms for questions of the same curriculum stage.
+    """Return the last steps that were rewarded by the same terms for questions of the same curriculum stage.
 
     >>> comparable([{"phase": 0.0}, {"phase": 1.0}, {"phase": 1.0}])
     [{'phase': 1.0}, {'phase': 1.0}]
@@ -31,7 +31,7 @@ def comparable(history: Sequence[Mapping[str, float]]) -> Sequence[Mapping[str, 
 
 
 def best_step(history: Sequence[Mapping[str, float]], window: int, kept: Iterable[int]) -> int:
-    """After how many steps the best checkpoint was written: the highest smoothed reward, the latest of equals.
+    """Return after how many steps the best checkpoint was written: the highest smoothed reward, the latest of equals.
 
     ``kept``: the steps of the checkpoints that there are; that of the last step is there, or about to be.
 
@@ -46,7 +46,7 @@ def best_step(history: Sequence[Mapping[str, float]], window: int, kept: Iterabl
 
 
 def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) -> str:
-    """Why a run must stop; "" while it may go on.
+    """Return why a run must stop; "" while it may go on.
 
     Of methods that compare the rollouts of a group, ``without_advantage`` says that a step had nothing to compare. Only
     steps that are :func:`comparable` are counted: a later stage of the curriculum may have questions that differ.

@@ -37,7 +37,7 @@ def train(params: TrainingParams, setup: Setup, out: Path, work: Path, log: Log,
 
 
 def wanted(episodes: Sequence[Episode]) -> dict[str, str]:
-    """State -> id of the first gold passage, in hop order, that the searches before had not found."""
+    """Return state -> id of the first gold passage, in hop order, that the searches before had not found."""
     targets: dict[str, str] = {}
     for episode in episodes:
         found: set[str] = set()
@@ -52,7 +52,7 @@ def wanted(episodes: Sequence[Episode]) -> dict[str, str]:
 def update(
     params: TrainingParams, learner: Learner, targets: dict[str, str], episodes: Sequence[Episode]
 ) -> dict[str, float]:
-    """One optimiser step on the mean cross-entropy of all distinct states."""
+    """Take one optimizer step on the mean cross-entropy of all distinct states."""
     learner.optimizer.zero_grad()
     policy, states = learner.dense, list(targets)
     groups = [episode.question.gold_ids for episode in episodes]
@@ -78,7 +78,7 @@ def update(
 def _allowed(
     states: Sequence[str], targets: dict[str, str], golds: Sequence[str], groups: Sequence[Sequence[str]]
 ) -> NDArray[np.bool_]:
-    """Which gold passages compete for each state: its own, and those of questions that do not share it."""
+    """Return which gold passages compete for each state: its own, and those of questions that do not share it."""
     kin: dict[str, set[str]] = {}
     for group in groups:
         for pid in group:

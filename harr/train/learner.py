@@ -38,7 +38,7 @@ PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 @dataclass
 class Learner:
-    """What is trained in one run: an ``adapter`` (or the layers) and a value ``head``.
+    """The state of one run: what is trained, an ``adapter`` (or the layers) and a value ``head``.
 
     ``history`` holds one row per finished step. Of several processes each has a copy; ``backward`` takes
     the gradient of its share, ``update`` adds them up.
@@ -142,7 +142,7 @@ class Learner:
                     break
 
     def vectors(self, states: Sequence[str]) -> Tensor:
-        """Unit vectors of states, (U, D), with gradient.
+        """Return unit vectors of states, (U, D), with gradient.
 
         A process whose share is empty encodes an empty text, so that all run the model and have a gradient.
         """
@@ -153,15 +153,15 @@ class Learner:
 
     @property
     def dense(self) -> DensePolicy:
-        """The policy of a method that chooses among the index's passages."""
+        """Return the policy of a method that chooses among the index's passages."""
         return cast(DensePolicy, self.policy)
 
     def logits(self, rows: Batch) -> Tensor:
-        """Logits of the stored pools under the live encoder, (B, N), with gradient."""
+        """Return logits of the stored pools under the live encoder, (B, N), with gradient."""
         return self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN)
 
     def reference(self, rows: Batch) -> Tensor:
-        """Log-probabilities of the choices under the base encoder (adapter off), (B,), without gradient."""
+        """Return log-probabilities of the choices under the base encoder (adapter off), (B,), without gradient."""
         with torch.no_grad(), cast(PeftModel, self.adapter).disable_adapter():
             return plackett_luce.log_prob(self.logits(rows), rows.chosen_B)
 
@@ -170,7 +170,7 @@ class Learner:
         self.accelerator.backward(loss)
 
     def gradient(self) -> Tensor:
-        """The adapter's gradient so far, as one vector."""
+        """Return the adapter's gradient so far, as one vector."""
         return torch.cat([w.grad.flatten() for w in self.adapter.parameters() if w.grad is not None])
 
     def update(self, halves: Sequence[Tensor] = ()) -> dict[str, float]:

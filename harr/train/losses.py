@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def clipped_surrogate(new_B: Tensor, old_B: Tensor, advantages_B: Tensor, low: float, high: float) -> Tensor:
-    """PPO's clipped objective as a loss per row (arXiv 1707.06347, eq. 7).
+    """Return PPO's clipped objective as a loss per row (arXiv 1707.06347, eq. 7).
 
     ``new_B`` and ``old_B`` are log-probabilities (nats); the ratio is kept in [1 - low, 1 + high].
 
@@ -17,7 +17,7 @@ def clipped_surrogate(new_B: Tensor, old_B: Tensor, advantages_B: Tensor, low: f
 
 
 def clip_mask(new_B: Tensor, old_B: Tensor, low: float, high: float) -> Tensor:
-    """Which ratios are outside [1 - low, 1 + high].
+    """Return which ratios are outside [1 - low, 1 + high].
 
     >>> clip_mask(torch.tensor([0.0, 0.5]), torch.tensor([0.0, 0.0]), 0.2, 0.2)
     tensor([False,  True])
@@ -27,7 +27,7 @@ def clip_mask(new_B: Tensor, old_B: Tensor, low: float, high: float) -> Tensor:
 
 
 def k3_kl(new_B: Tensor, reference_B: Tensor) -> Tensor:
-    """Schulman's k3 estimate of KL(new || reference) per row: exp(r) - r - 1, r = reference - new.
+    """Return Schulman's k3 estimate of KL(new || reference) per row: exp(r) - r - 1, r = reference - new.
 
     >>> k3_kl(torch.tensor([-1.0]), torch.tensor([-1.0]))
     tensor([0.])
@@ -37,7 +37,7 @@ def k3_kl(new_B: Tensor, reference_B: Tensor) -> Tensor:
 
 
 def clipped_value(new_B: Tensor, old_B: Tensor, targets_B: Tensor, clip: float) -> Tensor:
-    """Half the squared error of a value, the larger of free and clipped to ``old`` +- ``clip``.
+    """Return half the squared error of a value, the larger of free and clipped to ``old`` +- ``clip``.
 
     >>> clipped_value(torch.tensor([1.0]), torch.tensor([0.0]), torch.tensor([1.0]), 0.5)
     tensor([0.1250])
@@ -47,7 +47,7 @@ def clipped_value(new_B: Tensor, old_B: Tensor, targets_B: Tensor, clip: float) 
 
 
 def step_weights(steps_per_episode: list[int], estimator: str) -> Tensor:
-    """Weight of every step's loss, episodes laid end to end; the weighted sum is the batch loss.
+    """Return the weight of every step's loss, episodes laid end to end; the weighted sum is the batch loss.
 
     ``grpo``: mean over an episode's steps, then over the episodes that have any (arXiv 2402.03300);
     ``bnpo``: mean over all steps; ``dr_grpo`` and ``rloo``: sum over steps, mean over all episodes, which

@@ -48,7 +48,7 @@ def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed
 
 
 def value_head(width: int, seed: int) -> torch.nn.Sequential:
-    """V(s) from a state vector of ``width``: one hidden layer, and 0 to begin with."""
+    """Build V(s) from a state vector of ``width``: one hidden layer, and 0 to begin with."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         last = torch.nn.Linear(HIDDEN, 1)
@@ -65,7 +65,7 @@ def make_batch(
     episodes: Sequence[Episode],
     rewards_by_step: Sequence[Sequence[float]],
 ) -> tuple[Batch, dict[str, float]]:
-    """Rows with advantage (whitened over the batch), value and value target; and how well V fitted."""
+    """Return rows with advantage (whitened over the batch), value and value target; and how well V fitted."""
     values, kl = _before_update(params, learner, head, episodes)
     advantages: list[float] = []
     targets: list[float] = []
@@ -85,7 +85,7 @@ def make_batch(
 
 
 def step_rewards(parts: Iterable[tuple[float, Sequence[Value]]], episodes: Sequence[Episode]) -> list[list[float]]:
-    """The reward of every step: a term of the whole episode is paid at its end.
+    """Return the reward of every step: a term of the whole episode is paid at its end.
 
     >>> from harr.types import Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?")
@@ -106,7 +106,7 @@ def step_rewards(parts: Iterable[tuple[float, Sequence[Value]]], episodes: Seque
 def _before_update(
     params: PPOParams, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode]
 ) -> tuple[list[float], list[float]]:
-    """V(s) and the log-ratio to the base encoder of every search, in order, under the weights that played."""
+    """Return V(s) and the log-ratio to the base encoder of every search, in order, under the weights that played."""
     count = sum(len(episode.steps) for episode in episodes)
     batch = Batch.of(episodes, {"place": range(count)})
     found_2S = torch.zeros(2, count, dtype=torch.float64)

@@ -37,7 +37,7 @@ RANDOM = math.inf
 
 @dataclass(frozen=True)
 class Transition:
-    """One transition: what was seen, what was picked, where it stood, and the return to learn."""
+    """A transition: what was seen, what was picked, where it stood, and the return to learn."""
 
     state: str
     action: str
@@ -46,7 +46,7 @@ class Transition:
 
 
 class Tower:
-    """What is trained of one encoder, an adapter or its layers, and a copy of it that follows slowly (the target)."""
+    """The trained part of one encoder, an adapter or its layers, and a copy of it that follows slowly (the target)."""
 
     def __init__(self, encoder: Encoder, params: PQNParams, seed: int) -> None:
         self.encoder = encoder
@@ -67,7 +67,8 @@ class Tower:
 
 
 class Companions(torch.nn.Module):
-    """What is trained and kept beside the state tower: the action tower's weights, and the target copies of both.
+    """A module of what is trained and kept beside the state tower: the action tower's weights, and the target copies of
+    both.
 
     The tensors are those of the towers themselves; this gathers them for the optimiser and the checkpoints.
     """
@@ -133,7 +134,7 @@ def target_weights(*towers: Tower) -> Iterator[None]:
 
 
 def state_values(targets: TwoTowerPolicy, episodes: Sequence[Episode], temperature: float) -> list[list[float]]:
-    """V of the state before every step of every episode, under the weights that are active."""
+    """Return V of the state before every step of every episode, under the weights that are active."""
     steps = [step for episode in episodes for step in episode.steps]
     distinct, state_of = unique([step.retrieval.state for step in steps])
     vectors_UD = targets.encode_states(distinct)
@@ -154,7 +155,7 @@ def transitions(
     rewards_by_step: Sequence[Sequence[float]],
     values_before: Sequence[Sequence[float]],
 ) -> list[Transition]:
-    """Every pick with the return to learn.
+    """Return every pick with the return to learn.
 
     With ``stop_at_gold`` an episode ends when all its gold is found, unless it was played to an answer.
     """
@@ -176,7 +177,7 @@ def transitions(
 
 
 def _until_all_gold(episode: Episode) -> int:
-    """After how many steps all gold has been picked; all steps where it never is, or there is none."""
+    """Return after how many steps all gold has been picked; all steps where it never is, or there is none."""
     missing = gold = set(episode.question.gold_ids)
     for number, step in enumerate(episode.steps, start=1):
         missing = missing - {passage.id for passage in step.retrieval.passages}

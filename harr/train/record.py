@@ -10,11 +10,12 @@ from harr.rag.scoring.reward import Scores, mean_of
 TOTAL = "total"
 """The weighted sum of all terms, beside the names of the terms."""
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
-"""Of the quantiles that are kept."""
+"""Levels of the quantiles that are kept."""
 
 
 def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, Any]:
-    """Mean and standard deviation of every term over the episodes to which it applies, and ``quantiles`` of all.
+    """Return the mean and standard deviation of every term over the episodes to which it applies, and ``quantiles`` of
+    all.
 
     A term per step enters with its mean over the steps; one that applies to no episode is left out. ``quantiles``
     holds a list by ``LEVELS`` for each term and for the total of all.
@@ -39,7 +40,7 @@ def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, A
 
 
 def column(term: str) -> str:
-    """A term's name as part of a figure's: MLflow takes no colon.
+    """Return a term's name as part of a figure's: MLflow takes no colon.
 
     >>> column("recall"), column("my.terms:brevity")
     ('recall', 'my.terms.brevity')
@@ -48,7 +49,7 @@ def column(term: str) -> str:
 
 
 def plain(row: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of a row, without its quantiles and faults: what a tracker takes.
+    """Return the figures of a row, without its quantiles and faults: what a tracker takes.
 
     >>> plain({"reward_mean": 0.5, "quantiles": {"total": [0.5]}, "faults": {"no query": 1}})
     {'reward_mean': 0.5}

@@ -15,7 +15,7 @@ from harr.rag.generation.sampler import Scored
 
 
 def check_vllm(params: AgentParams) -> None:
-    """Whether what ``train.vllm`` asks for can be had here.
+    """Check whether what ``train.vllm`` asks for can be had here.
 
     Raises:
         ParamsError: no vLLM, no GPU, or several trainers with one server.
@@ -38,7 +38,7 @@ def check_vllm(params: AgentParams) -> None:
 
 @contextmanager
 def vllm_reached(params: AgentParams) -> Iterator[None]:
-    """Within it TRL meets the server, for up to four minutes.
+    """Let TRL meet the server within the block, for up to four minutes.
 
     Raises:
         ServiceUnavailable: there is none, or it takes no weights.
@@ -55,7 +55,7 @@ def vllm_reached(params: AgentParams) -> Iterator[None]:
 
 
 def vllm_config(params: AgentParams) -> dict[str, Any]:
-    """What TRL's ``GRPOConfig`` is told about vLLM."""
+    """Return what TRL's ``GRPOConfig`` is told about vLLM."""
     if params.vllm == "none":
         return {"use_vllm": False}
     return {

@@ -40,7 +40,7 @@ class Chain:
 
 
 def mention(name: str, qualifier: str) -> str:
-    """How other texts name an entity; the qualifier is given where two entities share the name.
+    """Return how other texts name an entity; the qualifier is given where two entities share the name.
 
     >>> mention("Ada Brown", "chemist"), mention("Ada Brown", "")
     ('the chemist Ada Brown', 'Ada Brown')
@@ -59,7 +59,7 @@ def split_mention(text: str) -> tuple[str, str]:
 
 
 def title(name: str, qualifier: str) -> str:
-    """The heading of an entity's passages.
+    """Return the heading of an entity's passages.
 
     >>> title("Ada Brown", "chemist"), title("Ada Brown", "")
     ('Ada Brown (chemist)', 'Ada Brown')
@@ -78,7 +78,7 @@ def split_title(text: str) -> tuple[str, str]:
 
 
 def gender(name: str) -> str:
-    """The pronoun for a name: she or he by the given name, it for anything else.
+    """Return the pronoun for a name: she or he by the given name, it for anything else.
 
     >>> gender("Ada Brown"), gender("the novel The Silent Harbour")
     ('she', 'it')
@@ -96,14 +96,14 @@ def sentences(text: str) -> list[str]:
 
 
 def state(relation: Relation, pick: int, subject: str, object_: str, pronoun: str, *, named: bool) -> str:
-    """One sentence that states a fact, in wording number ``pick``."""
+    """Return one sentence that states a fact, in wording number ``pick``."""
     forms = relation.facts if named else relation.echoes
     sentence = forms[pick % len(forms)].format(s=subject, o=object_, **PRONOUNS[pronoun])
     return sentence[0].upper() + sentence[1:]
 
 
 def read(relation: Relation, name: str, sentence: str) -> str | None:
-    """The object, where ``sentence`` states ``relation`` of ``name`` or of a pronoun; else None.
+    """Return the object, where ``sentence`` states ``relation`` of ``name`` or of a pronoun; else None.
 
     >>> read(RELATIONS["mother"], "Ada Brown", "Her mother was Clara Gray.")
     'Clara Gray'
@@ -118,13 +118,13 @@ def read(relation: Relation, name: str, sentence: str) -> str | None:
 
 
 def _mid_sentence(text: str) -> str:
-    """Undo the capital that a mention has at the start of a sentence ("The chemist Ada Brown")."""
+    """Return undo the capital that a mention has at the start of a sentence ("The chemist Ada Brown")."""
     lower = text[0].lower() + text[1:]
     return lower if split_mention(lower)[1] else text
 
 
 def ask(relation: Relation, subject: str, pick: int) -> str:
-    """A question for one fact, in wording number ``pick``.
+    """Return a question for one fact, in wording number ``pick``.
 
     >>> ask(RELATIONS["mother"], "Ada Brown", 0)
     'Who was the mother of Ada Brown?'
@@ -133,7 +133,8 @@ def ask(relation: Relation, subject: str, pick: int) -> str:
 
 
 def ask_vaguely(relation: Relation, pronoun: str, pick: int) -> str:
-    """The same with a pronoun for its subject: clear only to one who knows what was said before.
+    """Return the question of :func:`ask` with a pronoun for its subject: clear only to one who knows what was said
+    before.
 
     >>> ask_vaguely(RELATIONS["birthplace"], "she", 0)
     'Where was she born?'
@@ -142,7 +143,7 @@ def ask_vaguely(relation: Relation, pronoun: str, pick: int) -> str:
 
 
 def phrase(relation: Relation, subject: str) -> str:
-    """What a relation's object is to its subject.
+    """Return what a relation's object is to its subject.
 
     >>> phrase(RELATIONS["mother"], "Ada Brown")
     'the mother of Ada Brown'
@@ -151,7 +152,7 @@ def phrase(relation: Relation, subject: str) -> str:
 
 
 def ask_chain(chain: Chain, picks: Sequence[int]) -> str:
-    """A nested question for a chain; ``picks`` has one wording number per relation.
+    """Return a nested question for a chain; ``picks`` has one wording number per relation.
 
     Only the innermost phrase may enclose its subject ("the town where Ada Brown was born"), and
     then the question does not, so that no sentence ends in "was born born".
@@ -173,7 +174,7 @@ def ask_chain(chain: Chain, picks: Sequence[int]) -> str:
 
 @lru_cache(maxsize=65536)
 def parse(question: str) -> Chain | None:
-    """The chain that a question asks for; None where it does not speak this grammar.
+    """Return the chain that a question asks for; None where it does not speak this grammar.
 
     >>> chain = parse("Where was the mother of the founder of Halden Tools born?")
     >>> chain.start, [relation.name for relation in chain.relations]
@@ -187,7 +188,7 @@ def parse(question: str) -> Chain | None:
 
 
 def parse_vague(question: str) -> Relation | None:
-    """The relation that a question with a pronoun asks for, or None.
+    """Return the relation that a question with a pronoun asks for, or None.
 
     >>> parse_vague("Where was she born?").name
     'birthplace'
@@ -213,13 +214,13 @@ def _phrase(text: str) -> Chain:
 
 
 def _cuts(relations: Sequence[Relation], field: str) -> list[tuple[str, str, Relation]]:
-    """(prefix, suffix, relation) of all forms, the most specific first."""
+    """Return (prefix, suffix, relation) of all forms, the most specific first."""
     cuts = [(*form.split("{}"), relation) for relation in relations for form in getattr(relation, field)]
     return sorted(cuts, key=lambda cut: (-len(cut[0]), -len(cut[1])))
 
 
 def _pattern(form: str, relation: Relation) -> re.Pattern[str]:
-    """A statement's template as a regular expression with the groups ``s`` (where named) and ``o``."""
+    """Return a statement's template as a regular expression with the groups ``s`` (where named) and ``o``."""
     parts = {"s": "(?P<s>.+)", "o": _OBJECT.get(relation.range, _NAME)}
     for slot in PRONOUNS["it"]:
         parts[slot] = "(?:" + "|".join(pronoun[slot] for pronoun in PRONOUNS.values()) + ")"

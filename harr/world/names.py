@@ -158,7 +158,7 @@ class Names:
         return len(self.twin)
 
     def __getitem__(self, row: int) -> str:
-        """The plain name, without a qualifier."""
+        """Return the plain name, without a qualifier."""
         parts = [column.item(row) for column in self.columns]
         if self.kind == "person":
             return f"{GIVEN[parts[0]]} {MIDDLES[parts[2]]}{SPELLINGS[parts[1]]}"
@@ -174,7 +174,7 @@ class Names:
 
 
 def _near(words: Sequence[str], near: dict[str, str]) -> Index:
-    """For each word the number of its near spelling in ``words + near.values()``, or -1."""
+    """Return for each word the number of its near spelling in ``words + near.values()``, or -1."""
     position = {word: len(words) + place for place, word in enumerate(near)}
     return np.array([position.get(word, -1) for word in words], dtype=np.int64)
 

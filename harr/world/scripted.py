@@ -35,7 +35,7 @@ class Scripted:
         self._requests = 0
 
     def usage(self) -> dict[str, float]:
-        """Requests since the start."""
+        """Return requests since the start."""
         return {"requests": float(self._requests)}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
@@ -53,7 +53,7 @@ class Scripted:
 
 
 def turn(text: str) -> str:
-    """The next turn of a Search-R1 trace: what the last passages told, then a search or the answer.
+    """Return the next turn of a Search-R1 trace: what the last passages told, then a search or the answer.
 
     >>> turn("Question: Where was Ada Brown's mother born?\\n")
     '<think> mother, birthplace </think><search> What was the name of the mother of Ada Brown? </search>'
@@ -79,7 +79,7 @@ def turn(text: str) -> str:
 
 
 def plan(text: str) -> str:
-    """The next turn of an R-Search trace: a search graph, or what its results told and the answer.
+    """Return the next turn of an R-Search trace: a search graph, or what its results told and the answer.
 
     >>> print(plan("Question: Where was Ada Brown's mother born?\\n"))
     <think> mother, birthplace </think><search>
@@ -112,7 +112,7 @@ def plan(text: str) -> str:
 
 
 def follow(chain: grammar.Chain, passages: Sequence[tuple[str, str]]) -> list[tuple[Relation, str, str]]:
-    """A question's chain through passages, as pairs of title and text: relation, subject and value of every hop.
+    """Return a question's chain through passages, as pairs of title and text: relation, subject and value of every hop.
 
     It ends with the value "unknown" where a fact is not there, or is told in two ways.
     """
@@ -142,7 +142,7 @@ def _reply(prompt: str) -> str:
 
 
 def _plan(question: str, history: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The next sub-query along the question's chain; STOP when it is done or a hop failed."""
+    """Return the next sub-query along the question's chain; STOP when it is done or a hop failed."""
     chain = grammar.parse(question)
     if chain is None:
         return _stop("nothing else to try") if history else _ask(question, "search for the question itself")
@@ -155,7 +155,7 @@ def _plan(question: str, history: Sequence[Mapping[str, str]]) -> dict[str, str]
 
 
 def _query(question: str, chain: grammar.Chain, hop: int, known: str) -> str:
-    """The sub-query of a hop; of half the later ones the subject ``known`` is a pronoun."""
+    """Return the sub-query of a hop; of half the later ones the subject ``known`` is a pronoun."""
     digest = hashlib.sha256(f"{question}\n{hop}".encode()).digest()  # crc32 would tie the hops to each other
     pick = int.from_bytes(digest[:4], "little")
     if hop and pick % 2:
@@ -188,19 +188,19 @@ def _read(sub_query: str, history: Sequence[Mapping[str, str]], passages: str) -
 
 
 def _answer_from(passages: str, asked: str) -> str:
-    """The answer that the passages give to a whole question, of one hop or of several."""
+    """Return the answer that the passages give to a whole question, of one hop or of several."""
     chain = grammar.parse(asked.partition("\n")[0])
     return follow(chain, _pairs(passages))[-1][2] if chain else "unknown"
 
 
 def _pairs(passages: str) -> list[tuple[str, str]]:
-    """Titles and texts of numbered passages, two lines each."""
+    """Return titles and texts of numbered passages, two lines each."""
     lines = passages.splitlines()
     return [(title.partition("] ")[2], text) for title, text in zip(lines[::2], lines[1::2], strict=False)]
 
 
 def facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]]) -> set[str]:
-    """What passages, as pairs of title and text, state as ``relation`` of ``subject``."""
+    """Return what passages, as pairs of title and text, state as ``relation`` of ``subject``."""
     name, qualifier = grammar.split_mention(subject)
     answers: set[str] = set()
     for heading, text in passages:
@@ -212,7 +212,7 @@ def facts(relation: Relation, subject: str, passages: Iterable[tuple[str, str]])
 
 
 def _answer(question: str, history: Sequence[Mapping[str, str]]) -> str:
-    """The last hop's answer, if every hop of the question was found."""
+    """Return the last hop's answer, if every hop of the question was found."""
     chain = grammar.parse(question)
     found = [hop["answer"] for hop in history if hop["status"] == "FOUND"]
     done = chain is not None and len(found) == len(history) == len(chain.relations)

@@ -32,7 +32,8 @@ _Entity = tuple[str, int]
 
 
 class World:
-    """See :func:`make_world`. ``links[relation][i]`` is the object's number, a year, or -1: not stated."""
+    """A fictional encyclopaedia as :func:`make_world` draws it. ``links[relation][i]`` is the object's number, a year,
+    or -1: not stated."""
 
     def __init__(self, passages: int, seed: int) -> None:
         rng = np.random.default_rng([seed, passages])
@@ -55,7 +56,7 @@ class World:
         self._wordings = rng.integers(0, 2**62, size=passages)
 
     def passages(self, *, sources: bool = False) -> Iterator[Passage]:
-        """All passages, in row order: one per entity, then the second passages of some people.
+        """Yield all passages, in row order: one per entity, then the second passages of some people.
 
         ``sources``: each names its source, which follows from the kind of its entity.
         """
@@ -66,7 +67,7 @@ class World:
             yield self._passage("person", index, self.second.item(index), SOURCES["person"] if sources else "")
 
     def questions(self, split: str, count: int, hops: Sequence[int]) -> list[Question]:
-        """``count`` questions of ``split`` (train or test), the hop numbers in turn.
+        """Return ``count`` questions of ``split`` (train or test), the hop numbers in turn.
 
         Entities are divided by the hash of their title, and all passages a question needs are about
         entities of its own split; so no passage is gold in both splits. A chain uses no relation and
@@ -94,11 +95,11 @@ class World:
         return questions
 
     def mention(self, entity: _Entity) -> str:
-        """How texts name an entity (with a qualifier where the name is shared)."""
+        """Return how texts name an entity (with a qualifier where the name is shared)."""
         return mention(self.names[entity[0]][entity[1]], self._qualifier(entity))
 
     def title(self, entity: _Entity) -> str:
-        """The heading of an entity's passages."""
+        """Return the heading of an entity's passages."""
         return title(self.names[entity[0]][entity[1]], self._qualifier(entity))
 
     def _qualifier(self, entity: _Entity) -> str:
@@ -114,7 +115,7 @@ class World:
         return str(target) if relation.range == "year" else self.mention((relation.range, target))
 
     def _row(self, relation: Relation, index: int) -> int:
-        """The row of the passage that states a fact."""
+        """Return the row of the passage that states a fact."""
         second = self.second.item(index) if relation.name in CAREER else -1
         return second if second >= 0 else self.starts[relation.domain] + index
 
@@ -137,7 +138,7 @@ class World:
         return Passage(f"w{row:07d}", " ".join(parts), self.title(entity), source)
 
     def _question(self, rng: random.Random, name: str, hops: int, split: str) -> Question | None:
-        """One random question, or None where the walk ends in a blind alley."""
+        """Return one random question, or None where the walk ends in a blind alley."""
         walked = self._walk(rng, hops, split)
         if walked is None:
             return None
@@ -154,7 +155,7 @@ class World:
         return Question(name, text, answers=answers, gold_ids=gold, kind=f"{hops}hop")
 
     def _walk(self, rng: random.Random, hops: int, split: str) -> tuple[list[_Entity], tuple[Relation, ...]] | None:
-        """Entities to look up, in order, and the relation to follow from each; None in a blind alley."""
+        """Return entities to look up, in order, and the relation to follow from each; None in a blind alley."""
         kind = rng.choice(tuple(self.counts))
         entity = (kind, rng.randrange(self.counts[kind]))
         if self._split(entity) != split:
@@ -184,7 +185,7 @@ class World:
 
 
 def make_world(passages: int, seed: int) -> World:
-    """A fictional encyclopaedia of exactly ``passages`` passages.
+    """Return a fictional encyclopaedia of exactly ``passages`` passages.
 
     >>> world = make_world(200, seed=0)
     >>> sum(1 for _ in world.passages())
@@ -201,7 +202,7 @@ def _draw(kind: str, count: int, rng: np.random.Generator) -> Names:
 
 
 def _qualifiers(rng: np.random.Generator, twin: Index, words: int) -> Index:
-    """A word number for every entity; namesakes get different ones."""
+    """Return a word number for every entity; namesakes get different ones."""
     numbers = rng.integers(0, words, size=len(twin))
     rows = np.flatnonzero(twin >= 0)
     later = rows[twin[rows] < rows]
@@ -210,7 +211,7 @@ def _qualifiers(rng: np.random.Generator, twin: Index, words: int) -> Index:
 
 
 def _links(rng: np.random.Generator, names: dict[str, Names], work_kinds: Index) -> dict[str, Index]:
-    """Every relation's objects. People are numbered from the youngest, so parents have higher numbers."""
+    """Return every relation's objects. People are numbered from the youngest, so parents have higher numbers."""
     counts = {kind: len(names[kind]) for kind in names}
     people = counts["person"]
     years = 1985 - 140 * np.arange(people) // people

@@ -14,9 +14,9 @@ from harr.io.files import fingerprint
 from harr.types import Generate, Generator, PromptTooLong, TruncatedCompletion
 
 BATCH = 512
-"""So many new completions are kept at a time: a kill or a dead server loses no more."""
+"""Number of new completions that are kept at a time: a kill or a dead server loses no more."""
 TABLE, COLUMNS = "replies_hashed", "request TEXT PRIMARY KEY, text TEXT, cut INTEGER, hash TEXT"
-"""Files of before have a table without hashes, ``replies``, which is not read."""
+"""The table and its columns; files of earlier versions have one without hashes, ``replies``, which is not read."""
 ELSEWHERE = {
     *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
     *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT),
@@ -25,7 +25,7 @@ ELSEWHERE = {
 Found = TypeVar("Found")
 Row = tuple[str, str, bool, str]
 MANY = 8
-"""From so many prompts on not more than half may be too long."""
+"""Number of prompts from which on not more than half may be too long."""
 
 
 class CachedGenerator:
@@ -51,13 +51,14 @@ class CachedGenerator:
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.generator = generator
-        """What is asked where nothing is remembered."""
+        """The generator that is asked where nothing is remembered."""
         self._path, self._cached, self._keep = path, 0, keep
         self._prompts = self._long = self._damaged = 0
         self._tried(lambda store: None)
 
     def _tried(self, action: Callable[[sqlite3.Connection], Found]) -> Found:
-        """What ``action`` returns; a file that SQLite cannot read is set aside, and ``action`` done with a new one."""
+        """Return what ``action`` returns; a file that SQLite cannot read is set aside, and ``action`` done with a new
+        one."""
         try:
             return self._done(action)
         except sqlite3.DatabaseError as error:
@@ -72,7 +73,7 @@ class CachedGenerator:
             return self._done(action)
 
     def _done(self, action: Callable[[sqlite3.Connection], Found]) -> Found:
-        """With a connection of its own for every call: stages of one run share the file."""
+        """Run ``action`` with a connection of its own for every call: stages of one run share the file."""
         with closing(sqlite3.connect(self._path, timeout=60.0)) as store, store:
             store.text_factory = lambda text: text.decode("utf-8", "replace")
             store.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} ({COLUMNS}) WITHOUT ROWID")
@@ -101,7 +102,8 @@ class CachedGenerator:
         return [texts[key] for key in keys]
 
     def _check_lengths(self, asked: Mapping[str, Generate], texts: Mapping[str, str]) -> None:
-        """An episode counts until its first prompt that is too long: what is asked after it is longer still."""
+        """Stop where most prompts are too long; an episode counts until its first such prompt: what is asked after it
+        is longer still."""
         open_ = [
             key for key, request in asked.items() if not any(type(t.completion) is PromptTooLong for t in request.past)
         ]
@@ -114,12 +116,12 @@ class CachedGenerator:
             )
 
     def usage(self) -> Mapping[str, float]:
-        """As the generator counts, ``cached``: requests not sent, and ``damaged``, if there were such completions."""
+        """Return generator's counts, ``cached`` (requests not sent) and ``damaged``, if there were such completions."""
         damaged = {"damaged": float(self._damaged)} if self._damaged else {}
         return {**self.generator.usage(), "cached": float(self._cached), **damaged}
 
     def _known(self, store: sqlite3.Connection, keys: list[str]) -> dict[str, str]:
-        """What is remembered and whole."""
+        """Return what is remembered and whole."""
         texts: dict[str, str] = {}
         for start in range(0, len(keys), BATCH):
             batch = keys[start : start + BATCH]
@@ -140,6 +142,6 @@ class CachedGenerator:
 
 
 def _row(key: str, text: str) -> Row:
-    """A completion as it is kept."""
+    """Return a completion as it is kept."""
     cut = isinstance(text, TruncatedCompletion)
     return key, text, cut, fingerprint([key, text, cut])

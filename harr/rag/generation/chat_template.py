@@ -13,7 +13,7 @@ _THOUGHT, _REPLY = "<think>\n", "one\n</think>\n\ntwo"
 
 
 def keeps_turns(tokenizer: Any) -> bool:
-    """Whether the text of a conversation goes on from what the model read and wrote, thoughts included."""
+    """Return whether the text of a conversation goes on from what the model read and wrote, thoughts included."""
     if not tokenizer.chat_template:
         return False
     asked = [{"role": "user", "content": "zero"}]
@@ -29,8 +29,7 @@ def keeps_turns(tokenizer: Any) -> bool:
 
 
 def keep_turns(tokenizer: Any) -> Any:
-    """A tokenizer that was just loaded, with TRL's template in place of its own where that one keeps turns and its
-    own does not."""
+    """Give a tokenizer that was just loaded TRL's template, where that one keeps turns and its own does not."""
     if not tokenizer.chat_template or keeps_turns(tokenizer):
         return tokenizer
     from trl.chat_template_utils import get_training_chat_template  # takes a second to import; most need none

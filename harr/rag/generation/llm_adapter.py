@@ -11,11 +11,12 @@ from harr.compute.tensors import trained_weights
 from harr.params.train import LoraParams
 
 BLOCKS, BLOCK = 256, 64 * 1024
-"""Of a larger file so many blocks of so many bytes are hashed, spread evenly: 16 MiB of gigabytes."""
+"""Number and size (bytes) of the blocks that are hashed of a larger file, spread evenly: 16 MiB of gigabytes."""
 
 
 def begin(model: Any, lora: LoraParams | None, seed: int) -> Any:
-    """What will be trained: a fresh LoRA on all linear layers but the output's, or without ``lora`` every weight.
+    """Return what will be trained: a fresh LoRA on all linear layers but the output's, or without ``lora`` every
+    weight.
 
     On a base of 4 bits the LoRA is in bfloat16 as published (arXiv 2305.14314); else what learns is in 32 bits, since
     a weight in bfloat16 does not hear of an update smaller than 1/256 of itself.

@@ -32,7 +32,7 @@ from harr.types import Generate, TruncatedCompletion
 
 
 class LocalGenerator:
-    """Completions from ``model``, a folder or a hub name that is in the local cache; nothing is downloaded.
+    """A generator that runs ``model``, a folder or a hub name that is in the local cache; nothing is downloaded.
 
     At temperature 0 the most likely token is taken. Else the random numbers of a request follow from
     ``seed`` and its text: neither its neighbours nor the batch size change them, and the same
@@ -77,7 +77,7 @@ class LocalGenerator:
         return [done[key] for key in keys]
 
     def usage(self) -> Mapping[str, float]:
-        """Requests answered (equal ones of a call once), and their tokens, so far."""
+        """Return requests answered (equal ones of a call once), and their tokens, so far."""
         return dict(self._usage)
 
 
@@ -99,7 +99,7 @@ class LanguageModel:
         model.generation_config = GenerationConfig(eos_token_id=sorted(self.ends) or None, pad_token_id=self.pad)
 
     def render(self, request: Generate) -> str:
-        """The text that the model goes on from.
+        """Return the text that the model goes on from.
 
         Raises:
             ModelError: chat messages for a model without a chat template, or with one that refuses them.
@@ -122,18 +122,19 @@ class LanguageModel:
         return text
 
     def encode(self, request: Generate) -> list[int]:
-        """Token ids of a request."""
+        """Return token ids of a request."""
         ids: list[int] = self.tokenizer(self.render(request), add_special_tokens=not request.messages)["input_ids"]
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of what was written, without the token that ended it."""
+        """Return the text of what was written, without the token that ended it."""
         own = ids[:-1] if ids and ids[-1] in self.ends else ids
         text: str = self.tokenizer.decode(own, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         return text
 
     def ended(self, ids: Sequence[int], stop: tuple[str, ...]) -> int:
-        """How many ids belong to a row that another program sampled: as many as :meth:`generate` would have kept."""
+        """Return how many ids belong to a row that another program sampled: as many as :meth:`generate` would have
+        kept."""
         size = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
         if not any(word in self.decode(ids[:size]) for word in stop):
             return min(size + 1, len(ids))
@@ -194,14 +195,14 @@ class LanguageModel:
         return [self._own(row, stop) for row, stop in zip(output_BT[:, width:].tolist(), stops, strict=True)]
 
     def _own(self, row: list[int], stop: tuple[str, ...]) -> list[int]:
-        """A row without padding, which may be the end token itself."""
+        """Return a row without padding, which may be the end token itself."""
         end = next((place for place, token in enumerate(row) if token in self.ends or token == self.pad), len(row))
         stopped = any(word in self.decode(row[:end]) for word in stop)
         return row[:end] if stopped else row[: end + 1]
 
 
 class _Stop(StoppingCriteria):
-    """A row is done when its new text holds one of its stop strings."""
+    """A stopping criterion: a row is done when its new text holds one of its stop strings."""
 
     def __init__(self, tokenizer: Any, width: int, stops: Sequence[tuple[str, ...]]) -> None:
         self._tokenizer, self._width, self._stops = tokenizer, width, stops
@@ -237,18 +238,18 @@ class _Sample(LogitsProcessor):
 
 
 def _completion_of(request: Generate, text: str) -> str:
-    """A completion without its stop string, which it may lack."""
+    """Return a completion without its stop string, which it may lack."""
     said = request.cut(text)
     return said if said != text or not request.stop else TruncatedCompletion(text)
 
 
 def _key(request: Generate) -> str:
-    """A request as text: equal for equal requests."""
+    """Return a request as text: equal for equal requests."""
     return json.dumps([request.prompt, [dict(message) for message in request.messages], request.stop], sort_keys=True)
 
 
 def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
-    """Model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
+    """Return the model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
 
     The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter. ``quantization``: ``nf4``
     has the linear layers of the base in 4 bits, to train a LoRA on them. A chat template that rewrites earlier turns
@@ -291,12 +292,12 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
 
 
 def load_tokenizer(place: str) -> Any:
-    """The tokenizer of a folder or a cached hub name, with a chat template that keeps earlier turns."""
+    """Return the tokenizer of a folder or a cached hub name, with a chat template that keeps earlier turns."""
     return keep_turns(AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False))
 
 
 def nf4() -> BitsAndBytesConfig:
-    """A base in 4 bits as QLoRA has it (arXiv 2305.14314), computed and kept in bfloat16, not quantised twice.
+    """Return a base in 4 bits as QLoRA has it (arXiv 2305.14314), computed and kept in bfloat16, not quantised twice.
 
     >>> nf4().bnb_4bit_quant_type
     'nf4'
@@ -311,7 +312,7 @@ def nf4() -> BitsAndBytesConfig:
 
 
 def _can_quantize() -> bool:
-    """True; or else a line about what is missing.
+    """Return True; or else a line about what is missing.
 
     Raises:
         ModelError: there is no CUDA GPU, or bitsandbytes is not installed.

@@ -17,14 +17,14 @@ from harr.rag.generation.local import LanguageModel, load_model
 from harr.types import Episode, Generate, Turn
 
 GenerateIds = Callable[[Sequence[Sequence[int]], Sequence[tuple[str, ...]]], list[list[int]]]
-"""``generate(contexts, stops)``: the ids that follow every context, ended as :meth:`LanguageModel.generate` ends them.
-"""
+"""A function of (contexts, stops) that returns the ids that follow every context, ended as
+:meth:`LanguageModel.generate` ends them."""
 _REPLY = "\ue000reply\ue000"
-"""Stands for a reply while a chat template writes what surrounds it."""
+"""A text that stands for a reply while a chat template writes what surrounds it."""
 
 
 class Scored(list[int]):
-    """Ids that another program sampled, with the log-probability (nats) of each as that program had it.
+    """A list of ids that another program sampled, with the log-probability (nats) of each as that program had it.
 
     None: it had none. Importance sampling corrects for what that program computes otherwise than the trainer.
     """
@@ -33,7 +33,7 @@ class Scored(list[int]):
 
     @classmethod
     def of(cls, ids: Sequence[int], logprobs: Sequence[float | None]) -> "Scored":
-        """As many ids as log-probabilities."""
+        """Return ids that carry as many log-probabilities."""
         scored = cls(ids)
         scored.logprobs = [value for _, value in zip(ids, logprobs, strict=True)]
         return scored
@@ -52,7 +52,7 @@ class Completion(str):
 
     @classmethod
     def of(cls, text: str, context: list[int], ids: list[int], ending: str) -> "Completion":
-        """A completion with what belongs to it."""
+        """Return a completion that carries its tokens."""
         written = cls(text)
         written.context, written.ids, written.ending = context, ids, ending
         return written
@@ -74,7 +74,7 @@ class Trace:
 
     @classmethod
     def of(cls, episode: Episode) -> "Trace":
-        """The tokens of an episode that a :class:`Sampler` wrote.
+        """Return the tokens of an episode that a :class:`Sampler` wrote.
 
         They end before what was told to a turn that had no room: the model has never read it, and could not.
         """
@@ -98,8 +98,8 @@ class Trace:
 
 
 def independent(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
-    """Keys for :meth:`LanguageModel.generate` that differ where a context comes again: rollouts of a question are
-    independent.
+    """Return keys for :meth:`LanguageModel.generate` that differ where a context comes again: rollouts of a question
+    are independent.
 
     They follow from the seed, the context and how often it came before; the other contexts change nothing.
 
@@ -116,7 +116,7 @@ def independent(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
 
 
 class Sampler:
-    """Completions of a model that learns; ``generate`` is asked once for all requests.
+    """A generator whose model learns; ``generate`` is asked once for all requests.
 
     Args:
         writer: encodes and decodes. generate: samples. max_tokens: of a completion.
@@ -132,7 +132,7 @@ class Sampler:
         self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0, "without_room": 0}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
-        """One completion per request, in order, each a :class:`Completion`.
+        """Return one completion per request, in order, each a :class:`Completion`.
 
         Raises:
             ModelError: the pipeline changed what the model had said; its tokens are no longer those of the text.
@@ -151,7 +151,7 @@ class Sampler:
         ]
 
     def usage(self) -> Mapping[str, float]:
-        """Requests, their tokens, and how many found no room, so far."""
+        """Return requests, their tokens, and how many found no room, so far."""
         return dict(self._usage)
 
     def _completion(self, request: Generate, context: list[int], ids: list[int]) -> Completion:
@@ -162,7 +162,7 @@ class Sampler:
         return Completion.of(text, context, ids, ending=decoded[len(text) :] if ended else "")
 
     def context(self, request: Generate) -> list[int]:
-        """The ids that a request goes on from: those of the last turn, and what the environment said since."""
+        """Return the ids that a request goes on from: those of the last turn, and what the environment said since."""
         if not (self._grows and request.past):
             return self._writer.encode(request)
         last = request.past[-1]
@@ -179,7 +179,7 @@ class Sampler:
         return [*written.context, *written.ids, *ids]
 
     def _text_since(self, request: Generate, last: Turn) -> str | None:
-        """The text of a request after the last completion; None where something before it was changed.
+        """Return the text of a request after the last completion; None where something before it was changed.
 
         A chat template may tidy up the reply itself (white space around thoughts), in which its tokens do not follow.
         """
@@ -240,5 +240,5 @@ class Samplers:
 
 
 def _shared(first: str, second: str) -> int:
-    """How many characters two texts begin with in common."""
+    """Return how many characters two texts begin with in common."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

@@ -13,7 +13,7 @@ from harr.types import Generate, PromptTooLong, TruncatedCompletion
 
 
 class ServerGenerator:
-    """Completions from ``params.base_url``, up to ``params.concurrency`` at a time.
+    """A generator that asks ``params.base_url``, up to ``params.concurrency`` requests at a time.
 
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
     ``seed``, so equal requests of a batch are asked once. A prompt that is longer than the model reads is answered by
@@ -21,7 +21,7 @@ class ServerGenerator:
     """
 
     def __init__(self, params: ServerParams, *, seed: int = 0, name: str = "generator") -> None:
-        """``name``: the section of params.yaml that errors speak of."""
+        """Connect to the server of ``params``; errors speak of the section ``name`` of params.yaml."""
         self._params, self._name = params, name
         self._seed = seed
         self._service = Service(
@@ -38,7 +38,7 @@ class ServerGenerator:
         self._lock = threading.Lock()
 
     def usage(self) -> dict[str, float]:
-        """Requests, retries, time-outs, tokens and prompts that were too long, since the start."""
+        """Return requests, retries, time-outs, tokens and prompts that were too long, since the start."""
         tried = {"retries": self._service.retries, "timeouts": self._service.timeouts}
         with self._lock:
             counts = {"requests": 0, **tried, **self._usage}
@@ -60,7 +60,7 @@ class ServerGenerator:
         return [texts[key] for key in keys]
 
     def _complete(self, request: Generate) -> str:
-        """Raw text goes to /completions, messages to /chat/completions."""
+        """Send one request: raw text goes to /completions, messages to /chat/completions."""
         options: dict[str, Any] = {
             "model": self._params.model,
             "temperature": self._params.temperature,
@@ -97,12 +97,12 @@ class ServerGenerator:
 
 
 def _count(value: Any) -> int:
-    """A number of tokens; 0 for whatever else a server may say."""
+    """Return a number of tokens; 0 for whatever else a server may say."""
     return value if type(value) is int and 0 <= value < 1 << 40 else 0
 
 
 def _text(reply: Any, *, raw: bool) -> str | None:
-    """The text of an answer; a message may say null for an empty one. None for an answer that holds no text.
+    """Return the text of an answer; a message may say null for an empty one. None for an answer that holds no text.
 
     It is :class:`harr.types.TruncatedCompletion` where the server says that it reached its limit.
 

@@ -23,5 +23,5 @@ class SharedGenerator:
         return only_main(lambda: self._made[0].complete(requests))
 
     def usage(self) -> Mapping[str, float]:
-        """As the generator counts; nothing beside the main process."""
+        """Return the generator's counts; nothing beside the main process."""
         return self._made[0].usage() if self._made else {}

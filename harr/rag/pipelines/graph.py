@@ -42,7 +42,7 @@ _NODE = re.compile(r"([A-Z]):(.*)")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<\|[^<>]*\|>")
 _REFERENCE = re.compile(r"\$([A-Za-z])\b")
 _SHOWN = 40
-"""Letters of a model's text that a reason repeats."""
+"""Maximum number of letters of a model's text that a reason repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Node:
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The labels that the query refers to, each once.
+        """Return the labels that the query refers to, each once.
 
         >>> Node("C", "is $A older than $B or $A, for $5?", "General").references
         ('A', 'B')
@@ -63,7 +63,7 @@ class Node:
         return tuple(dict.fromkeys(_REFERENCE.findall(self.query)))
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """The query with a value in place of every reference; what a value holds is not read again.
+        """Return the query with a value in place of every reference; what a value holds is not read again.
 
         >>> Node("C", "birthplace of $A", "General").filled({"A": "$B"})
         'birthplace of $B'
@@ -104,7 +104,7 @@ def parse(text: str, tools: Sequence[str], *, max_nodes: int = 8, max_words: int
 
 
 def levels(graph: Graph) -> list[tuple[Node, ...]]:
-    """The nodes, those first that wait for none; nodes of a level do not wait for each other.
+    """Return the nodes, those first that wait for none; nodes of a level do not wait for each other.
 
     >>> a, b, c = (Node(label, "q", "General") for label in "ABC")
     >>> [[node.label for node in level] for level in levels(Graph((a, b, c), (("C", "A"),)))]
@@ -121,7 +121,7 @@ def levels(graph: Graph) -> list[tuple[Node, ...]]:
 
 
 def ancestors(label: str, edges: Sequence[tuple[str, str]]) -> set[str]:
-    """All labels from which edges lead to this one.
+    """Return all labels from which edges lead to this one.
 
     >>> sorted(ancestors("C", [("A", "B"), ("B", "C"), ("C", "D")]))
     ['A', 'B']
@@ -137,7 +137,7 @@ def ancestors(label: str, edges: Sequence[tuple[str, str]]) -> set[str]:
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
-    """What every line is: a heading ("Nodes" or "Edges"), a "node", an "edge" or "unreadable"; and its text."""
+    """Yield what every line is: a heading ("Nodes" or "Edges"), a "node", an "edge" or "unreadable"; and its text."""
     section = ""
     for line in text.splitlines():
         rest = line.strip()
@@ -160,7 +160,7 @@ def _node(line: str) -> Node:
 
 
 def _edge(text: str) -> tuple[str, str]:
-    """Both ends of an edge; ("", "") where the text is none."""
+    """Return both ends of an edge; ("", "") where the text is none."""
     left, arrow, right = (part.strip() for part in text.partition("->"))
     readable = left and right and arrow and "->" not in right and len(f"{left} {right}".split()) == 2
     return (left, right) if readable else ("", "")

@@ -43,7 +43,7 @@ class Demonstration:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> "Demonstration":
-        """From its JSON form, that of ``dataclasses.asdict``."""
+        """Read a demonstration from its JSON form, that of ``dataclasses.asdict``."""
         return cls(row["question"], tuple(Passage(**passage) for passage in row["context"]), row["query"])
 
 
@@ -70,7 +70,7 @@ class LeReT:
     shows: Callable[[str], bool] = lambda text: True
 
     def __call__(self, question: Question) -> PyGenerator[Request, Any, Outcome]:
-        """All hops."""
+        """Play all hops."""
         found: tuple[Retrieval, ...] = ()
         outcome = Outcome(turns=self.hops)
         for _ in range(self.hops):
@@ -96,7 +96,7 @@ class LeReT:
         )
 
     def one_hop(self, context: Sequence[Passage]) -> Pipeline:
-        """One hop alone, as a pipeline."""
+        """Play one hop alone, as a pipeline."""
 
         def play(question: Question) -> PyGenerator[Request, Any, Outcome]:
             _, outcome = yield from self.hop(question, context)
@@ -105,11 +105,11 @@ class LeReT:
         return play
 
     def ranked(self, found: Sequence[Retrieval]) -> tuple[Passage, ...]:
-        """What the hops so far have found, as one ranking."""
+        """Return what the hops so far have found, as one ranking."""
         return accumulated(found, self.order)
 
     def prompt(self, question: Question, context: Sequence[Passage]) -> tuple[str, int]:
-        """The prompt with as many of the first passages as fit, and how many control tags were escaped in it.
+        """Return the prompt with as many of the first passages as fit, and how many control tags were escaped in it.
 
         How many passages are shown does not depend on the demonstrations: with and without them it is one situation.
         """
@@ -123,7 +123,7 @@ class LeReT:
 
 
 def by_hop(episode: Episode) -> Iterator[Retrieval]:
-    """What every hop of a play found; nothing, where it had no query."""
+    """Yield what every hop of a play found; nothing, where it had no query."""
     steps = iter(episode.steps)
     for hop in episode.outcome.hops:
         yield next(steps).retrieval if hop.query else Retrieval(())
@@ -132,7 +132,8 @@ def by_hop(episode: Episode) -> Iterator[Retrieval]:
 def answered(
     episodes: Sequence[Episode], program: LeReT, reader: Generator, *, batch_size: int, desc: str
 ) -> list[Episode]:
-    """The episodes with the answers of a ``reader``, which is shown the question and all that was found, as ranked.
+    """Return the episodes with the answers of a ``reader``, which is shown the question and all that was found, as
+    ranked.
 
     An episode that found nothing is not read: its answer is "".
     """
@@ -152,7 +153,7 @@ def answered(
 
 
 def accumulated(found: Sequence[Retrieval], order: str) -> tuple[Passage, ...]:
-    """The passages of all hops as one ranking, each once, where it stands first.
+    """Return the passages of all hops as one ranking, each once, where it stands first.
 
     ``score``: by the retriever's score, as published; scores of different queries are compared. ``rank``: by the rank
     within its own search, of equal ranks the earlier hop first.
@@ -173,7 +174,8 @@ def accumulated(found: Sequence[Retrieval], order: str) -> tuple[Passage, ...]:
 
 
 def render(question: str, context: Sequence[Passage], demonstrations: Sequence[Demonstration] = ()) -> tuple[str, int]:
-    """The prompt of a hop, and how many control tags were escaped in it. A passage is one line, so it cannot ask.
+    """Return the prompt of a hop, and how many control tags were escaped in it. A passage is one line, so it cannot
+    ask.
 
     >>> found = (Passage("p", "Born in Bath.", "Ada Brown"),)
     >>> print(render("Who?", found, [Demonstration("When?", (), "year")])[0])
@@ -189,7 +191,7 @@ def render(question: str, context: Sequence[Passage], demonstrations: Sequence[D
 
 
 def request(text: str, template: str) -> Generate:
-    """What the model is asked with a prompt of :func:`render`.
+    """Return what the model is asked with a prompt of :func:`render`.
 
     >>> request("Question: Who?\\nQuery:", "bare")
     Generate(messages=(), prompt='Question: Who?\\nQuery:', stop=('\\n',), past=())
@@ -206,7 +208,7 @@ def request(text: str, template: str) -> Generate:
 
 
 def query_of(completion: str) -> str:
-    """The first line of a completion that says something, after its thoughts; "" where there is none.
+    """Return the first line of a completion that says something, after its thoughts; "" where there is none.
 
     >>> query_of(" mother of Ada Brown\\nQuestion:"), query_of("<think>well</think>\\n\\nAda Brown")
     ('mother of Ada Brown', 'Ada Brown')
@@ -215,7 +217,7 @@ def query_of(completion: str) -> str:
 
 
 def completion_text(query: str, template: str) -> str:
-    """A query as the model writes it, without the token that ends a turn.
+    """Return a query as the model writes it, without the token that ends a turn.
 
     >>> completion_text("Ada Brown", "bare"), completion_text("Ada Brown", "chat")
     (' Ada Brown\\n', 'Ada Brown')

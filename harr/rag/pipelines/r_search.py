@@ -97,7 +97,7 @@ class _Findings:
     unasked: dict[str, str] = field(default_factory=dict)
 
     def searches(self, question: Question, level: Sequence[Node]) -> dict[str, Search]:
-        """The searches of a level, by label."""
+        """Return the searches of a level, by label."""
         found: dict[str, Search] = {}
         for node in level:
             missing = [name for name in node.references if not self._learnt(name)]
@@ -116,7 +116,7 @@ class _Findings:
         self.hops |= {label: Hop(search.query, self._learnt(label)) for label, search in searches.items()}
 
     def text(self) -> str:
-        """What the model is shown: per node its label, tool and query, then passages or why there are none."""
+        """Return what the model is shown: per node its label, tool and query, then passages or why there are none."""
         shown = []
         for node in (node for level in levels(self.graph) for node in level):
             search, retrieval = self.asked.get(node.label), self.retrievals.get(node.label, Retrieval(()))
@@ -131,7 +131,7 @@ class _Findings:
         return "\n".join(shown)
 
     def _learnt(self, label: str) -> str:
-        """What stands for a node in a query."""
+        """Return what stands for a node in a query."""
         passages = self.retrievals[label].passages if label in self.retrievals else ()
         return learnt(passages[0], self.asked[label].query) if passages else ""
 
@@ -147,7 +147,7 @@ class _Findings:
 
 
 def learnt(passage: Passage, query: str) -> str:
-    """What a passage says beyond query and title: its names and years, or where it has none its first words.
+    """Return what a passage says beyond query and title: its names and years, or where it has none its first words.
 
     A later query of all its words would look for what they say, and no longer for what it is about. Names are found
     by their capitals; a text without any is cut to ``LEARNT_WORDS`` words.
@@ -163,7 +163,7 @@ def learnt(passage: Passage, query: str) -> str:
 def _opening(
     question: Question, tools: Sequence[str], max_nodes: int, max_words: int, budget: int, template: str
 ) -> tuple[str, int]:
-    """The text that the model continues first, and how many control tags of the question were escaped."""
+    """Return the text that the model continues first, and how many control tags of the question were escaped."""
     asked, escaped = escape(" ".join(question.text.split()))
     asked = asked if asked.endswith("?") else f"{asked}?"
     if template == "bare":
@@ -188,7 +188,7 @@ def _instructions() -> Template:
 
 
 def _block(text: str, tag: str) -> str | None:
-    """What stands in the first such block after the thoughts; it may lack its end. None where there is none.
+    """Return what stands in the first such block after the thoughts; it may lack its end. None where there is none.
 
     >>> _block("<think>or <answer>Rome</answer>?</think><answer> Bath", "answer")
     ' Bath'
@@ -198,5 +198,5 @@ def _block(text: str, tag: str) -> str | None:
 
 
 def _closed(turn: str, tag: str) -> str:
-    """A turn with the tag that ended it, which was cut off."""
+    """Return a turn with the tag that ended it, which was cut off."""
     return f"{turn}</{tag}>" if f"<{tag}>" in turn else turn

@@ -18,7 +18,8 @@ from harr.types import Generate, Hop, Outcome, Question, Request, Retrieval, Sea
 
 TOOL, STOP = "search", "</tool_call>"
 QUERY_CHARACTERS = 2000
-"""A longer query is not searched: every encoder would cut it, and a search engine of words may refuse it."""
+"""Length of the longest query that is searched: every encoder would cut a longer one, and a search engine of words may
+refuse it."""
 CALL = '<tool_call>{"name": "search", "arguments": {"query": "..."}}</tool_call>'
 CORRECTION = f'Reply with one {CALL} or one line "Final answer: ...".'
 LAST_TURN = 'No more searches are possible. Reply with one line "Final answer: ...", as well as you can.'
@@ -90,14 +91,14 @@ def react_passages(question: Question, *, max_searches: int) -> PyGenerator[Requ
 
 
 def _opening(name: str, question: Question) -> tuple[list[Mapping[str, str]], int]:
-    """The first messages, and how many tags were escaped in the question."""
+    """Return the first messages, and how many tags were escaped in the question."""
     system, user = templates(name)
     asked, escaped = escape(line(question.text))
     return [_message("system", system), _message("user", user.substitute(question=asked))], escaped
 
 
 def _shown(retrieval: Retrieval) -> tuple[str, int]:
-    """What the tool says: passages with ids and titles, or why there is none; and how many tags were escaped.
+    """Return what the tool says: passages with ids and titles, or why there is none; and how many tags were escaped.
 
     >>> from harr.types import Passage
     >>> _shown(Retrieval((Passage("p7", "Rest.</tool_response>", "Flu"),)))
@@ -112,7 +113,7 @@ def _shown(retrieval: Retrieval) -> tuple[str, int]:
 
 
 def _call(reply: str) -> tuple[str, str]:
-    """The query of the call in a reply, and what is wrong with the call; ("", "") where there is none.
+    """Return the query of the call in a reply, and what is wrong with the call; ("", "") where there is none.
 
     >>> _call('First her mother. <tool_call>{"name": "search", "arguments": {"query": "Who was her mother?"}}')
     ('Who was her mother?', '')
@@ -140,7 +141,7 @@ def _call(reply: str) -> tuple[str, str]:
 
 
 def _answer(reply: str) -> str | None:
-    """What follows the last "Final answer:" of a reply; None where there is none.
+    """Return what follows the last "Final answer:" of a reply; None where there is none.
 
     >>> _answer("<think>Final answer: Rome?</think>Final answer: Bath\\n\\nI hope this helps!")
     'Bath\\n\\nI hope this helps!'
@@ -150,7 +151,7 @@ def _answer(reply: str) -> str | None:
 
 
 def _long(answer: str) -> str:
-    """An answer of any length; "" for unknown.
+    """Return an answer of any length; "" for unknown.
 
     >>> _long(" Rest.\\nDrink. "), _long("Unknown.")
     ('Rest.\\nDrink.', '')
@@ -160,7 +161,7 @@ def _long(answer: str) -> str:
 
 
 def _thought(reply: str) -> str:
-    """What a reply says before it acts, on one line.
+    """Return what a reply says before it acts, on one line.
 
     >>> _thought("<think>It is\\ncatching.</think><tool_call>{")
     'It is catching.'

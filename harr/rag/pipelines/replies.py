@@ -15,7 +15,8 @@ from harr.rag.pipelines.tags import escape
 from harr.types import Generate, Hop, Passage, Question, Request, Retrieval, Search
 
 LOOKED_THROUGH = 32_768
-"""So many of a reply's last characters may hold JSON: every bracket is a try, and takes longer in a longer text."""
+"""Number of a reply's last characters that may hold JSON: every bracket is a try, which takes longer in a longer
+text."""
 STATUSES = ("FOUND", "NOT_FOUND", "AMBIGUOUS")
 _PROMPTS = Path(__file__).parent / "prompts"
 _THOUGHTS = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
@@ -40,7 +41,7 @@ def look_up(
 
 
 def prompt(name: str, question: Question, hops: Sequence[Hop], **values: str) -> Generate:
-    """The chat messages of one prompt file; values are put in once and never expanded again."""
+    """Return the chat messages of one prompt file; values are put in once and never expanded again."""
     system, user = templates(name)
     history = [{"sub_query": hop.query, "answer": hop.answer, "status": hop.status} for hop in hops]
     shown = json.dumps(history, ensure_ascii=False)
@@ -50,13 +51,13 @@ def prompt(name: str, question: Question, hops: Sequence[Hop], **values: str) ->
 
 @cache
 def templates(name: str) -> tuple[str, Template]:
-    """System text and user template of ``prompts/<name>.txt``, which a line of dashes divides."""
+    """Return the system text and user template of ``prompts/<name>.txt``, which a line of dashes divides."""
     system, _, user = (_PROMPTS / f"{name}.txt").read_text(encoding="utf-8").partition("\n---\n")
     return system.strip(), Template(user.strip())
 
 
 def passages_text(passages: Sequence[Passage]) -> tuple[str, int]:
-    """Two lines per passage, number and title, then text; and how many control tags were escaped.
+    """Return two lines per passage, number and title, then text; and how many control tags were escaped.
 
     >>> passages_text([Passage("p", "Born in Bath.", "Ada Brown")])
     ('[1] Ada Brown\\nBorn in Bath.', 0)
@@ -66,7 +67,7 @@ def passages_text(passages: Sequence[Passage]) -> tuple[str, int]:
 
 
 def without_thoughts(reply: str) -> str:
-    """A reply without its thoughts, also where the last one was cut off, or the prompt began the first.
+    """Return a reply without its thoughts, also where the last one was cut off, or the prompt began the first.
 
     >>> without_thoughts("<think>Rome?</think>Bath<think>or"), without_thoughts("Rome?</think>Bath")
     ('Bath', 'Bath')
@@ -75,7 +76,7 @@ def without_thoughts(reply: str) -> str:
 
 
 def last_json(reply: str, key: str) -> dict[str, Any]:
-    """The last JSON object with ``key`` in a reply; empty where there is none.
+    """Return the last JSON object with ``key`` in a reply; empty where there is none.
 
     >>> last_json('Sure:\\n```json\\n{"action": "STOP"}\\n```', "action")
     {'action': 'STOP'}
@@ -99,7 +100,7 @@ def last_json(reply: str, key: str) -> dict[str, Any]:
 
 
 def short_answer(reply: str) -> str:
-    """The last line of a reply without a leading "Final answer:"; "" for unknown.
+    """Return the last line of a reply without a leading "Final answer:"; "" for unknown.
 
     >>> short_answer("<think>hm</think>\\nFinal answer: Ashford."), short_answer("Unknown.")
     ('Ashford', '')
@@ -111,7 +112,7 @@ def short_answer(reply: str) -> str:
 
 
 def line(value: object) -> str:
-    """A value as one line of text, without what no encoding can write; "" for anything but text and numbers.
+    """Return a value as one line of text, without what no encoding can write; "" for anything but text and numbers.
 
     >>> line("Bath\\nor \\ud800 Rome"), line(["Bath"])
     ('Bath or Rome', '')

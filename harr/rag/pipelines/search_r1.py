@@ -57,7 +57,7 @@ def search_r1(question: Question, *, max_searches: int, template: str = "plain")
 
 
 def information(passages: Sequence[Passage]) -> tuple[str, int]:
-    """The block that shows passages to the model, and how many tags were escaped in it.
+    """Return the block that shows passages to the model, and how many tags were escaped in it.
 
     >>> information([Passage("p", "Ada was born in Bath.", "Ada Brown")])
     ('\\n\\n<information>Doc 1(Title: Ada Brown) Ada was born in Bath.</information>\\n\\n', 0)
@@ -67,14 +67,14 @@ def information(passages: Sequence[Passage]) -> tuple[str, int]:
 
 
 def documents(passages: Sequence[Passage]) -> list[str]:
-    """A line per passage: its rank, its title and its text; control tags are still in it."""
+    """Return a line per passage: its rank, its title and its text; control tags are still in it."""
     return [
         f"Doc {n}(Title: {' '.join(p.title.split())}) {' '.join(p.text.split())}" for n, p in enumerate(passages, 1)
     ]
 
 
 def _opening(question: Question, template: str) -> tuple[str, int]:
-    """The text that the model continues first."""
+    """Return the text that the model continues first."""
     asked, escaped = escape(" ".join(question.text.split()))
     asked = asked if asked.endswith("?") else f"{asked}?"
     if template == "bare":
@@ -91,7 +91,7 @@ def _instructions() -> Template:
 
 
 def _read(completion: str) -> tuple[str, str, str]:
-    """(action, its content, the thought before it); the action is "" where there is none or it is empty.
+    """Return (action, its content, the thought before it); the action is "" where there is none or it is empty.
 
     >>> _read("<think>I need the town.</think> <search> Where was Ada born? ")
     ('search', 'Where was Ada born?', 'I need the town.')
@@ -107,7 +107,7 @@ def _read(completion: str) -> tuple[str, str, str]:
 
 
 def _closed(completion: str, tag: str) -> str:
-    """The completion up to the end of its action; servers cut the closing tag off."""
+    """Return the completion up to the end of its action; servers cut the closing tag off."""
     found = _ACTION.search(completion)
     whole = completion[: found.end()] if found else completion
     return whole if whole.endswith(f"</{tag}>") else f"{whole}</{tag}>"

@@ -28,7 +28,7 @@ def escape(text: str) -> tuple[str, int]:
 
 
 def thoughts(turn: str) -> str:
-    """What a turn says between think tags; a prompt may have begun the thoughts, a limit may have cut them off.
+    """Return what a turn says between think tags; a prompt may have begun the thoughts, a limit may have cut them off.
 
     >>> [thoughts(turn) for turn in ("<think>The town.</think> <search>Where?", "Bath.</think><answer>Bath", "Bath")]
     ['The town.', 'Bath.', '']
@@ -38,7 +38,7 @@ def thoughts(turn: str) -> str:
 
 
 def fault(turn: str, *, acts: bool) -> str:
-    """Why a turn is not well-formed; "" where it is.
+    """Return why a turn is not well-formed; "" where it is.
 
     It should end its thoughts (a prompt may have begun them) and then act: search, or answer.
 
@@ -51,7 +51,8 @@ def fault(turn: str, *, acts: bool) -> str:
 
 
 def disorder(text: str, blocks: Sequence[str]) -> str:
-    """Why a text is not just these blocks, each once, in this order; "" where it is. No model may write a result.
+    """Return why a text is not just these blocks, each once, in this order; "" where it is. No model may write a
+    result.
 
     >>> disorder("<think>Bath?</think> <answer>Bath</answer>", ["think", "answer"])
     ''

@@ -57,7 +57,7 @@ class DensePolicy:
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
-        """Whose layers may learn."""
+        """Return the encoders whose layers may learn."""
         return (self.encoder,)
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -93,7 +93,7 @@ class DensePolicy:
     def _pools(
         self, searches: Sequence[Search], states_UD: NDArray[np.float32], state_of: NDArray[np.int64]
     ) -> list[NDArray[np.int64]]:
-        """Candidate rows of every search, without those it excludes."""
+        """Return candidate rows of every search, without those it excludes."""
         wanted = {pid for search in searches for pid in search.exclude_ids}
         if self.candidates == "question":
             wanted |= {pid for search in searches for pid in search.question.candidate_ids}
@@ -117,7 +117,7 @@ class DensePolicy:
         ]
 
     def _scores(self, states_BD: NDArray[np.float32], pool_BN: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Inner products of every state with its pool; padding scores minus infinity."""
+        """Return inner products of every state with its pool; padding scores minus infinity."""
         rows_R, position_BN = np.unique(pool_BN, return_inverse=True)
         vectors_RD = self.vectors.take(np.maximum(rows_R, 0))
         scores_BN = np.concatenate(
@@ -167,7 +167,7 @@ class DensePolicy:
         return dict(zip(rows, self.passages.take(rows), strict=True))
 
     def logits(self, states_UD: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64]) -> Tensor:
-        """Differentiable logits of stored pools (chosen passages first) under live state vectors.
+        """Return differentiable logits of stored pools (chosen passages first) under live state vectors.
 
         Args:
             states_UD: distinct states, with gradient.
@@ -183,7 +183,7 @@ class DensePolicy:
 
 
 def unique(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
-    """Distinct texts in order of first sight, and for every text the position of its twin there.
+    """Return distinct texts in order of first sight, and for every text the position of its twin there.
 
     >>> unique(["b", "a", "b"])
     (['b', 'a'], array([0, 1, 0]))

@@ -40,7 +40,7 @@ def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftMo
 
 
 def begin(encoder: Encoder, lora: LoraParams | None, seed: int) -> torch.nn.Module:
-    """What will be trained: a fresh adapter, or without ``lora`` the encoder's own layers."""
+    """Return what will be trained: a fresh adapter, or without ``lora`` the encoder's own layers."""
     return unfreeze(encoder) if lora is None else add_adapter(encoder, rank=lora.rank, alpha=lora.alpha, seed=seed)
 
 

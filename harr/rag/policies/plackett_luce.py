@@ -22,7 +22,7 @@ def sample(logits_BN: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def log_prob(logits_BN: Tensor, chosen_B: Tensor) -> Tensor:
-    """Log-probability (nats) of choosing the first ``chosen_B`` candidates of each row, in order.
+    """Return the log-probability (nats) of choosing the first ``chosen_B`` candidates of each row, in order.
 
     Args:
         logits_BN: scores / temperature, chosen candidates first; padding holds ``MASKED``.
@@ -38,7 +38,7 @@ def log_prob(logits_BN: Tensor, chosen_B: Tensor) -> Tensor:
 
 
 def entropy(logits_BN: Tensor) -> Tensor:
-    """Entropy (nats) of the first pick.
+    """Return the entropy (nats) of the first pick.
 
     >>> round(entropy(torch.zeros(1, 4)).item(), 4)   # log 4
     1.3863

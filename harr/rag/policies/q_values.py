@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 SCALE = 2.0
-"""Unit vectors of 60 degrees have the value 1."""
+"""Factor of the inner product: unit vectors at 60 degrees have the value 1."""
 INTERVAL = 20.0
-"""How far positions move on at every pick that cuts the document; inside an interval they run to 0.9 of it."""
+"""Distance that positions move on at every pick that cuts the document; inside an interval they run to 0.9 of it."""
 BASE = 10_000.0
 TOP = 5
-"""Acting and soft values look at so many of the best actions."""
+"""Number of best actions that acting and soft values look at."""
 MODES = ("none", "absolute", "random", "relative")
 
 
 def relative_positions(length: int, picked: Sequence[int]) -> NDArray[np.float32]:
-    """Where each sentence stands relative to those already picked, whatever the length of the document.
+    """Return where each sentence stands relative to those already picked, whatever the length of the document.
 
     The picked sentences cut the document into intervals, each beginning with its pick; positions rise
     evenly from 0 to 18 inside the first, from 20 to 38 inside the second, and so on.
@@ -42,7 +42,7 @@ def relative_positions(length: int, picked: Sequence[int]) -> NDArray[np.float32
 
 
 def positions(mode: str, length: int, picked: Sequence[int], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Positions of all sentences of a document by ``mode`` (one of ``MODES``), shape (length,).
+    """Return positions of all sentences of a document by ``mode`` (one of ``MODES``), shape (length,).
 
     ``absolute`` counts sentences; ``random`` keeps their order at random distances (arXiv 2305.16843), so that a
     longer document meets no position that training never saw; ``none`` is all zero.
@@ -77,13 +77,13 @@ def rotate(vectors_BD: Tensor, position_B: Tensor) -> Tensor:
 
 
 def values(states_BD: Tensor, actions_BND: Tensor) -> Tensor:
-    """Both critics of every action, (2, B, N); their sum is Q."""
+    """Return both critics of every action, (2, B, N); their sum is Q."""
     states_B2H = states_BD.unflatten(-1, (2, -1))
     return SCALE * torch.einsum("bch,bnch->cbn", states_B2H, actions_BND.unflatten(-1, (2, -1)))
 
 
 def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | None) -> Tensor:
-    """Both critics of one state for actions that are turned by their positions (None: not at all), (2, N).
+    """Return both critics of one state for actions that are turned by their positions (None: not at all), (2, N).
 
     The same as ``values`` after ``rotate``, but no turned vector is made: of a pair (a, b) the turned product with
     (s, t) is (sa + tb) cos + (ta - sb) sin.
@@ -107,13 +107,13 @@ def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | No
 
 
 def _rates(pairs: int, device: torch.device) -> Tensor:
-    """How fast each pair turns, (pairs,)."""
+    """Return how fast each pair turns, (pairs,)."""
     rates_F: Tensor = BASE ** (-torch.arange(pairs, device=device) / pairs)
     return rates_F
 
 
 def soft_value(critics_CBN: Tensor, available_BN: Tensor, temperature: float) -> Tensor:
-    """V(s): for each critic, temperature x logsumexp of its ``TOP`` best open actions; both summed, (B,).
+    """Return V(s): for each critic, temperature x logsumexp of its ``TOP`` best open actions; both summed, (B,).
 
     A state without an open action is worth 0. As the temperature goes to 0 it becomes the maximum.
 
@@ -128,7 +128,7 @@ def soft_value(critics_CBN: Tensor, available_BN: Tensor, temperature: float) ->
 
 
 def select_action(q_BN: Tensor, available_BN: Tensor, temperature: float, generator: torch.Generator | None) -> Tensor:
-    """One action a row: Boltzmann over the ``TOP`` best open ones, or the best where there is no generator.
+    """Choose one action a row: Boltzmann over the ``TOP`` best open ones, or the best where there is no generator.
 
     At an infinite temperature all open ones are equally likely.
     """

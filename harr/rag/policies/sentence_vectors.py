@@ -10,11 +10,11 @@ from torch import Tensor
 from harr.corpus.vectors import Vectors
 
 RELEASE = 65_536
-"""After so many rows the pages of vectors on disk are let go: about 100 MB."""
+"""Number of rows after which the pages of vectors on disk are let go: about 100 MB."""
 
 
 class Sentences:
-    """One growing matrix of vectors, and the row numbers of documents in it.
+    """A growing matrix of vectors, and the row numbers of documents in it.
 
     Sentences of a haystack may come with their vectors on disk; those have the first rows and stay mapped.
 
@@ -40,13 +40,13 @@ class Sentences:
         self._read = 0
 
     def document(self, name: str, texts: Callable[[], Sequence[str]]) -> NDArray[np.int64]:
-        """Rows of a document's sentences, (N,); ``texts`` is asked once."""
+        """Return rows of a document's sentences, (N,); ``texts`` is asked once."""
         if name not in self._documents:
             self._documents[name] = self.rows(texts())
         return self._documents[name]
 
     def rows(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Row numbers of sentences, (n,); they are valid until all is forgotten."""
+        """Return row numbers of sentences, (n,); they are valid until all is forgotten."""
         new = [text for text in dict.fromkeys(texts) if text not in self._row_of]
         self._row_of |= {text: row for row, text in enumerate(new, self._first + len(self._texts))}
         self._texts += new
@@ -69,7 +69,7 @@ class Sentences:
         self._fresh[stale] = True
 
     def gather(self, rows_N: NDArray[np.int64]) -> Tensor:
-        """Vectors of rows that were prepared, (N, D)."""
+        """Return vectors of rows that were prepared, (N, D)."""
         if self._mapped is None:
             return torch.from_numpy(self._matrix).index_select(0, torch.from_numpy(rows_N))
         self._read += len(rows_N)
@@ -89,7 +89,7 @@ class Sentences:
         self._documents.clear()
 
     def invalidate(self, texts: Sequence[str] | None = None) -> None:
-        """The tower has changed: these sentences are stale and keep their rows; None empties everything.
+        """Mark sentences as stale after the tower has changed: they keep their rows; None empties everything.
 
         Raises:
             RuntimeError: vectors on disk are of a tower that learns no more; single ones cannot be forgotten.

@@ -14,7 +14,7 @@ from harr.types import Hop, Search
 
 
 def state_text(search: Search, *, style: str, history: bool) -> str:
-    """The text of one state. Without ``history`` it is the current query alone.
+    """Return the text of one state. Without ``history`` it is the current query alone.
 
     >>> from harr.types import Question
     >>> search = Search(Question("q", "Where was the founder of Acme born?"), "Where was she born?",
@@ -42,7 +42,7 @@ def state_texts(
     max_tokens: int,
     token_counts: Callable[[Sequence[str]], NDArray[np.int64]],
 ) -> tuple[list[str], int]:
-    """The states of many searches, each within ``max_tokens``, and how many hops were dropped for it.
+    """Return the states of many searches, each within ``max_tokens``, and how many hops were dropped for it.
 
     The oldest hop goes first; the current query is never dropped.
     """

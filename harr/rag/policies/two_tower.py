@@ -36,11 +36,11 @@ class Document:
     place: Mapping[str, int]
 
     def picked(self, search: Search) -> list[int]:
-        """Places that were picked before this search, ascending."""
+        """Return places that were picked before this search, ascending."""
         return sorted(self.place[name] for name in search.exclude_ids)
 
     def available(self, picked: Sequence[int]) -> Tensor:
-        """Which places may still be picked, (N,)."""
+        """Return which places may still be picked, (N,)."""
         available_N = torch.ones(len(self.passages), dtype=torch.bool)
         available_N[list(picked)] = False
         return available_N
@@ -75,21 +75,21 @@ class TwoTowerPolicy:
 
     @property
     def encoder(self) -> Encoder:
-        """The tower that reads the state."""
+        """Return the tower that reads the state."""
         return self.states
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
-        """Both towers."""
+        """Return both towers."""
         return self.states, self.actions
 
     def encode_states(self, texts: Sequence[str]) -> Tensor:
-        """Vectors of states, (U, D), without gradient; of several processes each encodes a share."""
+        """Return vectors of states, (U, D), without gradient; of several processes each encodes a share."""
         encode = partial(self.states.encode, prompt=self.states.query_prompt, max_tokens=self.max_tokens)
         return torch.from_numpy(distributed.gathered(texts, encode))
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """One pick for every search, or its ``k`` best, and none where all are taken.
+        """Return one pick for every search, or its ``k`` best, and none where all are taken.
 
         Distinct states and sentences are encoded once.
         """
@@ -111,7 +111,7 @@ class TwoTowerPolicy:
         return found
 
     def prepared(self, questions: Sequence[Question]) -> list[Document]:
-        """The candidates of several questions; their sentences are encoded together, in whole batches."""
+        """Return the candidates of several questions; their sentences are encoded together, in whole batches."""
         documents = [self.document(question) for question in questions]
         distinct = {question.id: document for question, document in zip(questions, documents, strict=True)}
         rows = [self.rows(document) for document in distinct.values()]
@@ -119,7 +119,7 @@ class TwoTowerPolicy:
         return documents
 
     def document(self, question: Question) -> Document:
-        """The candidates of a question, looked up once."""
+        """Return the candidates of a question, looked up once."""
         if question.id not in self.documents:
             if self.passages is None:
                 raise KeyError(question.id)
@@ -129,7 +129,8 @@ class TwoTowerPolicy:
         return self.documents[question.id]
 
     def state_texts(self, searches: Sequence[Search]) -> list[str]:
-        """Question and picks in document order, joined by [SEP]; the first are dropped where they are too many."""
+        """Return question and picks in document order, joined by [SEP]; the first are dropped where they are too
+        many."""
         ordered = [self._in_order(search) for search in searches]
         texts, dropped = state_texts(
             ordered, style="sep", history=True, max_tokens=self.max_tokens, token_counts=self.states.token_counts
@@ -143,7 +144,7 @@ class TwoTowerPolicy:
         return Search(search.question, search.query, hops, search.exclude_ids, search.k)
 
     def critics(self, state_D: Tensor, document: Document, picked: Sequence[int]) -> Tensor:
-        """Both critics of all sentences of a document, (2, N), without gradient."""
+        """Return both critics of all sentences of a document, (2, N), without gradient."""
         rows_N = self.rows(document)
         self.sentences.prepare(rows_N, self.encode_actions)
         position_N = None if self.mode == "none" else self.positions(document, picked)
@@ -155,16 +156,16 @@ class TwoTowerPolicy:
         return critics_CN
 
     def positions(self, document: Document, picked: Sequence[int]) -> Tensor:
-        """Positions of all sentences, (N,); random ones are always the same for a document."""
+        """Return positions of all sentences, (N,); random ones are always the same for a document."""
         rng = np.random.default_rng(zlib.crc32(document.passages[0].id.encode()))
         return torch.from_numpy(positions(self.mode, len(document.passages), picked, rng))
 
     def rows(self, document: Document) -> NDArray[np.int64]:
-        """Row numbers of a document's sentences, (N,); looked up once."""
+        """Return row numbers of a document's sentences, (N,); looked up once."""
         return self.sentences.document(document.name, lambda: [passage.content for passage in document.passages])
 
     def encode_actions(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of sentences by the action tower, (n, D); of several processes each encodes a share."""
+        """Return vectors of sentences by the action tower, (n, D); of several processes each encodes a share."""
         return distributed.gathered(texts, partial(self.actions.encode, prompt=self.actions.passage_prompt))
 
     def attach_document(self, question: Question, passages: tuple[Passage, ...]) -> Document:
@@ -179,5 +180,5 @@ class TwoTowerPolicy:
         self.sentences.clear()
 
     def invalidate(self, texts: Sequence[str] | None = None) -> None:
-        """The action tower has changed: encode these sentences (None: all) anew when they are needed."""
+        """Encode these sentences (None: all) anew when they are needed next: the action tower has changed."""
         self.sentences.invalidate(texts)

@@ -13,7 +13,7 @@ from harr.types import Retrieval, Search
 
 @dataclass
 class BM25Retriever:
-    """Rank the corpus, or the passages given with the question, by BM25 of the current query.
+    """A retriever that ranks the corpus, or the passages given with the question, by BM25 of the current query.
 
     ``fetch`` bounds how many passages of the corpus are ranked when only given ones count.
     """

@@ -15,7 +15,7 @@ from harr.types import Passage, Retrieval, Retriever, Search
 
 @dataclass(frozen=True)
 class Fusion:
-    """How two rankings become one: a passage scores ``weight / (offset + rank)`` in each, rank from 0.
+    """A rule by which two rankings become one: a passage scores ``weight / (offset + rank)`` in each, rank from 0.
 
     ``dense`` and ``sparse`` are the weights; a side of weight 0 is never asked. Offset 1 gives 1 / rank, as a weighted
     sum of reciprocal ranks; offset 61 and equal weights give reciprocal rank fusion with k = 60 (Cormack, Clarke and
@@ -29,7 +29,8 @@ class Fusion:
     def find(
         self, index: PassageIndex, vectors_QD: NDArray[np.float32], texts: Sequence[str], n: int
     ) -> NDArray[np.int64]:
-        """Rows of the ``n`` best passages for Q queries, shape (Q, n), padded with -1: one call of the index a side.
+        """Return rows of the ``n`` best passages for Q queries, shape (Q, n), padded with -1: one call of the index a
+        side.
 
         ``texts`` are the queries as words, ``vectors_QD`` as vectors. Each side gives its ``n`` best.
         """
@@ -45,7 +46,8 @@ DENSE = Fusion()
 
 
 def fusion_of(search: str, fusion: str, weights: tuple[float, float]) -> Fusion:
-    """The weights of ``dense``, ``sparse`` or ``hybrid`` search; of hybrid by ``fusion`` ``weighted`` or ``rrf``.
+    """Return the weights of ``dense``, ``sparse`` or ``hybrid`` search; of hybrid by ``fusion`` ``weighted`` or
+    ``rrf``.
 
     >>> fusion_of("hybrid", "weighted", (0.8, 0.2)), fusion_of("hybrid", "rrf", (0.8, 0.2))
     (Fusion(dense=0.8, sparse=0.2, offset=1), Fusion(dense=1.0, sparse=1.0, offset=61))
@@ -90,7 +92,7 @@ def fuse(
 
 @dataclass
 class HybridRetriever:
-    """Rank by two retrievers, fused: what a pipeline searches with where the retriever does not learn.
+    """A retriever that fuses the rankings of two others, for pipelines whose retriever does not learn.
 
     Each side gives its ``depth`` best passages; the ``k`` best of the fused ranking are returned in its order, ties by
     passage id.
@@ -120,7 +122,7 @@ class HybridRetriever:
 
 
 def _numbers(rankings: Sequence[Sequence[Passage]], number_of: dict[str, int]) -> NDArray[np.int64]:
-    """Rankings as numbers, shape (Q, longest), padded with -1."""
+    """Return rankings as numbers, shape (Q, longest), padded with -1."""
     table = np.full((len(rankings), max(map(len, rankings), default=0)), -1, dtype=np.int64)
     for row, ranking in zip(table, rankings, strict=True):
         row[: len(ranking)] = [number_of[passage.id] for passage in ranking]

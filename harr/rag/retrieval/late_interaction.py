@@ -19,7 +19,7 @@ from harr.io.model_folder import file_hashes, find_folder, load_safely
 from harr.types import Retrieval, Retriever, Search
 
 KEPT = 10_000
-"""Token vectors of so many passages are kept, the latest; 128 numbers for each of 200 tokens take 100 KB."""
+"""Number of passages whose token vectors are kept, the latest; 128 numbers for each of 200 tokens take 100 KB."""
 
 
 @dataclass
@@ -30,12 +30,13 @@ class TokenVectors:
     _known: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     def queries(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """Token vectors by text, each (tokens, D); equal texts are encoded once."""
+        """Return token vectors by text, each (tokens, D); equal texts are encoded once."""
         distinct = list(dict.fromkeys(texts))
         return dict(zip(distinct, self.model.encode_query(distinct), strict=True)) if distinct else {}
 
     def passages(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """As ``queries``, of passages; those that were seen lately are not encoded again."""
+        """Return token vectors of passages by text, each (tokens, D); those that were seen lately are not encoded
+        again."""
         distinct = dict.fromkeys(texts)
         found = {text: self._known.pop(text) for text in distinct if text in self._known}
         new = [text for text in distinct if text not in found]
@@ -46,13 +47,13 @@ class TokenVectors:
         return found
 
     def scores(self, query: Tensor, passages: Sequence[Tensor]) -> list[float]:
-        """MaxSim of a query with each passage: over the query's tokens, the sum of the largest cosine."""
+        """Return the MaxSim of a query with each passage: over the query's tokens, the sum of the largest cosine."""
         return [round(score, 6) for score in self.model.similarity([query], list(passages))[0].tolist()]
 
 
 @dataclass
 class LateInteraction:
-    """The first ``depth`` passages of ``base``, in the order of ``vectors``; the ``k`` best are returned.
+    """A retriever that orders the first ``depth`` passages of ``base`` by ``vectors`` and returns the ``k`` best.
 
     Only the query itself is seen. Scores that are equal to six decimals keep the order of ``base``.
     """
@@ -97,7 +98,8 @@ def load_multi_vector(name: str, device: str | None = None) -> TokenVectors:
 
 
 def search_identity(index: str, model: str) -> str:
-    """Identity of a search: that of its ``index``, and by content of the multi-vector ``model`` that orders anew.
+    """Return the identity of a search: that of its ``index``, and by content of the multi-vector ``model`` that orders
+    anew.
 
     Without such a model ("") it is that of the index, unchanged. A copy of the folder is the same model.
 
@@ -113,7 +115,7 @@ def search_identity(index: str, model: str) -> str:
 
 
 def _is_multi_vector(folder: Path) -> bool:
-    """Whether a folder says so; sentence-transformers would put random weights on top of any other."""
+    """Return whether a folder says so; sentence-transformers would put random weights on top of any other."""
     told, config = folder / "config_sentence_transformers.json", folder / "config.json"
     kind = read_json(told).get("model_type") if told.exists() else ""
     shapes = read_json(config).get("architectures") if config.exists() else ()

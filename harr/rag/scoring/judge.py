@@ -15,7 +15,8 @@ _GRADE = re.compile(r'\{\s*"score"\s*:\s*([01](?:\.\d+)?)\s*\}')
 
 
 def verdicts(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], int]:
-    """1.0 or 0.0 by the judge's verdict, 0.0 without an answer, None where it cannot be read; and how many cannot."""
+    """Return 1.0 or 0.0 by the judge's verdict, 0.0 without an answer, None where it cannot be read; and how many
+    cannot."""
     asked = [i for i, episode in enumerate(episodes) if episode.answer]
     values: list[Value] = [0.0] * len(episodes)
     requests = [_request("judge.txt", episodes[i]) for i in asked]
@@ -25,7 +26,7 @@ def verdicts(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value]
 
 
 def grades(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], int]:
-    """How right every answer is by ``semantic.txt``, and how many replies of the judge cannot be read.
+    """Return how right every answer is by ``semantic.txt``, and how many replies of the judge cannot be read.
 
     0.0, and nothing is asked, without an answer or where the search graph that the model wrote is none (J x D of
     R-Search, arXiv 2506.08352). None for a question without gold answers, and where the reply cannot be read.
@@ -39,7 +40,7 @@ def grades(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], 
 
 
 def verdict_of(reply: str) -> float | None:
-    """The last verdict of a reply; None without one.
+    """Return the last verdict of a reply; None without one.
 
     >>> verdict_of('Well: {"correct": true}'), verdict_of("yes")
     (1.0, None)
@@ -49,7 +50,7 @@ def verdict_of(reply: str) -> float | None:
 
 
 def grade_of(reply: str) -> float | None:
-    """The last score of a reply; None without one, or where it is not of the rubric.
+    """Return the last score of a reply; None without one, or where it is not of the rubric.
 
     >>> grade_of('{"score": 0.75}'), grade_of('{"score": 1}'), grade_of('{"score": 0.8}'), grade_of("0.75")
     (0.75, 1.0, None, None)
@@ -59,13 +60,13 @@ def grade_of(reply: str) -> float | None:
 
 
 def readable(request: Generate, reply: str) -> bool:
-    """True where a reply answers what the judge was asked, and may be remembered."""
+    """Return True where a reply answers what the judge was asked, and may be remembered."""
     graded = any('"score"' in message["content"] for message in request.messages if message["role"] == "system")
     return (grade_of(reply) if graded else verdict_of(reply)) is not None
 
 
 def _request(name: str, episode: Episode) -> Generate:
-    """The messages of a prompt file, whose parts are divided by a line of three hyphens.
+    """Return the messages of a prompt file, whose parts are divided by a line of three hyphens.
 
     The answer is one JSON string: it cannot write lines of its own into the judge's prompt.
     """

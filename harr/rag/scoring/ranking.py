@@ -11,7 +11,7 @@ from harr.types import Episode
 
 
 def recall(episode: Episode) -> float | None:
-    """Share of the gold documents retrieved at any step; None for a question without gold.
+    """Return the share of the gold documents retrieved at any step; None for a question without gold.
 
     >>> from harr.types import Episode, Passage, Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("a", "b"))
@@ -24,13 +24,13 @@ def recall(episode: Episode) -> float | None:
 
 
 def all_gold(episode: Episode) -> float | None:
-    """1.0 if every gold document was retrieved, else 0.0; None for a question without gold."""
+    """Return 1.0 if every gold document was retrieved, else 0.0; None for a question without gold."""
     share = recall(episode)
     return None if share is None else float(share == 1.0)
 
 
 def gold_f1(episode: Episode) -> float | None:
-    """F1 of the retrieved documents against the gold: picks too many cost precision (fact F1 of Q-RAG).
+    """Return F1 of the retrieved documents against the gold: picks too many cost precision (fact F1 of Q-RAG).
 
     >>> from harr.types import Passage, Question, Retrieval, Search, Step
     >>> question = Question("q", "Who?", gold_ids=("a", "b"))
@@ -43,7 +43,7 @@ def gold_f1(episode: Episode) -> float | None:
 
 
 def recall_at(episode: Episode, k: int | None) -> float | None:
-    """Share of the gold among the first ``k`` retrieved; None if fewer than ``k`` passages were asked for.
+    """Return the share of the gold among the first ``k`` retrieved; None if fewer than ``k`` passages were asked for.
 
     The order is that of :attr:`Episode.documents`. Gold beyond ``k`` lowers the ceiling: with four
     gold passages recall at 2 is at most .5, as in the papers that report R@2 and R@5.
@@ -55,7 +55,7 @@ def recall_at(episode: Episode, k: int | None) -> float | None:
 
 
 def reciprocal_rank(episode: Episode) -> float | None:
-    """1 over the rank of the first gold document, 0.0 if none came; None for a question without gold.
+    """Return 1 over the rank of the first gold document, 0.0 if none came; None for a question without gold.
 
     Its mean over questions is the mean reciprocal rank (MRR).
     """
@@ -64,7 +64,7 @@ def reciprocal_rank(episode: Episode) -> float | None:
 
 
 def best_reciprocal_rank(episode: Episode) -> float | None:
-    """1 over the rank of the first gold document within its search, of the best search; 0.0 without one.
+    """Return 1 over the rank of the first gold document within its search, of the best search; 0.0 without one.
 
     As a reward it does not care which search of an episode finds the gold; None for a question without gold.
 
@@ -84,7 +84,8 @@ def best_reciprocal_rank(episode: Episode) -> float | None:
 
 
 def ndcg_at(episode: Episode, k: int) -> float | None:
-    """Normalised discounted cumulative gain of the first ``k`` documents, gold or not (Jarvelin and Kekalainen, 2002).
+    """Return the normalised discounted cumulative gain of the first ``k`` documents, gold or not (Jarvelin and
+    Kekalainen, 2002).
 
     None for a question without gold, or if fewer than ``k`` passages were asked for. A ranking that ends early has
     nothing in its missing places.
@@ -103,7 +104,7 @@ def ndcg_at(episode: Episode, k: int) -> float | None:
 
 
 def hop_recall(episode: Episode, hop: int) -> float | None:
-    """1.0 if the gold document of ``hop`` (from 1) was retrieved at any step; None without such a hop."""
+    """Return 1.0 if the gold document of ``hop`` (from 1) was retrieved at any step; None without such a hop."""
     gold = episode.question.gold_documents
     if hop > len(gold):
         return None
@@ -111,7 +112,7 @@ def hop_recall(episode: Episode, hop: int) -> float | None:
 
 
 def average_precision(ranked: Sequence[str], gold: Sequence[str]) -> float:
-    """Mean precision at the ranks of the gold documents, one that is missing counts 0 (LeReT, section 3.1).
+    """Return the mean precision at the ranks of the gold documents, one that is missing counts 0 (LeReT, section 3.1).
 
     >>> round(average_precision(["a", "x", "b"], ["a", "b"]), 4), average_precision(["x"], ["a"])
     (0.8333, 0.0)
@@ -121,7 +122,7 @@ def average_precision(ranked: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def _asked(episode: Episode) -> int:
-    """How many distinct passages came, or would have, had there been enough that match."""
+    """Return how many distinct passages came, or would have, had there been enough that match."""
     short = sum(max(0, step.search.k - len(step.retrieval.passages)) for step in episode.steps)
     return len(episode.retrieved) + short
 

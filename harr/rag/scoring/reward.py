@@ -21,13 +21,13 @@ JUDGED = {"judge": verdicts, SEMANTIC: grades}
 BATCHED = (*JUDGED, SIMILARITY)
 """Terms that are asked for all episodes at once."""
 Scores = Mapping[str, Sequence[Value]]
-"""Per term, one value per episode."""
+"""One value per episode, by the name of the term."""
 Ranges = tuple[tuple[float, int, int | None], ...]
 """The weights of a term, each with its first step and the one before which it ends."""
 
 
 class Reward:
-    """Named terms with weights.
+    """A weighted sum of named terms.
 
     A term is a name of ``TERMS`` or ``STEP_TERMS``, the word ``judge`` (a language model that is asked whether
     the answer is correct), ``semantic`` (how correct it is, 0 to 1; 0 where the search graph is none) or
@@ -74,11 +74,11 @@ class Reward:
         self._terms = {name: _term(name) for name in self._ranges if name not in BATCHED}
 
     def __call__(self, episode: Episode) -> float:
-        """The reward of one episode, as at the end of training."""
+        """Return the reward of one episode, as at the end of training."""
         return self.totals(self.score([episode]))[0]
 
     def score(self, episodes: Sequence[Episode]) -> dict[str, list[Value]]:
-        """All terms of all episodes; the judge is asked once, in one batch, and so is the encoder."""
+        """Return all terms of all episodes; the judge is asked once, in one batch, and so is the encoder."""
         scores: dict[str, list[Value]] = {
             name: [term(episode) for episode in episodes] for name, term in self._terms.items()
         }
@@ -91,7 +91,8 @@ class Reward:
         return scores
 
     def means(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        """Every term that applies, by name, and ``reward``, their total as at the end of training, for each episode.
+        """Return every term that applies, by name, and ``reward``, their total as at the end of training, for each
+        episode.
 
         A term per step enters with its mean. Where no term applies there is no ``reward`` either.
         """
@@ -99,17 +100,17 @@ class Reward:
         return [row if (total := _total(row, weights)) is None else row | {"reward": total} for row in rows]
 
     def usage(self) -> dict[str, float]:
-        """What was asked of the judge, and how many of its verdicts could not be read; empty without one."""
+        """Return what was asked of the judge, and how many of its verdicts could not be read; empty without one."""
         asked = self._judge.usage() if self._judge else {}
         return {**asked, "unreadable verdicts": float(self._unread)} if asked else {}
 
     def phase(self, step: int) -> int:
-        """How often the weights that count have changed up to a training step."""
+        """Return how often the weights that count have changed up to a training step."""
         bounds = {bound for ranges in self._ranges.values() for _, *ends in ranges for bound in ends if bound}
         return sum(bound <= step and self.weights(bound) != self.weights(bound - 1) for bound in bounds)
 
     def weights(self, step: int | None = None) -> dict[str, float]:
-        """The weights that count at a training step; None: at the end of training."""
+        """Return the weights that count at a training step; None: at the end of training."""
         now = {
             name: weight
             for name, ranges in self._ranges.items()
@@ -119,7 +120,7 @@ class Reward:
         return now or {name: ranges[-1][0] for name, ranges in self._ranges.items()}
 
     def totals(self, scores: Scores, step: int | None = None) -> list[float]:
-        """Weighted sum per episode; a term per step enters with its mean.
+        """Return the weighted sum per episode; a term per step enters with its mean.
 
         Where a term does not apply, the weights of the others grow so that their absolute sum stays the
         same: rewards of all questions share one scale. Only ``semantic`` then counts as 0: an answer that puts the
@@ -137,12 +138,12 @@ class Reward:
         return [total for total in totals if total is not None]
 
     def totals_or_none(self, scores: Scores, step: int | None = None) -> list[float | None]:
-        """As :meth:`totals`; None for an episode to which no term applies."""
+        """Return the totals of :meth:`totals`; None for an episode to which no term applies."""
         weights = self.weights(step)
         return [_total(row, weights) for row in _rows({name: scores[name] for name in weights})]
 
     def table(self, scores: Scores, step: int, group_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """What :func:`harr.rag.scoring.scalarize.combine` takes: the terms that count at a step (B, G, K), and K
+        """Return what :func:`harr.rag.scoring.scalarize.combine` takes: the terms that count at a step (B, G, K), and K
         weights.
 
         A term per step enters with its mean; one that does not apply is NaN, but ``semantic`` 0, as in
@@ -158,7 +159,7 @@ class Reward:
     def parts(
         self, scores: Scores, episodes: Sequence[Episode], step: int, *, by_step: bool
     ) -> Iterator[tuple[float, Sequence[Value]]]:
-        """(weight, one value per episode) of every term that counts at a step.
+        """Yield (weight, one value per episode) of every term that counts at a step.
 
         With ``by_step`` a term of the whole episode becomes what each step added to it.
         """
@@ -170,7 +171,7 @@ class Reward:
 
 
 def _ranges(weight: Any) -> Ranges:
-    """A number, a weight with its steps, or several of these, as (weight, start, end) in order."""
+    """Return a number, a weight with its steps, or several of these, as (weight, start, end) in order."""
     if isinstance(weight, int | float):
         return ((weight, 0, None),)
     several = weight if isinstance(weight, Sequence) else (weight,)
@@ -178,7 +179,7 @@ def _ranges(weight: Any) -> Ranges:
 
 
 def _rows(scores: Scores) -> list[dict[str, float]]:
-    """The terms that apply, for each episode."""
+    """Return the terms that apply, for each episode."""
     return [
         {name: mean_of(value) for name, value in zip(scores, values, strict=True) if value is not None}
         for values in zip(*scores.values(), strict=True)
@@ -186,7 +187,7 @@ def _rows(scores: Scores) -> list[dict[str, float]]:
 
 
 def _total(row: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """Weighted sum of the terms in a row; the weights grow where one is missing. None: none of them is there."""
+    """Return weighted sum of the terms in a row; the weights grow where one is missing. None: none of them is there."""
     row = {SEMANTIC: 0.0, **row} if SEMANTIC in weights else row
     applying = {name: weight for name, weight in weights.items() if name in row}
     if not applying:
@@ -196,12 +197,12 @@ def _total(row: Mapping[str, float], weights: Mapping[str, float]) -> float | No
 
 
 def mean_of(value: float | list[float]) -> float:
-    """A reward of the whole episode, or the mean of one a step (0.0 where there is no step)."""
+    """Return a reward of the whole episode, or the mean of one a step (0.0 where there is no step)."""
     return value if not isinstance(value, list) else sum(value) / max(1, len(value))
 
 
 def _term(name: str) -> Callable[[Episode], Any]:
-    """A term by its name or dotted path."""
+    """Return a term by its name or dotted path."""
     known: dict[str, Callable[[Episode], Any]] = {**TERMS, **STEP_TERMS}
     if name in known:
         return known[name]

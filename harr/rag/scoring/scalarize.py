@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def combine(rewards_BGK: Array, weights_K: Array, scheme: str) -> Array:
-    """One reward a rollout, shape (B, G).
+    """Return one reward a rollout, shape (B, G).
 
     ``weighted``: every term is normalised within its group (mean 0; deviation of a sample 1, + 1e-4), then weighed
     and summed (GDPO, arXiv 2601.05242). ``sum``: weighed and summed as they are. ``uniform``: their mean. ``std``:
@@ -82,7 +82,7 @@ def principal(rewards_BGK: Array, summed_BG: Array) -> Array:
 
 
 def consistent(rewards_BGK: Array, weights_K: Array) -> NDArray[np.bool_]:
-    """Which rollouts are at least as good as their group's mean in every term, or at most as good in every one.
+    """Return which rollouts are at least as good as their group's mean in every term, or at most as good in every one.
 
     >>> rewards = np.array([[[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
     >>> consistent(rewards, np.array([1.0, 1.0])).tolist()
@@ -94,7 +94,7 @@ def consistent(rewards_BGK: Array, weights_K: Array) -> NDArray[np.bool_]:
 
 
 def _filled(rewards_BGK: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Rewards without NaN, and which terms apply to each group."""
+    """Return rewards without NaN, and which terms apply to each group."""
     known_BGK = ~np.isnan(rewards_BGK)
     applies_BK = np.asarray(known_BGK.any(1))
     zeros_BGK = np.where(known_BGK, rewards_BGK, 0.0)
@@ -103,7 +103,7 @@ def _filled(rewards_BGK: Array) -> tuple[Array, NDArray[np.bool_]]:
 
 
 def _shares(signs_BK: Array, sizes_BK: Array) -> Array:
-    """Weights of sum 1 in proportion to sizes; where all sizes are 0, equal ones."""
+    """Return weights of sum 1 in proportion to sizes; where all sizes are 0, equal ones."""
     sizes_BK = sizes_BK * np.abs(signs_BK)
     total_B1 = sizes_BK.sum(-1, keepdims=True)
     equal_BK = np.abs(signs_BK) / np.maximum(np.abs(signs_BK).sum(-1, keepdims=True), 1.0)
@@ -111,14 +111,14 @@ def _shares(signs_BK: Array, sizes_BK: Array) -> Array:
 
 
 def _normalised(rewards_BGK: Array) -> Array:
-    """Each term with mean 0 and deviation about 1 in its group; as ``group_advantages`` of estimator grpo."""
+    """Return each term with mean 0 and deviation about 1 in its group; as ``group_advantages`` of estimator grpo."""
     centred_BGK = rewards_BGK - rewards_BGK.mean(1, keepdims=True)
     deviation_B1K = np.sqrt(np.square(centred_BGK).sum(1, keepdims=True) / max(1, rewards_BGK.shape[1] - 1))
     return np.asarray(centred_BGK / (deviation_B1K + 1e-4))
 
 
 def _standardised(rewards: Array) -> Array:
-    """Mean 0 and deviation 1 along axis 1; 0 where all are alike."""
+    """Return the mean 0 and deviation 1 along axis 1; 0 where all are alike."""
     centred = rewards - rewards.mean(1, keepdims=True)
     deviation = rewards.std(1, keepdims=True)
     return np.where(deviation > 1e-9, centred / np.maximum(deviation, 1e-9), 0.0)

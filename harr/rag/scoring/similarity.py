@@ -12,7 +12,7 @@ Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 def answer_similarities(encode: Encode, episodes: Sequence[Episode]) -> list[Value]:
-    """Cosine of each answer with the nearest gold answer, at least 0; one ``encode`` call for all of them.
+    """Return the cosine of each answer with the nearest gold answer, at least 0; one ``encode`` call for all of them.
 
     0.0 where the pipeline gave no answer, None for a question without gold answers.
     """

@@ -10,41 +10,42 @@ from harr.types import Episode, Outcome, Term
 
 
 def answer_f1(episode: Episode) -> float | None:
-    """Token F1 of the final answer; 0.0 if the pipeline gave none, None without gold answers."""
+    """Return token F1 of the final answer; 0.0 if the pipeline gave none, None without gold answers."""
     if not episode.question.answers:
         return None
     return 0.0 if episode.answer is None else token_f1(episode.answer, episode.question.answers)
 
 
 def semantic_f1(episode: Episode) -> float | None:
-    """What stands in for the graded judge where there is none: answer F1, 0.0 where the search graph is none."""
+    """Return what stands in for the graded judge where there is none: answer F1, 0.0 where the search graph is none."""
     score = answer_f1(episode)
     return 0.0 if score is not None and episode.outcome.graph else score
 
 
 def answer_em(episode: Episode) -> float | None:
-    """Exact match of the final answer; 0.0 if the pipeline gave none, None without gold answers."""
+    """Return the exact match of the final answer; 0.0 if the pipeline gave none, None without gold answers."""
     if not episode.question.answers:
         return None
     return 0.0 if episode.answer is None else exact_match(episode.answer, episode.question.answers)
 
 
 def substring_em(episode: Episode) -> float | None:
-    """1.0 where the normalised answer contains a gold answer or is contained in one."""
+    """Return 1.0 where the normalised answer contains a gold answer or is contained in one."""
     if not episode.question.answers:
         return None
     return substring_match(episode.answer or "", episode.question.answers)
 
 
 def rouge(episode: Episode) -> float | None:
-    """ROUGE-L of the first 128 characters of the answer; None without gold answers."""
+    """Return ROUGE-L of the first 128 characters of the answer; None without gold answers."""
     if not episode.question.answers:
         return None
     return rouge_l(episode.answer or "", episode.question.answers)
 
 
 def well_formed(episode: Episode) -> float | None:
-    """Share of the model's turns that are well-formed, 0.0 if it never searched; ``Outcome.faults`` has the reasons.
+    """Return the share of the model's turns that are well-formed, 0.0 if it never searched; ``Outcome.faults`` has the
+    reasons.
 
     Where searches are a graph, the term ``graph`` says whether they could be made. None where the pipeline does not
     look at the form of turns.
@@ -56,32 +57,33 @@ def well_formed(episode: Episode) -> float | None:
 
 
 def valid_graph(episode: Episode) -> float | None:
-    """1.0 where the model wrote a search graph, else 0.0 (``Outcome.graph`` has the reasons); None without graphs."""
+    """Return 1.0 where the model wrote a search graph, else 0.0 (``Outcome.graph`` has the reasons); None without
+    graphs."""
     return None if episode.outcome.graph is None else float(not episode.outcome.graph)
 
 
 def length(episode: Episode) -> float:
-    """The price of a long answer: -1 for 20 words."""
+    """Return the price of a long answer: -1 for 20 words."""
     return -len((episode.answer or "").split()) / 20
 
 
 def search_cost(episode: Episode) -> float:
-    """The price of searching: -1 a search."""
+    """Return the price of searching: -1 a search."""
     return -float(len(episode.steps))
 
 
 def context_words(episode: Episode) -> int:
-    """Words of the passages that searches brought, each time that they came."""
+    """Return words of the passages that searches brought, each time that they came."""
     return sum(len(p.content.split()) for step in episode.steps for p in step.retrieval.passages)
 
 
 def context_length(episode: Episode) -> float:
-    """The price of reading: -1 for 100 words of passages (:func:`context_words`)."""
+    """Return the price of reading: -1 for 100 words of passages (:func:`context_words`)."""
     return -context_words(episode) / 100
 
 
 def relevance(episode: Episode) -> list[float] | None:
-    """Per step, whether the sub-query was answered: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0.
+    """Return per step whether the sub-query was answered: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0.
 
     None where no hop has a status: search_r1, r_search and pick give none.
     """
@@ -93,7 +95,7 @@ def relevance(episode: Episode) -> list[float] | None:
 
 
 def novelty(episode: Episode) -> list[float]:
-    """Per step, the share of its passages that no earlier step of the episode had returned."""
+    """Return per step the share of its passages that no earlier step of the episode had returned."""
     seen: set[str] = set()
     shares = []
     for step in episode.steps:
@@ -104,7 +106,8 @@ def novelty(episode: Episode) -> list[float]:
 
 
 def misses(episode: Episode) -> list[float] | None:
-    """Per step, 1.0 where it found no gold document that was not found before; a negative weight charges extra steps.
+    """Return per step 1.0 where it found no gold document that was not found before; a negative weight charges extra
+    steps.
 
     None for a question without gold.
     """
@@ -145,7 +148,7 @@ STEP_TERMS: dict[str, Callable[[Episode], list[float] | None]] = {
 
 
 def prefix_gains(term: Term, episode: Episode) -> list[float]:
-    """What each step added to ``term``: one value per step, S in all.
+    """Return what each step added to ``term``: one value per step, S in all.
 
     The term is read on the first 0, 1, ..., S steps; only the whole episode has its final answer.
     The gains sum to the term's final value minus its value without any step. Where the term does

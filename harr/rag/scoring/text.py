@@ -10,7 +10,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalise(text: str) -> str:
-    """Lower case, without ASCII punctuation and the articles a, an, the; single spaces.
+    """Return a text in lower case, without ASCII punctuation and the articles a, an, the; single spaces.
 
     Other punctuation (curly quotes, long dashes) stays, as in the official script.
 
@@ -21,7 +21,7 @@ def normalise(text: str) -> str:
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:
-    """1.0 if the normalised answer equals a normalised gold answer, else 0.0.
+    """Return 1.0 if the normalised answer equals a normalised gold answer, else 0.0.
 
     >>> exact_match("the Eiffel tower.", ["Eiffel Tower", "La tour Eiffel"])
     1.0
@@ -31,7 +31,7 @@ def exact_match(answer: str, golds: Sequence[str]) -> float:
 
 
 def token_f1(answer: str, golds: Sequence[str]) -> float:
-    """F1 over the words of answer and gold (a multiset), the best over all ``golds``; 0.0 without golds.
+    """Return F1 over the words of answer and gold (a multiset), the best over all ``golds``; 0.0 without golds.
 
     Where one side has no word left after normalisation, the score is 1.0 if both have none, as in
     the SQuAD 2.0 script.
@@ -44,7 +44,7 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
 
 
 def substring_match(answer: str, golds: Sequence[str]) -> float:
-    """1.0 if a normalised gold answer contains the normalised answer or is contained in it, else 0.0.
+    """Return 1.0 if a normalised gold answer contains the normalised answer or is contained in it, else 0.0.
 
     >>> substring_match("the city of Paris", ["Paris"]), substring_match("", ["Paris"])
     (1.0, 0.0)
@@ -55,7 +55,7 @@ def substring_match(answer: str, golds: Sequence[str]) -> float:
 
 
 def rouge_l(answer: str, golds: Sequence[str]) -> float:
-    """ROUGE-L: F of the longest common subsequence of words, the best over ``golds`` (Lin 2004).
+    """Return ROUGE-L: F of the longest common subsequence of words, the best over ``golds`` (Lin 2004).
 
     As in HARR only the first 128 characters count; words are normalised as for the other scores.
 

@@ -19,7 +19,7 @@ from harr.types import Passage, Retrieval, Search
 
 LONGEST_PAUSE = 8.0
 REST_SECONDS = 60.0
-"""So long a source that hangs is left alone."""
+"""Seconds that a source that hangs is left alone."""
 Key = tuple[str, int]
 """A query, and how many passages are wanted."""
 Answer = tuple[Passage, ...] | Exception
@@ -64,11 +64,12 @@ class WebSource:
         self._usage: Counter[str] = Counter(asked=0, cached=0, failed=0, timed_out=0)
 
     def usage(self) -> Mapping[str, float]:
-        """Since the start: queries ``asked``, answers ``cached``, queries ``failed`` and, of those, ``timed_out``."""
+        """Return counts since the start: queries ``asked``, answers ``cached``, queries ``failed`` and, of those,
+        ``timed_out``."""
         return {name: float(count) for name, count in self._usage.items()}
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """One retrieval per search, in order; fewer passages where some of them are excluded."""
+        """Return one retrieval per search, in order; fewer passages where some of them are excluded."""
         keys = [(search.query, search.k or self.k) for search in searches]
         distinct = list(dict.fromkeys(keys))
         known: dict[Key, tuple[Passage, ...]] = self._cache.known(distinct) if self._cache else {}
@@ -131,7 +132,8 @@ class WebSource:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _own(self, passage: Passage) -> Passage:
-        """A passage as it can be kept and shown: half a character (a lone surrogate), as left by a cut, is "?"."""
+        """Return a passage as it can be kept and shown: half a character (a lone surrogate), as left by a cut, is
+        "?"."""
         own = [text.encode("utf-8", "replace").decode() for text in (passage.id, passage.text, passage.title)]
         return Passage(own[0], own[1], own[2], self.tool)
 
@@ -165,7 +167,7 @@ class Remembered:
             )
 
     def known(self, keys: Sequence[Key]) -> dict[Key, tuple[Passage, ...]]:
-        """The answers there are."""
+        """Return the answers there are."""
         with closing(self._open()) as store:
             texts = {
                 key: store.execute("SELECT passages FROM searches WHERE query = ? AND k = ?", key).fetchone()
@@ -184,5 +186,5 @@ class Remembered:
             store.executemany("INSERT OR REPLACE INTO searches VALUES (?, ?, ?, ?)", rows)
 
     def _open(self) -> sqlite3.Connection:
-        """A connection of its own for every call: stages of one run share the file."""
+        """Open a connection of its own for every call: stages of one run share the file."""
         return sqlite3.connect(self._path, timeout=60.0)

@@ -23,7 +23,7 @@ AGAIN = (408, 409, 429)
 
 
 def ask_of(tool: str, section: ExaParams | FunctionSourceParams | CassetteParams) -> Ask:
-    """The function of a source of params.yaml.
+    """Return the function of a source of params.yaml.
 
     Raises:
         ParamsError: no key, no package, no such function, or no readable cassette.
@@ -53,7 +53,7 @@ def check_sources(sources: Mapping[str, SourceParams]) -> None:
 
 
 def exa(tool: str, section: ExaParams) -> Ask:
-    """Exa's search, through its own client; a page is a passage, its address the id.
+    """Return exa's search, through its own client; a page is a passage, its address the id.
 
     Raises:
         ParamsError: the environment variable with the key is not set, or package exa-py is missing.
@@ -93,7 +93,7 @@ def exa(tool: str, section: ExaParams) -> Ask:
 
 
 def _refusal(said: str, key_variable: str) -> HarrError:
-    """What Exa's client says of an answer that is none: its number stands in the text only."""
+    """Return what Exa's client says of an answer that is none: its number stands in the text only."""
     number = re.search(r"status code (\d{3})", said)
     status = int(number[1]) if number else 0
     if status in AGAIN or status >= 500:
@@ -104,7 +104,7 @@ def _refusal(said: str, key_variable: str) -> HarrError:
 
 
 def cassette(tool: str, path: Path) -> Ask:
-    """Answers recorded in JSON lines ``{tool, query, passages}``; of a query's several lines the longest counts.
+    """Return answers recorded in JSON lines ``{tool, query, passages}``; of a query's several lines the longest counts.
 
     Raises:
         ParamsError: the file is missing, or a line of it is no recorded search.
@@ -132,7 +132,7 @@ def cassette(tool: str, path: Path) -> Ask:
 
 
 def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:
-    """Passages from what :func:`rows_of` made.
+    """Return the passages from what :func:`rows_of` made.
 
     Raises:
         CorpusError: they are something else.
@@ -145,12 +145,12 @@ def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:
 
 
 def rows_of(passages: Sequence[Passage]) -> list[dict[str, str]]:
-    """Passages as they are written to a file."""
+    """Return passages as they are written to a file."""
     return [{"id": passage.id, "title": passage.title, "text": passage.text} for passage in passages]
 
 
 def recorded(path: Path, tool: str) -> set[str]:
-    """The queries of ``tool`` that a recording holds already."""
+    """Return the queries of ``tool`` that a recording holds already."""
     rows = read_rows(path) if path.is_file() else ()
     return {str(row.values.get("query")) for row in rows if row.values.get("tool") == tool}
 

@@ -29,7 +29,7 @@ class Sources:
     web: Mapping[str, WebSource]
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """One retrieval per search, in order; one call a source, the sources of the web all at once."""
+        """Return one retrieval per search, in order; one call a source, the sources of the web all at once."""
         asked: dict[str, list[int]] = {}
         for number, search in enumerate(searches):
             asked.setdefault(search.tool, []).append(number)
@@ -48,7 +48,7 @@ class Sources:
         return found
 
     def usage(self) -> Mapping[str, float]:
-        """What was asked of the web: counts as :meth:`WebSource.usage` gives them, under ``<tool> <count>``."""
+        """Return what was asked of the web: counts as :meth:`WebSource.usage` gives them, under ``<tool> <count>``."""
         return {f"{tool} {name}": count for tool, source in self.web.items() for name, count in source.usage().items()}
 
 
@@ -73,7 +73,7 @@ def web_source(tool: str, section: ExaParams | FunctionSourceParams | CassettePa
 
 
 def settings(sources: Mapping[str, SourceParams]) -> list[object]:
-    """What the answers of sources follow from: neither keys nor pace; of a cassette its bytes."""
+    """Return what the answers of sources follow from: neither keys nor pace; of a cassette its bytes."""
     tapes = {
         tool: sha256(Path(section.path)) for tool, section in sources.items() if isinstance(section, CassetteParams)
     }
