@@ -24,7 +24,7 @@ from flows.server import TEMPORARY, addresses
 from harr.errors import HarrError, PromotionRefused
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
-from harr.rag.sources.providers import check_sources
+from harr.rag.sources.providers import open_provider
 from tasks.tracking.execution import identity
 
 HOURS = 48.0
@@ -162,9 +162,10 @@ def _inside(place: Path) -> Iterator[None]:
 def run_recipe(recipe: str, promote: bool) -> None:
     """Check the recipe and its sources before Prefect starts, then run all stages."""
     place, params = sound(recipe)
-    # A recipe of another folder finds its recordings there, once it is made.
-    later = set() if place == Path() else {tool for tool, source in params.sources.items() if source.kind == "cassette"}
-    check_sources({tool: source for tool, source in params.sources.items() if tool not in later})
+    for tool, source in params.sources.items():
+        # A recipe of another folder finds its recordings there, once it is made.
+        if source.kind != "milvus" and not (source.kind == "cassette" and place != Path()):
+            open_provider(tool, source)
     run_stage(pipeline, recipe=recipe, promote=promote)
 
 

@@ -27,7 +27,7 @@ from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vector
 from harr.rag.sources.client import WebSource
-from harr.rag.sources.router import Sources, web_source
+from harr.rag.sources.router import Sources
 from harr.types import Retriever
 
 
@@ -103,22 +103,19 @@ def dense_policy(
 
 def source_retrievers(
     sources: Mapping[str, SourceParams],
+    web: Mapping[str, WebSource],
     section: RetrieverParams,
     encoder: Encoder,
     corpus: Corpus,
     candidates: str,
-    places: Places,
 ) -> Sources:
-    """Return the sources of a pipeline that names a tool with every search; none of them learns."""
+    """Return all sources as one retriever, those of the ``web`` as they were opened; none of them learns."""
     own: dict[str, Retriever] = {}
-    web: dict[str, WebSource] = {}
     for tool, source in sources.items():
-        if not isinstance(source, MilvusParams):
-            web[tool] = web_source(tool, source, places.searches)
-            continue
-        index = _of_source(corpus.index, tool) if source.collection == "source" else corpus.index
-        own[tool] = fixed_retriever(section, section.search, encoder, replace(corpus, index=index), candidates)
-    return Sources(own, web)
+        if isinstance(source, MilvusParams):
+            index = _of_source(corpus.index, tool) if source.collection == "source" else corpus.index
+            own[tool] = fixed_retriever(section, section.search, encoder, replace(corpus, index=index), candidates)
+    return Sources(own, web, section.k)
 
 
 def _of_source(index: PassageIndex, source: str) -> PassageIndex:

@@ -1,6 +1,6 @@
 """All of params.yaml becomes the players of a run: of those who learn, and of those who are compared."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -27,8 +27,8 @@ from harr.params.pipeline import LeReTPipelineParams
 from harr.rag.generation.sampler import Samplers
 from harr.rag.retrieval.late_interaction import search_identity
 from harr.rag.setup import Setup
-from harr.rag.sources.providers import check_sources
-from harr.rag.sources.router import settings
+from harr.rag.sources.client import WebSource
+from harr.rag.sources.router import open_sources, source_facts
 from harr.types import Generator, Question, Retriever
 
 
@@ -49,12 +49,12 @@ def open_setup(params: Params, places: Places, questions: Path, *, history: bool
         IndexMismatch: vectors or index belong to another encoder or corpus, or lack a source.
         ParamsError: a source cannot be asked.
     """
-    check_sources(params.sources)
+    web = open_sources(params.sources, places.searches)
     with open_corpus(params.index, places) as corpus:
         encoder = _checked_encoder(params, corpus, places)
         game = params.model_dump(include={"retriever", "pipeline", "generator", "reward"}, mode="json")
         if params.sources:
-            game["sources"] = settings(params.sources)
+            game["sources"] = source_facts(params.sources)
         writer, writes = writer_folder(params.generator, places), params.writer_learns
         facts = {
             "game": game,
@@ -66,7 +66,7 @@ def open_setup(params: Params, places: Places, questions: Path, *, history: bool
         yield Setup(
             questions=read_questions(questions),
             pipeline=build_pipeline(for_training(params.pipeline), writer),
-            retriever=_learning_retriever(params, encoder, corpus, places, history=history),
+            retriever=_learning_retriever(params, web, encoder, corpus, history=history),
             generator=None if writes else build_generator(params.generator, params.seed, places),
             reward=build_reward(params.reward, params.encoder, params.seed, places),
             identity=fingerprint(facts),
@@ -88,12 +88,12 @@ def _samplers(params: Params, model: str) -> Samplers:
 
 
 def _learning_retriever(
-    params: Params, encoder: Encoder, corpus: Corpus, places: Places, *, history: bool
+    params: Params, web: Mapping[str, WebSource], encoder: Encoder, corpus: Corpus, *, history: bool
 ) -> Retriever:
-    """What searches while a method trains."""
+    """Return what searches while a method trains."""
     section = params.retriever
     if params.sources:
-        return source_retrievers(params.sources, section, encoder, corpus, section.candidates, places)
+        return source_retrievers(params.sources, web, section, encoder, corpus, section.candidates)
     if params.writer_learns:
         return fixed_retriever(section, section.search, encoder, corpus, section.candidates)
     if params.train.method == "pqn":
@@ -115,7 +115,7 @@ def open_players(
         IndexMismatch: vectors or index belong to another encoder or corpus, or lack a source.
         ParamsError: a source cannot be asked.
     """
-    check_sources(params.sources)
+    web = open_sources(params.sources, places.searches)
     with open_corpus(params.index, places) as corpus:
         _check_ids(questions, corpus.passages, places)
         base = _checked_encoder(params, corpus, places)
@@ -123,7 +123,7 @@ def open_players(
         def player(arm: Arm, trained: Path | None) -> Retriever:
             section = arm_params(params, arm).retriever
             if params.sources:
-                return source_retrievers(params.sources, section, base, corpus, candidates, places)
+                return source_retrievers(params.sources, web, section, base, corpus, candidates)
             search = section.search if params.writer_learns else arm.search
             if search:
                 return fixed_retriever(section, search, base, corpus, candidates)

@@ -127,25 +127,20 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _sources_are_asked(self) -> "Params":
-        if not isinstance(self.pipeline, RSearchParams):
-            if self.sources:
-                raise ValueError(
-                    f"pipeline {self.pipeline.name} names no tool in its searches; leave sources out, or set "
-                    "pipeline.name: r_search"
-                )
-            return self
-        if isinstance(self.generator, SmallLMParams) and (unknown := {*TAUGHT} - {*self.pipeline.tools}):
+        names_tools = isinstance(self.pipeline, RSearchParams)
+        tools = set(self.pipeline.tools if isinstance(self.pipeline, RSearchParams) else self.sources)
+        if names_tools and isinstance(self.generator, SmallLMParams) and (unknown := {*TAUGHT} - tools):
             raise ValueError(f"the small language model asks {', '.join(TAUGHT)}; add {min(unknown)} to pipeline.tools")
         if not self.sources:
             return self
-        if lacking := set(self.pipeline.tools) - set(self.sources):
+        if lacking := tools - set(self.sources):
             raise ValueError(f"pipeline.tools {min(lacking)} has no source; add sources.{min(lacking)}")
-        if unasked := set(self.sources) - set(self.pipeline.tools):
+        if unasked := set(self.sources) - tools:
             raise ValueError(f"sources.{min(unasked)} is asked by no tool; leave it out, or add it to pipeline.tools")
         if self.train.method != "agent":
             raise ValueError(
-                f"train.method {self.train.method} trains the retriever, and sources do not learn; leave sources out, "
-                "or set train.method: agent"
+                f"train.method {self.train.method} learns from what our own index finds, and sources do not learn; "
+                "leave sources out, or set train.method: agent"
             )
         if "question" in (self.retriever.candidates, *self.evaluate.candidates):
             raise ValueError("sources are searched as they are, not the passages given; set candidates: corpus")

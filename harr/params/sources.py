@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harr.params.fields import MaybeAddress, MaybePathOrName, PathOrName, Positive, Section
+from harr.params.fields import Address, MaybeAddress, MaybePathOrName, PathOrName, Positive, Section
 
 
 class MilvusParams(Section):
@@ -50,6 +50,16 @@ class FunctionSourceParams(WebParams):
     """``package.module:function``."""
 
 
+class RetrieveParams(WebParams):
+    """A retrieval server as Search-R1 runs it: all queries that wait are one ``POST`` (docs/sources.md)."""
+
+    kind: Literal["retrieve"]
+    url: Address
+    """Address of the server's search, such as ``http://127.0.0.1:8000/retrieve``."""
+    num_results: Positive = 3
+    """Passages a search returns."""
+
+
 class CassetteParams(Section):
     """Answers that were recorded; a query that was not has none."""
 
@@ -59,4 +69,6 @@ class CassetteParams(Section):
     num_results: Positive = 2
 
 
-SourceParams = Annotated[MilvusParams | ExaParams | FunctionSourceParams | CassetteParams, Field(discriminator="kind")]
+SourceParams = Annotated[
+    MilvusParams | ExaParams | FunctionSourceParams | RetrieveParams | CassetteParams, Field(discriminator="kind")
+]

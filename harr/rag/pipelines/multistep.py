@@ -18,14 +18,15 @@ from harr.types import Hop, Outcome, Question, Request
 def multistep(question: Question, *, max_hops: int) -> PyGenerator[Request, Any, Outcome]:
     """Ask at most ``max_hops`` sub-queries, then write the answer from what was found."""
     hops: tuple[Hop, ...] = ()
-    malformed = escaped = 0
+    malformed = escaped = errors = 0
     while len(hops) < max_hops:
         plan = last_json((yield prompt("planner", question, hops)), "action")
         action, sub_query = line(plan.get("action")).upper(), line(plan.get("sub_query"))
         if action == "STOP":
             break
         if action != "ASK" or not sub_query:
-            return Outcome("", hops, malformed + 1, escaped)
-        hop, broken, found = yield from look_up(question, hops, sub_query)
-        hops, malformed, escaped = (*hops, hop), malformed + broken, escaped + found
-    return Outcome(short_answer((yield prompt("answer", question, hops))), hops, malformed, escaped)
+            return Outcome("", hops, malformed + 1, escaped, tool_errors=errors)
+        hop, broken, found, failed = yield from look_up(question, hops, sub_query)
+        hops, malformed, escaped, errors = (*hops, hop), malformed + broken, escaped + found, errors + failed
+    answer = short_answer((yield prompt("answer", question, hops)))
+    return Outcome(answer, hops, malformed, escaped, tool_errors=errors)

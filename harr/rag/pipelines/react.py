@@ -32,26 +32,26 @@ def react(question: Question, *, max_searches: int) -> PyGenerator[Request, Any,
     """Let the agent call its tool at most ``max_searches`` times; an episode without an answer ends with ""."""
     messages, escaped = _opening("react", question)
     hops: tuple[Hop, ...] = ()
-    malformed = 0
+    malformed = errors = 0
     for turn in range(max_searches + 1):
         reply: str = yield Generate(tuple(messages), stop=(STOP,))
         (query, _), answer = _call(reply), _answer(reply)
         if answer is not None and not query:
-            return Outcome(short_answer(answer.partition("\n")[0]), hops, malformed, escaped)
+            return Outcome(short_answer(answer.partition("\n")[0]), hops, malformed, escaped, tool_errors=errors)
         messages.append(_message("assistant", f"{reply.removesuffix(STOP)}{STOP}" if query else reply))
         if turn == max_searches:
             malformed += not query
             break
         if query:
-            hop, broken, found = yield from look_up(question, hops, query)
-            hops, malformed, escaped = (*hops, hop), malformed + broken, escaped + found
+            hop, broken, found, failed = yield from look_up(question, hops, query)
+            hops, malformed, escaped, errors = (*hops, hop), malformed + broken, escaped + found, errors + failed
             said, found = escape(hop.answer if hop.status == "FOUND" else f"{hop.status} {hop.answer}".strip())
             escaped += found
             told = f"<tool_response>{said}</tool_response>"
         else:
             malformed, told = malformed + 1, CORRECTION
         messages.append(_message("user", f"{told}\n{LAST_TURN}" if turn + 1 == max_searches else told))
-    return Outcome("", hops, malformed, escaped)
+    return Outcome("", hops, malformed, escaped, tool_errors=errors)
 
 
 def react_passages(question: Question, *, max_searches: int) -> PyGenerator[Request, Any, Outcome]:

@@ -25,19 +25,20 @@ _DECODER = json.JSONDecoder()
 
 def look_up(
     question: Question, hops: Sequence[Hop], sub_query: str
-) -> PyGenerator[Request, Any, tuple[Hop, bool, int]]:
-    """Search for a sub-query and let a reader answer it from the passages found.
+) -> PyGenerator[Request, Any, tuple[Hop, bool, int, bool]]:
+    """Search for a sub-query and let a reader answer it from the passages found, or from why there are none.
 
     Returns: the finished hop; whether the reader's reply was malformed, which counts as AMBIGUOUS with an
-    empty answer; and how many control tags were escaped in the passages.
+    empty answer; how many control tags were escaped in the passages; and whether a source failed the search.
     """
     retrieval: Retrieval = yield Search(question, sub_query, tuple(hops))
-    passages, escaped = passages_text(retrieval.passages)
+    failed = bool(retrieval.error)
+    passages, escaped = escape(f"Error: {line(retrieval.error)}") if failed else passages_text(retrieval.passages)
     reading = last_json((yield prompt("reader", question, hops, sub_query=sub_query, passages=passages)), "status")
     status, answer = line(reading.get("status")).upper(), line(reading.get("answer"))
     if status not in STATUSES or (status == "FOUND" and not answer):
-        return Hop(sub_query, "", "AMBIGUOUS"), True, escaped
-    return Hop(sub_query, answer, status), False, escaped
+        return Hop(sub_query, "", "AMBIGUOUS"), True, escaped, failed
+    return Hop(sub_query, answer, status), False, escaped, failed
 
 
 def prompt(name: str, question: Question, hops: Sequence[Hop], **values: str) -> Generate:

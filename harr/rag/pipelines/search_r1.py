@@ -29,13 +29,15 @@ _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL)
 def search_r1(question: Question, *, max_searches: int, template: str = "plain") -> PyGenerator[Request, Any, Outcome]:
     """Let the model search at most ``max_searches`` times; one more turn is for the answer.
 
+    It is told the reason where a source failed, which is counted (``Outcome.tool_errors``).
+
     ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup,
     ``bare`` shows the question only. An episode without an answer ends with the answer "".
     """
     text, escaped = _opening(question, template)
     hops: tuple[Hop, ...] = ()
     faults: tuple[str, ...] = ()
-    query, malformed = "", 0
+    query, malformed, errors = "", 0, 0
     for turn in range(max_searches + 1):
         completion: str = yield Generate(prompt=text, stop=STOPS)
         action, content, thought = _read(completion)
@@ -44,25 +46,26 @@ def search_r1(question: Question, *, max_searches: int, template: str = "plain")
         if query:
             hops, query = (*hops, Hop(query, thought)), ""
         if action == "answer":
-            return Outcome(content, hops, malformed, escaped, turn + 1, faults)
+            return Outcome(content, hops, malformed, escaped, turn + 1, faults, tool_errors=errors)
         if action == "search" and turn < max_searches:
             query = content
             retrieval: Retrieval = yield Search(question, query, hops)
-            shown, found = information(retrieval.passages)
+            shown, found = information(retrieval.passages, retrieval.error)
+            errors += bool(retrieval.error)
             text, escaped = f"{text}{_closed(completion, 'search')}{shown}", escaped + found
         elif not action:
             malformed += 1
             text += completion + CORRECTION
-    return Outcome("", hops, malformed, escaped, max_searches + 1, faults)
+    return Outcome("", hops, malformed, escaped, max_searches + 1, faults, tool_errors=errors)
 
 
-def information(passages: Sequence[Passage]) -> tuple[str, int]:
-    """Return the block that shows passages to the model, and how many tags were escaped in it.
+def information(passages: Sequence[Passage], error: str = "") -> tuple[str, int]:
+    """Return the block that shows passages to the model, or why there are none, and how many tags were escaped in it.
 
     >>> information([Passage("p", "Ada was born in Bath.", "Ada Brown")])
     ('\\n\\n<information>Doc 1(Title: Ada Brown) Ada was born in Bath.</information>\\n\\n', 0)
     """
-    shown, escaped = escape("\n".join(documents(passages)))
+    shown, escaped = escape(f"Error: {' '.join(error.split())}" if error else "\n".join(documents(passages)))
     return f"\n\n<information>{shown}</information>\n\n", escaped
 
 

@@ -12,9 +12,10 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from harr.errors import HarrError, ServiceUnavailable, one_line
-from harr.rag.sources.providers import Ask, passages_of, record, recorded, rows_of
+from harr.rag.sources.providers import BatchSearchFn, SearchFn, passages_of, record, recorded, rows_of
 from harr.types import Passage, Retrieval, Search
 
 LONGEST_PAUSE = 8.0
@@ -23,12 +24,14 @@ REST_SECONDS = 60.0
 Key = tuple[str, int]
 """A query, and how many passages are wanted."""
 Answer = tuple[Passage, ...] | Exception
+_Request = tuple[Key, ...]
 
 
 class WebSource:
-    """The source ``ask``; every failure is a :class:`Retrieval` with its reason, never an exception.
+    """A source that ``search`` asks; every failure is a :class:`Retrieval` with its reason, never an exception.
 
-    All distinct queries of a call are asked at once, up to ``concurrency`` at a time. A query is given up after
+    All distinct queries of a call are asked at once, up to ``concurrency`` at a time; of a ``batched`` source all those
+    that want as many passages are one request. A request is given up after
     ``deadline_seconds``, whatever its function does meanwhile. Where the source has then answered nothing since the
     query was sent, it hangs or is down: what is not yet sent is not sent any more, and for ``REST_SECONDS`` no other
     call asks it either, so that such a source costs its deadline once. ``ServiceUnavailable`` is tried again within the
@@ -37,8 +40,8 @@ class WebSource:
     Answers are remembered in ``cache`` (a file that belongs to this source and its settings), failures never.
     Delete the file to ask anew. ``tape``: a recording that all answers are added to.
 
-    >>> source = WebSource("General", lambda query, k: [Passage(query, query.upper())], k=2, deadline_seconds=5.0)
     >>> from harr.types import Question
+    >>> source = WebSource("General", lambda query, k: [Passage(query, query.upper())], k=2, deadline_seconds=5.0)
     >>> [found] = source.retrieve([Search(Question("q", "Who?"), "ada")])
     >>> found.passages[0].text, source.usage()["asked"]
     ('ADA', 1.0)
@@ -47,16 +50,18 @@ class WebSource:
     def __init__(
         self,
         tool: str,
-        ask: Ask,
+        search: SearchFn | BatchSearchFn,
         *,
         k: int,
         deadline_seconds: float,
+        batched: bool = False,
         concurrency: int = 16,
         cache: Path | None = None,
         tape: Path | None = None,
     ) -> None:
         self.tool, self.k = tool, k
-        self._ask, self._deadline, self._concurrency = ask, deadline_seconds, concurrency
+        self._search: Any = search if batched else lambda queries, k: [search(queries[0], k)]
+        self._batched, self._deadline, self._concurrency = batched, deadline_seconds, concurrency
         self._cache = Remembered(cache, tool) if cache else None
         self._tape = tape
         self._recorded = recorded(tape, tool) if tape else set()
@@ -87,47 +92,56 @@ class WebSource:
             answers |= dict.fromkeys(keys, ServiceUnavailable("not asked, since it had not answered before"))
             self._usage["failed"] += len(keys)
             return
-        todo, under_way = list(reversed(keys)), dict[Key, float]()
-        came: SimpleQueue[tuple[Key, Answer]] = SimpleQueue()
+        todo, under_way = list(reversed(self._requests(keys))), dict[_Request, float]()
+        came: SimpleQueue[tuple[_Request, list[Answer]]] = SimpleQueue()
         heard = -math.inf  # when the source last answered
         while todo or under_way:
             while todo and len(under_way) < self._concurrency:
-                key = todo.pop()
-                under_way[key] = time.monotonic()
+                request = todo.pop()
+                under_way[request] = time.monotonic()
                 # A daemon: one that never comes back must not keep the process from ending.
-                threading.Thread(target=self._one, args=(key, came), daemon=True).start()
-                self._usage["asked"] += 1
+                threading.Thread(target=self._one, args=(request, came), daemon=True).start()
+                self._usage["asked"] += len(request)
             sent = next(iter(under_way.values()))  # of the one that waits longest
             try:
-                key, answer = came.get(timeout=max(0.0, sent + self._deadline - time.monotonic()))
+                request, found = came.get(timeout=max(0.0, sent + self._deadline - time.monotonic()))
             except Empty:
-                key = next(iter(under_way))
-                answer = ServiceUnavailable(f"no answer within {self._deadline:g} s")
-                self._usage["timed_out"] += 1
-            if key not in under_way:
+                request = next(iter(under_way))
+                found = [ServiceUnavailable(f"no answer within {self._deadline:g} s")] * len(request)
+                self._usage["timed_out"] += len(request)
+            if request not in under_way:
                 continue  # it comes too late
-            sent, answers[key] = under_way.pop(key), answer
-            if not isinstance(answer, ServiceUnavailable):
+            sent = under_way.pop(request)
+            answers |= zip(request, found, strict=True)
+            if not isinstance(found[0], ServiceUnavailable):
                 heard = time.monotonic()
             elif heard < sent:
-                answers |= {key: ServiceUnavailable(f"not asked, since others had: {answer}") for key in todo}
+                refused = ServiceUnavailable(f"not asked, since others had: {found[0]}")
+                answers |= {key: refused for request in todo for key in request}
                 todo.clear()
                 self._rests_until = time.monotonic() + REST_SECONDS
         self._usage["failed"] += sum(isinstance(answers[key], Exception) for key in keys)
 
-    def _one(self, key: Key, came: "SimpleQueue[tuple[Key, Answer]]") -> None:
+    def _requests(self, keys: Sequence[Key]) -> list[_Request]:
+        """The keys as they are asked: each alone or, of a batched source, all of the same number of passages."""
+        if not self._batched:
+            return [(key,) for key in keys]
+        return [tuple(key for key in keys if key[1] == k) for k in dict.fromkeys(k for _, k in keys)]
+
+    def _one(self, request: _Request, came: "SimpleQueue[tuple[_Request, list[Answer]]]") -> None:
         """Ask until there is an answer, a refusal, or no time left."""
+        queries, k = [query for query, _ in request], request[0][1]
         deadline, pause = time.monotonic() + self._deadline, 0.25
         while True:
             try:
-                found = [self._own(passage) for passage in self._ask(*key)]
-                return came.put((key, tuple(found[: key[1]])))
+                found = self._search(queries, k)
+                return came.put((request, [tuple(map(self._own, passages))[:k] for passages in found]))
             except ServiceUnavailable as error:
                 sleep = pause * random.uniform(0.5, 1.5)
                 if time.monotonic() + sleep > deadline:
-                    return came.put((key, error))
+                    return came.put((request, [error] * len(request)))
             except Exception as error:  # of whatever the source is made of
-                return came.put((key, error))
+                return came.put((request, [error] * len(request)))
             time.sleep(sleep)
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -155,7 +169,7 @@ def _retrieval(search: Search, answer: Answer) -> Retrieval:
 
 
 class Remembered:
-    """Answers that one source gave before, each with the date on which it did: an SQLite file."""
+    """An SQLite file of the answers that one source gave before, each with the date on which it did."""
 
     def __init__(self, path: Path, tool: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

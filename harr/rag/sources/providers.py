@@ -1,7 +1,8 @@
-"""Sources beyond our index. Each is one function: a query and ``k`` in, at most ``k`` passages out.
+"""Providers of sources beyond our index. Each is one function: a query and ``k`` in, at most ``k`` passages out.
 
-A function raises ``ServiceUnavailable`` where the source may answer later; any other error is its last word on the
-query. :class:`harr.rag.sources.client.WebSource` does the rest: queries side by side, deadline, retries, memory.
+One that takes several queries in a request returns a list for each of them. A function raises ``ServiceUnavailable``
+where the source may answer later; any other error is its last word on the query.
+:class:`harr.rag.sources.client.WebSource` does the rest: queries side by side, deadline, retries, memory.
 """
 
 import json
@@ -14,16 +15,18 @@ from typing import Any, assert_never
 from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.io.jsonl import read_rows
 from harr.params.functions import function_of
-from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams, SourceParams
+from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams, RetrieveParams
+from harr.rag.sources.retrieve import AGAIN, RetrieveClient
 from harr.types import Passage
 
-Ask = Callable[[str, int], Sequence[Passage]]
-AGAIN = (408, 409, 429)
-"""Answers, beside 5xx, that may be better next time."""
+SearchFn = Callable[[str, int], Sequence[Passage]]
+BatchSearchFn = Callable[[Sequence[str], int], Sequence[Sequence[Passage]]]
+OutsideParams = ExaParams | FunctionSourceParams | RetrieveParams | CassetteParams
+"""The sections of sources that are not our own index."""
 
 
-def ask_of(tool: str, section: ExaParams | FunctionSourceParams | CassetteParams) -> Ask:
-    """Return the function of a source of params.yaml.
+def open_provider(tool: str, section: OutsideParams) -> SearchFn | BatchSearchFn:
+    """Return the function of a source of params.yaml; nothing is asked yet.
 
     Raises:
         ParamsError: no key, no package, no such function, or no readable cassette.
@@ -35,25 +38,16 @@ def ask_of(tool: str, section: ExaParams | FunctionSourceParams | CassetteParams
             return function_of(
                 section.function, key=f"sources.{tool}.function", shape="takes a query and k and returns passages"
             )
+        case RetrieveParams():
+            return RetrieveClient(section.url, section.deadline_seconds)
         case CassetteParams():
             return cassette(tool, Path(section.path))
         case _:
             assert_never(section)
 
 
-def check_sources(sources: Mapping[str, SourceParams]) -> None:
-    """See that every source outside can be asked, before anything starts; none is.
-
-    Raises:
-        ParamsError: as :func:`ask_of` says.
-    """
-    for tool, section in sources.items():
-        if section.kind != "milvus":
-            ask_of(tool, section)
-
-
-def exa(tool: str, section: ExaParams) -> Ask:
-    """Return exa's search, through its own client; a page is a passage, its address the id.
+def exa(tool: str, section: ExaParams) -> SearchFn:
+    """Return Exa's search, through its own client; a page is a passage, its address the id.
 
     Raises:
         ParamsError: the environment variable with the key is not set, or package exa-py is missing.
@@ -73,7 +67,7 @@ def exa(tool: str, section: ExaParams) -> Ask:
     options: dict[str, Any] = {"contents": {"text": {"max_characters": section.max_characters}}}
     options |= {"category": section.category} if section.category else {}
 
-    def ask(query: str, k: int) -> list[Passage]:
+    def search(query: str, k: int) -> list[Passage]:
         try:
             found = client.search(query, num_results=k, **options)
         except OSError as error:  # all of requests' errors are
@@ -89,7 +83,7 @@ def exa(tool: str, section: ExaParams) -> Ask:
             if page.url
         ]
 
-    return ask
+    return search
 
 
 def _refusal(said: str, key_variable: str) -> HarrError:
@@ -103,8 +97,8 @@ def _refusal(said: str, key_variable: str) -> HarrError:
     return HarrError(f"Exa refuses the query ({said})")
 
 
-def cassette(tool: str, path: Path) -> Ask:
-    """Return answers recorded in JSON lines ``{tool, query, passages}``; of a query's several lines the longest counts.
+def cassette(tool: str, path: Path) -> SearchFn:
+    """Return what answers from JSON lines ``{tool, query, passages}``; of a query's several lines the longest counts.
 
     Raises:
         ParamsError: the file is missing, or a line of it is no recorded search.
@@ -123,12 +117,12 @@ def cassette(tool: str, path: Path) -> Ask:
     except CorpusError as error:
         raise ParamsError(f"sources.{tool}.path: {error}") from None
 
-    def ask(query: str, k: int) -> list[Passage]:
+    def search(query: str, k: int) -> list[Passage]:
         if query not in tape:
             raise CorpusError(f"the recording holds no answer of {tool} to this query")
         return tape[query][:k]
 
-    return ask
+    return search
 
 
 def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:

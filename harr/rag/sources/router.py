@@ -1,16 +1,17 @@
-"""Several sources as one retriever: every search says by its tool which one is asked."""
+"""Several sources as one retriever: a search says by its tool which one is asked; one without a tool asks all."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from harr.compute import distributed
 from harr.io.files import fingerprint, sha256
-from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams, SourceParams
+from harr.params.sources import CassetteParams, RetrieveParams, SourceParams
 from harr.rag.sources.client import WebSource
-from harr.rag.sources.providers import ask_of
-from harr.types import Retrieval, Retriever, Search
+from harr.rag.sources.providers import OutsideParams, open_provider
+from harr.types import Passage, Retrieval, Retriever, Search
 
 TAPE_SECONDS = 60.0
 PACE = {"key_variable", "concurrency", "deadline_seconds", "record", "num_results"}
@@ -21,58 +22,96 @@ PACE = {"key_variable", "concurrency", "deadline_seconds", "record", "num_result
 class Sources:
     """The sources by tool: ``own`` collections, and the ``web``, which is asked while those are searched.
 
-    A search that a source of the web fails, or whose tool no source has, brings an error instead of passages. Where
-    our own index is away, the run ends as it does without sources: its collections are not one source among many.
+    What several sources find for a search without a tool is merged, ``k`` passages in all (:func:`merged`). A search
+    that a source of the web fails, or whose tool no source has, brings an error instead of passages. Where our own
+    index is away, the run ends as it does without sources: its collections are not one source among many.
     """
 
     own: Mapping[str, Retriever]
     web: Mapping[str, WebSource]
+    k: int = 3
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return one retrieval per search, in order; one call a source, the sources of the web all at once."""
-        asked: dict[str, list[int]] = {}
+        known = (*self.own, *self.web)
+        asked: dict[str, list[int]] = {tool: [] for tool in known}
         for number, search in enumerate(searches):
-            asked.setdefault(search.tool, []).append(number)
-        known = ", ".join((*self.own, *self.web))
-        found = [Retrieval((), error=f"there is no source {search.tool!r}, only {known}") for search in searches]
-        batches = {tool: [searches[number] for number in numbers] for tool, numbers in asked.items()}
+            for tool in (search.tool,) if search.tool else known:
+                asked.get(tool, []).append(number)
+        batches = {tool: [searches[number] for number in numbers] for tool, numbers in asked.items() if numbers}
         with ThreadPoolExecutor(max(1, len(self.web)), thread_name_prefix="sources") as pool:
             # Of several processes only the main one asks the web; what our index finds, all of them hear.
             outside = [tool for tool in batches if tool in self.web and distributed.is_main()]
             waiting = {tool: pool.submit(self.web[tool].retrieve, batches[tool]) for tool in outside}
             came = {tool: self.own[tool].retrieve(batch) for tool, batch in batches.items() if tool in self.own}
             came |= distributed.only_main(lambda: {tool: future.result() for tool, future in waiting.items()})
-        for tool, retrievals in came.items():
-            for number, retrieval in zip(asked[tool], retrievals, strict=True):
-                found[number] = retrieval
-        return found
+        found: list[dict[str, Retrieval]] = [{} for _ in searches]
+        for tool in known:
+            for number, retrieval in zip(asked[tool], came.get(tool, ()), strict=True):
+                found[number][tool] = retrieval
+        unknown = f"only {', '.join(known)}"
+        return [
+            merged(parts, search.k or self.k)
+            if not search.tool
+            else parts.get(search.tool, Retrieval((), error=f"there is no source {search.tool!r}, {unknown}"))
+            for search, parts in zip(searches, found, strict=True)
+        ]
 
     def usage(self) -> Mapping[str, float]:
         """Return what was asked of the web: counts as :meth:`WebSource.usage` gives them, under ``<tool> <count>``."""
         return {f"{tool} {name}": count for tool, source in self.web.items() for name, count in source.usage().items()}
 
 
-def web_source(tool: str, section: ExaParams | FunctionSourceParams | CassetteParams, searches: Path) -> WebSource:
-    """Open a source as params.yaml describes it; what the web answers is remembered in the folder ``searches``.
+def merged(found: Mapping[str, Retrieval], k: int) -> Retrieval:
+    """Return what several sources found for one search, by source, as one retrieval of at most ``k`` passages.
+
+    The sources take turns in the order of params.yaml: the first passage of each, then the second of each, and so on.
+    A passage that two sources name by the same id and text counts once. There is an error where all sources failed.
+
+    >>> a, b, c = (Retrieval((Passage(f"{name}1", name), Passage(f"{name}2", name))) for name in "abc")
+    >>> [passage.id for passage in merged({"A": a, "B": b, "C": c}, 4).passages]
+    ['a1', 'b1', 'c1', 'a2']
+    >>> merged({"A": Retrieval((), error="down"), "B": Retrieval((), error="no key")}, 4).error
+    'A: down; B: no key'
+    """
+    errors = {tool: retrieval.error for tool, retrieval in found.items() if retrieval.error}
+    if len(errors) == len(found):
+        return Retrieval((), error="; ".join(f"{tool}: {error}" for tool, error in errors.items()))
+    ranks = zip_longest(*(retrieval.passages for retrieval in found.values()))
+    distinct: dict[tuple[str, str], Passage] = {}
+    for passage in (passage for rank in ranks for passage in rank if passage):
+        distinct.setdefault((passage.id, passage.text), passage)
+    return Retrieval(tuple(distinct.values())[:k])
+
+
+def open_sources(sources: Mapping[str, SourceParams], searches: Path) -> dict[str, WebSource]:
+    """Open every source of params.yaml that is not our own index; none is asked yet.
+
+    What the web answers is remembered in the folder ``searches``, for all stages.
 
     Raises:
         ParamsError: no key, no package, no such function, or no readable cassette.
     """
-    ask = ask_of(tool, section)
+    return {tool: _open(tool, section, searches) for tool, section in sources.items() if section.kind != "milvus"}
+
+
+def _open(tool: str, section: OutsideParams, searches: Path) -> WebSource:
+    provider = open_provider(tool, section)
     if isinstance(section, CassetteParams):
-        return WebSource(tool, ask, k=section.num_results, deadline_seconds=TAPE_SECONDS)
+        return WebSource(tool, provider, k=section.num_results, deadline_seconds=TAPE_SECONDS)
     return WebSource(
         tool,
-        ask,
+        provider,
         k=section.num_results,
         deadline_seconds=section.deadline_seconds,
+        batched=isinstance(section, RetrieveParams),
         concurrency=section.concurrency,
         cache=searches / f"{fingerprint([tool, section.model_dump(exclude=PACE)])}.sqlite",
         tape=Path(section.record) if section.record else None,
     )
 
 
-def settings(sources: Mapping[str, SourceParams]) -> list[object]:
+def source_facts(sources: Mapping[str, SourceParams]) -> list[object]:
     """Return what the answers of sources follow from: neither keys nor pace; of a cassette its bytes."""
     tapes = {
         tool: sha256(Path(section.path)) for tool, section in sources.items() if isinstance(section, CassetteParams)

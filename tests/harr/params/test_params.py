@@ -327,10 +327,6 @@ def test_a_vllm_server_has_an_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        (
-            {"pipeline": {"name": "search_r1", "template": "bare"}, "generator": {"kind": "small_lm"}},
-            "search_r1 names no tool in its",
-        ),
         ({"pipeline": {"name": "r_search", "tools": ["General"]}}, r"sources\.Academy is asked by no tool"),
         ({"pipeline": {"name": "r_search", "tools": ["Law"]}}, "pipeline.tools Law has no source; add sources.Law"),
         (
@@ -342,16 +338,18 @@ def test_a_vllm_server_has_an_address(tmp_path: Path) -> None:
         ),
         (
             {"train": {"method": "grpo"}, "evaluate": {"arms": ["full"]}},
-            "grpo trains the retriever, and sources",
+            "grpo learns from what our own index finds, and sources do not learn; leave sources out",
         ),
         ({"evaluate": {"arms": ["full"], "candidates": ["question"]}}, "not the passages given; set candidates"),
     ],
 )
-def test_sources_are_for_graphs_of_an_agent(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+def test_sources_are_for_an_agent(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
     graphs = {"pipeline": {"name": "r_search"}, "generator": {"kind": "local", "model": "m"}}
     graphs |= {"sources": {tool: {"kind": "milvus"} for tool in ("General", "News", "Academy")}}
     graphs |= {"evaluate": {"arms": ["base", "full"]}}
-    load({**GOOD, **AGENT, **graphs}, tmp_path)
+    for name in ("r_search", "search_r1", "react"):  # a search without a tool asks all of them
+        shows = {"shows": "passages"} if name == "react" else {}
+        load({**GOOD, **AGENT, **graphs, "pipeline": {"name": name, **shows}}, tmp_path)
     with pytest.raises(ParamsError, match=line) as error:
         load({**GOOD, **AGENT, **graphs, **changes}, tmp_path)
     assert "\n" not in str(error.value)

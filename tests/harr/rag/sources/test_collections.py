@@ -111,7 +111,10 @@ def test_a_collection_of_a_source_that_lost_rows_is_refused(place: Path, monkeyp
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({"kind": "bing"}, r"sources\.General: .*'bing' .* expected tags: 'milvus', 'exa', 'function', 'cassette'"),
+        (
+            {"kind": "bing"},
+            r"sources\.General: .*'bing' .* expected tags: 'milvus', 'exa', 'function', 'retr",
+        ),
         ({"kind": "exa", "num_result": 2}, r"unknown parameter sources\.General\.num_result; did you mean num_results"),
         ({"kind": "cassette"}, r"sources\.General\.path is missing"),
     ],

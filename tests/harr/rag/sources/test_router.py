@@ -13,8 +13,8 @@ import pytest
 from harr.errors import HarrError, ParamsError, ServiceUnavailable
 from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams
 from harr.rag.sources.client import WebSource
-from harr.rag.sources.providers import check_sources, exa
-from harr.rag.sources.router import Sources, web_source
+from harr.rag.sources.providers import exa
+from harr.rag.sources.router import Sources, open_sources
 from harr.types import Passage, Question, Search
 
 QUESTION = Question("q", "Who?")
@@ -175,15 +175,14 @@ def test_what_is_recorded_can_be_played(tmp_path: Path) -> None:
     first = live.retrieve(searches("ab"))
     assert live.retrieve(searches("a")) == first[:1] and len(tape.read_text().splitlines()) == 2
     assert set(json.loads(tape.read_text().splitlines()[0])) == {"tool", "query", "date", "passages"}
-    played = web_source("General", CassetteParams(kind="cassette", path=str(tape)), tmp_path)
-    *known, unknown = played.retrieve(searches("abc"))
+    both = open_sources(dict.fromkeys(("General", "News"), CassetteParams(kind="cassette", path=str(tape))), tmp_path)
+    *known, unknown = both["General"].retrieve(searches("abc"))
     assert known == first
     assert unknown.error == "the recording holds no answer of General to this query"
-    other = web_source("News", CassetteParams(kind="cassette", path=str(tape)), tmp_path)
-    assert other.retrieve(searches("a", "News"))[0].error
+    assert both["News"].retrieve(searches("a", "News"))[0].error
     tape.write_text('{"tool": "General", "query": "a", "passages": ["p"]}\n')
     with pytest.raises(ParamsError, match=r"sources\.General\.path: .*tape\.jsonl:1: passages is .*expected a list"):
-        check_sources({"General": CassetteParams(kind="cassette", path=str(tape))})
+        open_sources({"General": CassetteParams(kind="cassette", path=str(tape))}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -194,9 +193,9 @@ def test_what_is_recorded_can_be_played(tmp_path: Path) -> None:
         (FunctionSourceParams(kind="function", function="nowhere:search"), "nowhere:search cannot be imported"),
     ],
 )
-def test_what_cannot_be_asked_is_said_before_anything_starts(section: Any, said: str) -> None:
+def test_what_cannot_be_asked_is_said_before_anything_starts(section: Any, said: str, tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=said) as error:
-        check_sources({"General": section})
+        open_sources({"General": section}, tmp_path)
     assert "\n" not in str(error.value) and str(error.value).startswith("sources.General")
 
 

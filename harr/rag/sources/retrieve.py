@@ -1,0 +1,72 @@
+"""A client of the retrieval server of Search-R1, whose protocol verl, slime and RLinf share (arXiv 2503.09516).
+
+``POST`` ``{"queries": [...], "topk": k, "return_scores": true}``; the answer is ``{"result": [[hit, ...], ...]}``, a
+list per query. A hit is ``{"document": document, "score": s}`` or the document itself, and a document's ``contents`` is
+its title in double quotes, a line break, and its text.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from harr.errors import HarrError, ServiceUnavailable, bare, one_line
+from harr.types import Passage
+
+AGAIN = (408, 409, 429)
+"""Answers, beside 5xx, that may be better next time."""
+
+
+class RetrieveClient:
+    """The server at ``url``, which is asked all queries that wait in one request."""
+
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        self._url, self._shown = url, bare(url)
+        self._client = httpx.Client(timeout=timeout_seconds)
+
+    def __call__(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """Return at most ``k`` passages for each query, in order.
+
+        Raises:
+            ServiceUnavailable: the server does not answer, or may answer later.
+            HarrError: it refuses the queries, or its answer is none of Search-R1.
+        """
+        try:
+            reply = self._client.post(self._url, json={"queries": [*queries], "topk": k, "return_scores": True})
+        except httpx.HTTPError as error:
+            raise ServiceUnavailable(f"{self._shown} does not answer ({one_line(error)})") from None
+        if reply.status_code in AGAIN or reply.status_code >= 500:
+            raise ServiceUnavailable(f"{self._shown} is overloaded or out of order (HTTP {reply.status_code})")
+        if reply.status_code != 200:
+            raise HarrError(f"{self._shown} refuses the queries (HTTP {reply.status_code}: {one_line(reply.text)})")
+        try:
+            found = [[passage_of(hit) for hit in hits[:k]] for hits in reply.json()["result"]]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise self._misfit(reply.text) from None
+        if len(found) != len(queries):
+            raise self._misfit(f"{len(found)} lists for {len(queries)} queries")
+        return found
+
+    def _misfit(self, answer: str) -> HarrError:
+        return HarrError(
+            f"{self._shown} answers {one_line(answer, 60)!r}; expected a list per query as "
+            '{"result": [[{"document": {"contents": ...}, "score": ...}]]}'
+        )
+
+
+def passage_of(hit: dict[str, Any]) -> Passage:
+    """Return the passage of a hit. Its id is the document's, or where that has none a hash of its contents.
+
+    >>> passage_of({"document": {"id": 7, "contents": '"Ada Brown"\\nBorn in Bath.'}, "score": 0.5})
+    Passage(id='7', text='Born in Bath.', title='Ada Brown', source='')
+    >>> passage_of({"contents": "Bath is a town."})
+    Passage(id='bd1cc02e37e5d2ce', text='Bath is a town.', title='', source='')
+    """
+    document = hit.get("document", hit)
+    contents: str = document["contents"]
+    first, _, rest = contents.partition("\n")
+    quoted = len(first) > 1 and first.startswith('"') and first.endswith('"')
+    name = document.get("id")
+    name = hashlib.sha256(contents.encode("utf-8", "replace")).hexdigest()[:16] if name is None else str(name)
+    return Passage(name, rest, first[1:-1]) if quoted else Passage(name, contents)
