@@ -1,7 +1,6 @@
 """harr teaches the retrieval side of RAG by reinforcement learning.
 
-The package is a plain library: it knows nothing of DVC, Prefect, MLflow or Great Expectations;
-only ``harr/doctor`` looks at the files and servers that these have.
+The package is a plain library: it knows nothing of DVC, Prefect, MLflow or Great Expectations.
 Start reading at ``harr/types.py`` (the nouns), then ``harr/rag/rollout.py`` (the game) and
 ``harr/train/grpo.py`` (the learning loop).
 """

@@ -1,0 +1,54 @@
+"""Every path and every dotted name that a text of the project mentions exists."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXTS = sorted(
+    [
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "params.yaml", "dvc.yaml", "pyproject.toml")),
+        *(path for folder in ("docs", "docker", "recipes") for path in (ROOT / folder).glob("*.*")),
+        *(path for top in ("harr", "tasks", "flows", "examples") for path in (ROOT / top).rglob("*.py")),
+    ]
+)
+FOLDERS = r"harr|tasks|flows|tests|docs|examples|benchmarks|recipes|docker|\.ci"
+MENTIONED = re.compile(rf"(?<![\w/.<>-])((?:{FOLDERS})/[a-zA-Z_.*][\w./*-]*\w)")
+DOTTED = re.compile(r"(?<![\w/.\"-])((?:harr|tasks|flows)(?:\.[a-zA-Z_]\w*){2,})")
+MADE_BY_YOU = {"docker/.env"}
+
+
+def defined(file: Path) -> set[str]:
+    """Names that a module defines or imports at its top."""
+    found = set()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
+        found |= {getattr(one, "name", getattr(one, "id", "")) for one in [*targets, *getattr(node, "names", [])]}
+    return found
+
+
+def there(name: str) -> bool:
+    """Whether a path, which may hold stars, or a dotted name is one of the tree."""
+    if "/" in name:
+        return bool(list(ROOT.glob(name))) or name in MADE_BY_YOU
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        folder = ROOT.joinpath(*parts[:count])
+        file = folder.with_suffix(".py") if folder.with_suffix(".py").is_file() else folder / "__init__.py"
+        if file.is_file():
+            return count == len(parts) or parts[count] in defined(file)
+    return False
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_what_a_text_mentions_exists(path: Path) -> None:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    names = {*MENTIONED.findall(text), *DOTTED.findall(text)}
+    assert not {name for name in names if not there(name)}
+
+
+def test_a_path_that_is_gone_is_seen() -> None:
+    assert there("harr/types.py") and there("harr.types.Episode") and there("tests/harr/*/test_*.py")
+    assert not there("harr/types") and not there("harr.types.Nothing") and not there("harr.nothing")
