@@ -61,7 +61,7 @@ tracking: {min_questions: 2, registered_model: tiny}
 """
 MODULES = (
     "flows.download flows.embed flows.index flows.filter flows.train flows.evaluate flows.merge flows.promote "
-    "harr.build.setup harr.train harr.filter harr.merge.retriever harr.report.plots "
+    "harr.build.setup harr.build.methods harr.filter harr.merge.retriever harr.report.plots "
     "harr.report.reward_plots harr.report.page harr.evaluate.play "
     "harr.index.passage_index harr.embed.shards harr.datasets.download milvus_lite mlflow.tracking "
     "mlflow.store.db.utils "

@@ -7,7 +7,7 @@ from harr.params import Params
 from tasks.common import forget
 from tasks.paths import FILTERED, WORK
 from tasks.tracking.run import tracked_run
-from tasks.train import plot_training, summary, train_policy, write_stats
+from tasks.train import plot_training, summary, train_policy, training_figure, write_stats
 
 
 @flow(name="train")
@@ -16,9 +16,10 @@ async def train() -> None:
     params = Params.load()
     with tracked_run("train", params) as run:
         history = train_policy(params, run.log)
-        run.record("train", summary(history))
+        figure = training_figure(params)
+        run.record("train", summary(history, figure))
         run.artifact(write_stats(history))
-        for plot in plot_training(history):
+        for plot in plot_training(history, figure):
             run.artifact(plot, "plots")
         run.dataset("kept questions", FILTERED / "questions.jsonl", "training")
     forget(WORK / "train")

@@ -48,8 +48,8 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
 
 def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
     """The plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
+    from harr.build.methods import METHODS, method_of
     from harr.build.setup import arm_params, open_setup
-    from harr.train import METHODS
 
     figures: dict[str, float] = {}
     steps = 0
@@ -61,10 +61,9 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
             tell(f"arm {name}, seed {seed}")
             own = arm_params(params, arm)
             with open_setup(own, PLACES, FILTERED / "questions.jsonl", history=arm.history) as setup:
-                method = METHODS[arm.method or params.train.method]
-                history = method(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
-            what, mean = mean_reward(history[-10:])
-            figures[f"{folder.name}.{what}{LAST}"] = mean
+                method = METHODS[arm.method] if arm.method else method_of(params.train)
+                history = method.train(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
+            figures[f"{folder.name}.{method.figure}{LAST}"] = mean_reward(history[-10:])
             steps += len(history)
             log(steps, {name: value for name, value in figures.items() if name.startswith(folder.name)})
     return figures | {"runs": float(len(figures)), "steps": float(steps)}

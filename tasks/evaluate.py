@@ -21,6 +21,7 @@ from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.embed import vectors_manifest
 from tasks.filter import statistics_rows
 from tasks.paths import EVALUATION, FILTERED, METRICS, PLACES, PLOTS, REPORT, STATS, WORK
+from tasks.train import training_figure
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -219,6 +220,7 @@ def plot_and_report(
         arms=params.evaluate.arm_table,
         candidates=params.evaluate.candidates,
         played=read_jsonl(played) if played.exists() else [],
+        signal=training_figure(params),
     )
 
 

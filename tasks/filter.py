@@ -17,11 +17,10 @@ from tasks.paths import FILTERED, METRICS, PLACES, PLOTS, PREFERENCES_PAGE, QUES
 @task(**GPU_TASK)
 def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     """Try training questions until enough are found that the method can learn from."""
+    from harr.build.methods import method_of
     from harr.build.setup import open_setup
-    from harr.filter import filter_questions
-    from harr.preferences.collect import collect_preferences
 
-    prepare = collect_preferences if params.train.method == "leret" else filter_questions
+    prepare = method_of(params.train).prepare
     with open_setup(params, PLACES, QUESTIONS / "train.jsonl") as setup:
         figures = prepare(params.filter, setup, FILTERED, WORK / "filter", log, params.seed)
         sampled = setup.sample.opened if setup.sample else {}

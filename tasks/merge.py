@@ -11,7 +11,6 @@ from prefect import task
 from harr.io.files import fingerprint, publish, read_manifest, read_state, write_json
 from harr.params import Params
 from harr.params.reward import metric_name
-from harr.params.train import LeReTParams
 from tasks.common import TASK
 from tasks.embed import vectors_manifest
 from tasks.filter import filter_suite
@@ -56,25 +55,14 @@ def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, floa
 
 def training_facts(params: Params) -> dict[str, str]:
     """What a card says of the training: no address of a server is told, and no path of this machine."""
+    from harr.build.methods import method_of
     from harr.report.hub_cards import plain_name
 
     train, judge = params.train, params.reward.judge
     terms = params.model_dump(mode="json")["reward"]["terms"]
     rewards = {metric_name(name, judged=judge is not None): weight for name, weight in terms.items()}
-    if isinstance(train, LeReTParams):
-        method = {
-            "method": "leret (SFT, then IPO, by TRL)",
-            "iterations": str(train.iterations),
-            "learning rate": f"SFT {train.sft_learning_rate:g}, IPO {train.ipo_learning_rate:g}",
-        }
-    else:
-        method = {
-            "method": f"{train.method} (GRPO by TRL, loss {getattr(train, 'loss', '')})",
-            "steps": f"{train.steps}, each {train.questions_per_step} questions x {train.group_size} rollouts",
-            "learning rate": f"{train.learning_rate:g}",
-        }
     return {
-        **method,
+        **method_of(train).describe(train),
         "LoRA": f"rank {train.lora.rank}, alpha {train.lora.alpha}" if train.lora else "none: all weights",
         "pipeline": params.pipeline.name,
         "questions": params.download.dataset,

@@ -12,14 +12,15 @@ from harr.params import Params
 
 ROOT = Path(__file__).parents[1]
 STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+METHODS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "harr/train").glob("*.py"))
 ENTRY = {
     "download": ["harr/datasets/download.py"],
     "embed": ["harr/embed/shards.py", "harr/embed/encoder.py"],
     "index": ["harr/index/passage_index.py"],
     "generator": ["harr/generator/small_lm.py", "harr/generator/warmstart.py"],
     "filter": ["harr/filter.py", "harr/preferences/collect.py", "harr/build/setup.py"],
-    "train": ["harr/train/__init__.py", "harr/build/setup.py"],
-    "arms": ["harr/train/__init__.py", "harr/build/setup.py"],
+    "train": [*METHODS, "harr/build/setup.py"],
+    "arms": [*METHODS, "harr/build/setup.py"],
     "evaluate": [
         "harr/evaluate/play.py",
         "harr/report/examples.py",

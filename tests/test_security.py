@@ -106,7 +106,7 @@ from harr.index.passage_index import build_index
 from harr.embed.encoder import Encoder
 from harr.corpus.vectors import Vectors
 from harr.build.setup import open_setup
-from harr.train import METHODS
+from harr.build.methods import METHODS
 from tasks.paths import PLACES
 
 sys.addaudithook(watch)
@@ -121,7 +121,7 @@ silent = lambda step, values: None
 with open_setup(params, PLACES, data / "questions/train.jsonl") as setup:
     filter_questions(params.filter, setup, data / "filtered", Path("work/filter"), silent, 0)
 with open_setup(params, PLACES, data / "filtered/questions.jsonl") as setup:
-    steps = METHODS["grpo"](params.train, setup, Path("models/adapter"), Path("work/train"), silent, 0)
+    steps = METHODS["grpo"].train(params.train, setup, Path("models/adapter"), Path("work/train"), silent, 0)
 write_text(Path("metrics/training_stats.jsonl"), "".join(json.dumps(step) + "\\n" for step in steps))
 stage = tasks.evaluate
 rows, episodes = stage.play_arms.fn(params, read_questions(data / "questions/test.jsonl"), silent, model=None)

@@ -44,6 +44,7 @@ def write_report(
     arms: Mapping[str, Arm] = ARMS,
     candidates: Sequence[str] = ("corpus",),
     played: Sequence[Mapping[str, Any]] = (),
+    signal: str = "reward",
 ) -> None:
     """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere.
 
@@ -60,6 +61,7 @@ def write_report(
         candidates: where was searched; metrics without prefix are of the first.
         played: question rows of ``full``, as from ``evaluate.question_rows``; the best paid are shown where queries are
             written.
+        signal: what the steps tell: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
     rows = flat_rows(summary)
@@ -80,7 +82,7 @@ def write_report(
         contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
         arms=_inline(draw_arms(rows)),
         hops=_inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
-        **_training(curve),
+        **_training(curve, signal),
         filter=_inline(draw_filter(filter_rows)) if any("reward_mean" in row for row in filter_rows) else "",
         paid=_best_paid(played),
         reasons=[(reason, n, percent(n / len(filter_rows))) for reason, n in reasons.most_common()],
@@ -92,12 +94,12 @@ def write_report(
     write_text(out, text)
 
 
-def _training(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:
     """Return the figures of the training, and whether it was one by preferences."""
     told = any("quantiles" in row for row in curve)
     return {
-        "curve": _inline(draw_learning_curve(curve)) if curve else "",
-        "prefers": bool(curve) and "accuracy" in curve[-1],
+        "curve": _inline(draw_learning_curve(curve, signal)) if curve else "",
+        "prefers": bool(curve) and signal == "accuracy",
         "progress": _inline(draw_reward_progress(curve)) if told else "",
         "distribution": _inline(draw_reward_distribution(curve)) if told else "",
     }

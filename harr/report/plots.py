@@ -61,14 +61,15 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def learning_curve(rows: Rows, path: Path) -> None:
+def learning_curve(rows: Rows, path: Path, signal: str = "reward") -> None:
     """Plot the reward per training step, raw and smoothed, above the share of groups that taught nothing.
 
     ``rows`` are the dicts that training returns: one per step with ``step``, ``reward_mean`` and
-    ``zero_std_share``; all columns go into the CSV. Of LeReT, which has no rollouts, it is ``accuracy`` above ``loss``.
+    ``zero_std_share``; all columns go into the CSV. Where the ``signal`` is accuracy, nothing was
+    rolled out, and ``loss`` is below.
     """
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    write(draw_learning_curve(rows), path, columns, rows)
+    write(draw_learning_curve(rows, signal), path, columns, rows)
 
 
 def filter_histogram(rows: Rows, path: Path) -> None:
@@ -95,9 +96,9 @@ def hops(rows: Rows, path: Path) -> None:
     write(draw_hops(rows), path, ["arm", "hop", "mean", "low", "high", "n"], _hop_rows(rows))
 
 
-def draw_learning_curve(rows: Rows) -> Figure:
+def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
     """Draw the figure of :func:`learning_curve`."""
-    prefers = "accuracy" in rows[-1]
+    prefers = signal == "accuracy"
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(5.8, 4.0), layout="constrained")
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))

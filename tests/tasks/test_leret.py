@@ -108,10 +108,10 @@ def test_answers_are_scored_where_there_is_a_reader() -> None:
 def test_the_curve_of_leret_tells_of_accuracy(tmp_path: Path) -> None:
     told = {"loss": 3.0, "accuracy": 0.5, "reward_mean": 0.5, "zero_std_share": 0.0}
     rows = [{"step": step, "phase": float(step > 5), **told} for step in range(12)]
-    learning_curve(rows, tmp_path / "train.svg")
+    learning_curve(rows, tmp_path / "train.svg", "accuracy")
     text = (tmp_path / "train.svg").read_text()
     assert "Accuracy while training" in text and "IPO follows SFT" in text and "mean reward" not in text
-    figures = summary([{**row, "seconds": 1.0} for row in rows])
+    figures = summary([{**row, "seconds": 1.0} for row in rows], "accuracy")
     assert figures["sft_accuracy_last_10"] == figures["ipo_accuracy_last_10"] == 0.5
     assert "reward_last_10" not in figures
 

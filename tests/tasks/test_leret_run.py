@@ -117,7 +117,9 @@ def test_leret_goes_through_all_stages(place: Path) -> None:
     history = train_policy.fn(params, nothing)
     write_stats(history)
     plot_training.fn(history)
-    assert {row["phase"] for row in history} == {0.0, 1.0} and summary(history)["target_margin_nats"] == 10.0
+    assert {row["phase"] for row in history} == {0.0, 1.0} and summary(history, "accuracy")[
+        "target_margin_nats"
+    ] == 10.0
     assert train_arms.fn(params, nothing)["runs"] == 0.0
 
     rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)

@@ -11,6 +11,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 
 from harr.arms import ARMS
+from harr.build.methods import METHODS
 from harr.build.setup import open_writer
 from harr.build.writers import writer_folder
 from harr.compute import trl
@@ -25,7 +26,6 @@ from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local import LocalGenerator, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.train import METHODS
 from harr.types import Generate, Question
 from tasks.generator import make_generator
 from tasks.paths import PLACES
@@ -163,7 +163,7 @@ def test_an_agent_begins_with_the_warm_start(tmp_path: Path, monkeypatch: Any) -
     questions = [Question(letter, letter) for letter in LETTERS]
     reward = Reward({"letters:share_of_a": 1.0})
     setup = Setup(questions, spell, OnePassage(), None, reward, "letters", writer=folder)  # type: ignore[arg-type]
-    rows = METHODS["agent"](params.train, setup, Path("models/adapter"), Path("work/train"), nothing, 0)
+    rows = METHODS["agent"].train(params.train, setup, Path("models/adapter"), Path("work/train"), nothing, 0)
     assert rows[0]["reward_mean"] > 0.5
     assert read_json(Path("models/adapter/harr.json"))["base"] == base_identity(folder)
     assert isinstance(load_model("models/adapter")[0], PeftModel)

@@ -14,13 +14,14 @@ from letters import TOLD, OnePassage, save_letters, spell
 from safetensors.torch import load_file
 from trl.trainer import grpo_trainer
 
+from harr.build.methods import METHODS
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io import progress
 from harr.params.train import AgentParams, LoraParams
 from harr.rag.generation.local import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.train import METHODS, agent
+from harr.train import agent
 from harr.train.agent import AgentCallback, Game, asked, train, trl_config
 from harr.train.batch import reward_figures
 from harr.train.record import plain
@@ -180,7 +181,9 @@ def test_the_order_of_questions_follows_from_seed_and_step(setup: Setup) -> None
 
 def test_the_method_has_its_name(setup: Setup, tmp_path: Path) -> None:
     one = PARAMS.model_copy(update={"steps": 1, "num_iterations": 2})
-    history = METHODS["agent"](one, replace(setup, identity="other"), tmp_path / "out", tmp_path / "w", nothing, 0)
+    history = METHODS["agent"].train(
+        one, replace(setup, identity="other"), tmp_path / "out", tmp_path / "w", nothing, 0
+    )
     assert len(history) == 1
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from harr.build.methods import METHODS
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError
 from harr.params.train import GRPOParams, LoraParams, PPOParams, TrainingParams
@@ -15,7 +16,6 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.train import METHODS
 from harr.train.batch import Batch, question_batch
 from harr.train.grpo import advantages_of, train
 from harr.train.infonce import wanted
@@ -60,7 +60,7 @@ def test_the_policy_gets_better_on_towns_it_never_trained_on(method: str, setup:
     seen, unseen = list(setup.questions[:12]), list(setup.questions[12:])
     before = mean_recall(setup, unseen)
     game = Setup(seen, setup.pipeline, setup.retriever, None, setup.reward, "learn")
-    history = METHODS[method](ALL[method], game, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+    history = METHODS[method].train(ALL[method], game, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
     assert before < 0.7
     assert mean_recall(setup, unseen) > before + 0.25
     assert all(row["distinct_states"] <= 10 and row["searches"] == 40 for row in history), "a state is encoded once"
@@ -84,7 +84,7 @@ def test_a_killed_run_resumes_with_the_same_weights(method: str, setup: Setup, t
         if step == 3:
             raise Killed
 
-    learn, params = METHODS[method], ALL[method].model_copy(update={"steps": 5})
+    learn, params = METHODS[method].train, ALL[method].model_copy(update={"steps": 5})
     whole = learn(params, fresh(setup), tmp_path / "whole", tmp_path / "a", silent, seed=1)
     with pytest.raises(Killed):
         learn(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", kill_at_three, seed=1)
@@ -168,7 +168,7 @@ def test_a_run_in_which_no_group_differs_stops_and_says_so(setup: Setup, tmp_pat
 def test_methods_that_compare_no_rollouts_go_on(method: str, setup: Setup, tmp_path: Path) -> None:
     params = ALL[method].model_copy(update={"steps": 3, "guard_window": 1})
     game = replace(fresh(setup), reward=Reward({"letters:half": 1.0}))
-    history = METHODS[method](params, game, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+    history = METHODS[method].train(params, game, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
     assert [row["zero_std_share"] for row in history] == [1.0] * 3
 
 

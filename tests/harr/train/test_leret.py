@@ -11,6 +11,7 @@ from letters import OnePassage, save_letters
 from peft import PeftModel
 from safetensors.torch import load_file
 
+from harr.build.methods import METHODS
 from harr.compute import trl
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError
@@ -24,7 +25,7 @@ from harr.rag.pipelines import leret as program
 from harr.rag.pipelines.leret import render, request
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.train import METHODS, leret
+from harr.train import leret
 from harr.types import Generate, Passage, Question, Retrieval
 
 QUESTIONS = [f"{first}{second}?" for first in "qwer" for second in "tyu"]
@@ -96,7 +97,7 @@ def margin(folder: str, prompt: str, better: str, worse: str) -> float:
 @pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
 def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: LoraParams | None) -> None:
     params = settings(lora=lora, sft_epochs=2)
-    rows = METHODS["leret"](params, game, tmp_path / "out", tmp_path / "work", nothing, 0)
+    rows = METHODS["leret"].train(params, game, tmp_path / "out", tmp_path / "work", nothing, 0)
     sft, ipo = ([row for row in rows if row["phase"] == phase] for phase in (0.0, 1.0))
     assert len(sft) == 10 * 2 / 4 and len(ipo) == 20 * 3 / 4 and [row["step"] for row in rows] == list(range(len(rows)))
     assert sft[-1]["loss"] < sft[0]["loss"]
@@ -115,7 +116,7 @@ def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: LoraP
 
 
 def test_the_adapter_goes_with_the_model_beside_it(game: Setup, tmp_path: Path) -> None:
-    METHODS["leret"](
+    METHODS["leret"].train(
         settings(lora=LoraParams(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1),
         game,
         tmp_path / "a",
@@ -153,13 +154,15 @@ def test_a_killed_run_ends_with_the_same_weights(
         if step == 4 and len(seen) > (5 if phase == "IPO" else 0):
             raise KeyboardInterrupt
 
-    whole = METHODS["leret"](params, game, tmp_path / "whole", tmp_path / "a", nothing, 0)
+    whole = METHODS["leret"].train(params, game, tmp_path / "whole", tmp_path / "a", nothing, 0)
     with pytest.raises(KeyboardInterrupt) as killed:  # keeps all that the training held
-        METHODS["leret"](params, game, tmp_path / "parts", tmp_path / "b", kill, 0)
+        METHODS["leret"].train(params, game, tmp_path / "parts", tmp_path / "b", kill, 0)
     assert not (tmp_path / "parts").exists()
     assert killed.traceback and progress._Stop.loops == 0
     again: list[int] = []
-    parts = METHODS["leret"](params, game, tmp_path / "parts", tmp_path / "b", lambda step, row: again.append(step), 0)
+    parts = METHODS["leret"].train(
+        params, game, tmp_path / "parts", tmp_path / "b", lambda step, row: again.append(step), 0
+    )
     assert again[0] == 3
     assert [{**row, "seconds": 0.0} for row in whole] == [{**row, "seconds": 0.0} for row in parts]
     for path in (tmp_path / "whole").rglob("*.safetensors"):
@@ -196,11 +199,11 @@ def test_another_index_or_no_preferences_is_one_clear_line(game: Setup, tmp_path
     assert game.data
     write_json(game.data / "manifest.json", {"index": "index-2"})
     with pytest.raises(IndexMismatch, match="was sampled with index index-2, but this one is index-1"):
-        METHODS["leret"](settings(), game, tmp_path / "out", tmp_path / "work", nothing, 0)
+        METHODS["leret"].train(settings(), game, tmp_path / "out", tmp_path / "work", nothing, 0)
     write_json(game.data / "manifest.json", {"index": "index-1"})
     (game.data / "preferences.jsonl").write_text(json.dumps(preference(0, "held_out")) + "\n")
     with pytest.raises(CorpusError, match="holds no preferences to learn"):
-        METHODS["leret"](settings(), game, tmp_path / "out", tmp_path / "work", nothing, 0)
+        METHODS["leret"].train(settings(), game, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert not (tmp_path / "out").exists()
 
 
@@ -234,8 +237,8 @@ TWICE = settings(iterations=2, lora=LoraParams(rank=2, alpha=4), sft_epochs=1, i
 
 def test_where_nothing_differs_any_more_the_first_model_is_kept(again: Setup, tmp_path: Path, capsys: Any) -> None:
     once = TWICE.model_copy(update={"iterations": 1})
-    METHODS["leret"](once, again, tmp_path / "once", tmp_path / "a", nothing, 0)
-    rows = METHODS["leret"](
+    METHODS["leret"].train(once, again, tmp_path / "once", tmp_path / "a", nothing, 0)
+    rows = METHODS["leret"].train(
         TWICE, replace(again, retriever=OnePassage()), tmp_path / "twice", tmp_path / "b", nothing, 0
     )
     assert {row["phase"] for row in rows} == {0.0, 1.0}
@@ -248,14 +251,14 @@ def test_what_a_second_iteration_needs_is_looked_for_before_the_first(again: Set
     assert again.data
     (again.data / "held_out.jsonl").unlink()
     with pytest.raises(CorpusError, match=r"held_out\.jsonl is missing; train\.iterations above 1 samples again by it"):
-        METHODS["leret"](TWICE, again, tmp_path / "out", tmp_path / "work", nothing, 0)
+        METHODS["leret"].train(TWICE, again, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert not (tmp_path / "work").exists()
 
 
 def test_the_second_iteration_learns_from_what_the_first_one_wrote(again: Setup, tmp_path: Path) -> None:
     """It samples with the merged model, and a run that was killed between goes on to the same weights."""
     params = TWICE
-    rows = METHODS["leret"](params, again, tmp_path / "whole", tmp_path / "a", nothing, 0)
+    rows = METHODS["leret"].train(params, again, tmp_path / "whole", tmp_path / "a", nothing, 0)
     assert {row["phase"] for row in rows} == {0.0, 1.0, 2.0, 3.0}
     (second,) = (tmp_path / "a").glob("*/1/data/preferences.jsonl")
     split = {
@@ -271,8 +274,8 @@ def test_the_second_iteration_learns_from_what_the_first_one_wrote(again: Setup,
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        METHODS["leret"](params, again, tmp_path / "parts", tmp_path / "b", kill, 0)
-    METHODS["leret"](params, again, tmp_path / "parts", tmp_path / "b", nothing, 0)
+        METHODS["leret"].train(params, again, tmp_path / "parts", tmp_path / "b", kill, 0)
+    METHODS["leret"].train(params, again, tmp_path / "parts", tmp_path / "b", nothing, 0)
     for path in (tmp_path / "whole").rglob("*.safetensors"):
         one, two = load_file(path), load_file(tmp_path / "parts" / path.relative_to(tmp_path / "whole"))
         assert all(torch.equal(one[name], two[name]) for name in one)

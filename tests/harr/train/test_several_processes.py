@@ -13,12 +13,12 @@ from launching import ROOT, history, launch
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
+from harr.build.methods import METHODS
 from harr.build.setup import open_setup
 from harr.corpus.passages import write_questions
 from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.params.train import GRPOParams, LoraParams, PPOParams, TrainingParams
-from harr.train import METHODS
 from tasks.paths import PLACES
 
 QUESTIONS = Path("data/filtered/questions.jsonl")
@@ -53,7 +53,7 @@ def learn(method: str, out: Path, kill_at: int = -1) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with open_setup(Params.load(), PLACES, QUESTIONS) as setup:
-        history = METHODS[method](ALL[method], setup, out / "adapter", out / "work", log, 0)
+        history = METHODS[method].train(ALL[method], setup, out / "adapter", out / "work", log, 0)
         shards = sum(isinstance(weight, DTensor) for weight in setup.retriever.encoder.model.parameters())
     rank = os.environ.get("RANK", "alone")
     write_json(out / f"history-{rank}.json", history)

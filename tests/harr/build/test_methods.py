@@ -1,0 +1,24 @@
+"""The records of methods: what the other stages read of them."""
+
+import subprocess
+import sys
+
+from harr.build.methods import METHODS
+from harr.params.train import AgentParams, GRPOParams, LeReTParams
+
+
+def test_a_card_says_what_was_trained_and_how() -> None:
+    found = METHODS["agent"].describe(AgentParams(method="agent", steps=3, questions_per_step=4, episodes_per_pass=8))
+    assert found == {
+        "method": "agent (GRPO by TRL, loss dapo)",
+        "steps": "3, each 4 questions x 8 rollouts",
+        "learning rate": "0.0005",
+    }
+    assert METHODS["grpo"].describe(GRPOParams(method="grpo"))["method"] == "grpo", "which is no GRPO by TRL"
+    found = METHODS["leret"].describe(LeReTParams(method="leret"))
+    assert found["epochs"] == "SFT 1 of batch 8, IPO 2 of 4" and found["target margin"] == "10 nats"
+
+
+def test_naming_a_method_does_not_load_trl() -> None:
+    command = "import sys, harr.build.methods; assert 'trl' not in sys.modules"
+    subprocess.run([sys.executable, "-c", command], check=True)
