@@ -118,6 +118,8 @@ def test_a_stage_that_does_not_fit_is_refused_before_it_begins(
     with (workplace / "work/embed/a/vectors-00000.npy").open("wb") as shard:
         shard.truncate(25_000_000_000)  # a file of holes
     limits.check("embed", wiki(), workplace, **room)
+    with pytest.raises(NoRoom, match=r"stage index needs 32\.3 GB, 11\.0 GB free at .*data/index; nothing written"):
+        limits.check("index", wiki(), workplace, **room)
     with pytest.raises(NoRoom) as error:
         limits.check("train", wiki(), workplace, free=11e9, memory=24e9)
     said = str(error.value)
@@ -129,6 +131,7 @@ def test_a_stage_that_does_not_fit_is_refused_before_it_begins(
     limits.check("train", wiki(index={"uri": "http://127.0.0.1:19530"}), workplace, free=11e9, memory=24e9)
     # And a stage asks, before its server, its lock or its files.
     write_json(workplace / "data/corpus/manifest.json", {"rows": 10**13, "identity": "a"})
+    write_json(workplace / "data/vectors/manifest.json", {"width": 384})
     (workplace / "params.yaml").write_text(yaml.safe_dump(wiki().model_dump(mode="json", exclude_unset=True)))
     before = sorted(workplace.rglob("*"))
     with pytest.raises(NoRoom, match=r"stage embed needs .* nothing written"):
@@ -217,7 +220,8 @@ def test_the_second_process_is_told_who_has_the_lock(workplace: Path) -> None:
 
 
 def test_the_lock_of_a_killed_process_is_free(workplace: Path) -> None:
-    code = "import time; from flows import locks\nwith locks.alone('embed'): print('held', flush=True); time.sleep(100)"
+    code = "import time; from flows.runtime import locks\n"
+    code += "with locks.alone('embed'): print('held', flush=True); time.sleep(100)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stdout.readline() == "held\n"
         with pytest.raises(InUse, match=rf"is locked by pid {process.pid} "), locks.alone("embed"):

@@ -1,5 +1,4 @@
-"""What `harr doctor` and `harr status` know: checks that read and never write, and load nothing heavy.
+"""What `harr doctor` and `harr status` look at; every check is a plain function that returns findings.
 
-Every check is a plain function that returns findings. No library of a service is imported: versions come from
-package metadata, MLflow's runs from its database or REST interface, DVC's state from dvc.lock.
+They change nothing in the project: DVC, MLflow, servers and the machine are asked through their own clients.
 """

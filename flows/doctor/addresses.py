@@ -1,141 +1,113 @@
-"""Checks of servers: each is asked once, with half a second to answer."""
+"""Checks of servers: each is asked once, with two seconds to answer."""
 
-import base64
 import contextlib
-import http.client
-import json
 import socket
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
+
+import httpx
 
 from flows.doctor.finding import Finding, fail, ok, warn
-from harr.errors import DamagedFile, bare
+from harr.errors import DamagedFile, ServiceUnavailable, bare, one_line
 from harr.io.files import read_state
 from harr.params import Params
 
-SECONDS = 0.5
+SECONDS = 2.0
+PREFECT_STATE = ".harr/prefect.json"
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a server said: an HTTP status (0: none came) with its text and JSON, or why it did not."""
+def ask(url: str, *, key: str = "") -> httpx.Response:
+    """Send one GET request; a name and password in the address are sent too.
 
-    status: int
-    text: str = ""
-    value: Any = None
-    reason: str = ""
-
-
-def ask(url: str, *, key: str = "", body: Any = None) -> Answer:
-    """One HTTP request; JSON is decoded, anything else is left out. A name and password in the address are sent."""
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    Raises:
+        ServiceUnavailable: why no answer came.
+    """
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        person, _, _ = urlsplit(url).netloc.rpartition("@")
-        if person:
-            headers["Authorization"] = f"Basic {base64.b64encode(unquote(person).encode()).decode()}"
-        request = urllib.request.Request(bare(url), data, headers)
-        with urllib.request.urlopen(request, timeout=SECONDS) as reply:
-            text = reply.read().decode(errors="replace")
-            return Answer(reply.status, text, _decoded(text))
-    except urllib.error.HTTPError as error:
-        return Answer(error.code, reason=error.reason)
-    except http.client.HTTPException as error:
-        return Answer(0, reason=f"what is there speaks no HTTP, or its address is wrong: {type(error).__name__}")
-    except (OSError, ValueError, OverflowError) as error:  # OverflowError: a port that cannot be
-        return Answer(0, reason=str(getattr(error, "reason", error)))
-
-
-def _decoded(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
+        return httpx.get(url, headers=headers, timeout=SECONDS, follow_redirects=True)
+    except httpx.RemoteProtocolError:
+        raise ServiceUnavailable("what is there speaks no HTTP, or its address is wrong") from None
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise ServiceUnavailable(one_line(error)) from None
 
 
 def check_prefect(root: Path, environment: Mapping[str, str]) -> list[Finding]:
-    """The configured Prefect server answers, and so does the one that the state file of a run names."""
+    """Look whether the configured Prefect server answers, or the one that the state file of a run names."""
     configured = environment.get("PREFECT_API_URL", "").rstrip("/")
-    url, source = configured, "PREFECT_API_URL"
+    url = configured
     if not url:
-        source = ".harr/prefect.json"
-        if not (root / source).exists():
+        if not (root / PREFECT_STATE).exists():
             return [ok("Prefect", "no server is configured: every run starts its own")]
         try:
-            url = read_state(root / source, "", url=str)["url"]
+            url = read_state(root / PREFECT_STATE, "", url=str)["url"]
         except DamagedFile:
-            return [warn("Prefect", f"{source} is damaged", f"rm -r {source}")]
-    answer = ask(f"{url}/health")
-    if answer.status == 0 and configured:
+            return [warn("Prefect", f"{PREFECT_STATE} is damaged", f"rm -r {PREFECT_STATE}")]
+    try:
+        ask(f"{url}/health")
+    except ServiceUnavailable as error:
+        if not configured:
+            return [warn("Prefect", f"{PREFECT_STATE} names {bare(url)}, where nobody answers", f"rm {PREFECT_STATE}")]
         fix = "prefect server start, or unset PREFECT_API_URL (then every run starts its own)"
-        return [fail("Prefect", f"PREFECT_API_URL {bare(url)} does not answer ({answer.reason})", fix)]
-    if answer.status == 0:
-        return [warn("Prefect", f"{source} names {bare(url)}, where nobody answers", "rm .harr/prefect.json")]
+        return [fail("Prefect", f"PREFECT_API_URL {bare(url)} does not answer ({error})", fix)]
     return _check_ui(url) or [ok("Prefect", f"answers at {bare(url)}")]
 
 
 def _check_ui(url: str) -> list[Finding]:
-    """The pages of a server ask the address that it was told; at another port that must be set."""
-    here = urlsplit(url)
-    told = ask(f"{here.scheme}://{here.netloc}/ui-settings").value
-    asked = _port(str(told.get("api_url") or "")) if isinstance(told, dict) else None
+    """Compare the address that a server's pages ask with the server's own: at another port it must be set."""
+    here, settings = urlsplit(url), None
+    with contextlib.suppress(ServiceUnavailable):
+        settings = _json(ask(f"{here.scheme}://{here.netloc}/ui-settings"))
+    asked = _port(str(settings.get("api_url") or "")) if isinstance(settings, dict) else None
     if asked in (None, here.port):
         return []
     fix = f"start the server with PREFECT_SERVER_UI_API_URL={bare(url)}"
     return [warn("Prefect", f"answers at {bare(url)}, but its pages ask port {asked} and stay empty", fix)]
 
 
+def _json(answer: httpx.Response) -> Any:
+    try:
+        return answer.json()
+    except ValueError:
+        return None
+
+
 def _port(address: str) -> int | None:
-    """The port that an address names, if it is one."""
+    """Return the port that an address names, if it is one."""
     try:
         return urlsplit(address).port
     except ValueError:
         return None
 
 
-def check_mlflow(address: str) -> list[Finding]:
-    """A tracking server answers; a database file needs none."""
-    if urlsplit(address).scheme not in ("http", "https"):
-        return []
-    answer = ask(f"{address.rstrip('/')}/health")
-    if answer.status == 0:
-        fix = 'start it (`mlflow server --host 127.0.0.1`), or tracking.uri: "" to keep runs in mlflow.db'
-        return [fail("MLflow", f"no server answers at {bare(address)} ({answer.reason})", fix)]
-    return [_status("MLflow", bare(address), answer, "see its --allowed-hosts")]
-
-
 def check_model_server(
     section: str, address: str, model: str, variable: str, environment: Mapping[str, str]
 ) -> list[Finding]:
-    """An OpenAI-compatible server answers, takes the key, and has the model."""
-    answer = ask(f"{address.rstrip('/')}/models", key=environment.get(variable, ""))
-    if answer.status == 0:
+    """Look whether an OpenAI-compatible server answers, takes the key, and has the model."""
+    where = bare(address)
+    try:
+        answer = ask(f"{address.rstrip('/')}/models", key=environment.get(variable, ""))
+    except ServiceUnavailable as error:
         fix = f"start it (docs/serving.md), or correct {section}.base_url"
-        return [fail(section, f"no server answers at {bare(address)} ({answer.reason})", fix)]
-    if answer.status in (401, 403):
+        return [fail(section, f"no server answers at {where} ({error})", fix)]
+    if answer.status_code in (401, 403):
         state = "the key was refused" if environment.get(variable) else f"${variable} is unset"
-        return [fail(section, f"{bare(address)} answers {answer.status}: {state}", f"export {variable}=<its key>")]
-    listed = answer.value.get("data") if isinstance(answer.value, dict) else None
+        return [fail(section, f"{where} answers {answer.status_code}: {state}", f"export {variable}=<its key>")]
+    value = _json(answer)
+    listed = value.get("data") if isinstance(value, dict) else None
     names = [one.get("id") for one in listed or () if isinstance(one, dict)]
     if names and model not in names:
         fix = f"set {section}.model to one of these, or serve {model}"
-        return [fail(section, f"{bare(address)} serves {', '.join(map(str, names[:3]))}, not {model}", fix)]
-    return [_status(section, bare(address), answer, f"is {section}.base_url complete, with /v1?")]
-
-
-def _status(subject: str, address: str, answer: Answer, fix: str) -> Finding:
-    if answer.status < 400:
-        return ok(subject, f"answers at {address}")
-    return warn(subject, f"{address} answers {answer.status} ({answer.reason})", fix)
+        return [fail(section, f"{where} serves {', '.join(map(str, names[:3]))}, not {model}", fix)]
+    if answer.is_error:
+        said = f"{where} answers {answer.status_code} ({answer.reason_phrase})"
+        return [warn(section, said, f"is {section}.base_url complete, with /v1?")]
+    return [ok(section, f"answers at {where}")]
 
 
 def check_milvus(address: str) -> list[Finding]:
-    """Somebody listens at a Milvus server's port; whether it holds the collection is seen when it is opened."""
+    """Look whether somebody listens at a Milvus server's port; whether it holds the collection is seen on opening."""
     try:
         parts = urlsplit(address)
         port = parts.port or (443 if parts.scheme == "https" else 19530)
@@ -147,11 +119,11 @@ def check_milvus(address: str) -> list[Finding]:
 
 
 def known_ports(root: Path, params: Params, environment: Mapping[str, str], store: str) -> dict[int, str]:
-    """Ports on this machine that params.yaml, the environment or a run's state file name."""
+    """Return the ports on this machine that params.yaml, the environment or a run's state file name."""
     writers = (params.generator, params.reward.judge, params.evaluate.reader)
     named = [getattr(writer, "base_url", "") for writer in writers]
     named += [params.encoder.base_url, params.index.uri, store, environment.get("PREFECT_API_URL", "")]
     with contextlib.suppress(DamagedFile):
-        named.append(read_state(root / ".harr/prefect.json", "", url=str)["url"])
+        named.append(read_state(root / PREFECT_STATE, "", url=str)["url"])
     parts = [urlsplit(bare(address)) for address in named if address.startswith("http") and _port(address)]
     return {one.port: one.netloc for one in parts if one.port and one.hostname in ("localhost", "127.0.0.1", "::1")}

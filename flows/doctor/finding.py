@@ -1,17 +1,22 @@
-"""The record that every check returns."""
+"""The record that every check returns, and how checks are made side by side."""
 
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
-from harr.errors import HarrError
+from harr.errors import HarrError, InUse, one_line
 
+DEADLINE_SECONDS = 70.0
+"""One check may take so long; it is above what `dvc status` may take."""
 Level = Literal["ok", "warn", "fail"]
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, what was found there, and for a problem the exact fix."""
+    """A thing that was looked at, what was found there, and for a problem the exact fix."""
 
     level: Level
     subject: str
@@ -20,42 +25,54 @@ class Finding:
 
 
 def ok(subject: str, found: str) -> Finding:
-    """Nothing to do."""
+    """Return that there is nothing to do."""
     return Finding("ok", subject, found)
 
 
 def warn(subject: str, found: str, fix: str) -> Finding:
-    """It works, but not as it should, or not for long."""
+    """Return that it works, but not as it should, or not for long."""
     return Finding("warn", subject, found, fix)
 
 
 def fail(subject: str, found: str, fix: str) -> Finding:
-    """The pipeline stops here, or gives wrong results."""
+    """Return that the pipeline stops here, or gives wrong results."""
     return Finding("fail", subject, found, fix)
 
 
 def broken(name: str, error: Exception) -> Finding:
-    """What a check could not look at, in a line.
+    """Return what kept a check from being made, in a line.
 
     >>> broken("stages", KeyError("path")).found
     "cannot be looked at (KeyError: 'path')"
+    >>> broken("index", HarrError("manifest.json is damaged; dvc repro index")).fix
+    'dvc repro index'
     """
-    told = " ".join(str(error).split())[:300]
+    told = one_line(error, 500)
+    if isinstance(error, TimeoutError):
+        return warn(name, "no answer in time (a name that is looked up slowly?)", "check its address")
     if isinstance(error, HarrError):
-        return fail(name, told, "mend or remove the file that it names")
-    return fail(name, f"cannot be looked at ({type(error).__name__}: {told})", "mend or remove what it reads")
+        found, _, fix = told.rpartition("; ")
+        level = warn if isinstance(error, InUse) else fail
+        return level(name, found or told, fix if found else "mend or remove what it names")
+    return fail(name, f"cannot be looked at ({type(error).__name__}: {told[:300]})", "mend or remove what it reads")
 
 
-def found_by(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
-    """What a check finds; where it breaks off, that, so that the other checks are made all the same."""
-    try:
-        return check()
-    except Exception as error:
-        return [broken(name, error)]
+def in_background(body: Callable[[], Value]) -> Future[Value]:
+    """Start a function in a thread that never keeps the process from ending; its result or error comes later."""
+    future: Future[Value] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(body())
+        except Exception as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 def size(count: float) -> str:
-    """Bytes for a reader.
+    """Return a number of bytes in the unit that a reader thinks in.
 
     >>> size(500), size(91_000_000), size(2.5e9)
     ('500 B', '91 MB', '2.5 GB')

@@ -1,8 +1,6 @@
-"""Checks of files: DVC's lock, the MLflow store, the index and its identity, leftovers."""
+"""Checks of files: the MLflow store, the index and its identity, leftovers."""
 
-import ast
 import contextlib
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -10,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import numpy as np
 
 from flows.doctor.finding import Finding, fail, ok, size, warn
 from harr.errors import DamagedFile, bare
@@ -22,22 +22,8 @@ WALK_SECONDS = 0.15
 PLACES = ("data", "models", "metrics", "plots", "reports", "work", ".harr")
 
 
-def check_dvc_lock(root: Path) -> list[Finding]:
-    """A kill while DVC writes its lock file leaves it empty, and every later command fails on it."""
-    path = root / ".dvc/tmp/rwlock"
-    if not (root / ".dvc").is_dir():
-        return [fail("dvc", "this folder is no DVC project", "dvc init")]
-    if path.exists():
-        try:
-            read_state(path, "")
-        except DamagedFile:
-            what = ".dvc/tmp/rwlock is damaged; every dvc command says that its JSON structure is corrupted"
-            return [fail("dvc", what, f"{'rm -r' if path.is_dir() else 'rm'} .dvc/tmp/rwlock")]
-    return [ok("dvc", "lock file is sound")]
-
-
 def check_store(root: Path, address: str, environment: Mapping[str, str]) -> list[Finding]:
-    """MLflow 3 refuses ./mlruns as a store: runs go to mlflow.db, and mlruns/ keeps artifacts only."""
+    """Look whether runs go to a folder, which MLflow 3 refuses: they go to mlflow.db, and mlruns/ keeps artifacts."""
     if urlsplit(address).scheme in ("", "file") and environment.get("MLFLOW_ALLOW_FILE_STORE", "").lower() != "true":
         fix = 'tracking.uri: "" in params.yaml (runs go to mlflow.db), and unset MLFLOW_TRACKING_URI'
         return [fail("MLflow store", f"{address} is a folder, which MLflow 3 refuses", fix)]
@@ -49,7 +35,7 @@ def check_store(root: Path, address: str, environment: Mapping[str, str]) -> lis
 
 
 def check_index(root: Path, params: Params) -> list[Finding]:
-    """The index belongs to the vectors, the vectors to the corpus; Milvus Lite's files are whole."""
+    """Look whether the index belongs to the vectors, the vectors to the corpus, and Milvus Lite's files are whole."""
     corpus, vectors, index = (_manifest(root / "data" / name) for name in ("corpus", "vectors", "index"))
     if index is None:
         return [ok("index", "none yet")]
@@ -72,7 +58,7 @@ def check_index(root: Path, params: Params) -> list[Finding]:
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a stage's output; None: there is no output; empty: it is damaged."""
+    """Return the manifest of a stage's output; None: there is no output; empty: it is damaged."""
     if not folder.exists():
         return None
     try:
@@ -90,29 +76,28 @@ def _check_lite(path: Path, root: Path) -> Iterator[Finding]:
 
 
 def truncated(*folders: Path) -> list[Path]:
-    """Index files that a kill cut off: by size where they are arrays, by their end where they are JSON."""
+    """Return the index files that a kill cut off."""
     return [path for folder in folders for path in sorted(folder.rglob("*.idx")) if not _whole(path)]
 
 
 def _whole(path: Path) -> bool:
-    count = path.stat().st_size
+    """Tell an array by its size, JSON by its end."""
     with path.open("rb") as handle:
-        head = handle.read(10)
-        if head.startswith(b"\x93"):
-            header = handle.read(int.from_bytes(head[8:10], "little"))
-            try:
-                shape = ast.literal_eval(header.decode("latin-1").strip())["shape"]
-            except (ValueError, SyntaxError):
-                return False
-            return bool(count == 10 + len(header) + 4 * math.prod(shape))
-        if head.startswith(b"{"):
+        start = handle.read(1)
+        if start == b"{":
             handle.seek(-1, os.SEEK_END)
             return handle.read() == b"}"
-    return count > 0
+    if start != b"\x93":
+        return bool(start)
+    try:
+        np.load(path, mmap_mode="r")
+    except ValueError:
+        return False
+    return True
 
 
 def check_leftovers(root: Path, *, busy: bool) -> list[Finding]:
-    """Temporary files that a kill left; while something runs they may be in use."""
+    """Look for temporary files that a kill left; while something runs they may be in use."""
     found = temporary_files(root)
     names = [str(path.relative_to(root)) for path in found]
     if not names or busy:
@@ -123,7 +108,7 @@ def check_leftovers(root: Path, *, busy: bool) -> list[Finding]:
 
 
 def temporary_files(root: Path) -> list[Path]:
-    """Files and folders under names that only unfinished writing uses; of what can be looked at in the time.
+    """Return files and folders under names that only unfinished writing uses; of what can be looked at in the time.
 
     A result that was put aside for a new one, which has not come yet, is none of them.
     """
@@ -137,7 +122,7 @@ def temporary_files(root: Path) -> list[Path]:
 
 
 def files(folder: Path, seconds: float = WALK_SECONDS, *, folders: bool = False) -> Iterator[Path]:
-    """Every file under a folder, and every folder where those are wanted too, until the time is over."""
+    """Yield every file under a folder, and every folder where those are wanted too, until the time is over."""
     deadline = time.monotonic() + seconds
     for where, within, names in os.walk(folder):
         yield from (Path(where) / name for name in [*names, *(within if folders else ())])
@@ -191,7 +176,7 @@ def check_reports(root: Path, *, busy: bool) -> list[Finding]:
 
 
 def unfinished(root: Path) -> list[tuple[str, int, str]]:
-    """(folder, number of entries, size) of what work/ keeps: unfinished or earlier work, remembered completions."""
+    """Return (folder, number of entries, size) of what work/ keeps: unfinished or earlier work, completions."""
     found = []
     for folder in sorted(set((root / "work").glob("*")) - {root / SPOOL}):
         count, total = 0, 0

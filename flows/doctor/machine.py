@@ -1,16 +1,17 @@
 """Checks of the machine: installed versions, switches, secrets, threads, disk, git."""
 
 import configparser
-import contextlib
 import os
-import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from flows.doctor.finding import Finding, fail, ok, size, warn
 from flows.runtime.limits import sizes
@@ -20,8 +21,8 @@ from harr.params.generator import ServerParams
 
 INSTALL = "pip install --constraint constraints.txt --editable ."
 BROKEN = {
-    "fastapi": ((0, 151), "stops every Prefect flow run (seen from 0.155 on)"),
-    "sqlalchemy": ((2, 1), "lets no Prefect schedule fire, silently"),
+    "fastapi": ("0.151", "stops every Prefect flow run (seen from 0.155 on)"),
+    "sqlalchemy": ("2.1", "lets no Prefect schedule fire, silently"),
 }
 """Versions from which on Prefect 3.8 breaks; pip does not see it."""
 SWITCHES = {
@@ -36,23 +37,20 @@ SWITCHES = {
 
 
 def check_versions(root: Path) -> list[Finding]:
-    """The versions known to break Prefect, direct dependencies, and the whole of constraints.txt."""
+    """Look for versions known to break Prefect, missing dependencies, and what differs from constraints.txt."""
     findings, have = [], installed()
     for name, (bound, effect) in BROKEN.items():
         version = have.get(name)
-        if version and _numbers(version) >= bound:
-            least = ".".join(map(str, bound))
-            findings.append(fail(name, f"{version} {effect}", f'pip install "{name}<{least}"'))
+        if version and Version(version) >= Version(bound):
+            findings.append(fail(name, f"{version} {effect}", f'pip install "{name}<{bound}"'))
         elif version:
             findings.append(ok(name, version))
-    missing = sorted(name for name in _direct() if _plain(name) not in have)
-    if missing:
+    if missing := sorted(_direct() - set(have)):
         findings.append(fail("packages", f"not installed: {', '.join(missing)}", INSTALL))
     findings += _against_constraints(root / "constraints.txt", have)
-    if (version := have.get("vllm")) is not None:
-        findings.append(
-            warn("vllm", f"{version} shares this environment; it wants another transformers", "see docs/serving.md")
-        )
+    if version := have.get("vllm"):
+        what = f"{version} shares this environment; it wants another transformers"
+        findings.append(warn("vllm", what, "see docs/serving.md"))
     torch = have.get("torch", "")
     if torch.endswith("+cpu") and Path("/proc/driver/nvidia/version").exists():
         findings.append(warn("torch", f"{torch} cannot use this machine's GPU", "install torch's CUDA build"))
@@ -63,7 +61,7 @@ def _against_constraints(path: Path, have: Mapping[str, str]) -> list[Finding]:
     if not path.exists():
         return []
     pins = [line.partition("==") for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
-    found = [(name.strip(), wanted.strip(), have.get(_plain(name.strip()))) for name, _, wanted in pins]
+    found = [(name.strip(), wanted.strip(), have.get(canonicalize_name(name.strip()))) for name, _, wanted in pins]
     other = [f"{name} {now} (pinned {want})" for name, want, now in found if now and now.split("+")[0] != want]
     if other:
         more = f" and {len(other) - 4} more" if len(other) > 4 else ""
@@ -72,40 +70,26 @@ def _against_constraints(path: Path, have: Mapping[str, str]) -> list[Finding]:
 
 
 def installed() -> dict[str, str]:
-    """Version of every installed package, by the names of the metadata folders: no file is opened.
+    """Return the version of every installed package; of two of a name, that of the first folder of sys.path.
 
     >>> sorted({"fastapi", "prefect", "sqlalchemy"} - set(installed()))
     []
     """
-    found: dict[str, str] = {}
-    for place in sys.path:
-        with contextlib.suppress(OSError):
-            for entry in os.listdir(place or "."):
-                name, _, version = entry.removesuffix(".dist-info").rpartition("-")
-                if entry.endswith(".dist-info"):
-                    found.setdefault(_plain(name), version)
-    return found
+    return {canonicalize_name(one.name): one.version for one in reversed(list(metadata.distributions())) if one.name}
 
 
-def _plain(name: str) -> str:
-    """A package's name as all spellings of it have it in common."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-
-
-def _direct() -> list[str]:
+def _direct() -> set[str]:
+    """Return the names of harr's own requirements, extras aside."""
     try:
-        wanted = metadata.requires("harr") or []
+        wanted = map(Requirement, metadata.requires("harr") or ())
     except metadata.PackageNotFoundError:
-        return []
-    return [re.split(r"[^\w.-]", line)[0] for line in wanted if "extra ==" not in line]
+        return set()
+    here = {"extra": ""}
+    return {canonicalize_name(one.name) for one in wanted if one.marker is None or one.marker.evaluate(here)}
 
 
 def check_switches(root: Path, environment: Mapping[str, str]) -> list[Finding]:
-    """Telemetry and pickle switches that say something else than the stages would set."""
+    """Look for telemetry and pickle switches that say something else than the stages would set."""
     findings = [
         warn(name, f"is {environment[name]!r}", f"export {name}={wanted}")
         for name, wanted in SWITCHES.items()
@@ -125,7 +109,7 @@ def check_switches(root: Path, environment: Mapping[str, str]) -> list[Finding]:
 
 
 def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Finding]:
-    """Variables that params.yaml names for the key of a server elsewhere, and that are unset.
+    """Look for variables that params.yaml names for the key of a server elsewhere, and that are unset.
 
     A server on this machine mostly needs none.
     """
@@ -140,7 +124,7 @@ def check_secrets(params: Params, environment: Mapping[str, str]) -> list[Findin
 
 
 def model_servers(params: Params) -> Iterator[tuple[str, ServerParams]]:
-    """The servers of language models that params.yaml names, by section."""
+    """Yield the servers of language models that params.yaml names, by section."""
     judge, reader = params.reward.judge, params.evaluate.reader
     for section, client in (("generator", params.generator), ("reward.judge", judge), ("evaluate.reader", reader)):
         if isinstance(client, ServerParams):
@@ -148,7 +132,7 @@ def model_servers(params: Params) -> Iterator[tuple[str, ServerParams]]:
 
 
 def key_variables(params: Params) -> Iterator[tuple[str, str, str]]:
-    """(section, address, name of the variable with its key) of every server that params.yaml names."""
+    """Yield (section, address, name of the variable with its key) of every server that params.yaml names."""
     for section, client in model_servers(params):
         yield section, client.base_url, client.key_variable
     if params.encoder.base_url:
@@ -162,7 +146,7 @@ def _loopback(address: str) -> bool:
 
 
 def check_threads(environment: Mapping[str, str], *, allowed: float, load: float) -> list[Finding]:
-    """OpenMP's threads against the cores this process may use.
+    """Compare OpenMP's threads with the cores this process may use.
 
     Args:
         environment: where OMP_NUM_THREADS is looked up.
@@ -180,7 +164,7 @@ def check_threads(environment: Mapping[str, str], *, allowed: float, load: float
 
 
 def allowed_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:
-    """Cores this process may use: by affinity, and by the container's quota where there is one."""
+    """Return the cores this process may use: by affinity, and by the container's quota where there is one."""
     cores = float(len(os.sched_getaffinity(0)))
     try:
         limit, period = quota.read_text().split()
@@ -190,31 +174,19 @@ def allowed_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:
 
 
 def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
-    """Free bytes against an estimate of what a whole run of params.yaml writes."""
-    needed, known = needed_bytes(params, root)
-    told = f"{size(free)} free; a run writes about {size(needed)}" + ("" if known else " and the corpus, unknown yet")
+    """Compare the free bytes with what vectors and index take when they are made again: twice, for DVC keeps a copy."""
+    found = sizes(root)
+    needed = 2 * found.vectors + (0 if params.index.uri else 2 * (found.vectors + found.text))
+    if not needed:
+        return [ok("disk", f"{size(free)} free; what a run writes is known once there are vectors")]
+    told = f"{size(free)} free; to make vectors and index again takes about {size(needed)}"
     if free < needed:
-        fix = "dvc gc --workspace, rm -r work, or run where there is more room"
-        return [fail("disk", told, fix)]
+        return [warn("disk", told, "dvc gc --workspace, rm -r work, or run where there is more room")]
     return [ok("disk", told)]
 
 
-def needed_bytes(params: Params, root: Path) -> tuple[float, bool]:
-    """Estimate of what a whole run writes, and whether the number of passages is known.
-
-    Corpus, vectors and index twice (DVC keeps a copy in its cache) and the index once more while it is built;
-    the merged encoder four times; every trained run its adapter, checkpoints and optimiser.
-    """
-    found = sizes(params, root)
-    index = 8 * found.width + 3 * found.text
-    passages = (found.rows or 0) * (2 * (found.text + 4 * found.width + index) + index)
-    trained = sum(arm.trained and not arm.inside for arm in params.evaluate.arm_table.values())
-    runs = max(1, trained * params.evaluate.seeds)
-    return passages + found.weights * (4 + 0.45 * runs), found.rows is not None
-
-
 def check_git(root: Path) -> list[Finding]:
-    """git is there, the folder is a repository, and dvc.lock is committed."""
+    """Look whether git is there, the folder is a repository, and dvc.lock is committed."""
     if shutil.which("git") is None:
         return [warn("git", "is not installed; runs are not tied to a commit", "install git")]
     try:
@@ -231,7 +203,7 @@ def check_git(root: Path) -> list[Finding]:
 
 
 def git(root: Path, *words: str) -> str:
-    """What git prints.
+    """Return what git prints.
 
     Raises:
         HarrError: it ends with an error or takes more than two seconds.

@@ -1,20 +1,19 @@
 """Processes of this project: what runs, who owns it, who holds a lock or a port."""
 
 import contextlib
-import fcntl
 import os
-import socket
-import struct
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import DamagedFile
 from harr.io.files import read_state
+from tasks.tracking.execution import is_alive
 
 PROGRAMS = ("dvc", "prefect", "mlflow", "milvus-lite", "prefect.engine")
 RUNNERS = {"flows.pipeline", "prefect.engine"}
@@ -25,61 +24,44 @@ RUNNERS = {"flows.pipeline", "prefect.engine"}
 class Process:
     """A process of this project: ``name`` is its module or program with the sub-command.
 
-    ``recipe`` names the recipe in whose folder it runs; empty in the project's own.
+    ``above`` names the programs of the pipeline that it descends from; ``recipe`` the recipe in whose folder it runs,
+    empty in the project's own.
     """
 
     pid: int
-    parent: int
     started: float
     name: str
+    above: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     recipe: str = ""
 
 
-@dataclass(frozen=True)
-class Table:
-    """All living processes (number to parent and start time) and those of this project."""
-
-    parents: Mapping[int, int]
-    started: Mapping[int, float]
-    ours: tuple[Process, ...]
-
-    def lives(self, pid: int, started: float) -> bool:
-        """True if the process lives and is no later one with the same number."""
-        return abs(self.started.get(pid, -1e9) - started) < 5
-
-    def ancestors(self, process: Process) -> list[Process]:
-        """Those of the project's processes that it descends from."""
-        known, found, pid = {one.pid: one for one in self.ours}, [], process.parent
-        while pid > 1 and pid in self.parents:
-            found += [known[pid]] if pid in known else []
-            pid = self.parents[pid]
-        return found
-
-
-def scan(root: Path) -> Table:
-    """Look at every process once; those of the pipeline in ``root``, or in a recipe's folder there, are ours."""
-    here, parents, started, ours = root.resolve(), {}, {}, []
-    for process in psutil.process_iter(["ppid", "create_time", "cmdline", "status"]):
+def scan(root: Path) -> tuple[Process, ...]:
+    """Return the processes of the pipeline in ``root``, or in a recipe's folder there, the oldest first."""
+    here, ours = root.resolve(), []
+    for process in psutil.process_iter(["cmdline", "create_time", "cwd", "environ", "status"]):
         seen = process.info
-        if seen["status"] == psutil.STATUS_ZOMBIE:
+        name, place = called(seen["cmdline"] or ()), Path(seen["cwd"] or "/")
+        if not name or process.pid == os.getpid() or seen["status"] == psutil.STATUS_ZOMBIE:
             continue
-        parents[process.pid], started[process.pid] = seen["ppid"], seen["create_time"]
-        name = called(seen["cmdline"] or ())
-        with contextlib.suppress(psutil.Error, OSError):
-            if not name or process.pid == os.getpid():
-                continue
-            place = Path(process.cwd())
-            if place == here or place.parent == here / ".harr/runs":
-                recipe = "" if place == here else place.name
-                wanted = {"DVC_STAGE", "HARR_EXECUTION", "HARR_PARENT_TASK_RUN"}
-                known = {key: value for key, value in process.environ().items() if key in wanted}
-                ours.append(Process(process.pid, seen["ppid"], seen["create_time"], name, known, recipe))
-    return Table(parents, started, tuple(sorted(ours, key=lambda one: one.started)))
+        if place == here or place.parent == here / ".harr/runs":
+            wanted = {"DVC_STAGE", "HARR_EXECUTION", "HARR_PARENT_TASK_RUN"}
+            known = {key: value for key, value in (seen["environ"] or {}).items() if key in wanted}
+            recipe = "" if place == here else place.name
+            ours.append(Process(process.pid, seen["create_time"], name, _above(process), known, recipe))
+    return tuple(sorted(ours, key=lambda one: one.started))
+
+
+def _above(process: psutil.Process) -> tuple[str, ...]:
+    names: list[str] = []
+    with contextlib.suppress(psutil.Error):
+        for one in process.parents():
+            names += called(one.cmdline()).split()[:1]
+    return tuple(names)
 
 
 def called(command: Iterable[str]) -> str:
-    """The name of a process of the pipeline, or "".
+    """Return the name of a process of the pipeline, or "".
 
     >>> called(["python", "-m", "flows.train"]), called(["python", "/venv/bin/dvc", "repro", "-s"])
     ('flows.train', 'dvc repro')
@@ -99,8 +81,8 @@ def called(command: Iterable[str]) -> str:
     return ""
 
 
-def owners(root: Path) -> list[dict[str, object]]:
-    """The owner files of .harr as they stand, dead or alive; nothing is forgotten here."""
+def owners(root: Path) -> list[dict[str, Any]]:
+    """Return the owner files of .harr as they stand, dead or alive; nothing is forgotten here."""
     found = []
     for path in sorted((root / ".harr/owners").glob("*.json")):
         with contextlib.suppress(DamagedFile):
@@ -108,103 +90,71 @@ def owners(root: Path) -> list[dict[str, object]]:
     return found
 
 
-def live_executions(table: Table, root: Path) -> set[str]:
-    """Names of the executions that a living process belongs to."""
-    told = {one.environment["HARR_EXECUTION"] for one in table.ours if "HARR_EXECUTION" in one.environment}
-    alive = [one for one in owners(root) if table.lives(int(str(one["pid"])), float(str(one["started"])))]
-    return told | {str(one["id"]) for one in alive}
+def live_executions(processes: Iterable[Process], root: Path) -> set[str]:
+    """Return the names of the executions that a living process belongs to."""
+    named = {one.environment["HARR_EXECUTION"] for one in processes if "HARR_EXECUTION" in one.environment}
+    return named | {one["id"] for one in owners(root) if is_alive(one)}
 
 
-def orphans(table: Table, root: Path) -> list[tuple[Process, str]]:
-    """Processes that nobody waits for any more, each with the reason."""
-    found = []
-    for one in table.ours:
-        above = [ancestor.name.split()[0] for ancestor in table.ancestors(one)]
+def orphans(processes: Iterable[Process], root: Path) -> list[tuple[Process, str]]:
+    """Return the processes that nobody waits for any more, each with the reason."""
+    found, owned = [], any(map(is_alive, owners(root)))
+    for one in processes:
         if one.name.startswith("flows.server"):
-            alive = [told for told in owners(root) if table.lives(int(str(told["pid"])), float(str(told["started"])))]
-            if one.name.endswith("--supervise") and not alive and time.time() - one.started > 5:
+            if one.name.endswith("--supervise") and not owned and time.time() - one.started > 5:
                 found.append((one, "no run owns its Prefect server"))
-        elif one.name.startswith("flows.") and "DVC_STAGE" in one.environment and "dvc" not in above:
+        elif one.name.startswith("flows.") and "DVC_STAGE" in one.environment and "dvc" not in one.above:
             found.append((one, f"its dvc repro of stage {one.environment['DVC_STAGE']} is gone"))
-        elif one.name.startswith("dvc") and "HARR_PARENT_TASK_RUN" in one.environment and RUNNERS.isdisjoint(above):
-            found.append((one, "its flows.pipeline is gone"))
+        elif one.name.startswith("dvc") and "HARR_PARENT_TASK_RUN" in one.environment:
+            found += [(one, "its flows.pipeline is gone")] if RUNNERS.isdisjoint(one.above) else []
     return found
 
 
-def check_orphans(table: Table, root: Path) -> list[Finding]:
-    """Stages that run on after their `dvc repro` was killed: a second one would start beside them."""
-    lost = orphans(table, root)
-    told = [
+def check_orphans(processes: Iterable[Process], root: Path) -> list[Finding]:
+    """Look for stages that run on after their `dvc repro` was killed: a second one would start beside them."""
+    ours = list(processes)
+    lost = orphans(ours, root)
+    findings = [
         fail("orphan", f"{one.name} (pid {one.pid}) runs on; {why}", f"kill {one.pid}   (finished work is kept)")
         for one, why in lost
     ]
-    others = len(table.ours) - len(lost)
-    return told or [ok("processes", f"{others} at work, no orphans" if others else "none at work, no orphans")]
+    others = len(ours) - len(lost)
+    return findings or [ok("processes", f"{others} at work, no orphans" if others else "none at work, no orphans")]
 
 
-def check_milvus_lock(root: Path, table: Table) -> list[Finding]:
-    """Who has a Milvus Lite folder open; the file LOCK stays for good and says nothing by itself."""
-    found = []
+def check_milvus_lock(processes: Iterable[Process], root: Path) -> list[Finding]:
+    """Tell who has a Milvus Lite folder open; the file LOCK stays for good and says nothing by itself."""
+    ours, findings = list(processes), []
+    known, lost = {one.pid: one.name for one in ours}, {one.pid for one, _ in orphans(ours, root)}
     for path in [*root.glob("data/index/milvus.db/LOCK"), *root.glob("work/index/*/out/milvus.db/LOCK")]:
         place = path.parent.relative_to(root)
-        names, lost = {one.pid: one.name for one in table.ours}, {one.pid for one, _ in orphans(table, root)}
-        for pid in lock_holders(path):
-            if pid in names and pid not in lost:
-                found.append(ok("index lock", f"{place} is open in {names[pid]} (pid {pid})"))
-            elif pid in table.parents:
-                what = f"{place} is held by {_told(pid)}; stages cannot open it"
-                found.append(warn("index lock", what, f"kill {pid}"))
+        for pid in with_open(path):
+            if pid in known and pid not in lost:
+                findings.append(ok("index lock", f"{place} is open in {known[pid]} (pid {pid})"))
             else:
-                heirs = with_open(str(path.resolve()))
-                what = f"{place} is still locked by a child of pid {pid}, which is gone: {', '.join(map(_told, heirs))}"
-                found.append(fail("index lock", what, f"kill {' '.join(map(str, heirs))}"))
+                what = f"{place} is held by {_named(pid)}; stages cannot open it"
+                findings.append(warn("index lock", what, f"kill {pid}"))
+    return findings
+
+
+def with_open(path: Path) -> list[int]:
+    """Return the numbers of the processes that have a file open, as far as we may look; looking takes no lock."""
+    target, found = str(path.resolve()), []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            found += [process.pid] if any(file.path == target for file in process.open_files()) else []
     return found
 
 
-def lock_holders(path: Path) -> list[int]:
-    """Numbers of the processes that hold a flock on a file; looking takes no lock.
-
-    Where the kernel does not list locks, the lock is taken and given back, and a holder has the number 0.
-    """
-    listing = Path("/proc/locks")
-    if listing.exists():
-        inode = str(path.stat().st_ino)
-        rows = [line.split() for line in listing.read_text().splitlines()]
-        return [int(row[4]) for row in rows if row[1] == "FLOCK" and row[5].rsplit(":", 1)[-1] == inode]
-    with path.open("rb") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return [0]
+def listeners() -> list[Any]:
+    """Return the listening TCP sockets of this machine (psutil's ``sconn``); none where we may not look."""
+    with contextlib.suppress(psutil.Error):
+        return [one for one in psutil.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     return []
 
 
-@dataclass(frozen=True)
-class Listener:
-    """A TCP port that someone on this machine listens at."""
-
-    host: str
-    port: int
-    inode: int
-
-
-def listeners() -> list[Listener]:
-    """Listening TCP ports, as the kernel lists them; none where it does not."""
-    found = []
-    for path, family in ((Path("/proc/net/tcp"), socket.AF_INET), (Path("/proc/net/tcp6"), socket.AF_INET6)):
-        with contextlib.suppress(OSError):
-            for line in path.read_text().splitlines()[1:]:
-                words = line.split()
-                if words[3] == "0A":
-                    address, port = words[1].split(":")
-                    raw = bytes.fromhex(address)
-                    swapped = struct.pack(f">{len(raw) // 4}I", *struct.unpack(f"<{len(raw) // 4}I", raw))
-                    found.append(Listener(socket.inet_ntop(family, swapped), int(port, 16), int(words[9])))
-    return found
-
-
-def check_ports(listening: Iterable[Listener], serves: Mapping[int, str], known: Iterable[int]) -> list[Finding]:
-    """Ports of `make ui` that another program has, and servers that the whole network can reach.
+def check_ports(listening: Iterable[Any], serves: Mapping[int, str], known: Iterable[int]) -> list[Finding]:
+    """Look for ports of `make ui` that another program has, and for servers that the whole network can reach.
 
     Args:
         listening: what :func:`listeners` found.
@@ -213,33 +163,23 @@ def check_ports(listening: Iterable[Listener], serves: Mapping[int, str], known:
     """
     findings = []
     for one in listening:
-        if one.port not in {*serves, *known}:
+        host, port = one.laddr
+        if port not in {*serves, *known}:
             continue
-        pid = next(iter(with_open(f"socket:[{one.inode}]")), 0)
-        if one.host in ("0.0.0.0", "::"):
-            what = f"{one.port} is open to the network ({one.host}), held by {_told(pid)}"
+        if host in ("0.0.0.0", "::"):
+            what = f"{port} is open to the network ({host}), held by {_named(one.pid)}"
             findings.append(warn("port", what, "restart it with --host 127.0.0.1"))
-        if one.port in serves and not any(serves[one.port] in Path(word).name for word in _command(pid)):
-            what = f"{one.port} is taken by {_told(pid)}; `make ui` wants it for {serves[one.port]}"
-            findings.append(warn("port", what, f"stop it{f' (kill {pid})' if pid else ''} before `make ui`"))
+        if port in serves and not any(serves[port] in Path(word).name for word in _command(one.pid)):
+            what = f"{port} is taken by {_named(one.pid)}; `make ui` wants it for {serves[port]}"
+            findings.append(warn("port", what, f"stop it{f' (kill {one.pid})' if one.pid else ''} before `make ui`"))
     return findings or [ok("ports", f"{', '.join(map(str, sorted({*serves, *known})))}: free, or ours on loopback")]
 
 
-def with_open(target: str) -> list[int]:
-    """Numbers of the processes that have a file or socket open, as far as we may look."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/fd"):
-        with contextlib.suppress(OSError):
-            if any(os.readlink(path / link) == target for link in os.listdir(path)):
-                found.append(int(path.parent.name))
-    return found
-
-
-def _command(pid: int) -> list[str]:
+def _command(pid: int | None) -> list[str]:
     with contextlib.suppress(psutil.Error):
         return psutil.Process(pid).cmdline() if pid else []
     return []
 
 
-def _told(pid: int) -> str:
+def _named(pid: int | None) -> str:
     return f"{' '.join(_command(pid))[:60] or 'a kernel thread'} (pid {pid})" if pid else "another user's process"

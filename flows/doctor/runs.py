@@ -1,23 +1,23 @@
-"""MLflow's runs and registry without MLflow: from its SQLite file, or from a server's REST interface."""
+"""MLflow's runs and registry, as its client tells them."""
 
-import json
-import sqlite3
+import contextlib
+import tempfile
 from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlsplit
 
 from flows.doctor.addresses import ask
 from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import DamagedFile, ServiceUnavailable, bare
-from harr.io.files import read_state
+from harr.io.files import read_jsonl, read_state
 from harr.params import Params
+from tasks.tracking.errors import found, service
+from tasks.tracking.run import client_of
 
-NEWEST = 300
-"""So many runs are looked at."""
-ROWS_BYTES = 16_000_000
+NEWEST = 200
+"""So many runs are looked at, one page of a large store."""
 TAGS = ("mlflow.parentRunId", "harr.execution", "harr.stage")
 
 
@@ -57,119 +57,86 @@ class Store:
 
 
 def store_address(params: Params, environment: Mapping[str, str]) -> str:
-    """Where runs go: tracking.uri, else MLFLOW_TRACKING_URI, else mlflow.db in this folder."""
+    """Return where runs go: tracking.uri, else MLFLOW_TRACKING_URI, else mlflow.db in this folder."""
     return params.tracking.uri or environment.get("MLFLOW_TRACKING_URI", "") or "sqlite:///mlflow.db"
 
 
-def read_store(root: Path, address: str, params: Params) -> Store | None:
-    """Runs and versions of a store; None for a kind of store that only MLflow itself can read.
+def read_store(root: Path, address: str, params: Params) -> Store:
+    """Return the runs and versions of a store; a database file is opened for reading only.
 
     Raises:
-        DamagedFile: the SQLite file is none, or of another MLflow.
+        DamagedFile: the SQLite file is none.
         ServiceUnavailable: the server does not answer.
     """
     if address.startswith("sqlite:///"):
         path = root / address.removeprefix("sqlite:///")
-        if not path.exists():
+        if not path.exists() or not path.stat().st_size:
             return Store()
-        try:
-            with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=0.3)) as base:
-                return _from_file(base, params)
-        except sqlite3.Error as error:
-            raise DamagedFile(f"{bare(address)} cannot be read ({error})") from None
+        address = f"sqlite:///file:{quote(str(path))}?mode=ro&uri=true"
     if urlsplit(address).scheme in ("http", "https"):
-        return _from_server(address.rstrip("/"), params)
-    return None
+        _check_health(address)
+    with service():
+        client = client_of(address)
+        return Store(_runs(client, params.tracking.experiment), _versions(client, params))
 
 
-def _from_file(base: sqlite3.Connection, params: Params) -> Store:
-    if not base.execute("SELECT 1 FROM sqlite_master WHERE name = 'runs'").fetchone():
-        return Store()
-    rows = base.execute(
-        "SELECT run_uuid, runs.name, status, start_time, end_time FROM runs JOIN experiments USING (experiment_id) "
-        "WHERE experiments.name = ? AND runs.lifecycle_stage = 'active' ORDER BY start_time DESC LIMIT ?",
-        (params.tracking.experiment, NEWEST),
-    ).fetchall()
-    marks = ", ".join("?" * len(rows))
-    tags = base.execute(
-        f"SELECT run_uuid, key, value FROM tags WHERE key IN (?, ?, ?) AND run_uuid IN ({marks})",
-        (*TAGS, *(row[0] for row in rows)),
-    )
-    by_run: dict[str, dict[str, str]] = {}
-    for run, key, value in tags:
-        by_run.setdefault(run, {})[key] = value
-    runs = [_run(run, name, status, started, ended, by_run.get(run, {})) for run, name, status, started, ended in rows]
-    named = base.execute(
-        "SELECT alias, version, run_id, creation_time, source, "
-        "(SELECT value FROM model_version_tags t WHERE t.name = v.name AND t.version = v.version AND key = 'index') "
-        "FROM registered_model_aliases JOIN model_versions v USING (name, version) WHERE name = ? ORDER BY alias",
-        (params.tracking.registered_model,),
-    )
-    versions = []
-    for alias, number, run, created, source, index in named:
-        version = Version(alias, str(number), run or "", index or "", (created or 0) / 1000)
-        place = Path(source.removeprefix("file://").removesuffix("/retriever"), "evaluation/full.jsonl")
-        text = place.read_bytes() if place.exists() and place.stat().st_size < ROWS_BYTES else b""
-        versions.append(_measured(version, text.decode(), params.headline))
-    return Store(tuple(runs), tuple(versions))
+def _check_health(address: str) -> None:
+    """Ask a server first: MLflow's own client waits much longer for one that is away.
+
+    Raises:
+        ServiceUnavailable: it does not answer, or answers with an error.
+    """
+    try:
+        answer = ask(f"{address.rstrip('/')}/health")
+    except ServiceUnavailable as error:
+        raise ServiceUnavailable(
+            f"MLflow at {bare(address)} does not answer ({error}); start it (`mlflow server --host 127.0.0.1`), or "
+            'tracking.uri: "" to keep runs in mlflow.db'
+        ) from None
+    if answer.is_error:
+        what = f"MLflow at {bare(address)} answers {answer.status_code} ({answer.reason_phrase})"
+        raise ServiceUnavailable(f"{what}; see its --allowed-hosts")
 
 
-def _from_server(address: str, params: Params) -> Store:
-    def get(path: str, body: Any = None, **query: str) -> Any:
-        answer = ask(f"{address}/api/2.0/mlflow/{path}?{urlencode(query)}", body=body)
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            raise ServiceUnavailable(f"MLflow at {bare(address)}: {answer.reason or answer.status}")
-        return answer.value
+def _runs(client: Any, experiment: str) -> tuple[Run, ...]:
+    known = client.get_experiment_by_name(experiment)
+    where, order = [known.experiment_id] if known else [], ["attributes.start_time DESC"]
+    runs = client.search_runs(where, order_by=order, max_results=NEWEST) if known else ()
+    return tuple(_run(one.info, one.data.tags) for one in runs)
 
-    known = get("experiments/get-by-name", experiment_name=params.tracking.experiment)
-    runs = []
-    if known:
-        wanted = {
-            "experiment_ids": [known["experiment"]["experiment_id"]],
-            "max_results": NEWEST,
-            "order_by": ["attributes.start_time DESC"],
-        }
-        for run in get("runs/search", wanted).get("runs", ()):
-            info, tags = run["info"], {tag["key"]: tag["value"] for tag in run["data"].get("tags", ())}
-            runs.append(
-                _run(
-                    info["run_id"], info.get("run_name"), info["status"], info["start_time"], info.get("end_time"), tags
-                )
-            )
+
+def _run(info: Any, tags: Mapping[str, str]) -> Run:
+    started, ended = ((time or 0) / 1000 for time in (info.start_time, info.end_time))
+    return Run(info.run_id, info.run_name or "", info.status, started, ended, *(tags.get(tag, "") for tag in TAGS))
+
+
+def _versions(client: Any, params: Params) -> tuple[Version, ...]:
     name = params.tracking.registered_model
-    model = get("registered-models/get", name=name)
-    versions = []
-    for told in model["registered_model"].get("aliases", ()) if model else ():
-        found = get("model-versions/get", name=name, version=told["version"])["model_version"]
-        tags = {tag["key"]: tag["value"] for tag in found.get("tags", ())}
-        created = float(found.get("creation_timestamp", 0)) / 1000
-        version = Version(told["alias"], told["version"], found.get("run_id", ""), tags.get("index", ""), created)
-        rows = ask(f"{address}/get-artifact?{urlencode({'path': 'evaluation/full.jsonl', 'run_uuid': version.run})}")
-        versions.append(_measured(version, rows.text, params.headline))
-    return Store(tuple(runs), tuple(versions))
+    model, versions = found(client.get_registered_model, name), []
+    for alias, number in sorted(model.aliases.items()) if model else ():
+        one = client.get_model_version(name, number)
+        figures = _figures(client, one.run_id or "", params.headline)
+        figure = sum(figures) / len(figures) if figures else None
+        index, created = one.tags.get("index", ""), one.creation_timestamp / 1000
+        versions.append(Version(alias, str(number), one.run_id or "", index, created, figure, len(figures)))
+    return tuple(versions)
 
 
-def _run(run: str, name: Any, status: str, started: Any, ended: Any, tags: Mapping[str, str]) -> Run:
-    parent, execution, stage = (tags.get(tag, "") for tag in TAGS)
-    return Run(run, name or "", status, float(started or 0) / 1000, float(ended or 0) / 1000, parent, execution, stage)
-
-
-def _measured(version: Version, lines: str, headline: str) -> Version:
-    """The version with the mean of the rows that promotion compares."""
-    values = [json.loads(line).get(headline) for line in lines.split("\n") if line]
-    kept = [float(value) for value in values if value is not None]
-    return replace(version, figure=sum(kept) / len(kept), n=len(kept)) if kept else version
+def _figures(client: Any, run: str, headline: str) -> list[float]:
+    """Return the figures that promotion compares, one a question; none where the rows cannot be had."""
+    with contextlib.suppress(Exception), tempfile.TemporaryDirectory() as folder:
+        rows = read_jsonl(Path(client.download_artifacts(run, "evaluation/full.jsonl", folder)))
+        return [float(row[headline]) for row in rows if row.get(headline) is not None]
+    return []
 
 
 def lost_runs(store: Store, executions: set[str]) -> list[Run]:
-    """Parent runs marked as running whose process is gone."""
+    """Return the parent runs that are marked as running, but whose process is gone."""
     return [run for run in store.runs if run.status == "RUNNING" and run.execution and run.execution not in executions]
 
 
 def check_runs(address: str, store: Store, executions: set[str]) -> list[Finding]:
-    """Runs that nobody will ever end; on a server another machine may be at work on them."""
+    """Look for runs that nobody will ever end; on a server another machine may be at work on them."""
     if not address.startswith("sqlite"):
         return [ok("runs", f"{len(store.runs)} seen")]
     lost = lost_runs(store, executions)
@@ -184,7 +151,7 @@ def check_runs(address: str, store: Store, executions: set[str]) -> list[Finding
 
 
 def check_registry(root: Path, store: Store, params: Params) -> list[Finding]:
-    """The champion was trained for the index that is here."""
+    """Look whether the champion was trained for the index that is here."""
     name = params.tracking.registered_model
     try:
         identity = read_state(root / "data/vectors/manifest.json", "", identity=str)["identity"]
@@ -199,5 +166,5 @@ def check_registry(root: Path, store: Store, params: Params) -> list[Finding]:
                 findings.append(fail("registry", what, fix))
             else:
                 findings.append(warn("registry", what, "dvc repro"))
-    told = ", ".join(f"{version.alias} {version.number}" for version in store.versions)
-    return findings or [ok("registry", f"{name}: {told}" if told else f"{name}: no version yet")]
+    named = ", ".join(f"{version.alias} {version.number}" for version in store.versions)
+    return findings or [ok("registry", f"{name}: {named}" if named else f"{name}: no version yet")]

@@ -1,131 +1,122 @@
-"""The stages against dvc.lock: what is fresh, what changed, and what that was decided by.
+"""The stages as `dvc status` sees them: which would run again, and why."""
 
-Parameters and everything small is compared by content, as DVC does; a large output by its number of files and
-its size only, which is said: such a stage *looks* fresh. `dvc status` has the last word.
-"""
-
-import hashlib
 import json
-import os
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from flows.doctor.finding import Finding, ok, warn
-from harr.errors import ParamsError
+from harr.errors import HarrError, InUse, one_line
+from harr.io.files import read_state
 from harr.io.resume import differences
 from harr.io.yaml_file import read_yaml
 
-HASHED_BYTES = 8_000_000
-"""So much of one dependency or output is read."""
-TOTAL_BYTES = 64_000_000
+SECONDS = 60
+"""DVC may take so long: it waits while another DVC is at work, and hashes what changed."""
 MEND = "bring it back with git (`git checkout` it), or correct it by hand"
-IGNORED = {".git", ".dvc", "__pycache__"}
 
 
 @dataclass(frozen=True)
 class Stage:
-    """State of a stage: fresh, looks fresh, changed, follows (a changed one), or never run; and why."""
+    """A stage of dvc.yaml. Its state: fresh, changed, never run, running, or follows (a stage that is not fresh)."""
 
     name: str
     state: str
     reasons: tuple[str, ...] = ()
 
 
-class Tree:
-    """Answers whether a path is as dvc.lock says, each path once."""
-
-    def __init__(self, root: Path) -> None:
-        """Look at files under ``root``; what the line-by-line names of .dvcignore say is left out."""
-        self._root = root
-        self._known: dict[str, str] = {}
-        self._read = 0
-        lines = (root / ".dvcignore").read_text(encoding="utf-8").split() if (root / ".dvcignore").exists() else []
-        self._ignored = IGNORED | {line.strip("/") for line in lines}
-
-    def compare(self, entry: Mapping[str, Any]) -> str:
-        """ "same", "alike" (by size only), "changed" or "missing" for an entry ``{path, md5, size, nfiles}``."""
-        key = f"{entry['path']} {entry.get('md5')}"
-        if key not in self._known:
-            try:
-                self._known[key] = self._compare(entry)
-            except FileNotFoundError:  # a link to nowhere, or a stage that runs has just removed it
-                self._known[key] = "changed"
-        return self._known[key]
-
-    def _compare(self, entry: Mapping[str, Any]) -> str:
-        path = self._root / entry["path"]
-        if not path.exists():
-            return "missing"
-        found = self._files(path) if path.is_dir() else [path]
-        total = sum(file.stat().st_size for file in found)
-        if total != entry.get("size", total) or len(found) != entry.get("nfiles", len(found)):
-            return "changed"
-        if total > HASHED_BYTES or self._read + total > TOTAL_BYTES:
-            return "alike"
-        self._read += total
-        return "same" if _hash(path, found) == entry.get("md5") else "changed"
-
-    def _files(self, folder: Path) -> list[Path]:
-        found = []
-        for where, folders, names in os.walk(folder):
-            folders[:] = [name for name in folders if name not in self._ignored]
-            found += [Path(where) / name for name in names if name not in self._ignored]
-        return found
-
-
-def _hash(path: Path, files: list[Path]) -> str:
-    """DVC's hash: md5 of the file, or of the list of a folder's files with theirs."""
-    if not path.is_dir():
-        return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
-    rows = [{"md5": _hash(file, []), "relpath": file.relative_to(path).as_posix()} for file in files]
-    rows.sort(key=lambda row: tuple(row["relpath"].split("/")))
-    text = json.dumps(rows, sort_keys=True)
-    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() + ".dir"
-
-
 def read_stages(root: Path) -> list[Stage]:
-    """All stages in the order of dvc.yaml.
+    """Return all stages in the order of dvc.yaml.
+
+    DVC compares no stage that touches what a running one writes; such a stage is running, or follows it.
 
     Raises:
-        ParamsError: dvc.yaml, dvc.lock or params.yaml is no YAML.
+        HarrError: the folder is no DVC project, or DVC cannot read one of its files.
+        InUse: another DVC is at work.
     """
-    declared, locked = (_part(_yaml(root / name), "stages", name) for name in ("dvc.yaml", "dvc.lock"))
-    params, tree = _yaml(root / "params.yaml"), Tree(root)
+    if not (root / ".dvc").is_dir():
+        raise HarrError("this folder is no DVC project; dvc init")
+    written = _written(root)
+    changes = {} if written else _dvc_status(root)  # first of all: DVC says what is wrong with its files
+    declared = _mapping(root / "dvc.yaml").get("stages") or {}
+    made = {name: _paths(stage, "outs", "metrics", "plots") for name, stage in declared.items()}
+    used = {name: _paths(stage, "deps") for name, stage in declared.items()}
+    if written and (asked := [name for name in declared if not written & (made[name] | used[name])]):
+        changes = _dvc_status(root, *asked)
+    lock, params = _mapping(root / "dvc.lock").get("stages") or {}, _mapping(root / "params.yaml")
     found: dict[str, Stage] = {}
-    makers: dict[str, str] = {}
-    for name, stage in declared.items():
-        found[name] = _state(name, stage, locked.get(name), params, tree)
-        above = [makers[path] for path in map(_path, stage.get("deps", ())) if path in makers]
-        stale = [one for one in dict.fromkeys(above) if not found[one].state.endswith("fresh")]
-        if stale and found[name].state.endswith("fresh"):
-            found[name] = Stage(name, "follows", (stale[0],))
-        for kind in ("outs", "metrics", "plots"):
-            makers |= {_path(out): name for out in stage.get(kind, ())}
+    for name in declared:
+        above = [one for one in found if made[one] & used[name] and found[one].state != "fresh"]
+        if written & made[name]:
+            found[name] = Stage(name, "running")
+        elif name not in lock:
+            found[name] = Stage(name, "never run")
+        elif name in changes:
+            recorded = lock[name].get("params", {}).get("params.yaml", {})
+            found[name] = Stage(name, "changed", tuple(_reasons(changes[name], recorded, params)))
+        else:
+            found[name] = Stage(name, "follows", (above[0],)) if above else Stage(name, "fresh")
     return list(found.values())
 
 
-def _state(name: str, stage: Mapping[str, Any], lock: Mapping[str, Any] | None, params: Any, tree: Tree) -> Stage:
-    if lock is None:
-        return Stage(name, "never run")
-    reasons = [] if lock.get("cmd") == stage["cmd"] else ["its command"]
-    recorded = lock.get("params", {}).get("params.yaml", {})
-    for key in stage.get("params", ()):
-        reasons += [name for name, *_ in differences(key, recorded.get(key), _value(params, key))]
-    listed = [entry for kind in ("deps", "outs") for entry in lock.get(kind, ())]
-    if not all(isinstance(entry, dict) and "path" in entry for entry in listed):
-        raise ParamsError(f"dvc.lock: an entry of stage {name} names no path; {MEND}")
-    entries = {entry["path"]: entry for entry in listed}
-    alike = False
-    declared = [_path(one) for kind in ("deps", "outs", "metrics", "plots") for one in stage.get(kind, ())]
-    for path in declared:
-        verdict = tree.compare(entries[path]) if path in entries else "new"
-        alike = alike or verdict == "alike"
-        reasons += [] if verdict in ("same", "alike") else [path if verdict == "changed" else f"{path} ({verdict})"]
-    if reasons:
-        return Stage(name, "changed", tuple(reasons))
-    return Stage(name, "looks fresh" if alike else "fresh")
+def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
+    """Return what `dvc status --json` prints of these stages, or all: of each that would run, a list of changes."""
+    command = [sys.executable, "-m", "dvc", "--wait-for-lock", "status", "--json", *stages]
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        raise InUse(f"a stage begins or ends, or DVC hashes: no answer in {SECONDS} s; ask later") from None
+    lines = done.stderr.split("\n")
+    if done.returncode and "is busy" in lines[0]:
+        raise InUse("a stage has just begun, and DVC compares nothing in that moment; ask again")
+    if done.returncode:
+        told = one_line("\n".join(lines[-2:] if "Traceback" in done.stderr else lines), 300).removeprefix("ERROR: ")
+        no_git = "git init, or `dvc config core.no_scm true`"
+        raise HarrError(f"dvc status: {told}; {no_git if 'not a git repository' in told else MEND}")
+    changes: dict[str, Any] = json.loads(done.stdout)
+    return changes
+
+
+def _reasons(changes: Iterable[Any], recorded: Mapping[str, Any], params: Mapping[str, Any]) -> Iterable[str]:
+    """Yield what changed: paths with DVC's word for it where that is not "modified", and dotted names of parameters."""
+    for change in changes:
+        if isinstance(change, str):  # of the command, or of a stage that always runs
+            yield change
+            continue
+        for path, what in (entry for entries in change.values() for entry in entries.items()):
+            if isinstance(what, dict):
+                for key in what:
+                    below = differences(key, recorded.get(key), _value(params, key))
+                    yield from [name for name, *_ in below] or [key]
+            else:
+                yield path if what == "modified" else f"{path} ({what})"
+
+
+def _written(root: Path) -> set[str]:
+    """Return the paths that a running stage writes, as DVC's lock file names them.
+
+    Raises:
+        DamagedFile: a kill while DVC wrote the file left it empty; every later command of DVC fails on it.
+    """
+    path = root / ".dvc/tmp/rwlock"
+    if not path.exists():
+        return set()
+    held = read_state(path, f"{'rm -r' if path.is_dir() else 'rm'} .dvc/tmp/rwlock").get("write", {})
+    here = root.resolve()
+    alive = [Path(name) for name, holder in held.items() if psutil.pid_exists(holder["pid"])]
+    return {one.relative_to(here).as_posix() for one in alive if one.is_relative_to(here)}
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    values = read_yaml(path, mend=MEND) or {} if path.exists() else {}
+    if not isinstance(values, dict):
+        raise HarrError(f"{path.name}: a {type(values).__name__}, expected a mapping; {MEND}")
+    return values
 
 
 def _value(values: Any, key: str) -> Any:
@@ -134,29 +125,17 @@ def _value(values: Any, key: str) -> Any:
     return values
 
 
-def _path(entry: Any) -> str:
-    return next(iter(entry)) if isinstance(entry, dict) else str(entry)
-
-
-def _yaml(path: Path) -> dict[str, Any]:
-    values = read_yaml(path, mend=MEND) or {} if path.exists() else {}
-    if not isinstance(values, dict):
-        raise ParamsError(f"{path.name}: a {type(values).__name__}, expected a mapping; {MEND}")
-    return values
-
-
-def _part(values: Mapping[str, Any], key: str, file: str) -> dict[str, Any]:
-    """The mapping of mappings under a key."""
-    found = values.get(key) or {}
-    if not isinstance(found, dict) or not all(isinstance(part, dict) for part in found.values()):
-        raise ParamsError(f"{file}: {key} are no mapping of mappings; {MEND}")
-    return found
+def _paths(stage: Mapping[str, Any], *kinds: str) -> set[str]:
+    entries = [entry for kind in kinds for entry in stage.get(kind, ())]
+    return {next(iter(entry)) if isinstance(entry, dict) else str(entry) for entry in entries}
 
 
 def check_stages(root: Path) -> list[Finding]:
-    """How many stages would run."""
+    """Return how many stages would run."""
     stages = read_stages(root)
-    stale = [stage.name for stage in stages if not stage.state.endswith("fresh")]
+    if running := [stage.name for stage in stages if stage.state == "running"]:
+        return [ok("stages", f"{', '.join(running)} runs")]
+    stale = [stage.name for stage in stages if stage.state != "fresh"]
     if any(stage.state == "changed" for stage in stages):
         return [warn("stages", f"not up to date: {', '.join(stale)}   (`harr status` says why)", "dvc repro")]
-    return [ok("stages", f"to run: {', '.join(stale)}" if stale else f"all {len(stages)} up to date, as far as looked")]
+    return [ok("stages", f"to run: {', '.join(stale)}" if stale else f"all {len(stages)} up to date")]

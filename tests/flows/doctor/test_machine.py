@@ -14,7 +14,6 @@ from flows.doctor.machine import (
     check_switches,
     check_threads,
     check_versions,
-    needed_bytes,
 )
 from harr.io.files import write_json
 from harr.params import Params
@@ -101,17 +100,14 @@ def test_threads_against_cores_and_load(tmp_path: Path) -> None:
 
 
 def test_disk_against_what_a_run_writes(tmp_path: Path) -> None:
-    small = smoke()
-    needed, known = needed_bytes(small, tmp_path)
-    assert known and needed < 2e9
-    assert check_disk(small, tmp_path, free=int(needed) - 1)[0].level == "fail"
-    assert check_disk(small, tmp_path, free=int(needed) + 1)[0].level == "ok"
-    wiki = smoke(download={"dataset": "nq", "passages": "wiki18"})
-    assert needed_bytes(wiki, tmp_path)[0] > 200e9
-    unknown = smoke(download={"dataset": "musique"})
-    assert needed_bytes(unknown, tmp_path)[1] is False
-    write_json(tmp_path / "data/corpus/manifest.json", {"rows": 100_000, "identity": "a"})
-    assert needed_bytes(unknown, tmp_path)[1] is True
+    (found,) = check_disk(smoke(), tmp_path, free=1)
+    assert found.level == "ok" and "once there are vectors" in found.found
+    write_json(tmp_path / "data/corpus/manifest.json", {"rows": 1_000_000})
+    write_json(tmp_path / "data/vectors/manifest.json", {"width": 384})
+    (found,) = check_disk(smoke(), tmp_path, free=6_000_000_000)  # 1.536 GB of vectors, in an index too, each twice
+    assert found.level == "warn" and "takes about 6.1 GB" in found.found
+    assert check_disk(smoke(), tmp_path, free=6_200_000_000)[0].level == "ok"
+    assert check_disk(smoke(index={"uri": "http://m"}), tmp_path, free=4_000_000_000)[0].level == "ok"
 
 
 def test_git_and_the_lock_file(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -1,4 +1,4 @@
-"""What is read from MLflow's own database and server is what MLflow wrote."""
+"""What is read of MLflow's database and server is what MLflow wrote."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ import pytest
 from flows.doctor import addresses
 from flows.doctor.addresses import ask
 from flows.doctor.runs import Store, check_registry, check_runs, lost_runs, read_store, store_address
-from harr.errors import DamagedFile, ServiceUnavailable
+from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
 from harr.io.files import write_json
 from harr.params import Params
 
@@ -67,15 +67,21 @@ def server(written: Path) -> Iterator[str]:
     ) as process:
         address = f"http://127.0.0.1:{port}"
         deadline = time.monotonic() + 120
-        while ask(f"{address}/health").status != 200:
+        while not answers(address):
             assert process.poll() is None and time.monotonic() < deadline
             time.sleep(0.2)
         yield address
         os.killpg(process.pid, 15)
 
 
-def seen(store: Store | None) -> tuple[object, ...]:
-    assert store is not None
+def answers(address: str) -> bool:
+    try:
+        return ask(f"{address}/health").status_code == 200
+    except ServiceUnavailable:
+        return False
+
+
+def seen(store: Store) -> tuple[object, ...]:
     runs = {(run.name, run.status, run.execution, run.stage) for run in store.runs}
     versions = {(one.alias, one.number, one.index, one.figure, one.n) for one in store.versions}
     return runs, versions
@@ -99,7 +105,6 @@ def test_a_server_says_the_same(written: Path, server: str, monkeypatch: pytest.
 def test_abandoned_runs_are_named_and_the_fix_ends_them(written: Path) -> None:
     address = f"sqlite:///{written}/mlflow.db"
     store = read_store(written, address, PARAMS)
-    assert store is not None
     alive = {"20260101-000000-1"}
     assert [run.name for run in lost_runs(store, alive)] == ["pipeline 2"]
     (found,) = check_runs(address, store, alive)
@@ -107,13 +112,12 @@ def test_abandoned_runs_are_named_and_the_fix_ends_them(written: Path) -> None:
     program = found.fix.removeprefix('python -c "').removesuffix('"')
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
     mended = read_store(written, address, PARAMS)
-    assert mended is not None and check_runs(address, mended, alive)[0].level == "ok"
+    assert check_runs(address, mended, alive)[0].level == "ok"
     assert check_runs("http://127.0.0.1:1", store, set())[0].level == "ok"
 
 
 def test_a_champion_of_another_index(written: Path, tmp_path: Path) -> None:
     store = read_store(written, "sqlite:///mlflow.db", PARAMS)
-    assert store is not None
     assert check_registry(tmp_path, store, PARAMS)[0].level == "ok"
     write_json(tmp_path / "data/vectors/manifest.json", {"identity": "b"})
     (found,) = check_registry(tmp_path, store, PARAMS)
@@ -122,14 +126,24 @@ def test_a_champion_of_another_index(written: Path, tmp_path: Path) -> None:
     assert [one.level for one in check_registry(tmp_path, store, PARAMS)] == ["warn"]
 
 
-def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
+def test_what_is_read_is_not_written(written: Path, tmp_path: Path) -> None:
+    before = (written / "mlflow.db").read_bytes()
+    assert read_store(written, "sqlite:///mlflow.db", PARAMS).runs
+    assert (written / "mlflow.db").read_bytes() == before
     assert read_store(tmp_path, "sqlite:///mlflow.db", PARAMS) == Store()
-    assert read_store(tmp_path, "postgresql://db/mlflow", PARAMS) is None
+    (tmp_path / "empty.db").touch()
+    assert read_store(tmp_path, "sqlite:///empty.db", PARAMS) == Store()
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.db"] and not (tmp_path / "empty.db").stat().st_size
+
+
+def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_text("no database, but long enough to be looked at as one" * 20)
-    with pytest.raises(DamagedFile, match=r"mlflow.db cannot be read"):
+    with pytest.raises(DamagedFile, match=r"is damaged \(file is not a database\)"):
         read_store(tmp_path, "sqlite:///mlflow.db", PARAMS)
-    with pytest.raises(ServiceUnavailable):
+    with pytest.raises(ServiceUnavailable, match=r"MLflow at http://127\.0\.0\.1:9 does not answer \(.*; start it"):
         read_store(tmp_path, "http://127.0.0.1:9", PARAMS)
+    with pytest.raises(ParamsError, match=r"foo://x is no address of an MLflow store"):
+        read_store(tmp_path, "foo://x", PARAMS)
 
 
 def test_where_runs_go() -> None:
