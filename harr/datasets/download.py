@@ -52,8 +52,8 @@ def download(
         write_passages(checked, work / "corpus", searchable=source.searchable)
     if source.left_out:
         write_text(work / "corpus" / "left_out.txt", "".join(f"{line}\n" for line in source.left_out))
-        told = f"accepted {len(words):,} passages; left out {len(source.left_out):,}, see {corpus / 'left_out.txt'}"
-        tqdm.write(told)
+        message = f"accepted {len(words):,} passages; left out {len(source.left_out):,}, see {corpus / 'left_out.txt'}"
+        tqdm.write(message)
     if not words:
         raise CorpusError("download: no passages; check download.passages and download.passages_where in params.yaml")
     stored = Passages.open(work / "corpus")

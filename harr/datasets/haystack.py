@@ -107,16 +107,16 @@ def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
             for split, count in counts.items()
         }
 
-    def told(split: str, files: Sequence[str], count: int) -> list[Story]:
+    def of_split(split: str, files: Sequence[str], count: int) -> list[Story]:
         if files:
             read = chain.from_iterable(read_stories(Path(path), params.task) for path in files)
             return _take(read, split, count, params.sentences, at_least=1)
         made = _half(make_stories(params.task, 2 * _TRIES * count, params.seed), split)
         return _take(made, split, count, params.sentences, at_least=count)
 
-    test = told("test", params.test, params.test_questions)
+    test = of_split("test", params.test, params.test_questions)
     known = {(story.question, story.facts) for story in test}
-    train = told("train", params.train, params.train_questions)
+    train = of_split("train", params.train, params.train_questions)
     return {"train": [story for story in train if (story.question, story.facts) not in known], "test": test}
 
 
@@ -220,8 +220,8 @@ def _documents(params: BabiLongParams | RulerParams, stories: Mapping[str, Seque
 
     def passages() -> Iterator[Passage]:
         yield from map(Passage, ids, noise)
-        for split, told in stories.items():
-            for number, story in enumerate(told):
+        for split, own in stories.items():
+            for number, story in enumerate(own):
                 yield from map(Passage, _fact_ids(f"{name}-{split}-{number:05d}", story), story.facts)
 
     def questions(split: str) -> Iterator[Question]:

@@ -43,14 +43,14 @@ def make_needles(kind: str, count: int, seed: int) -> Iterator[Story]:
         pairs = rng.sample(range(len(ADJECTIVES) * len(NOUNS)), names)
         keys = [f"{ADJECTIVES[pair // len(NOUNS)]} {NOUNS[pair % len(NOUNS)]}" for pair in pairs]
         values = [str(value) for value in rng.sample(range(1_000_000, 10_000_000), names * numbers)]
-        told = [(keys[i // numbers], value) for i, value in enumerate(values)]
-        rng.shuffle(told)
+        statements = [(keys[i // numbers], value) for i, value in enumerate(values)]
+        rng.shuffle(statements)
         wanted = keys[:asked]
-        gold = [place for key in wanted for place, (name, _) in enumerate(told) if name == key]
+        gold = [place for key in wanted for place, (name, _) in enumerate(statements) if name == key]
         yield Story(
             question=_ask(wanted, numbers),
-            answers=(", ".join(told[place][1] for place in gold),),
-            facts=tuple(f"A magic number of the {name} is {value}." for name, value in told),
+            answers=(", ".join(statements[place][1] for place in gold),),
+            facts=tuple(f"A magic number of the {name} is {value}." for name, value in statements),
             gold=tuple(gold),
         )
 

@@ -105,7 +105,7 @@ def _messages(parts: Any, place: str) -> list[dict[str, str]]:
 def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) -> list[Piece]:
     """Return a conversation in pieces: what the model reads before each turn of its own, and that turn with its end."""
     pieces: list[Piece] = []
-    told = ""
+    read_so_far = ""
     for number, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
@@ -116,14 +116,14 @@ def _turns(messages: list[dict[str, str]], writer: LanguageModel, place: str) ->
             if not writer.tokenizer.chat_template:
                 raise
             raise CorpusError(f"{place}: the model's chat template refuses this conversation: {error}") from None
-        if not context.startswith(told) or not whole.startswith(context):
+        if not context.startswith(read_so_far) or not whole.startswith(context):
             raise CorpusError(
                 f"{place}: the model's chat template changes earlier text at message {number + 1}, so the model would "
                 "learn from what it never reads; leave thoughts of earlier turns out, or give pieces"
             )
         turn = _own(whole[len(context) :], writer)
-        pieces += [(context[len(told) :], False), (turn, True)]
-        told = context + turn
+        pieces += [(context[len(read_so_far) :], False), (turn, True)]
+        read_so_far = context + turn
     if pieces and not any(pieces[-1][0].endswith(end) for end in _ends(writer)):
         pieces[-1] = (pieces[-1][0] + _ends(writer)[0], True) if _ends(writer) else pieces[-1]
     return pieces

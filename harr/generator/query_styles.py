@@ -45,15 +45,15 @@ def query(question: str, context: Sequence[Passage], style: str) -> str:
         return question
     if style == "start":
         return chain.start
-    subject, told, known = chain.start, "", 0
+    subject, prefix, known = chain.start, "", 0
     shown = [(passage.title, passage.text) for passage in context]
     for relation in chain.relations[:-1]:
         values = facts(relation, subject, shown)
         if len(values) != 1:
             break
         value = values.pop()
-        subject, told, known = value, f"{told}{grammar.phrase(relation, subject)} is {value}, ", known + 1
-    return told + grammar.phrase(chain.relations[known], subject)
+        subject, prefix, known = value, f"{prefix}{grammar.phrase(relation, subject)} is {value}, ", known + 1
+    return prefix + grammar.phrase(chain.relations[known], subject)
 
 
 def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
@@ -70,8 +70,8 @@ def examples(reader: Reader, rng: random.Random, passages: int) -> list[Piece]:
         question = rng.choice(reader.questions)
         context = _found(question, reader, rng, passages)
         shown = render(question.text, context)[0]
-        told = completion_text(query(question.text, context, style), "bare")
-        pieces += [(f"\n{shown}" if number else shown, False), (told, True)]
+        completion = completion_text(query(question.text, context, style), "bare")
+        pieces += [(f"\n{shown}" if number else shown, False), (completion, True)]
     return pieces
 
 
@@ -86,7 +86,7 @@ def share_as_taught(generator: Generator, reader: Reader, number: int, passages:
         requests.append(request(render(asked.text, second, [example])[0], "bare"))
         wanted.append(query(asked.text, second, "told"))
     written = map(query_of, generator.complete(requests))
-    return sum(told == want for told, want in zip(written, wanted, strict=True)) / number
+    return sum(found == want for found, want in zip(written, wanted, strict=True)) / number
 
 
 def _found(

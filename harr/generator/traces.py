@@ -62,10 +62,10 @@ def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = 
     [False, False, True]
     """
     passages = _some(reader, rng, documents)
-    told = [(p.title, sentence, value) for p in passages for _, sentence, value in _facts(p)]
-    rng.shuffle(told)
+    facts = [(p.title, sentence, value) for p in passages for _, sentence, value in _facts(p)]
+    rng.shuffle(facts)
     pieces: list[Piece] = [(_shown(passages, plays), False)]
-    for title, sentence, value in told:
+    for title, sentence, value in facts:
         if sentence.endswith(f" {value}."):
             pieces += [(f"\n(Title: {title}) {sentence.removesuffix(f' {value}.')}", False), (f" {value}.", True)]
     return pieces
@@ -107,13 +107,13 @@ def trace(question: Question, retriever: Retriever, plays: str = "search_r1", te
     game = game_of(plays, len(question.gold_ids), template)(question)
     request: Request = next(game)
     pieces: list[Piece] = []
-    told = 0
+    shown = 0
     try:
         while True:
             if isinstance(request, Generate):
                 written = teacher(request.prompt)
-                pieces += [(request.prompt[told:], False), (written, True)]
-                told = len(request.prompt) + len(written)
+                pieces += [(request.prompt[shown:], False), (written, True)]
+                shown = len(request.prompt) + len(written)
                 request = game.send(written)
             elif isinstance(request, Search):
                 request = game.send(retriever.retrieve([request])[0])

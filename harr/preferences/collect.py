@@ -319,11 +319,11 @@ def _write(
         write_text(draft / f"{name}.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     shutil.copy(run / "prompts.json", draft / "prompts.json")
     write_json(draft / "manifest.json", manifest)
-    told = figures(rows, notes, tried, read_json(run / "prompts.json"))
-    write_json(draft / "figures.json", told)
+    found = figures(rows, notes, tried, read_json(run / "prompts.json"))
+    write_json(draft / "figures.json", found)
     note_published(run)
     publish(draft, out)
-    return told
+    return found
 
 
 def check_asked(params: PreferencesParams, questions: Sequence[Question], held: set[str]) -> None:

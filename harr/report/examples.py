@@ -64,10 +64,10 @@ def trajectories(
 def _side(episode: Episode, right: bool) -> Row:
     """Return one arm's play of a question. A hop's answer belongs to the step that asked the same sub-query."""
     gold = set(episode.question.gold_ids)
-    told = list(episode.outcome.hops)
+    pending = list(episode.outcome.hops)
     hops: list[Row] = []
     for step in episode.steps:
-        hop = told.pop(0) if told and told[0].query == step.search.query else None
+        hop = pending.pop(0) if pending and pending[0].query == step.search.query else None
         passages = [
             {"id": p.id, "title": p.title, "text": p.text, "is_gold": p.id in gold} for p in step.retrieval.passages
         ]

@@ -96,12 +96,12 @@ def write_report(
 
 def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:
     """Return the figures of the training, and whether it was one by preferences."""
-    told = any("quantiles" in row for row in curve)
+    with_terms = any("quantiles" in row for row in curve)
     return {
         "curve": _inline(draw_learning_curve(curve, signal)) if curve else "",
         "prefers": bool(curve) and signal == "accuracy",
-        "progress": _inline(draw_reward_progress(curve)) if told else "",
-        "distribution": _inline(draw_reward_distribution(curve)) if told else "",
+        "progress": _inline(draw_reward_progress(curve)) if with_terms else "",
+        "distribution": _inline(draw_reward_distribution(curve)) if with_terms else "",
     }
 
 
@@ -172,10 +172,10 @@ def _cell(mean: Mapping[str, float] | None, gain: Mapping[str, float] | None, na
     if mean is None:
         return {}
     cell = {"mean": percent(mean["mean"]), "interval": f"{percent(mean['low'])} to {percent(mean['high'])}"}
-    told = _gain(gain) if gain else {}
-    if told and name.removeprefix("given_") in AUDITS:
-        told["sign"] = {"up": "down", "down": "up"}.get(told["sign"], "level")
-    return cell | told
+    shown = _gain(gain) if gain else {}
+    if shown and name.removeprefix("given_") in AUDITS:
+        shown["sign"] = {"up": "down", "down": "up"}.get(shown["sign"], "level")
+    return cell | shown
 
 
 def _gain(gain: Mapping[str, float]) -> dict[str, str]:

@@ -64,15 +64,15 @@ def draw_reward_progress(rows: Rows) -> Figure:
             found = fitted(steps, means)
             size = 2.5 if len(steps) <= BINS else 0
             panel.plot(steps, means, color=GREY, linewidth=0.8, marker="o", markersize=size, label="mean of each step")
-            told = found.text if found else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
+            title = found.text if found else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
             if window(rows) > 1:
                 panel.plot(steps, smoothed, color=GREEN, linewidth=2.4, label=f"mean over {window(rows)} steps")
                 r2 = determined(means, smoothed)
-                told += "" if math.isnan(r2) else f"\nmean over {window(rows)} steps: R² = {r2:.2f}"
+                title += "" if math.isnan(r2) else f"\nmean over {window(rows)} steps: R² = {r2:.2f}"
             if found:
                 dashes = (0, (4, 2))
                 panel.plot(steps, found.line, color=ORANGE, linewidth=1.6, linestyle=dashes, label="fit over all steps")
-            panel.set_title(told, fontsize=8, fontweight="normal", color=MUTED, pad=4)
+            panel.set_title(title, fontsize=8, fontweight="normal", color=MUTED, pad=4)
         _legend(figure, panels)
     return figure
 

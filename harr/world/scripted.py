@@ -107,8 +107,8 @@ def plan(text: str) -> str:
         graph = f"Nodes:\n{''.join(nodes)}Edges:\n{''.join(edges)}"
         return f"<think> {', '.join(names)} </think><search>\n{graph}</search>"
     followed = follow(chain, _DOCUMENT.findall(results))
-    told = "; ".join(f"{grammar.phrase(relation, subject)} is {value}" for relation, subject, value in followed)
-    return f"<think> {told} </think><answer> {followed[-1][2]} </answer>"
+    learnt = "; ".join(f"{grammar.phrase(relation, subject)} is {value}" for relation, subject, value in followed)
+    return f"<think> {learnt} </think><answer> {followed[-1][2]} </answer>"
 
 
 def follow(chain: grammar.Chain, passages: Sequence[tuple[str, str]]) -> list[tuple[Relation, str, str]]:

@@ -239,8 +239,8 @@ class _Sample(LogitsProcessor):
 
 def _completion_of(request: Generate, text: str) -> str:
     """Return a completion without its stop string, which it may lack."""
-    said = request.cut(text)
-    return said if said != text or not request.stop else TruncatedCompletion(text)
+    completion = request.cut(text)
+    return completion if completion != text or not request.stop else TruncatedCompletion(text)
 
 
 def _key(request: Generate) -> str:

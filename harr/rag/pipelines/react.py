@@ -45,12 +45,12 @@ def react(question: Question, *, max_searches: int) -> PyGenerator[Request, Any,
         if query:
             hop, broken, found, failed = yield from look_up(question, hops, query)
             hops, malformed, escaped, errors = (*hops, hop), malformed + broken, escaped + found, errors + failed
-            said, found = escape(hop.answer if hop.status == "FOUND" else f"{hop.status} {hop.answer}".strip())
+            shown, found = escape(hop.answer if hop.status == "FOUND" else f"{hop.status} {hop.answer}".strip())
             escaped += found
-            told = f"<tool_response>{said}</tool_response>"
+            response = f"<tool_response>{shown}</tool_response>"
         else:
-            malformed, told = malformed + 1, CORRECTION
-        messages.append(_message("user", f"{told}\n{LAST_TURN}" if turn + 1 == max_searches else told))
+            malformed, response = malformed + 1, CORRECTION
+        messages.append(_message("user", f"{response}\n{LAST_TURN}" if turn + 1 == max_searches else response))
     return Outcome("", hops, malformed, escaped, tool_errors=errors)
 
 
@@ -78,14 +78,14 @@ def react_passages(question: Question, *, max_searches: int) -> PyGenerator[Requ
             break
         if query:
             retrieval: Retrieval = yield Search(question, query, hops)
-            (told, found), failed = _shown(retrieval), bool(retrieval.error)
+            (response, found), failed = _shown(retrieval), bool(retrieval.error)
             escaped += found
         else:
             failed = "<tool_call>" in without_thoughts(reply)
-            told = f"<tool_response>\nError: {wrong}\n</tool_response>\n{ACT}" if failed else ACT
+            response = f"<tool_response>\nError: {wrong}\n</tool_response>\n{ACT}" if failed else ACT
         errors += failed
         closed = f"{reply.removesuffix(STOP)}{STOP}" if query or failed else reply
-        last = f"{told}\n{ANSWER_NOW}" if turn + 1 == max_searches else told
+        last = f"{response}\n{ANSWER_NOW}" if turn + 1 == max_searches else response
         messages += [_message("assistant", closed), _message("user", last)]
     return Outcome("", hops, malformed, escaped, max_searches + 1, faults, tool_errors=errors)
 

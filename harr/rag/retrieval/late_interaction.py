@@ -116,7 +116,7 @@ def search_identity(index: str, model: str) -> str:
 
 def _is_multi_vector(folder: Path) -> bool:
     """Return whether a folder says so; sentence-transformers would put random weights on top of any other."""
-    told, config = folder / "config_sentence_transformers.json", folder / "config.json"
-    kind = read_json(told).get("model_type") if told.exists() else ""
+    settings, config = folder / "config_sentence_transformers.json", folder / "config.json"
+    kind = read_json(settings).get("model_type") if settings.exists() else ""
     shapes = read_json(config).get("architectures") if config.exists() else ()
     return kind in ("MultiVectorEncoder", "ColBERT") or "HF_ColBERT" in (shapes or ())

@@ -164,8 +164,8 @@ class WebSource:
 def _retrieval(search: Search, answer: Answer) -> Retrieval:
     if isinstance(answer, tuple):
         return Retrieval(tuple(passage for passage in answer if passage.id not in search.exclude_ids))
-    said = one_line(answer)
-    return Retrieval((), error=said if isinstance(answer, HarrError) else f"{type(answer).__name__}: {said}")
+    reason = one_line(answer)
+    return Retrieval((), error=reason if isinstance(answer, HarrError) else f"{type(answer).__name__}: {reason}")
 
 
 class Remembered:

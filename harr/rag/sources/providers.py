@@ -71,8 +71,8 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
         try:
             found = client.search(query, num_results=k, **options)
         except OSError as error:  # all of requests' errors are
-            said = type(error).__name__ if key in str(error) else one_line(error)
-            raise ServiceUnavailable(f"Exa does not answer ({said})") from None
+            reason = type(error).__name__ if key in str(error) else one_line(error)
+            raise ServiceUnavailable(f"Exa does not answer ({reason})") from None
         except ValueError as error:
             raise _refusal(one_line(error, secret=key), section.key_variable) from None
         except (KeyError, TypeError, AttributeError):
@@ -86,15 +86,15 @@ def exa(tool: str, section: ExaParams) -> SearchFn:
     return search
 
 
-def _refusal(said: str, key_variable: str) -> HarrError:
+def _refusal(reason: str, key_variable: str) -> HarrError:
     """Return what Exa's client says of an answer that is none: its number stands in the text only."""
-    number = re.search(r"status code (\d{3})", said)
+    number = re.search(r"status code (\d{3})", reason)
     status = int(number[1]) if number else 0
     if status in AGAIN or status >= 500:
-        return ServiceUnavailable(f"Exa is overloaded or out of order ({said})")
+        return ServiceUnavailable(f"Exa is overloaded or out of order ({reason})")
     if status in (401, 403):
-        return ParamsError(f"Exa refuses the key in ${key_variable} ({said})")
-    return HarrError(f"Exa refuses the query ({said})")
+        return ParamsError(f"Exa refuses the key in ${key_variable} ({reason})")
+    return HarrError(f"Exa refuses the query ({reason})")
 
 
 def cassette(tool: str, path: Path) -> SearchFn:
@@ -134,8 +134,8 @@ def passages_of(rows: Any, tool: str, place: str) -> list[Passage]:
     try:
         return [Passage(row["id"], row["text"], row.get("title", ""), tool) for row in rows]
     except (TypeError, KeyError, AttributeError):
-        said = str(rows)[:60]
-        raise CorpusError(f"{place}: passages is {said!r}; expected a list of {{id, title, text}}") from None
+        reason = str(rows)[:60]
+        raise CorpusError(f"{place}: passages is {reason!r}; expected a list of {{id, title, text}}") from None
 
 
 def rows_of(passages: Sequence[Passage]) -> list[dict[str, str]]:
