@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from prefect import task
@@ -15,13 +15,17 @@ from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError
 from harr.io.files import publish, read_json, read_jsonl, read_state, read_state_rows, write_json, write_text
 from harr.params import Params
 from harr.params.faults import describe_fault
-from harr.types import Episode, Generator, Log, Pipeline, Question
+from harr.types import Episode, Log, Pipeline, Question, Retriever
 from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.embed import vectors_manifest
 from tasks.filter import statistics_rows
 from tasks.paths import EVALUATION, FILTERED, METRICS, PLACES, PLOTS, REPORT, STATS, WORK
 from tasks.train import training_figure
+
+if TYPE_CHECKING:
+    from harr.evaluate.play import ArmRun, Game
+    from harr.rag.scoring.reward import Reward
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -47,50 +51,66 @@ def play_arms(
     from harr.build.pipeline import build_reward
     from harr.build.setup import open_players, open_writer
     from harr.build.writers import build_generator, build_reader
-    from harr.evaluate.play import pass_rates, run_arm
+    from harr.evaluate.play import ArmRun, Game
     from harr.evaluate.summary import join_candidates
-    from harr.rag.policies.dense import DensePolicy
 
-    section, seed_of_run = params.evaluate, params.seed
-    pipelines, reward = arm_pipelines(params), build_reward(params.reward, params.encoder, seed_of_run, PLACES)
-    reader = build_reader(section.reader, seed_of_run, PLACES)
-    writes = params.writer_learns
-    generator = None if writes else build_generator(params.generator, seed_of_run, PLACES)
-    folders = trained_runs(params) | ({FULL: [model]} if model else {})
-    records = section.arm_table
-    runs = [(arm, seed, folder) for arm in section.arms for seed, folder in enumerate(folders.get(arm, [None]))]
-    rows: dict[tuple[str, int], dict[str, Rows]] = {(arm, seed): {} for arm, seed, _ in runs}
+    runs, pipelines, writes = arm_runs(params, model), arm_pipelines(params), params.writer_learns
+    reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
+    reader = build_reader(params.evaluate.reader, params.seed, PLACES)
+    generator = None if writes else build_generator(params.generator, params.seed, PLACES)
+
+    def game(run: ArmRun, desc: str, retriever: Retriever) -> Game:
+        writer = open_writer(params, PLACES, run.arm, run.folder) if writes else generator
+        return Game(desc, pipelines[run.name], retriever, writer, reader)
+
+    rows: list[dict[str, Rows]] = [{} for _ in runs]
     shown: dict[str, list[Episode]] = {}
-    for candidates in section.candidates:
-        played = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
-        with open_players(params, PLACES, played, candidates=candidates) as player:
-            for arm, seed, folder in runs:
-                retriever, desc, pipeline = player(records[arm], folder), f"{arm}-{seed} ({candidates})", pipelines[arm]
-                if writes:  # the arms differ in who writes; whoever did leaves the memory before the next one comes
-                    generator = None
-                    generator = open_writer(params, PLACES, records[arm], folder)
-                episodes = run_arm(played, pipeline, generator, retriever, batch_size=section.batch_size, desc=desc)
-                episodes = read_by(reader, pipeline, episodes, batch_size=section.batch_size, desc=f"{desc}: answers")
-                report_usage(log, **({f"{arm}-{seed}": generator} if writes else {}), sources=retriever)
-                if dropped := getattr(retriever, "dropped_hops", 0):
-                    print(f"{desc}: {dropped} hops left out of states longer than retriever.max_tokens")
-                found = scored(params, pipeline, episodes, reward.means(episodes))
-                if section.pass_at and isinstance(retriever, DensePolicy):
-                    rates = pass_rates(
-                        played, pipeline, generator, retriever, samples=section.samples, ks=section.pass_at, seed=seed
-                    )
-                    found = [row | rates[row["id"]] for row in found]
-                rows[arm, seed][candidates] = found
-                shown.setdefault(arm, episodes)
-    report_usage(log, generator=None if writes else generator, reader=reader, judge=reward)
-    by_arm: dict[str, list[Rows]] = {}
-    for (name, _), by_candidates in rows.items():
-        by_arm.setdefault(name, []).append(join_candidates(by_candidates))
+    for candidates in params.evaluate.candidates:
+        asked = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
+        with open_players(params, PLACES, asked, candidates=candidates) as player:
+            for run, found in zip(runs, rows, strict=True):  # no name holds a game, so one model is loaded at a time
+                desc, retriever = f"{run} ({candidates})", player(run.arm, run.folder)
+                episodes, found[candidates] = play_run(params, run, game(run, desc, retriever), asked, reward, log)
+                shown.setdefault(run.name, episodes)
+    report_usage(log, generator=generator, reader=reader, judge=reward)
+    by_arm: dict[str, list[Rows]] = {run.name: [] for run in runs}
+    for run, by_candidates in zip(runs, rows, strict=True):
+        by_arm[run.name].append(join_candidates(by_candidates))
     return by_arm, shown
 
 
+def arm_runs(params: Params, model: Path | None) -> "list[ArmRun]":
+    """Return the runs of all arms, in order; ``model`` stands for all seeds of ``full``."""
+    from harr.evaluate.play import ArmRun
+
+    folders = trained_runs(params) | ({FULL: [model]} if model else {})
+    return [
+        ArmRun(name, arm, number, folder)
+        for name, arm in params.evaluate.arm_table.items()
+        for number, folder in enumerate(folders.get(name, [None]))
+    ]
+
+
+def play_run(
+    params: Params, run: "ArmRun", game: "Game", questions: Sequence[Question], reward: "Reward", log: Log
+) -> tuple[list[Episode], Rows]:
+    """Return the episodes of one run, and a row of metrics per question."""
+    from harr.evaluate.play import pass_rates
+
+    section = params.evaluate
+    episodes = game.play(questions, batch_size=section.batch_size)
+    report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
+    if dropped := getattr(game.retriever, "dropped_hops", 0):
+        print(f"{game.desc}: {dropped} hops left out of states longer than retriever.max_tokens")
+    rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
+    if section.pass_at:
+        rates = pass_rates(questions, game, samples=section.samples, ks=section.pass_at, seed=run.number)
+        rows = [row | rates.get(row["id"], {}) for row in rows]
+    return episodes, rows
+
+
 def arm_pipelines(params: Params) -> dict[str, Pipeline]:
-    """The pipeline of every arm: of leret, some are shown demonstrations.
+    """Return the pipeline of every arm: of leret, some are shown demonstrations.
 
     Raises:
         CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one, or ordered
@@ -105,36 +125,13 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
 
     pipeline = build_pipeline(params.pipeline, writer_folder(params.generator, PLACES))
     if not isinstance(pipeline, LeReT):
-        return dict.fromkeys(params.evaluate.arms, pipeline)
+        return dict.fromkeys(params.evaluate.arm_table, pipeline)
     index = vectors_manifest()["identity"]
     check_index(FILTERED, search_identity(index, params.retriever.late_interaction))
     return {
         name: replace(pipeline, demonstrations=read_demonstrations(arm.demonstrations, FILTERED))
         for name, arm in params.evaluate.arm_table.items()
     }
-
-
-def read_by(
-    reader: Generator | None, pipeline: Pipeline, episodes: list[Episode], *, batch_size: int, desc: str
-) -> list[Episode]:
-    """The episodes with the answers of the reader, where there is one; only LeReT leaves the answer to it."""
-    from harr.rag.pipelines.leret import LeReT, answered
-
-    if reader is None or not isinstance(pipeline, LeReT):
-        return episodes
-    return answered(episodes, pipeline, reader, batch_size=batch_size, desc=desc)
-
-
-def scored(params: Params, pipeline: Pipeline, episodes: Sequence[Episode], terms: Sequence[Row]) -> Rows:
-    """A row of metrics per question; of leret also recall and average precision after every hop."""
-    from harr.evaluate.summary import question_rows
-    from harr.preferences.few_shot import hop_metrics
-    from harr.rag.pipelines.leret import LeReT
-
-    rows = question_rows(episodes, terms, picking=params.pipeline.name == "pick")
-    if isinstance(pipeline, LeReT):
-        return [row | hop_metrics(episode, pipeline) for row, episode in zip(rows, episodes, strict=True)]
-    return rows
 
 
 @task(**TASK)

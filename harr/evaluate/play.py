@@ -1,12 +1,17 @@
 """The playing of arms: every question greedily, or several times by chance."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
-from harr.evaluate.summary import Row
+from harr.arms import Arm
+from harr.evaluate.summary import Row, question_rows
 from harr.io.progress import bar
+from harr.preferences.few_shot import hop_metrics
+from harr.rag.pipelines.leret import LeReT, answered
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold
@@ -14,49 +19,78 @@ from harr.rag.scoring.terms import answer_em
 from harr.types import Episode, Generator, Pipeline, Question, Retriever
 
 
-def run_arm(
-    questions: Sequence[Question],
-    pipeline: Pipeline,
-    generator: Generator | None,
-    retriever: Retriever,
-    *,
-    batch_size: int,
-    desc: str,
-) -> list[Episode]:
-    """Play all questions with one retriever, ``batch_size`` at a time; one episode each, in order."""
-    episodes: list[Episode] = []
-    with bar(total=len(questions), desc=desc, unit="question") as progress:
-        for start in range(0, len(questions), batch_size):
-            batch = questions[start : start + batch_size]
-            episodes += play(batch, pipeline, retriever, generator)
-            progress.update(len(batch))
-    return episodes
+@dataclass(frozen=True)
+class ArmRun:
+    """One run of an arm; a trained arm has one per seed.
+
+    >>> str(ArmRun("full", Arm("was trained by reward"), 2, Path("models/arms/full-2")))
+    'full-2'
+    """
+
+    name: str
+    arm: Arm
+    number: int
+    folder: Path | None
+    """The folder of its trained model; None where it was not trained."""
+
+    def __str__(self) -> str:
+        return f"{self.name}-{self.number}"
+
+
+@dataclass(frozen=True)
+class Game:
+    """The players of one run, ready to play; ``desc`` names the run in the progress bar."""
+
+    desc: str
+    pipeline: Pipeline
+    retriever: Retriever
+    generator: Generator | None
+    reader: Generator | None = None
+    """The model that answers from what a pipeline without answers (LeReT's) has found."""
+
+    def play(self, questions: Sequence[Question], *, batch_size: int) -> list[Episode]:
+        """Play all questions, ``batch_size`` at a time; one episode each, in order."""
+        episodes: list[Episode] = []
+        with bar(total=len(questions), desc=self.desc, unit="question") as progress:
+            for start in range(0, len(questions), batch_size):
+                batch = questions[start : start + batch_size]
+                episodes += play(batch, self.pipeline, self.retriever, self.generator)
+                progress.update(len(batch))
+        if self.reader is None or not isinstance(self.pipeline, LeReT):
+            return episodes
+        return answered(episodes, self.pipeline, self.reader, batch_size=batch_size, desc=f"{self.desc}: answers")
+
+    def rows(
+        self, episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]], *, picking: bool = False
+    ) -> list[Row]:
+        """Return a row of metrics per question; of LeReT also recall and average precision after every hop."""
+        rows = question_rows(episodes, terms, picking=picking)
+        if isinstance(self.pipeline, LeReT):
+            return [row | hop_metrics(episode, self.pipeline) for row, episode in zip(rows, episodes, strict=True)]
+        return rows
 
 
 def pass_rates(
-    questions: Sequence[Question],
-    pipeline: Pipeline,
-    generator: Generator | None,
-    retriever: DensePolicy,
-    *,
-    samples: int,
-    ks: Sequence[int],
-    seed: int,
+    questions: Sequence[Question], game: Game, *, samples: int, ks: Sequence[int], seed: int
 ) -> dict[str, Row]:
-    """pass@k per question id: the chance that one of k sampled episodes is right, from ``samples`` of them.
+    """Return pass@k per question id: the chance that one of k sampled episodes is right, from ``samples`` of them.
 
-    Right means an exactly matching answer or, where the pipeline gives none, all gold passages found.
+    It is empty where the retriever does not sample. Right means an exactly matching answer or, where the pipeline
+    gives none, all gold passages found.
     """
-    retriever.sampling = torch.Generator().manual_seed(seed)
-    episodes = play([q for q in questions for _ in range(samples)], pipeline, retriever, generator, desc="pass@k")
-    retriever.sampling = None
+    if not isinstance(game.retriever, DensePolicy):
+        return {}
+    game.retriever.sampling = torch.Generator().manual_seed(seed)
+    asked = [question for question in questions for _ in range(samples)]
+    episodes = play(asked, game.pipeline, game.retriever, game.generator, desc="pass@k")
+    game.retriever.sampling = None
     right = answer_em if any(episode.answer is not None for episode in episodes) else all_gold
     counts = {q.id: sum(right(e) == 1.0 for e in episodes[i * samples :][:samples]) for i, q in enumerate(questions)}
     return {name: {f"pass_at_{k}": pass_at(samples, hits, k) for k in ks} for name, hits in counts.items()}
 
 
 def pass_at(samples: int, right: int, k: int) -> float:
-    """Unbiased estimate of pass@k: 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374, eq. 1).
+    """Return the unbiased estimate of pass@k: 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374, eq. 1).
 
     >>> [pass_at(4, 1, k) for k in (1, 2, 4)]
     [0.25, 0.5, 1.0]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from styled import Styled, Words
 
 from harr.build.writers import build_reader
 from harr.errors import ExpectationFailed, IndexMismatch
+from harr.evaluate.play import Game
 from harr.generator.traces import open_world
 from harr.io.files import read_json, write_json
 from harr.params import Params
@@ -19,12 +21,11 @@ from harr.params.generator import ScriptedParams
 from harr.preferences.collect import sample_preferences
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.retrieval.late_interaction import search_identity
-from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.report.plots import learning_curve
 from tasks.arms import trained_runs
-from tasks.evaluate import arm_pipelines, read_by, scored
+from tasks.evaluate import arm_pipelines
 from tasks.expectations.process import expect
 from tasks.filter import filter_suite, preferences_frame, write_preferences_page
 from tasks.paths import PLACES
@@ -94,13 +95,12 @@ def test_the_page_says_what_a_score_is(sampled: Path) -> None:
 def test_answers_are_scored_where_there_is_a_reader() -> None:
     """Every play that found all gold is answered rightly, no other is."""
     world, program = open_world(3, hops=(2,)), LeReT(2, template="bare")
-    episodes = play(world.questions, program, Words(world), Styled(1.0))
-    assert not any("answer_em" in row for row in scored(PARAMS, program, episodes, [{}] * len(episodes)))
-    same = read_by(None, program, episodes, batch_size=9, desc="")
-    assert same == episodes
-    params = PARAMS.model_copy(update={"evaluate": PARAMS.evaluate.model_copy(update={"reader": SCRIPTED})})
-    read = read_by(build_reader(params.evaluate.reader, 0, PLACES), program, episodes, batch_size=9, desc="answers")
-    rows = scored(params, program, read, [{}] * len(read))
+    game = Game("full-0", program, Words(world), Styled(1.0))
+    episodes = game.play(world.questions, batch_size=9)
+    assert not any("answer_em" in row for row in game.rows(episodes, [{}] * len(episodes)))
+    read = replace(game, reader=build_reader(SCRIPTED, 0, PLACES)).play(world.questions, batch_size=9)
+    rows = game.rows(read, [{}] * len(read))
+    assert all("ap_after_2" in row for row in rows)
     assert 0 < sum(row["answer_em"] for row in rows) < len(rows)
     assert [row["answer_em"] for row in rows] == [row["all_gold"] for row in rows]
 

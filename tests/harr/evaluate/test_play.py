@@ -3,16 +3,16 @@
 import pytest
 from episodes import Shelf
 
-from harr.evaluate.play import pass_at, pass_rates, run_arm
+from harr.evaluate.play import Game, pass_at, pass_rates
 from harr.rag.pipelines.pick import pick
 from harr.rag.setup import Setup
 from harr.types import Question
 
 
-def test_run_arm_plays_in_batches_and_keeps_the_order() -> None:
+def test_a_game_plays_in_batches_and_keeps_the_order() -> None:
     questions = [Question(str(number), "Who?", gold_ids=("a",)) for number in range(5)]
     shelf = Shelf()
-    episodes = run_arm(questions, lambda q: pick(q, picks=1), None, shelf, batch_size=2, desc="arm")
+    episodes = Game("arm", lambda q: pick(q, picks=1), shelf, None).play(questions, batch_size=2)
     assert [episode.question.id for episode in episodes] == list("01234")
     assert shelf.calls == [2, 2, 1]
 
@@ -22,7 +22,8 @@ def test_pass_at_k_against_counting(setup: Setup) -> None:
     assert pass_at(4, 2, 2) == pytest.approx(5 / 6)
     assert pass_at(4, 0, 4) == 0.0
     questions = list(setup.questions[:3])
-    rates = pass_rates(questions, setup.pipeline, None, setup.retriever, samples=4, ks=(1, 4), seed=0)
+    game = Game("arm", setup.pipeline, setup.retriever, None)
+    rates = pass_rates(questions, game, samples=4, ks=(1, 4), seed=0)
     assert set(rates) == {question.id for question in questions}
     assert all(0.0 <= row["pass_at_1"] <= row["pass_at_4"] <= 1.0 for row in rates.values())
     assert setup.retriever.sampling is None, "afterwards it is greedy again"

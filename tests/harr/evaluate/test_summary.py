@@ -4,7 +4,6 @@ import pytest
 from episodes import Shelf, played
 
 from harr.errors import CorpusError
-from harr.evaluate.play import run_arm
 from harr.evaluate.summary import (
     average_seeds,
     contrast,
@@ -17,6 +16,7 @@ from harr.evaluate.summary import (
 )
 from harr.evaluate.tables import is_share, label
 from harr.rag.pipelines.pick import pick
+from harr.rag.rollout import play
 from harr.types import Episode, Question, Retrieval, Search, Step
 
 
@@ -40,7 +40,7 @@ def test_queries_are_audited_only_where_any_is_written() -> None:
     asked = Question("q", "Who made Acme?", ("Ada Brown",), ("a",))
     shelf = Shelf()
     for picking in (True, False):
-        picked = run_arm([asked], lambda q: pick(q, picks=2), None, shelf, batch_size=1, desc="arm")
+        picked = play([asked], lambda q: pick(q, picks=2), shelf, None)
         assert not {"repeated_queries", "answer_in_query"} & set(question_rows(picked, picking=picking)[0])
     steps = [Step(Search(asked, query), Retrieval(())) for query in (asked.text, "ada brown", "Ada Brown?")]
     audited, other = question_rows([Episode(asked, tuple(steps)), Episode(asked, (steps[0],))])
