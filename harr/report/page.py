@@ -54,13 +54,12 @@ def write_report(
         contrasts: further paired gains, as in metrics/contrasts.json: ``{"full-history": {metric: gain}}``.
         curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
         filter_rows: one row per question that the filter tried; may be empty.
-        trajectories: as from ``evaluate.trajectories``.
+        trajectories: as from :func:`harr.report.examples.trajectories`.
         facts: names and values of what was run.
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.
-        played: question rows of ``full``, as from ``evaluate.question_rows``; the best paid are shown where queries are
-            written.
+        played: question rows of ``full``; the best paid are shown where queries are written.
         signal: what the steps tell: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
