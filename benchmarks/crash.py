@@ -321,7 +321,7 @@ def prepare(place: Place) -> dict[str, Told]:
     (place.here / "params.yaml").write_text(PARAMS)
     child = os.fork()
     if not child:
-        from tasks.tracking.run import client_of
+        from tasks.tracking.client import client_of
 
         os.chdir(place.here)
         client_of(f"sqlite:///{place.here}/mlflow.db").search_experiments()

@@ -80,7 +80,7 @@ def measure() -> dict[str, float]:
         "threads": me.num_threads(),
         "children": len(me.children(recursive=True)),
         "files": len(names),
-        "stumps": sum(path.name.endswith((".tmp", ".draft", ".running")) for path in names),
+        "stumps": sum(path.name.endswith((".tmp", ".draft")) for path in names),
     }
 
 

@@ -17,7 +17,7 @@ from harr.io.files import read_state
 from harr.params import Params
 
 REBUILD = "dvc repro -f -s index"
-SPOOL, SEND = "work/spool", "python -m flows.send"
+NOTES, SEND = "work/mlflow", "python -m flows.send"
 WALK_SECONDS = 0.15
 PLACES = ("data", "models", "metrics", "plots", "reports", "work", ".harr")
 
@@ -132,38 +132,30 @@ def files(folder: Path, seconds: float = WALK_SECONDS, *, folders: bool = False)
 
 @dataclass(frozen=True)
 class Kept:
-    """What an MLflow server has not received: its address, the stages that wrote it, and the number of writes.
-
-    ``place`` is the folder where it waits.
-    """
+    """What an MLflow server has not received: its address, and the stages whose reports wait in folder ``place``."""
 
     place: str
     address: str
     stages: tuple[str, ...]
-    writes: int
 
     def __str__(self) -> str:
-        return f"{self.writes} writes of stage {', '.join(self.stages)} for {bare(self.address)}, which did not answer"
+        return f"reports of stage {', '.join(self.stages)} for {bare(self.address)}, which did not answer"
 
 
 def kept_reports(root: Path) -> list[Kept]:
-    """What waits in work/spool (tasks/tracking/spool.py): a folder per server, in it a journal per run of a stage.
-
-    The runs of recipes have a work/spool each, in the recipe's folder.
-    """
+    """Return what waits in work/mlflow, a note per stage (tasks/tracking/report.py), here and in recipes' folders."""
     found = []
-    for told in sorted([*root.glob(f"{SPOOL}/*/address"), *root.glob(f".harr/runs/*/{SPOOL}/*/address")]):
-        stages, writes = [], 0
-        for journal in sorted(told.parent.glob("*.jsonl")):
-            if journal.name != "refused.jsonl":
-                done = 0
-                with contextlib.suppress(DamagedFile):  # there is none, or whoever sends it tells of it
-                    done = read_state(journal.with_suffix(".done"), "", done=int)["done"]
-                stages.append(journal.stem.partition("-")[2])
-                writes += journal.read_bytes().count(b"\n") - done
-        if stages:
-            address, place = told.read_text(encoding="utf-8").strip(), told.parents[1].relative_to(root)
-            found.append(Kept(str(place), address, tuple(dict.fromkeys(stages)), writes))
+    for folder in [root / NOTES, *sorted(root.glob(f".harr/runs/*/{NOTES}"))]:
+        stages: dict[str, list[str]] = {}
+        for path in sorted(folder.glob("*.json")):
+            try:
+                note = read_state(path, "", address=str, stage=str, status=str)
+            except DamagedFile:  # the next stage puts it aside, with a line
+                note = {"address": "an unknown server", "stage": f"? ({path.name} is damaged)", "status": ""}
+            if note["status"] != "RUNNING":
+                stages.setdefault(note["address"], []).append(note["stage"])
+        place = str(folder.relative_to(root))
+        found += [Kept(place, address, tuple(dict.fromkeys(names))) for address, names in stages.items()]
     return found
 
 
@@ -178,7 +170,7 @@ def check_reports(root: Path, *, busy: bool) -> list[Finding]:
 def unfinished(root: Path) -> list[tuple[str, int, str]]:
     """Return (folder, number of entries, size) of what work/ keeps: unfinished or earlier work, completions."""
     found = []
-    for folder in sorted(set((root / "work").glob("*")) - {root / SPOOL}):
+    for folder in sorted(set((root / "work").glob("*")) - {root / NOTES}):
         count, total = 0, 0
         with contextlib.suppress(OSError):
             count = len(list(folder.iterdir())) if folder.is_dir() else 1

@@ -61,8 +61,8 @@ def _mlflow_page(params: Params, server: str) -> str:
         LookupError: no MLflow server or no run is known.
         ServiceUnavailable: the server does not answer.
     """
+    from tasks.tracking.client import open_client
     from tasks.tracking.errors import service
-    from tasks.tracking.run import open_client
 
     if not server:
         raise LookupError("no MLflow server")

@@ -20,11 +20,11 @@ from harr.io.model_folder import check_publishable
 from harr.params import Params
 from tasks.common import TASK
 from tasks.registry.gate import judge
-from tasks.tracking.errors import found, service, taken, uploading
+from tasks.tracking.client import open_client
+from tasks.tracking.errors import Refused, found, service, taken, uploading
 from tasks.tracking.execution import boot, identity, is_alive, machine, me
 from tasks.tracking.fingerprints import requirements
-from tasks.tracking.run import Run, open_client
-from tasks.tracking.spool import Refused
+from tasks.tracking.run import Run
 
 CANDIDATE, CHAMPION, PREVIOUS = "candidate", "champion", "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0

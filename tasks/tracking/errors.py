@@ -1,36 +1,45 @@
-"""What MLflow's answers mean: not there, not now, or no. The errors of its clients in one line each."""
+"""The errors of MLflow's clients in one line each: its store is not there, not now, or says no."""
 
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from harr.errors import DamagedFile, ServiceUnavailable, bare
-from tasks.tracking.spool import Refused
+from harr.errors import DamagedFile, HarrError, ServiceUnavailable, bare
 
 BROKEN = re.compile("file is not a database|database disk image is malformed")
 
 
+class Refused(HarrError):
+    """The server is there and says no: trying again does not help."""
+
+
 @contextmanager
 def service() -> Iterator[None]:
-    """An MLflow server that does not answer is a ``ServiceUnavailable`` in one line, a broken one a ``DamagedFile``."""
+    """Turn the errors of MLflow's clients into ours.
+
+    Raises:
+        ServiceUnavailable: the server does not answer, or its store is busy.
+        DamagedFile: its store is broken.
+        Refused: it says no.
+    """
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import DatabaseError
 
     try:
         yield
     except (MlflowException, DatabaseError) as error:
-        if told := BROKEN.search(str(error)):
+        if broken := BROKEN.search(str(error)):
             raise DamagedFile(
-                f"the MLflow store, mlflow.db or what tracking.uri names, is damaged ({told[0]}); restore it, or move "
-                "it away: what it knows of runs and models goes with it"
+                f"the MLflow store, mlflow.db or what tracking.uri names, is damaged ({broken[0]}); restore it, or "
+                "move it away: what it knows of runs and models goes with it"
             ) from None
         if not isinstance(error, MlflowException):
             raise
         if error.error_code == "TEMPORARILY_UNAVAILABLE":  # the database behind it, or mlflow.db itself
             raise ServiceUnavailable(f"the MLflow store is busy or away ({error.message.splitlines()[0]})") from None
         if "API request to" not in error.message:
-            raise
+            raise Refused(f"MLflow refuses this: {bare(error.message.splitlines()[0])[:300]}") from None
         raise ServiceUnavailable(
             f"the MLflow server does not answer ({bare(error.message.split(' failed')[0])}); "
             "start it, or clear tracking.uri to keep runs in mlflow.db"
@@ -39,7 +48,7 @@ def service() -> Iterator[None]:
 
 @contextmanager
 def uploading(name: str) -> Iterator[None]:
-    """The errors of an artifact store in the same words; each kind of store has a client and errors of its own.
+    """Turn the errors of an artifact store into ours; each kind of store has a client and errors of its own.
 
     Raises:
         Refused: there is no such file, or the store says no (an HTTP status 4xx).
@@ -49,19 +58,19 @@ def uploading(name: str) -> Iterator[None]:
 
     try:
         yield
-    except MlflowException:
+    except (MlflowException, HarrError):
         raise
     except FileNotFoundError as error:
         raise Refused(f"{error.filename or name} is gone") from None
     except Exception as error:
-        said = f"{name}: {type(error).__name__}: {bare(' '.join(str(error).split()))[:300]}"
+        line = f"{name}: {type(error).__name__}: {bare(' '.join(str(error).split()))[:300]}"
         if 400 <= (_http_status(error) or _http_status(error.__context__)) < 500:
-            raise Refused(said) from None
-        raise ServiceUnavailable(f"MLflow's artifact store does not take {said}") from None
+            raise Refused(line) from None
+        raise ServiceUnavailable(f"MLflow's artifact store does not take {line}") from None
 
 
 def _http_status(error: BaseException | None) -> int:
-    """The HTTP status in an error of requests or of boto; 0 where there is none."""
+    """Return the HTTP status in an error of requests or of boto; 0 where there is none."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
@@ -69,7 +78,7 @@ def _http_status(error: BaseException | None) -> int:
 
 
 def found(look_up: Callable[..., Any], *names: str) -> Any | None:
-    """What the store answers, or None where it has no such thing."""
+    """Return what the store answers, or None where it has no such thing."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -81,7 +90,7 @@ def found(look_up: Callable[..., Any], *names: str) -> Any | None:
 
 
 def taken(make: Callable[..., Any], *names: str, **values: str) -> bool:
-    """Whether the store did something that it does only once; False where another was first."""
+    """Return whether the store did something that it does only once; False where another was first."""
     from mlflow.exceptions import MlflowException
 
     try:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from harr.errors import ParamsError
+from tasks.tracking.client import client_of
 from tasks.tracking.execution import execution_id
-from tasks.tracking.run import client_of
 
 ROOT = Path(__file__).parents[2]
 LAUNCHED = "expected a number, as `accelerate launch` sets it; or unset it"

@@ -27,7 +27,8 @@ from tasks.index import index_passages
 from tasks.merge import merge_adapter, register_model
 from tasks.paths import QUESTIONS
 from tasks.registry.promote import promote
-from tasks.tracking.run import open_client, tracked_run
+from tasks.tracking.client import open_client
+from tasks.tracking.run import tracked_run
 from tasks.train import plot_training, train_policy, write_stats
 
 CHANGES: dict[str, dict[str, Any]] = {

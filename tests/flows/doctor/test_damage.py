@@ -27,10 +27,10 @@ def folder(place: str) -> Callable[[Path], None]:
 
 
 def half_written(root: Path) -> None:
-    """A journal with a note of what was sent that breaks off."""
-    write_text(root / "work/spool/a/address", "http://127.0.0.1:9\n")
-    write_text(root / "work/spool/a/1-train.jsonl", '{"do": "end"}\n')
-    write_text(root / "work/spool/a/1-train.done", '{"done"')
+    """A report for MLflow that breaks off, beside a whole one."""
+    note = '{"address": "http://127.0.0.1:9", "stage": "train", "status": "FINISHED"}'
+    write_text(root / "work/mlflow/1-train-1.json", note)
+    write_text(root / "work/mlflow/2-embed-1.json", note[:9])
 
 
 LOCK = "stages:\n  download:\n    cmd: a\n    deps:\n    - {}\n"
@@ -38,7 +38,7 @@ DAMAGES = {
     "server": (text(".harr/prefect.json", "[1]"), "warn", "Prefect", ".harr/prefect.json is damaged", ""),
     "server is a folder": (folder(".harr/prefect.json"), "warn", "Prefect", ".harr/prefect.json is damaged", ""),
     "owner": (text(".harr/owners/1.json", "[1]"), "ok", "processes", "", ""),
-    "journal": (half_written, "warn", "reports", "1 writes of stage train for http://127.0.0.1:9", ""),
+    "report": (half_written, "warn", "reports", "reports of stage train for http://127.0.0.1:9", ""),
     "stages, settings": (text(".dvc/config", "garbage"), "fail", "DVC settings", "cannot be read", "Invalid line"),
     "stages, settings in no UTF-8": (text(".dvc/config", b"\xff"), "fail", "DVC settings", "cannot be read", "codec"),
     "settings with a per cent": (text(".dvc/config", "[core]\nremote = %(x\n"), "warn", "DVC analytics", "is on", ""),

@@ -17,8 +17,9 @@ from harr.errors import PromotionRefused
 from harr.params import Params
 from tasks.registry import promote as registry
 from tasks.registry.promote import CANDIDATE, CHAMPION, PREVIOUS, promote, register, rollback
+from tasks.tracking.client import open_client
 from tasks.tracking.errors import taken
-from tasks.tracking.run import open_client, tracked_run
+from tasks.tracking.run import tracked_run
 
 ROOT = Path(__file__).parents[3]
 QUESTIONS = 40
@@ -223,7 +224,7 @@ def test_a_promotion_that_was_killed_here_keeps_nobody_waiting(params: Params) -
     code = (
         "import os, time\n"
         "from harr.params import Params\n"
-        "from tasks import registry\n"
+        "from tasks.registry import promote as registry\n"
         "registry.judge = lambda *given: os.kill(os.getpid(), 9)\n"
         "registry.promote.fn(Params.load())\n"
     )

@@ -1,7 +1,6 @@
 """What a server's no, or not now, does to a stage: a real MLflow client against a server that answers as told."""
 
 import http.server
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +13,9 @@ from flows.send import send
 from harr.errors import ServiceUnavailable
 from harr.params import Params
 from tasks.registry.promote import register
-from tasks.tracking.errors import uploading
+from tasks.tracking.errors import Refused, uploading
+from tasks.tracking.report import NOTES
 from tasks.tracking.run import tracked_run
-from tasks.tracking.spool import REFUSED, Refused, remember, spool_of, waiting
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
@@ -45,7 +44,6 @@ def store(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Answer
     root = f"http://127.0.0.1:{server.server_port}/api/2.0/mlflow-artifacts/artifacts"
     MlflowClient().create_experiment("harr", artifact_location=root)
     Path("curve.svg").write_text("<svg/>")
-    remember(MlflowClient().tracking_uri)
     yield handler
     server.shutdown()
     server.server_close()
@@ -64,30 +62,27 @@ def test_a_refused_upload_costs_the_stage_a_line_and_nothing_else(
         run.artifact(Path("curve.svg"), "plots")
         run.log(0, {"loss": 3.0})
     told = capsys.readouterr().err
-    assert told.count("\n") == 1 and "MLflow refused a write (artifact): curve.svg: HTTPError: 403" in told
-    spool = spool_of(run.client.tracking_uri)
-    assert json.loads((spool / REFUSED).read_text())["path"] == "curve.svg" and not waiting(spool)
+    assert told.count("\n") == 1 and "MLflow refused of stage train: artifact: curve.svg: HTTPError: 403" in told
+    assert not list(NOTES.iterdir())
     (only,) = stage_runs()
     assert only.info.status == "FINISHED" and only.data.metrics == {"loss": 3.0}
 
 
-def test_an_upload_that_fails_now_is_kept_and_one_whose_copy_is_gone_is_passed_over(
+def test_an_upload_that_fails_now_waits_and_one_whose_file_is_gone_is_passed_over(
     store: type[Answers], capsys: pytest.CaptureFixture[str]
 ) -> None:
     store.status = 503
     with tracked_run("train", Params.load()) as run:
         run.artifact(Path("curve.svg"), "plots")
         run.log(0, {"loss": 3.0})
-    spool = spool_of(run.client.tracking_uri)
-    (journal,) = waiting(spool)
-    assert "is kept in work/spool" in capsys.readouterr().err
+    assert "waits in work/mlflow" in capsys.readouterr().err
     with pytest.raises(ServiceUnavailable):
         send()
-    (copy,) = journal.with_suffix("").glob("*/curve.svg")
-    copy.unlink()
+    assert len(list(NOTES.glob("*.json"))) == 1
+    Path("curve.svg").unlink()
     send()
-    told = capsys.readouterr()
-    assert "sent to MLflow" in told.out and "curve.svg is gone" in told.err and not waiting(spool)
+    told = capsys.readouterr().out
+    assert "reported to MLflow: stage train" in told and "curve.svg is gone" in told and not list(NOTES.iterdir())
     (only,) = stage_runs()
     assert only.info.status == "FINISHED" and only.data.metrics == {"loss": 3.0}
 

@@ -12,10 +12,9 @@ from mlflow import MlflowClient
 
 from harr.errors import ServiceUnavailable
 from harr.params import Params
-from tasks.tracking import run as tracking
 from tasks.tracking.fingerprints import digest_of
+from tasks.tracking.report import NOTES, SERVERS, has_answered, remember
 from tasks.tracking.run import tracked_run
-from tasks.tracking.spool import Journal, remember, remembered, spool_of
 
 
 @pytest.fixture
@@ -85,7 +84,7 @@ def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(
     assert told.startswith(f"MLflow run {killed} of stage train was cut off by a kill (pid ")
     assert "is closed as KILLED" in told and told.count("\n") == 1
     assert client.get_run(killed).data.tags["harr.killed"].startswith("process ")
-    assert not list(stored.glob("work/spool/*/*.running"))
+    assert not list(NOTES.iterdir())
 
 
 def test_a_folder_has_another_digest_when_a_file_in_it_changes(workplace: Path) -> None:
@@ -105,6 +104,7 @@ def test_a_tracking_server_that_is_down_is_named(workplace: Path, monkeypatch: p
     expected = pytest.raises(ServiceUnavailable, match=r"MLflow server does not answer .*127\.0\.0\.1:9")
     with expected, tracked_run("train", Params.load()):
         pytest.fail("the stage began")
+    assert not list(NOTES.iterdir())
 
 
 def test_a_password_in_an_address_is_neither_kept_nor_logged(
@@ -113,22 +113,8 @@ def test_a_password_in_an_address_is_neither_kept_nor_logged(
     address = "http://me:secret@127.0.0.1:9"
     params = Params.load()
     remember(address)
-    assert (spool_of(address) / "address").read_text() == "http://127.0.0.1:9\n" and remembered("http://127.0.0.1:9")
+    assert SERVERS.read_text() == "http://127.0.0.1:9\n" and has_answered("http://127.0.0.1:9")
     index = params.index.model_copy(update={"uri": address})
     with tracked_run("train", params.model_copy(update={"index": index})) as run:
         pass
     assert client.get_run(run.run_id).data.params["index.uri"] == "http://127.0.0.1:9"
-
-
-def test_what_was_kept_is_sent_with_the_password_of_today(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(tracking, "client_of", lambda address: seen.append(address))
-    monkeypatch.setattr(tracking, "replay", lambda client, place, write: place)
-    for address in ("http://127.0.0.1:8", "http://me:secret@127.0.0.1:9"):
-        remember(address)
-        journal = Journal(spool_of(address), "1-train")
-        journal.add({}, {"do": "tags", "tags": {}})
-        journal.close()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
-    assert "secret" not in str(tracking.send_kept())
-    assert sorted(seen) == ["http://127.0.0.1:8", "http://me:secret@127.0.0.1:9"]

@@ -1,0 +1,37 @@
+"""Clients of MLflow's store: its address, and which one answers there."""
+
+import logging
+import os
+from typing import Any
+
+from harr.errors import ParamsError, bare
+from harr.params import Params
+
+
+def open_client(params: Params) -> Any:
+    """Return a client of the tracking server, or of sqlite:///mlflow.db."""
+    return client_of(address_of(params))
+
+
+def address_of(params: Params) -> str:
+    """Return where the runs go: tracking.uri, MLFLOW_TRACKING_URI, or the database in this folder."""
+    return params.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+
+
+def client_of(address: str) -> Any:
+    """Return a client of the store at this address.
+
+    Raises:
+        ParamsError: MLflow has no store of such an address.
+    """
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the report waits, not the stage
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    for noisy in ("alembic", "mlflow.store.db.utils", "mlflow.tracking", "mlflow.store.model_registry"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    try:
+        return MlflowClient(address)
+    except MlflowException:  # of the scheme; its text may hold a password
+        remedy = "set tracking.uri or MLFLOW_TRACKING_URI to http://... or sqlite:///..."
+        raise ParamsError(f"{bare(address)} is no address of an MLflow store; {remedy}") from None

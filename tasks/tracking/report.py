@@ -1,0 +1,275 @@
+"""The report of a stage to MLflow: one note of what its run is to hold, and how it is sent.
+
+The note lies on disk while the stage runs, and stays there where the server has not taken all of it. To send a report
+again changes nothing: its run is found by the tag ``harr.report``, points carry their times and traces their ids.
+Figures stand in the note; of files it has the places and hashes, since the stage's outputs lie on disk anyway.
+"""
+
+import fcntl
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, get_origin
+
+from harr.errors import DamagedFile, bare
+from harr.io.files import read_state, write_json, write_text
+from harr.params import Params
+from tasks.tracking.client import address_of, client_of
+from tasks.tracking.errors import Refused, service, taken, uploading
+from tasks.tracking.execution import is_alive, me, remove_partial_files
+from tasks.tracking.fingerprints import digest_of
+from tasks.tracking.traces import send_traces
+
+NOTES = Path("work/mlflow")
+SERVERS = NOTES / "servers.txt"
+"""The servers that have answered here, a line each: one of them may be away for a while. No line has a password."""
+BATCH = 900
+RUNNING = "attributes.status = 'RUNNING'"
+
+
+@dataclass
+class Report:
+    """A stage's run, and what MLflow has not received of it yet. Every value is one of JSON."""
+
+    name: str
+    address: str
+    experiment: str
+    execution: str
+    stage: str
+    begun: int
+    """When the stage began, in milliseconds since 1970, as ``ended``."""
+    host: str
+    pid: int
+    started: float
+    born: str
+    """The process that runs the stage: see ``tasks.tracking.execution.identity``."""
+    revisions: dict[str, str]
+    params: dict[str, str]
+    status: str = "RUNNING"
+    ended: int = 0
+    points: list[list[Any]] = field(default_factory=list)
+    """Each has a name, a value, a time in milliseconds and a step."""
+    datasets: list[list[str]] = field(default_factory=list)
+    """Each has a name, a digest, a path and a context."""
+    artifacts: list[list[str]] = field(default_factory=list)
+    """Each has a path, a folder of the run, and once the stage has ended the digest."""
+    tags: dict[str, str] = field(default_factory=dict)
+    traces: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def path(self) -> Path:
+        """The note on disk."""
+        return NOTES / f"{self.name}.json"
+
+    def write(self) -> None:
+        """Write the note; of a stage that has ended with the digests of its files, which may change later."""
+        if self.status != "RUNNING":
+            self.artifacts = [[path, folder, digest_of(Path(path))] for path, folder, _ in self.artifacts]
+        write_json(self.path, asdict(self))
+
+    def is_at_work(self) -> bool:
+        """Return whether the stage runs still; nobody here can tell of one on another machine."""
+        return self.status == "RUNNING" and (self.host != platform.node() or is_alive(vars(self)))
+
+
+def read_report(path: Path) -> Report:
+    """Read a note.
+
+    Raises:
+        DamagedFile: it is damaged.
+    """
+    kinds: dict[str, Any] = {one.name: get_origin(one.type) or one.type for one in fields(Report)}
+    values = read_state(path, "what it holds for MLflow is not reported", **kinds)
+    return Report(**{name: values[name] for name in kinds})
+
+
+def has_answered(address: str) -> bool:
+    """Return whether a server has answered in this folder before."""
+    return SERVERS.exists() and bare(address) in SERVERS.read_text(encoding="utf-8").splitlines()
+
+
+def remember(address: str) -> None:
+    """Note that a server has answered: from now on it may be away, and stages run all the same."""
+    if address.startswith("http") and not has_answered(address):
+        known = SERVERS.read_text(encoding="utf-8") if SERVERS.exists() else ""
+        write_text(SERVERS, f"{known}{bare(address)}\n")
+
+
+def open_run(client: Any, report: Report) -> Any:
+    """Return MLflow's run of a report: found by its tag, else made under the parent of its execution."""
+    from mlflow.entities import Param
+
+    if client.get_experiment_by_name(report.experiment) is None:
+        taken(client.create_experiment, report.experiment)
+    experiment = client.get_experiment_by_name(report.experiment).experiment_id
+    found = client.search_runs([experiment], f"tags.`harr.report` = '{report.name}'", max_results=1)
+    run = found[0] if found else _make(client, experiment, report)
+    flat = [Param(key, value) for key, value in report.params.items()]
+    for start in range(0, len(flat), 100):
+        client.log_batch(run.info.run_id, params=flat[start : start + 100])
+    return run
+
+
+def _make(client: Any, experiment: str, report: Report) -> Any:
+    """Make a run, and its parent unless it is there: found by its tag."""
+    parents = client.search_runs([experiment], f"tags.`harr.execution` = '{report.execution}'", max_results=1)
+    if parents and report.status == "RUNNING":
+        client.update_run(parents[0].info.run_id, status="RUNNING")
+    if not parents:
+        name = time.strftime("pipeline %Y-%m-%d %H:%M:%S", time.localtime(report.begun / 1000))
+        tags = {"harr.execution": report.execution, "mlflow.runName": name, **report.revisions}
+        parents = [client.create_run(experiment, start_time=report.begun, tags=tags)]
+    tags = {"mlflow.parentRunId": parents[0].info.run_id, "mlflow.runName": report.stage, "harr.stage": report.stage}
+    return client.create_run(
+        experiment, start_time=report.begun, tags={**tags, "harr.report": report.name, **report.revisions}
+    )
+
+
+def send(client: Any, run: Any, report: Report) -> list[str]:
+    """Send what a report holds and empty it; a stage that has ended closes its run.
+
+    Returns:
+        At most one line, of what was refused: a run that lacks a figure or a file is still a run.
+
+    Raises:
+        ServiceUnavailable: the server does not answer; the report holds what it held.
+    """
+    refused = []
+    for what, write in _writes(client, run, report):
+        try:
+            with service():
+                write()
+        except Refused as error:
+            refused.append(f"{what}: {error}")
+    if report.status != "RUNNING":
+        with service():
+            _close(client, run, report)
+    report.points, report.datasets, report.artifacts, report.tags, report.traces = [], [], [], {}, []
+    more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+    return [f"warning: MLflow refused of stage {report.stage}: {refused[0]}{more}"] if refused else []
+
+
+def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield what is to be sent, with a name for each."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, RunTag
+
+    key = run.info.run_id
+    for start in range(0, len(report.points), BATCH):
+        points = [Metric(*point) for point in report.points[start : start + BATCH]]
+        yield "figures", partial(client.log_batch, key, metrics=points)
+    if report.tags:
+        yield "tags", partial(client.log_batch, key, tags=[RunTag(*tag) for tag in report.tags.items()])
+    for name, digest, path, context in report.datasets:
+        data = Dataset(name=name, digest=digest, source_type="local", source=json.dumps({"uri": path}))
+        given = DatasetInput(data, [InputTag("mlflow.data.context", context)])
+        yield f"data set {name}", partial(client.log_inputs, key, [given])
+    for path, folder, digest in report.artifacts:
+        yield "artifact", partial(_upload, client, key, Path(path), folder, digest)
+    if report.traces:
+        yield "traces", partial(send_traces, client, run.info.experiment_id, key, report.traces)
+
+
+def _upload(client: Any, key: str, path: Path, folder: str, digest: str) -> None:
+    """Keep a file or folder with a run.
+
+    Raises:
+        Refused: it is gone, or has another ``digest``: a later run of the stage wrote it anew.
+    """
+    with uploading(str(path)):
+        if digest and path.exists() and digest_of(path) != digest:
+            raise Refused(f"{path} was changed since")
+        (client.log_artifacts if path.is_dir() else client.log_artifact)(key, str(path), folder or None)
+
+
+def _close(client: Any, run: Any, report: Report) -> None:
+    """End a run that is open, and its parent if no stage of it runs any more."""
+    if run.info.status == "RUNNING":
+        client.set_terminated(run.info.run_id, report.status, report.ended)
+    parent = client.get_run(run.data.tags["mlflow.parentRunId"]).info
+    others = f"tags.`mlflow.parentRunId` = '{parent.run_id}' and {RUNNING}"
+    if not client.search_runs([run.info.experiment_id], others, max_results=1) and (
+        parent.status == "RUNNING" or (parent.end_time or 0) < report.ended
+    ):
+        client.set_terminated(parent.run_id, report.status, report.ended)
+
+
+def send_reports() -> list[str]:
+    """Send the reports of this folder that servers did not take; returns a line for each.
+
+    Raises:
+        ServiceUnavailable: a server does not answer; what it has not taken stays.
+    """
+    known = address_of(Params.load())  # this may carry a name and password
+    return send_left(lambda address: client_of(known if bare(known) == address else address))
+
+
+def send_left(client_for: Callable[[str], Any]) -> list[str]:
+    """Send what stages left here, oldest first; a run that a kill left open ends KILLED. Returns lines that say so.
+
+    Args:
+        client_for: returns the client of a server, or None where it is not to be asked.
+
+    Raises:
+        ServiceUnavailable: a server does not answer; what it has not taken stays.
+    """
+    lines = []
+    with _alone():
+        for path in sorted(NOTES.glob("*.json")):
+            try:
+                report = read_report(path)
+            except DamagedFile as error:
+                lines += _put_aside(path, error)
+                continue
+            if not report.is_at_work() and (client := client_for(report.address)):
+                try:
+                    lines += _send_late(client, report)
+                    path.unlink()
+                except Refused as error:
+                    lines += _put_aside(path, error)
+        remove_partial_files(NOTES)
+    return lines
+
+
+def _send_late(client: Any, report: Report) -> list[str]:
+    """Send the report of a stage that is over; returns what is to be said of it."""
+    with service():
+        run = open_run(client, report)
+    lines = [f"reported to MLflow: stage {report.stage}, {report.status}"]
+    if report.status == "RUNNING":  # its process is gone
+        if run.info.status == "RUNNING":
+            report.status, report.ended = "KILLED", int(time.time() * 1000)
+            report.tags["harr.killed"] = f"process {report.pid} was gone; closed by {me()}"
+            page = f"; {report.address.rstrip('/')}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+            lines = [
+                f"MLflow run {run.info.run_id} of stage {report.stage} was cut off by a kill (pid {report.pid}) and is "
+                f"closed as KILLED{page if report.address.startswith('http') else ''}"
+            ]
+        else:  # killed after all was reported
+            report.status, report.ended, lines = run.info.status, run.info.end_time, []
+    return lines + send(client, run, report)
+
+
+def _put_aside(path: Path, error: Exception) -> list[str]:
+    """Give a note that cannot be sent a name under which nobody looks for it; returns a line that says so."""
+    if not path.exists():  # its stage has just ended
+        return []
+    path.replace(path.with_name(f"{path.name}.aside"))
+    return [f"warning: {error}; the note is now {path}.aside, and the others go on"]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other processes from sending the same notes meanwhile."""
+    NOTES.mkdir(parents=True, exist_ok=True)
+    folder = os.open(NOTES, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)

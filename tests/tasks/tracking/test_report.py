@@ -1,0 +1,271 @@
+"""A server that goes away loses nothing that lies on disk: reports left behind, kills, and a server that stops."""
+
+import contextlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+
+from flows.doctor.folders import check_reports, kept_reports
+from flows.doctor.status import status
+from flows.server import free_port
+from harr.errors import DamagedFile, ServiceUnavailable
+from harr.io.files import write_text
+from harr.params import Params
+from tasks.tracking import report as reports, run as tracking
+from tasks.tracking.fingerprints import digest_of
+from tasks.tracking.report import NOTES, Report, has_answered, remember, send_left, send_reports
+from tasks.tracking.run import tracked_run
+
+ROOT = Path(__file__).parents[3]
+DEAD = {"host": "elsewhere", "pid": 1, "started": 1.0, "born": ""}
+
+
+def left(address: str, stage: str = "train", **values: Any) -> Report:
+    """The report that a stage left on disk."""
+    ended = {"status": "FINISHED", "ended": 2000, "points": [["loss", 3.0, 1000, 0]]}
+    named = {"name": f"1-{stage}-1", "address": address, "stage": stage, "experiment": "harr", "execution": "one"}
+    report = Report(**{**named, **DEAD, "begun": 1000, "revisions": {}, "params": {"seed": "0"}, **ended, **values})
+    report.write()
+    return report
+
+
+def stage_runs(client: MlflowClient) -> list[Any]:
+    """The runs of stages, the newest first."""
+    return [run for run in client.search_runs(["1"]) if "harr.stage" in run.data.tags]
+
+
+def send_here() -> list[str]:
+    """Send what was left for the store of this test."""
+    client = MlflowClient()
+    return send_left(lambda address: client if address == client.tracking_uri else None)
+
+
+def dump(database: Path) -> list[str]:
+    """All rows of a store."""
+    with contextlib.closing(sqlite3.connect(database)) as base:
+        return sorted(base.iterdump())
+
+
+def test_a_repeated_report_changes_nothing(stored: Path) -> None:
+    client = MlflowClient()
+    write_text(Path("curve.svg"), "<svg/>")
+    whole = {
+        "points": [["loss", 3.0, 1000, 0], ["loss", float("nan"), 1500, 1]],
+        "datasets": [["questions", "0" * 32, "data/questions", "training"]],
+        "artifacts": [["curve.svg", "plots", ""]],
+        "tags": {"version": "7"},
+    }
+    report = left(client.tracking_uri, **whole)
+    assert send_here() == ["reported to MLflow: stage train, FINISHED"] and not kept_reports(stored)
+    (run,), before = stage_runs(client), dump(stored / "mlflow.db")
+    assert run.data.tags["version"] == "7" and run.data.params == {"seed": "0"} and run.info.end_time == 2000
+    assert len(client.get_metric_history(run.info.run_id, "loss")) == 2 and len(run.inputs.dataset_inputs) == 1
+    for again in (report, replace(report, status="RUNNING", host=reports.platform.node())):  # killed in between
+        again.write()
+        send_here()
+        assert dump(stored / "mlflow.db") == before and not list(NOTES.iterdir())
+
+
+@pytest.mark.parametrize("damage", ["{broken", "[1]", "{}", '{"name": 1}'])
+def test_a_damaged_note_is_put_aside_and_keeps_no_other_waiting(damage: str, stored: Path) -> None:
+    client = MlflowClient()
+    write_text(NOTES / "0-embed-1.json", damage)
+    left(client.tracking_uri)
+    aside, sent = send_here()
+    assert aside.startswith(f"warning: {NOTES}/0-embed-1.json is damaged (") and "\n" not in aside
+    assert aside.endswith(f"the note is now {NOTES}/0-embed-1.json.aside, and the others go on")
+    assert "stage train" in sent and [path.name for path in NOTES.iterdir()] == ["0-embed-1.json.aside"]
+    assert send_here() == []
+
+
+def test_a_damaged_store_and_a_damaged_note_of_a_run_are_one_line(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = NOTES / "1.json"
+    write_text(note, "[1]")
+    with tracked_run("embed", Params.load()):
+        pass
+    assert f"{note} is damaged (a list, expected an object); what it holds" in capsys.readouterr().err
+    assert not note.exists()
+    (workplace / "other.db").write_bytes(b"garbage " * 1000)
+    params = Params.load()
+    other = params.tracking.model_copy(update={"uri": f"sqlite:///{workplace}/other.db"})
+    damaged = r"the MLflow store, mlflow.db or what tracking.uri names, is damaged \(file is not a database\); restore"
+    with (
+        pytest.raises(DamagedFile, match=damaged),
+        tracked_run("embed", params.model_copy(update={"tracking": other})),
+    ):
+        pass
+
+
+def test_what_a_living_stage_or_another_process_has_in_hand_is_left_to_it(stored: Path) -> None:
+    client = MlflowClient()
+    left(client.tracking_uri, status="RUNNING")  # on another machine
+    left("http://127.0.0.1:9", stage="embed")  # another server's
+    with tracked_run("filter", Params.load()) as run:
+        assert send_here() == [] and len(list(NOTES.glob("*.json"))) == 3
+        run.report.write()
+
+
+def test_two_processes_that_send_at_once_make_one_run(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = reports._make
+    monkeypatch.setattr(reports, "_make", lambda *values: time.sleep(0.3) or make(*values))
+    client = MlflowClient()
+    client.create_experiment("harr")
+    left(client.tracking_uri)
+    with ThreadPoolExecutor() as threads:
+        lines = [threads.submit(send_here) for _ in range(2)]
+    assert sorted(len(one.result()) for one in lines) == [0, 1] and len(stage_runs(client)) == 1
+
+
+def test_a_file_that_is_gone_or_changed_since_is_passed_over_with_one_line(stored: Path) -> None:
+    client = MlflowClient()
+    for name in ("same.svg", "gone.svg", "changed.svg"):
+        write_text(Path(name), "<svg/>")
+    left(client.tracking_uri, artifacts=[[name, "", ""] for name in ("same.svg", "gone.svg", "changed.svg")])
+    Path("gone.svg").unlink()
+    write_text(Path("changed.svg"), "<svg></svg>")
+    _, refused = send_here()
+    assert refused == "warning: MLflow refused of stage train: artifact: gone.svg is gone and 1 more"
+    (run,) = stage_runs(client)
+    assert [file.path for file in client.list_artifacts(run.info.run_id)] == ["same.svg"]
+    left(client.tracking_uri, artifacts=[["changed.svg", "", ""]])
+    write_text(Path("changed.svg"), "<svg/>")
+    assert send_here()[1].endswith("artifact: changed.svg was changed since")
+    assert digest_of(Path("changed.svg")) == digest_of(Path("same.svg"))
+
+
+def test_what_was_left_is_sent_with_the_password_of_today(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(reports, "client_of", seen.append)
+    for address in ("http://127.0.0.1:8", "http://127.0.0.1:9"):
+        left(address, stage=address[-1])
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9")
+    assert send_reports() == []
+    assert sorted(seen) == ["http://127.0.0.1:8", "http://me:secret@127.0.0.1:9"]
+
+
+def test_a_stage_that_needs_the_server_ends_in_one_line(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answered before, so the stage begins; the registry cannot wait for ever."""
+    address = "http://me:secret@127.0.0.1:9"
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setattr(tracking, "WAIT_SECONDS", 0.2)
+    remember(address)
+    assert has_answered("http://127.0.0.1:9")
+    expected = pytest.raises(ServiceUnavailable, match=r"did not answer for 0 s and stage merge cannot go on without")
+    with expected, tracked_run("merge", Params.load()) as run:
+        run.wait()
+    (kept,) = kept_reports(workplace)
+    assert kept.stages == ("merge",) and not any("secret" in path.read_text() for path in NOTES.iterdir())
+
+
+def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_name(
+    workplace: Path, empty_store: Path
+) -> None:
+    """The server is a database that is not there at first; one report waits here, one in the folder of a recipe."""
+    address, place = f"sqlite:///{workplace}/later.db", workplace / ".harr/runs/smoke"
+    assert kept_reports(workplace) == [] and check_reports(workplace, busy=False)[0].level == "ok"
+    left(address)
+    place.mkdir(parents=True)
+    shutil.copy("params.yaml", place)
+    with contextlib.chdir(place):
+        write_text(Path("curve.svg"), "<svg/>")
+        left(address, stage="arms", artifacts=[["curve.svg", "plots", ""]])
+    found = check_reports(workplace, busy=False)
+    assert [one.level for one in found] == ["warn", "warn"]
+    assert "reports of stage train for sqlite:///" in found[0].found
+    assert "reports of stage arms" in found[1].found and "(.harr/runs/smoke/work/mlflow)" in found[1].found
+    assert check_reports(workplace, busy=True)[0].level == "ok"
+    shutil.copy(ROOT / "dvc.yaml", workplace)
+    assert any("reports of stage train" in line for line in status(workplace, {}).leftovers)
+    shutil.copy(empty_store, "later.db")
+    command = found[0].fix.split("`")[1].split()
+    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    assert first.startswith("reported to MLflow: stage train") and second.startswith(".harr/runs/smoke: reported to ")
+    assert check_reports(workplace, busy=False)[0].level == "ok"
+    client = MlflowClient(address)
+    runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
+    assert runs["train"].data.metrics == {"loss": 3.0} and len(client.search_runs(["1"])) == 3
+    assert [file.path for file in client.list_artifacts(runs["arms"].info.run_id, "plots")] == ["plots/curve.svg"]
+    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=True)
+    assert done.stdout == "nothing waits to be sent\n"
+
+
+def test_a_server_that_is_down_takes_little_of_the_work_s_time(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A try takes seconds, since the client tries several times; the pause after it grows with it."""
+    address = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # pauses of 4 seconds at least
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    monkeypatch.setattr(tracking, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(tracking, "FLUSH_SECONDS", -1.0)
+    remember(address)
+    with tracked_run("train", Params.load()) as run:
+        time.sleep(0.2)
+        began = time.monotonic()
+        run.log(0, {"loss": 3.0})
+        assert time.monotonic() - began < 3.5, "the step waited for a server that is down"
+        assert len(run.report.points) == 1
+        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the end asks once more
+
+
+@pytest.mark.servers
+def test_a_server_that_stops_mid_run_gets_everything_later(
+    stored: Path, mlflow_server: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stops while train runs, is down for the whole of arms, and comes back while evaluate runs."""
+    monkeypatch.setattr(tracking, "FLUSH_SECONDS", -1.0)
+    monkeypatch.setattr(tracking, "RETRY_SECONDS", 600.0)
+    params = Params.load()
+    write_text(Path("curve.svg"), "<svg/>")
+    write_text(Path("plots/a.txt"), "a")
+    mlflow_server.start()
+    with tracked_run("train", params) as run:
+        run.log(0, {"loss": 3.0})
+        mlflow_server.stop()
+        run.log(1, {"loss": 2.0})
+        run.tag(version="7")
+        run.artifact(Path("curve.svg"), "plots")
+        run.artifact(Path("plots"), "more")
+        run.log(2, {"loss": float("nan")})
+        run.record("train", {"steps": 3.0})
+    told = capsys.readouterr().err
+    assert "does not answer" in told and "waits in work/mlflow" in told and told.count("\n") == 2
+    with tracked_run("arms", params) as run:
+        run.log(0, {"loss": 1.0})
+    assert [one.stages for one in kept_reports(stored)] == [("train", "arms")]
+    with tracked_run("evaluate", params) as run:
+        run.log(0, {"recall": 0.5})
+        mlflow_server.start()
+        run.log(1, {"recall": 0.6})
+        assert kept_reports(stored), "asked again too soon"
+        run._next_try = 0.0
+        run.log(2, {"recall": 0.7})
+        assert not kept_reports(stored)
+    assert "MLflow answers again: what stage evaluate had to report was sent" in capsys.readouterr().err
+    assert [path.name for path in NOTES.iterdir()] == ["servers.txt"]
+    client = MlflowClient()
+    runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
+    assert set(runs) == {"train", "arms", "evaluate"} and len(client.search_runs(["1"])) == 4
+    assert {one.info.status for one in client.search_runs(["1"])} == {"FINISHED"}
+    losses = client.get_metric_history(runs["train"].info.run_id, "loss")
+    assert [(point.step, point.value) for point in losses][:2] == [(0, 3.0), (1, 2.0)] and len(losses) == 3
+    recalls = client.get_metric_history(runs["evaluate"].info.run_id, "recall")
+    assert [point.value for point in recalls] == [0.5, 0.6, 0.7]
+    assert runs["train"].data.tags["version"] == "7" and runs["train"].data.metrics["train.steps"] == 3.0
+    assert runs["arms"].data.params["train.steps"] == "3"
+    assert runs["arms"].info.start_time < runs["evaluate"].info.start_time
+    for folder, path in {"plots": "plots/curve.svg", "more": "more/a.txt"}.items():
+        assert [file.path for file in client.list_artifacts(runs["train"].info.run_id, folder)] == [path]
