@@ -13,8 +13,8 @@ from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import DamagedFile, ServiceUnavailable, bare
 from harr.io.files import read_jsonl, read_state
 from harr.params import Params
-from tasks.tracking.errors import found, service
 from tasks.tracking.client import client_of
+from tasks.tracking.errors import found, service
 
 NEWEST = 200
 """So many runs are looked at, one page of a large store."""
