@@ -17,12 +17,7 @@ from harr.params.pipeline import (
     SearchR1Params,
 )
 from harr.params.reward import RewardParams
-from harr.rag.pipelines.leret import LeReT
-from harr.rag.pipelines.multistep import multistep
-from harr.rag.pipelines.pick import pick
-from harr.rag.pipelines.r_search import r_search
-from harr.rag.pipelines.react import react, react_passages
-from harr.rag.pipelines.search_r1 import search_r1
+from harr.rag.pipelines import PIPELINES
 from harr.rag.scoring.reward import SIMILARITY, Reward
 from harr.rag.scoring.similarity import Encode
 from harr.types import Pipeline
@@ -32,28 +27,7 @@ PipelineSection = MultistepParams | ReactParams | SearchR1Params | RSearchParams
 
 def build_pipeline(section: PipelineSection, writer: Path) -> Pipeline:
     """Return the pipeline with its settings; ``writer`` is the folder of the model whose tokens limit its prompts."""
-    match section.name:
-        case "pick":
-            return partial(pick, picks=section.picks, depth=section.depth, reader=section.reader)
-        case "react":
-            return partial(react_passages if section.shows == "passages" else react, max_searches=section.max_searches)
-        case "search_r1":
-            return partial(search_r1, max_searches=section.max_searches, template=section.template)
-        case "r_search":
-            return partial(
-                r_search,
-                tools=section.tools,
-                max_nodes=section.max_nodes,
-                max_words=section.max_words,
-                budget=section.budget,
-                template=section.template,
-            )
-        case "leret":
-            short = fits(writer, section.max_tokens)
-            shows = fits(writer, section.few_shot_tokens or section.max_tokens)
-            return LeReT(section.hops, section.order, section.template, fits=short, shows=shows)
-        case "multistep":
-            return partial(multistep, max_hops=section.max_hops)
+    return PIPELINES[section.name](section, partial(fits, writer))
 
 
 def for_training(section: PipelineSection) -> PipelineSection:

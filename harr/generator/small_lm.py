@@ -30,16 +30,11 @@ from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
 from harr.params.generator import SmallLMParams
 from harr.rag.generation.local import LocalGenerator
+from harr.rag.pipelines.tags import TAGS
 from harr.rag.rollout import play
 from harr.types import Log
 
 END = "<|endoftext|>"
-TAGS = {
-    "search_r1": ("think", "search", "information", "answer"),
-    "r_search": ("think", "search", "result", "answer"),
-    "leret": (),
-}
-"""The blocks of a pipeline's text."""
 HEADS, CONTEXT, TOKENS_PER_STEP = 4, 2048, 4096
 MUON_RATE, ADAMW_RATE, WEIGHT_DECAY = 0.01, 2e-3, 0.01
 RECALL, RECITATION, PRACTICE, ONE_HOP, TWO_HOPS = 0.08, 0.2, 0.4, 0.5, 0.6
@@ -107,7 +102,7 @@ def _save_model(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, fol
 
 def _tokenizer(vocabulary: int, plays: str) -> PreTrainedTokenizerFast:
     """Train a byte-level BPE in which most names are one token; the tags are tokens of their own."""
-    tags = [f"<{slash}{name}>" for name in TAGS[plays] for slash in ("", "/")]
+    tags = [f"<{slash}{name}>" for name in TAGS.get(plays, ()) for slash in ("", "/")]
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()

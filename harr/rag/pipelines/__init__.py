@@ -1,1 +1,47 @@
-"""RAG pipelines: generators in the sense of Python, which yield searches and requests for text."""
+"""RAG pipelines: generators in the sense of Python, which yield searches and requests for text.
+
+A new one is a module here, a section class in ``harr/params/pipeline.py`` and a line in :data:`PIPELINES`; the tags
+that its model acts by stand in ``harr/rag/pipelines/tags.py``. One of another package is named in params.yaml:
+``pipeline: {name: function, function: "mine.agent:play"}``.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from harr.rag.pipelines.leret import LeReT
+from harr.rag.pipelines.multistep import multistep
+from harr.rag.pipelines.pick import pick
+from harr.rag.pipelines.r_search import r_search
+from harr.rag.pipelines.react import react, react_passages
+from harr.rag.pipelines.search_r1 import search_r1
+from harr.types import Pipeline
+
+Fits = Callable[[int], Callable[[str], bool]]
+"""``fits(limit)``: a test whether a text has at most ``limit`` tokens of the model that writes."""
+Build = Callable[[Any, Fits], Pipeline]
+"""Makes a pipeline of section ``pipeline``."""
+
+
+def _by_keywords(play: Callable[..., Any]) -> Build:
+    """Return the builder of a pipeline whose keyword arguments are the parameters of its section."""
+    return lambda section, fits: partial(play, **section.model_dump(exclude={"name"}))
+
+
+def _react(section: Any, fits: Fits) -> Pipeline:
+    return partial(react_passages if section.shows == "passages" else react, max_searches=section.max_searches)
+
+
+def _leret(section: Any, fits: Fits) -> Pipeline:
+    shows = fits(section.few_shot_tokens or section.max_tokens)
+    return LeReT(section.hops, section.order, section.template, fits=fits(section.max_tokens), shows=shows)
+
+
+PIPELINES: dict[str, Build] = {
+    "multistep": _by_keywords(multistep),
+    "react": _react,
+    "search_r1": _by_keywords(search_r1),
+    "r_search": _by_keywords(r_search),
+    "pick": _by_keywords(pick),
+    "leret": _leret,
+}

@@ -3,9 +3,15 @@
 import re
 from collections.abc import Sequence
 
+TAGS = {
+    "react": ("think", "tool_call", "tool_response", "tools"),
+    "search_r1": ("think", "search", "information", "answer"),
+    "r_search": ("think", "search", "result", "answer"),
+}
+"""The blocks of a pipeline's text; no passage may bring their tags."""
 _CONTROL = re.compile(
-    r"<\s*(?:/\s*)?(?:think|search|information|result|answer|tools|tool_call|tool_response)\s*>|<\|[^|<>]{1,40}\|>"
-    r"|<\uff5c[^\uff5c<>]{1,40}\uff5c>|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_RESULTS)\]",
+    rf"<\s*(?:/\s*)?(?:{'|'.join({tag: 0 for tags in TAGS.values() for tag in tags})})\s*>"
+    r"|<\|[^|<>]{1,40}\|>|<\uff5c[^\uff5c<>]{1,40}\uff5c>|</?s>|<(?:bos|eos|pad|unk)>|<(?:start|end)_of_turn>|\[/?(?:INST|SYSTEM_PROMPT|TOOL_RESULTS)\]",
     re.IGNORECASE,
 )
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL)
