@@ -5,6 +5,7 @@ its reason, and the next run tries it anew.
 """
 
 import hashlib
+import math
 import queue
 import sqlite3
 import threading
@@ -17,11 +18,12 @@ from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
 import httpx
+from protego import Protego
 from tqdm import tqdm
 
-from harr.datasets.robots import Rules, allowed, rules_of
 from harr.errors import one_line
 from harr.io.progress import bar, stoppable
+from harr.io.retry import retry
 from harr.params.download import ScrapeParams
 
 HOSTS = 8
@@ -142,12 +144,21 @@ class _Host:
         self.lock = threading.Lock()
         self.next = 0.0
         self.delay = 0.0
-        self.rules: Rules | None = None
+        self.rules: Protego | None = None
         self.refused = ""
 
 
 class _Failed(Exception):
-    """A page that cannot be had; its text is the reason."""
+    """A page that cannot be had; its text is the reason, and ``wait_seconds`` when it may be had yet."""
+
+    def __init__(self, reason: str, wait_seconds: float = math.inf) -> None:
+        super().__init__(reason)
+        self.wait_seconds = wait_seconds
+
+
+def _may_come(error: Exception) -> bool:
+    """Return whether a page may be had later."""
+    return isinstance(error, _Failed) and error.wait_seconds < math.inf
 
 
 class _Guest:
@@ -155,6 +166,7 @@ class _Guest:
 
     def __init__(self, client: httpx.Client, params: ScrapeParams, stop: threading.Event) -> None:
         self._client, self._params, self._stop = client, params, stop
+        self._name = params.user_agent.split("/")[0].split()[0]
         self._hosts: dict[str, _Host] = {}
         self._lock = threading.Lock()
 
@@ -192,14 +204,14 @@ class _Guest:
     def _check_robots(self, url: str, deadline: float) -> None:
         host, parts = self._host(url), urlsplit(url)
         if host.rules is None and not host.refused:
-            host.rules, host.delay = self._robots(f"{parts.scheme}://{parts.netloc}/robots.txt", deadline, host)
+            host.rules = self._robots(f"{parts.scheme}://{parts.netloc}/robots.txt", deadline, host)
+            host.delay = min(host.rules.crawl_delay(self._name) or 0.0, LONGEST_DELAY)
         if host.refused:
             raise _Failed(host.refused)
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        if not allowed(host.rules or [], path):
+        if host.rules and not host.rules.can_fetch(url, self._name):
             raise _Failed("robots.txt disallows it")
 
-    def _robots(self, url: str, deadline: float, host: _Host) -> tuple[Rules, float]:
+    def _robots(self, url: str, deadline: float, host: _Host) -> Protego:
         """Return what robots.txt says: without one (4xx) all is allowed, with one that cannot be read nothing is."""
         try:
             for _ in range(REDIRECTS + 1):
@@ -209,34 +221,31 @@ class _Guest:
                 url = urljoin(url, answer.headers["location"])
         except _Failed as reason:
             host.refused = f"robots.txt cannot be read ({reason})"
-            return [], 0.0
-        rules, delay = rules_of(answer.text, self._params.user_agent) if answer.status_code == 200 else ([], 0.0)
-        return rules, min(delay, LONGEST_DELAY)
+            return Protego.parse("")
+        return Protego.parse(answer.text if answer.status_code == 200 else "")
 
     def _ask(self, url: str, deadline: float) -> httpx.Response:
         """Return an answer below 500 and not 429; anything else is asked for again until the deadline."""
         if not _host_of(url):
             raise _Failed("no http address")
-        host, pause = self._host(url), 1.0
-        while True:
-            wish = 0.0
-            with host.lock:
-                if self._stop.wait(max(0.0, host.next - time.monotonic())):
-                    raise _Failed("the run was stopped")
-                try:
-                    answer = self._read(url)
-                    reason = f"HTTP {answer.status_code}"
-                except (httpx.HTTPError, httpx.InvalidURL) as error:
-                    answer, reason = None, one_line(error)
-                finally:
-                    host.next = time.monotonic() + max(self._params.seconds_between, host.delay)
-            if answer is not None and answer.status_code < 500 and answer.status_code != 429:
-                return answer
-            if answer is not None and answer.headers.get("retry-after", "").isdecimal():
-                wish = float(answer.headers["retry-after"])
-            pause = max(wish, min(2 * pause, 30.0))
-            if time.monotonic() + pause > deadline or self._stop.wait(pause):
-                raise _Failed(reason)
+        left = deadline - time.monotonic()
+        return retry(lambda: self._once(url), left, _may_come, first=2.0, longest=30.0, sleep=self._stop.wait)
+
+    def _once(self, url: str) -> httpx.Response:
+        host = self._host(url)
+        with host.lock:
+            if self._stop.wait(max(0.0, host.next - time.monotonic())):
+                raise _Failed("the run was stopped")
+            try:
+                answer = self._read(url)
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                raise _Failed(one_line(error), wait_seconds=0.0) from None
+            finally:
+                host.next = time.monotonic() + max(self._params.seconds_between, host.delay)
+        if answer.status_code < 500 and answer.status_code != 429:
+            return answer
+        wish = answer.headers.get("retry-after", "")
+        raise _Failed(f"HTTP {answer.status_code}", wait_seconds=float(wish) if wish.isdecimal() else 0.0)
 
     def _read(self, url: str) -> httpx.Response:
         """Send one request and read its body up to ``MAX_BYTES``."""

@@ -16,6 +16,7 @@ from pymilvus.exceptions import MilvusException
 from tqdm import tqdm
 
 from harr.errors import DamagedFile, ParamsError, ServiceUnavailable, bare
+from harr.io.retry import retry
 from harr.params.index import IndexParams
 
 REBUILD = "dvc repro -f -s index"
@@ -25,6 +26,7 @@ WAIT_SECONDS = 600.0
 SETTLING_SECONDS = 120.0
 """So long after it was away a server that listens may still lack some of its parts, and then refuses much."""
 LONGEST_PAUSE = 5.0
+FAILURES = (MilvusException, grpc.RpcError)
 REFUSALS = (
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.PERMISSION_DENIED,
@@ -75,27 +77,22 @@ class Connection:
         """
         try:
             return call()
-        except (MilvusException, grpc.RpcError) as error:
+        except FAILURES as error:
             if not _is_away(error) and time.monotonic() - self._away > SETTLING_SECONDS:
                 raise
-            failure = error
-        began, pause = time.monotonic(), 0.5
-        _say(f"Milvus at {self.where} does not answer ({reason(failure)}); waiting, at most {WAIT_SECONDS:.0f} s")
-        while (left := began + WAIT_SECONDS - time.monotonic()) > 0:
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, LONGEST_PAUSE)
-            try:
-                found = (again or call)()
-            except (MilvusException, grpc.RpcError) as error:  # while it starts, a server says many things
-                failure = error
-                continue
-            self._away = time.monotonic()
-            _say(f"Milvus at {self.where} answers again, after {time.monotonic() - began:.0f} s")
-            return found
-        raise ServiceUnavailable(
-            f"Milvus at {self.where} did not answer for {WAIT_SECONDS:.0f} s ({reason(failure)}); "
-            "start it and run the same command again"
-        )
+            failure = reason(error)
+        began = time.monotonic()
+        _say(f"Milvus at {self.where} does not answer ({failure}); waiting, at most {WAIT_SECONDS:.0f} s")
+        try:  # while it starts, a server says many things
+            found = retry(again or call, WAIT_SECONDS, _failed, longest=LONGEST_PAUSE)
+        except FAILURES as error:
+            raise ServiceUnavailable(
+                f"Milvus at {self.where} did not answer for {WAIT_SECONDS:.0f} s ({reason(error)}); "
+                "start it and run the same command again"
+            ) from None
+        self._away = time.monotonic()
+        _say(f"Milvus at {self.where} answers again, after {time.monotonic() - began:.0f} s")
+        return found
 
     def close(self) -> None:
         """Disconnect, and free the lock of Milvus Lite."""
@@ -121,22 +118,25 @@ def connect(params: IndexParams, where: str) -> Connection:
 
 def _connect_server(params: IndexParams) -> MilvusClient:
     where, token = bare(params.uri), os.environ.get(params.token_variable, "")
-    began, pause = time.monotonic(), 0.5
-    while True:
-        try:
-            return MilvusClient(params.uri, token=token, timeout=5, dedicated=True)
-        except (MilvusException, grpc.RpcError) as error:
-            left = began + CONNECT_SECONDS - time.monotonic()
-            if left <= 0 or _refuses(error):
-                waited = "" if _refuses(error) else f" within {CONNECT_SECONDS:.0f} s"
-                raise ServiceUnavailable(
-                    f"no Milvus at {where}{waited} ({reason(error)}); start it, "
-                    f"or correct index.uri or the token in ${params.token_variable}"
-                ) from None
-            if pause == 0.5:
-                _say(f"no Milvus at {where} yet ({reason(error)}); waiting, at most {CONNECT_SECONDS:.0f} s")
-        time.sleep(min(pause, left))
-        pause = min(2 * pause, LONGEST_PAUSE)
+
+    def tell(error: Exception, number: int) -> None:
+        if number == 1:
+            _say(f"no Milvus at {where} yet ({reason(error)}); waiting, at most {CONNECT_SECONDS:.0f} s")
+
+    try:
+        return retry(
+            lambda: MilvusClient(params.uri, token=token, timeout=5, dedicated=True),
+            CONNECT_SECONDS,
+            lambda error: _failed(error) and not _refuses(error),
+            longest=LONGEST_PAUSE,
+            tell=tell,
+        )
+    except FAILURES as error:
+        waited = "" if _refuses(error) else f" within {CONNECT_SECONDS:.0f} s"
+        raise ServiceUnavailable(
+            f"no Milvus at {where}{waited} ({reason(error)}); start it, "
+            f"or correct index.uri or the token in ${params.token_variable}"
+        ) from None
 
 
 def _connect_lite(where: str) -> MilvusClient:
@@ -184,7 +184,7 @@ def explained(where: str) -> Iterator[None]:
     """Turn what pymilvus raises into one line."""
     try:
         yield
-    except (MilvusException, grpc.RpcError) as error:
+    except FAILURES as error:
         if is_folder(where):
             raise DamagedFile(f"{where} failed ({reason(error)}); run `{REBUILD}`") from None
         raise ServiceUnavailable(f"Milvus at {bare(where)}: {reason(error)}") from None
@@ -206,6 +206,11 @@ def reason(error: Exception) -> str:
     if "stack trace:" in str(said):  # a server that is starting puts the places of its code before the cause
         words = [word for word in words if "/" not in word and word != "trace:" and word != "stack"]
     return " ".join(words)[:300]
+
+
+def _failed(error: Exception) -> bool:
+    """Return whether an error is one of Milvus or gRPC."""
+    return isinstance(error, FAILURES)
 
 
 def _is_away(error: Exception) -> bool:

@@ -1,18 +1,16 @@
 """An OpenAI-compatible address that is asked again until it answers, refuses for good, or a deadline is over."""
 
 import os
-import random
 import re
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 import openai
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
+from harr.io.retry import retry
 
-LONGEST_PAUSE = 8.0
 AGAIN = (408, 409, 429)
 """Answers, beside 5xx, that may be better next time."""
 TOO_LONG = re.compile(
@@ -71,30 +69,28 @@ class Service:
             PromptTooLong: the server refuses the request for the length of its prompt.
             ParamsError: it refuses the request for another reason (address, model, key).
         """
-        deadline, pause = time.monotonic() + self._deadline, 0.5
-        while True:
-            try:
-                return attempt(self._client)
-            except openai.APIConnectionError as error:  # APITimeoutError is one of these
-                waited = isinstance(error, openai.APITimeoutError)
-                with self._lock:
-                    self.timeouts += waited
-                reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
-                failure: HarrError = ServiceUnavailable(
-                    f"{self.where}: {reason}, tried for {self._deadline:g} s; start the server, "
-                    f"or mend {self._unreachable} in params.yaml"
-                )
-            except openai.APIStatusError as error:
-                failure = self._refusal(error)
-            except (openai.APIResponseValidationError, ValueError):
-                return None  # a page that claims to be JSON
-            sleep = pause * random.uniform(0.5, 1.5)
-            if not isinstance(failure, ServiceUnavailable) or time.monotonic() + sleep > deadline:
-                raise failure from None
+        return retry(lambda: self._attempt(attempt), self._deadline, tell=self._count)
+
+    def _attempt(self, attempt: Callable[[openai.OpenAI], Any]) -> Any:
+        try:
+            return attempt(self._client)
+        except openai.APIConnectionError as error:  # APITimeoutError is one of these
+            waited = isinstance(error, openai.APITimeoutError)
             with self._lock:
-                self.retries += 1
-            time.sleep(sleep)
-            pause = min(2 * pause, LONGEST_PAUSE)
+                self.timeouts += waited
+            reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
+            raise ServiceUnavailable(
+                f"{self.where}: {reason}, tried for {self._deadline:g} s; start the server, "
+                f"or mend {self._unreachable} in params.yaml"
+            ) from None
+        except openai.APIStatusError as error:
+            raise self._refusal(error) from None
+        except (openai.APIResponseValidationError, ValueError):
+            return None  # a page that claims to be JSON
+
+    def _count(self, error: Exception, number: int) -> None:
+        with self._lock:
+            self.retries += 1
 
     def _refusal(self, error: openai.APIStatusError) -> HarrError:
         """An HTTP error in the user's words; the key is cut out of the server's text."""

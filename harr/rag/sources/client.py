@@ -2,7 +2,6 @@
 
 import json
 import math
-import random
 import sqlite3
 import threading
 import time
@@ -15,10 +14,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from harr.errors import HarrError, ServiceUnavailable, one_line
+from harr.io.retry import retry
 from harr.rag.sources.providers import BatchSearchFn, SearchFn, passages_of, record, recorded, rows_of
 from harr.types import Passage, Retrieval, Search
 
-LONGEST_PAUSE = 8.0
 REST_SECONDS = 60.0
 """Seconds that a source that hangs is left alone."""
 Key = tuple[str, int]
@@ -131,19 +130,13 @@ class WebSource:
     def _one(self, request: _Request, came: "SimpleQueue[tuple[_Request, list[Answer]]]") -> None:
         """Ask until there is an answer, a refusal, or no time left."""
         queries, k = [query for query, _ in request], request[0][1]
-        deadline, pause = time.monotonic() + self._deadline, 0.25
-        while True:
-            try:
-                found = self._search(queries, k)
-                return came.put((request, [tuple(map(self._own, passages))[:k] for passages in found]))
-            except ServiceUnavailable as error:
-                sleep = pause * random.uniform(0.5, 1.5)
-                if time.monotonic() + sleep > deadline:
-                    return came.put((request, [error] * len(request)))
-            except Exception as error:  # of whatever the source is made of
-                return came.put((request, [error] * len(request)))
-            time.sleep(sleep)
-            pause = min(2 * pause, LONGEST_PAUSE)
+        answers: list[Answer]
+        try:
+            found = retry(lambda: self._search(queries, k), self._deadline, first=0.25)
+            answers = [tuple(map(self._own, passages))[:k] for passages in found]
+        except Exception as error:  # of whatever the source is made of
+            answers = [error] * len(request)
+        came.put((request, answers))
 
     def _own(self, passage: Passage) -> Passage:
         """Return a passage as it can be kept and shown: half a character (a lone surrogate), as left by a cut, is

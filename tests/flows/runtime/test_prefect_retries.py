@@ -13,7 +13,7 @@ from flows.server import free_port
 ASK = """
 import asyncio, sys
 from prefect.client.orchestration import get_client
-from flows import patience
+from flows.runtime import prefect_retries as patience
 from flows.runtime.command import run_command
 from harr import progress
 

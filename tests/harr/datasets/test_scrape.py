@@ -17,7 +17,6 @@ import pytest
 
 from harr.corpus.passages import Passages
 from harr.datasets.download import download
-from harr.datasets.robots import allowed, rules_of
 from harr.datasets.scrape import Pages, article_text, scrape
 from harr.datasets.tokens import token_spans
 from harr.params.download import MedQuADParams, ScrapeParams
@@ -240,21 +239,25 @@ def test_medquad_reads_pages_and_falls_back_to_answers(
     assert site.count("/heart") == 1 and site.count("/bone") == 2
 
 
-def test_rules_of_robots_txt() -> None:
-    rules, delay = rules_of(ROBOTS, "harr/1.0 (mail)")
-    assert delay == 0.0 and len(rules) == 3
-    assert rules_of(ROBOTS, "stranger")[0] == [("/", False)]
-    assert rules_of("no rules here\nDisallow: /x", "harr") == ([], 0.0)
-    assert rules_of("User-agent: *\nDisallow:\nCrawl-delay: soon", "harr") == ([], 0.0)
-    cases = {
-        "/a*z": {"/abcz/more": False, "/abc": True},
-        "/a*b*c$": {"/a1b2c": False, "/a1b2cd": True, "/abc": False, "/ac": True},
-        "/%7Ename": {"/~name/x": False, "/name": True},
-        "/$": {"/": False, "/a": True},
-    }
-    for pattern, paths in cases.items():
-        assert {path: allowed([(pattern, False)], path) for path in paths} == paths
-    assert allowed([("/a" + "*a" * 40 + "b", False)], "/" + "a" * 5000)  # at once
+@pytest.mark.parametrize(
+    ("pattern", "forbidden", "fetched"),
+    [
+        ("/a*z", "/abcz/more", "/abc"),
+        ("/a*b*c$", "/a1b2c", "/a1b2cd"),
+        ("/%7Ename", "/~name/x", "/name"),
+        ("/$", "/", "/a"),
+        ("/a" + "*a" * 40 + "b", "/" + "a" * 41 + "b", "/" + "a" * 5000),  # at once
+        ("", "", "/x"),
+    ],
+)
+def test_patterns_of_robots_txt_are_those_of_rfc_9309(
+    pattern: str, forbidden: str, fetched: str, site: Site, tmp_path: Path
+) -> None:
+    site.robots = (200, f"User-agent: *\nDisallow: {pattern}\nCrawl-delay: soon")
+    site.pages = {path: page("Text.") for path in (forbidden, fetched)}
+    pages, _ = scrape([site.address + path for path in (forbidden, fetched) if path], settings(tmp_path))
+    assert site.count(fetched) == 1
+    assert list(pages.failures()) == ([site.address + forbidden] if forbidden else [])
 
 
 @pytest.mark.parametrize(

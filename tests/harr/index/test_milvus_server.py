@@ -62,7 +62,6 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from harr.params.index import IndexParams
-from harr.rag.retrieval import index as index_module
 from harr.index.passage_index import PassageIndex
 from harr.corpus.vectors import Vectors
 

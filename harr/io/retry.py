@@ -1,0 +1,54 @@
+"""Calls that are repeated, after growing pauses, while what they ask may come back."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from harr.errors import ServiceUnavailable
+
+T = TypeVar("T")
+
+
+def unavailable(error: Exception) -> bool:
+    """Return whether a server was away, and may answer later."""
+    return isinstance(error, ServiceUnavailable)
+
+
+def retry(
+    call: Callable[[], T],
+    seconds: float,
+    again: Callable[[Exception], bool] = unavailable,
+    *,
+    first: float = 0.5,
+    longest: float = 8.0,
+    tell: Callable[[Any, int], object] = lambda error, number: None,
+    sleep: Callable[[float], object] = time.sleep,
+) -> T:
+    """Return what ``call`` returns; an error that may be better ``again`` is tried again until ``seconds`` are over.
+
+    Pauses double from ``first`` to ``longest`` seconds. Each is shortened by up to half, so that callers part, and
+    lasts at least the ``wait_seconds`` of an error that has them. ``tell`` is called before a pause with the error and
+    the number of calls so far. A ``sleep`` that returns true ends the tries.
+
+    >>> replies = iter([ServiceUnavailable("no answer"), "yes"])
+    >>> def call():
+    ...     if isinstance(reply := next(replies), Exception):
+    ...         raise reply
+    ...     return reply
+    >>> retry(call, 10.0, tell=lambda error, number: print(number, error), sleep=lambda pause: None)
+    1 no answer
+    'yes'
+    """
+    deadline, pause, number = time.monotonic() + seconds, first, 1
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            wait = max(pause * random.uniform(0.5, 1.0), getattr(error, "wait_seconds", 0.0))
+            if not again(error) or time.monotonic() + wait > deadline:
+                raise
+            tell(error, number)
+            if sleep(wait):
+                raise
+        pause, number = min(2 * pause, longest), number + 1
