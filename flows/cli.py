@@ -83,18 +83,14 @@ def previewed(split: str, examples: int, export: Path | None) -> "Preview":
         HarrError: params.yaml or the data is wrong, or the file to write is there already.
     """
     from harr.corpus.passages import write_questions
+    from harr.datasets import open_spans
     from harr.datasets.preview import preview, read_split
     from harr.params import Params
-    from harr.params.download import MedQuADParams
 
     if export and export.exists():
         raise CorpusError(f"{export} exists and is left as it is; name another file")
-    section, spans = Params.load().download, None
-    if isinstance(section, MedQuADParams):
-        from harr.datasets.tokens import token_spans
-
-        spans = token_spans(section.tokenizer)
-    questions, left_out = read_split(section, split, spans)
+    section = Params.load().download
+    questions, left_out = read_split(section, split, open_spans(section))
     if export:
         try:
             write_questions(questions, export)

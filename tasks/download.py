@@ -4,7 +4,6 @@ import pandas as pd
 from prefect import task
 
 from harr.params import Params
-from harr.params.download import MedQuADParams
 from tasks.common import TASK, even_sample
 from tasks.paths import CORPUS, QUESTIONS, WORK
 
@@ -12,14 +11,11 @@ from tasks.paths import CORPUS, QUESTIONS, WORK
 @task(**TASK)
 def download_corpus(params: Params) -> dict[str, float]:
     """Fetch or make the passages and questions named in params.yaml."""
+    from harr.datasets import open_spans
     from harr.datasets.download import download
 
-    if isinstance(params.download, MedQuADParams):
-        from harr.datasets.tokens import token_spans
-
-        spans = token_spans(params.download.tokenizer)
-        return download(params.download, CORPUS, QUESTIONS, WORK / "download", spans)
-    return download(params.download, CORPUS, QUESTIONS, WORK / "download")
+    section = params.download
+    return download(section, CORPUS, QUESTIONS, WORK / "download", open_spans(section))
 
 
 @task(**TASK)

@@ -1,1 +1,87 @@
-"""Stage download: one file per data set."""
+"""Stage download: a file per kind of data set, and :data:`DATASETS`, the table of all.
+
+A new one is a loader here, a section class in ``harr/params/download.py`` and a line in the table. One of another
+package is named in params.yaml: ``download: {dataset: function, function: "mine.data:load", settings: {}}``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from harr.datasets.chunks import Spans
+from harr.datasets.haystack import babilong, ruler
+from harr.datasets.hub import FILES, WIKI17, WIKI18, hotpotqa, hover, musique, nq, two_wiki
+from harr.datasets.local import jsonl, world
+from harr.datasets.medquad import medquad
+from harr.datasets.source import Source
+from harr.params.download import DatasetParams, MedQuADParams
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A data set as stage download and `harr preview` read it.
+
+    Args:
+        load: section ``download`` becomes a :class:`Source`. That of a data set which is ``cut`` is also given what
+            tells the tokens of a text, and a file to keep rows in, or None.
+        origin: where its passages come from, in words.
+        cut: whether documents are cut into chunks of tokens.
+        vast: whether its questions can be read alone: passages may be millions.
+    """
+
+    load: Callable[..., Source]
+    origin: Callable[[Any], str]
+    cut: bool = False
+    vast: bool = False
+
+
+def _of_hub(params: Any) -> str:
+    """Tell where the passages of a hub's data set come from.
+
+    >>> from harr.params.download import HubParams
+    >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
+    'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
+    """
+    given = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
+    what = given or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
+    return f"{what}, from {f'the folder {params.root}' if params.root else 'the hub'}"
+
+
+def _of_world(params: Any) -> str:
+    return f"the fictional encyclopaedia, {params.passages:,} passages made from seed {params.seed}"
+
+
+def _of_medquad(params: Any) -> str:
+    return f"MedQuAD's {params.documents}s, from {params.root or ', '.join((*params.train, *params.test))}"
+
+
+def _of_noise(params: Any) -> str:
+    noise = "the fictional encyclopaedia" if params.noise == "world" else params.noise
+    return f"documents of {params.sentences:,} sentences; what is told in between is from {noise}"
+
+
+DATASETS = {
+    "world": Dataset(world, _of_world),
+    "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
+    "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
+    "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
+    "musique": Dataset(musique, _of_hub, vast=True),
+    "nq": Dataset(nq, _of_hub, vast=True),
+    "hover": Dataset(hover, _of_hub, vast=True),
+    "medquad": Dataset(medquad, _of_medquad, cut=True),
+    "babilong": Dataset(babilong, _of_noise),
+    "ruler": Dataset(ruler, _of_noise),
+}
+
+
+def open_spans(section: DatasetParams) -> Spans | None:
+    """Return what tells the tokens of a text, where documents are cut by them.
+
+    Raises:
+        ModelError: there is no such tokenizer.
+    """
+    if not isinstance(section, MedQuADParams):
+        return None
+    from harr.datasets.tokens import token_spans  # it loads transformers
+
+    return token_spans(section.tokenizer)

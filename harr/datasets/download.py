@@ -8,25 +8,17 @@ from reprlib import repr as short
 from tqdm import tqdm
 
 from harr.corpus.passages import Passages, write_passages, write_questions
+from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
-from harr.datasets.registry import DATASETS
 from harr.errors import CorpusError
 from harr.io.files import publish, write_text
 from harr.io.progress import bar
-from harr.params.download import (
-    BabiLongParams,
-    HoverParams,
-    HubParams,
-    JsonlParams,
-    MedQuADParams,
-    RulerParams,
-    WorldParams,
-)
+from harr.params.download import DatasetParams
 from harr.types import Passage, Question
 
 
 def download(
-    params: WorldParams | JsonlParams | HubParams | HoverParams | BabiLongParams | RulerParams | MedQuADParams,
+    params: DatasetParams,
     corpus: Path,
     questions: Path,
     work: Path,
@@ -44,8 +36,8 @@ def download(
         CorpusError: a file is missing or damaged, or a row is wrong; nothing is published.
     """
     shutil.rmtree(work, ignore_errors=True)
-    cut = (spans, work / "medquad.sqlite") if spans else ()
-    source = DATASETS[params.dataset](params, *cut)
+    found = DATASETS[params.dataset]
+    source = found.load(params, spans, work / "rows.sqlite") if found.cut else found.load(params)
     words: list[int] = []
     with bar(source.passages, desc="passages", unit="passage") as stream:
         checked = unique_passages(stream, words)

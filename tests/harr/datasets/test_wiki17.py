@@ -12,7 +12,8 @@ import pytest
 from harr.corpus.passages import Passages, read_questions
 from harr.datasets.download import download
 from harr.datasets.hub import FILES, WIKI17
-from harr.datasets.preview import corpus_of, read_split
+from harr.datasets import DATASETS
+from harr.datasets.preview import read_split
 from harr.errors import CorpusError
 from harr.params.download import HoverParams, HubParams
 from harr.types import Question
@@ -72,7 +73,7 @@ def test_claims_of_some_hops_are_taken_and_the_limit_counts_those() -> None:
     questions, _ = read_split(params, "train")
     assert questions == []  # all of them are test claims, too
     assert [question.id for question in read_split(params, "test")[0]] == ["c1", "c3", "c5"]
-    assert corpus_of(params) == "BeIR/hotpotqa, from the folder hub"
+    assert DATASETS[params.dataset].origin(params) == "BeIR/hotpotqa, from the folder hub"
 
 
 def test_the_hubs_parquet_files_say_the_same() -> None:

@@ -1,12 +1,9 @@
-"""Data sets by name: a section of params.yaml becomes a stream of passages and two streams of questions."""
+"""The data sets of this machine: the fictional encyclopaedia, which is made, and files of the user's own."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from reprlib import repr as short
 
-from harr.datasets.haystack import babilong, ruler
-from harr.datasets.hub import hotpotqa, hover, musique, nq, two_wiki
-from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, passage_of, read_questions_where, read_rows
@@ -69,17 +66,3 @@ def jsonl(params: JsonlParams) -> Source:
         searchable=lambda passage: passage.id not in held_back,
         left_out=left_out,
     )
-
-
-DATASETS: dict[str, Callable[..., Source]] = {
-    "world": world,
-    "jsonl": jsonl,
-    "hotpotqa": hotpotqa,
-    "2wikimultihopqa": two_wiki,
-    "musique": musique,
-    "nq": nq,
-    "hover": hover,
-    "medquad": medquad,
-    "babilong": babilong,
-    "ruler": ruler,
-}
