@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from harr.corpus.passages import Passages, read_questions
+from harr.datasets import DATASETS
 from harr.datasets.download import download
 from harr.datasets.hub import FILES, WIKI17
-from harr.datasets import DATASETS
 from harr.datasets.preview import read_split
 from harr.errors import CorpusError
 from harr.params.download import HoverParams, HubParams
