@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from harr.errors import ParamsError
 from harr.filter import filter_questions
 from harr.params.filter import FilterParams
-from harr.params.train import AgentParams, GRPOParams, LeReTParams, PPOParams, PQNParams
+from harr.params.functions import import_named
+from harr.params.train import FunctionTrainParams, TrainParams
 from harr.preferences.collect import collect_preferences
 from harr.rag.setup import Setup
 from harr.train import grpo, infonce, ppo, pqn
@@ -92,6 +94,15 @@ METHODS = {
 }
 
 
-def method_of(section: GRPOParams | PPOParams | PQNParams | AgentParams | LeReTParams) -> Method:
-    """Return the method that section ``train`` names."""
-    return METHODS[section.method]
+def method_of(section: TrainParams) -> Method:
+    """Return the method that section ``train`` names.
+
+    Raises:
+        ParamsError: the method of another package cannot be imported, or is no record.
+    """
+    if not isinstance(section, FunctionTrainParams):
+        return METHODS[section.method]
+    found = import_named(section.function, key="train.function")
+    if not isinstance(found, Method):
+        raise ParamsError(f"train.function: {section.function} is no Method; give a record (harr/build/methods.py)")
+    return found

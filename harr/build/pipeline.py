@@ -8,29 +8,20 @@ from harr.build.places import Places
 from harr.build.writers import build_judge, fits
 from harr.compute import distributed
 from harr.params.embed import EncoderParams
-from harr.params.pipeline import (
-    LeReTPipelineParams,
-    MultistepParams,
-    PickParams,
-    ReactParams,
-    RSearchParams,
-    SearchR1Params,
-)
+from harr.params.pipeline import PickParams, PipelineParams
 from harr.params.reward import RewardParams
 from harr.rag.pipelines import PIPELINES
 from harr.rag.scoring.reward import SIMILARITY, Reward
 from harr.rag.scoring.similarity import Encode
 from harr.types import Pipeline
 
-PipelineSection = MultistepParams | ReactParams | SearchR1Params | RSearchParams | PickParams | LeReTPipelineParams
 
-
-def build_pipeline(section: PipelineSection, writer: Path) -> Pipeline:
+def build_pipeline(section: PipelineParams, writer: Path) -> Pipeline:
     """Return the pipeline with its settings; ``writer`` is the folder of the model whose tokens limit its prompts."""
     return PIPELINES[section.name](section, partial(fits, writer))
 
 
-def for_training(section: PipelineSection) -> PipelineSection:
+def for_training(section: PipelineParams) -> PipelineParams:
     """Return the section as training plays it: a pick without the tail of its ranking, which would only add noise."""
     return section.model_copy(update={"depth": 0}) if isinstance(section, PickParams) else section
 

@@ -15,6 +15,7 @@ from harr.datasets.local import jsonl, world
 from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
 from harr.params.download import DatasetParams, MedQuADParams
+from harr.params.functions import function_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,11 @@ def _of_noise(params: Any) -> str:
     return f"documents of {params.sentences:,} sentences; what is told in between is from {noise}"
 
 
+def _function(params: Any) -> Source:
+    source: Source = function_of(params.function, key="download.function", shape="returns a Source")(**params.settings)
+    return source
+
+
 DATASETS = {
     "world": Dataset(world, _of_world),
     "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
@@ -71,6 +77,7 @@ DATASETS = {
     "medquad": Dataset(medquad, _of_medquad, cut=True),
     "babilong": Dataset(babilong, _of_noise),
     "ruler": Dataset(ruler, _of_noise),
+    "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 
 

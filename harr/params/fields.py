@@ -19,7 +19,7 @@ from pydantic import (
 from harr.errors import bare
 
 LARGEST = 2**31 - 1
-"""Of any number in params.yaml."""
+"""The largest number that params.yaml may hold."""
 
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -35,7 +35,7 @@ Seed = Annotated[int, Field(ge=0)]
 
 
 def _no_user(value: str) -> str:
-    """An address without user name and password: DVC copies params.yaml into dvc.lock, and a stage tells addresses."""
+    """Refuse a user name or password in an address: DVC copies params.yaml into dvc.lock, and stages print it."""
     if bare(value) != value:
         raise ValueError(
             "an address takes no user name and no password; leave them out, and put a key or token into the "
@@ -45,7 +45,7 @@ def _no_user(value: str) -> str:
 
 
 def _address(value: str) -> str:
-    """A server's address as a client takes it: with http:// or https://, a host, and no port that there is not."""
+    """Check a server's address as a client takes it: http:// or https://, a host, and a port that can be."""
     try:
         parts = urlsplit(value)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -57,7 +57,7 @@ def _address(value: str) -> str:
 
 
 def _place(value: str) -> str:
-    """A path, or a name that may be one: the system takes 255 bytes between two slashes, and no control character."""
+    """Check a path, or a name that may be one: at most 255 bytes between two slashes, and no control character."""
     if max(len(part.encode("utf-8", "replace")) for part in value.split("/")) > 255 or len(value) > 4000:
         raise ValueError("should be a path or name with at most 255 bytes between two slashes")
     if not value.isprintable() or value != value.strip():
@@ -72,7 +72,7 @@ def _several(values: tuple[Item, ...]) -> tuple[Item, ...]:
 
 
 def _registered(value: str) -> str:
-    """A name that MLflow's registry takes; it keeps 256 characters, and a promotion makes its mark a longer one."""
+    """Check a name for MLflow's registry, which keeps 256 characters; a promotion makes a longer name of it."""
     if value.strip(" .") == "" or {"/", ":"} & {*value} or not value.isprintable() or len(value) > 200:
         raise ValueError("should be a name of 1 to 200 characters, without / and :")
     return value
@@ -84,15 +84,31 @@ def _experiment(value: str) -> str:
     return value
 
 
+def is_dotted(name: str) -> bool:
+    """Tell whether a name has the shape ``package.module:function``; nothing is imported.
+
+    >>> is_dotted("mine.agent:play"), is_dotted("mine.agent"), is_dotted("mine/agent.py:play")
+    (True, False, False)
+    """
+    module, colon, function = name.partition(":")
+    return bool(colon) and function.isidentifier() and all(part.isidentifier() for part in module.split("."))
+
+
+def _dotted(value: str) -> str:
+    if not is_dotted(value):
+        raise ValueError("should be package.module:function")
+    return value
+
+
 Address = Annotated[str, AfterValidator(_address)]
 
 
 MaybeAddress = Annotated[str, AfterValidator(lambda value: _address(value) if value else value)]
-"""An address or ""."""
+"""An address, or the empty string."""
 
 
 Uri = Annotated[str, AfterValidator(_no_user)]
-"""An address of another kind."""
+"""An address of another kind than http."""
 
 
 MaybePathOrName = Annotated[str, AfterValidator(_place)]
@@ -109,12 +125,17 @@ RegistryName = Annotated[str, AfterValidator(_registered)]
 
 
 ExperimentName = Annotated[str, AfterValidator(_experiment)]
+Dotted = Annotated[str, AfterValidator(_dotted)]
+"""A function or class of another package, ``package.module:function``; it is imported when it is needed."""
 
 
 class Section(BaseModel):
-    """A closed, immutable group of parameters, whose numbers are finite, at most ``LARGEST``, and no truth values."""
+    """A closed, immutable group of parameters, whose numbers are finite, at most ``LARGEST``, and no truth values.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    The docstring of an attribute is its description in the schema, which editors and forms show.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -135,7 +156,7 @@ class Section(BaseModel):
 
 
 def _items(value: Any) -> list[Any]:
-    """A value, or those of a list or mapping; what is further within belongs to other sections.
+    """Return a value, or those of a list or mapping; what is further within belongs to other sections.
 
     >>> _items(3), _items([1, 2]), _items({"recall": True})
     ([3], [1, 2], [True])
@@ -146,7 +167,7 @@ def _items(value: Any) -> list[Any]:
 
 @functools.cache
 def _holds_numbers(section: type[BaseModel], field: str) -> bool:
-    """Whether a field is of numbers, one or several, and of no truth values; values of any kind are not looked at."""
+    """Tell whether a field holds numbers, one or several, and no truth values; a field of any values does not."""
     kinds = list(_kinds(section.model_fields[field].annotation))
     return any(kind is int or kind is float for kind in kinds) and not any(
         kind is bool or kind is Any for kind in kinds

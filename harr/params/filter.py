@@ -11,36 +11,37 @@ class PreferencesParams(Section):
     """How queries are tried and compared, where they are what is learnt (train.method leret)."""
 
     pool: Positive = 50
-    """Training questions that demonstrations are taken from."""
+    """Number of training questions that demonstrations are taken from."""
     validation: Positive = 50
-    """Training questions that sets of demonstrations are compared on."""
+    """Number of training questions that sets of demonstrations are compared on."""
     candidates: Positive = 12
-    """Sets of demonstrations that are compared."""
+    """Number of sets of demonstrations that are compared."""
     prompts: Positive = 3
-    """The best so many of them become prompts, beside the one without demonstrations."""
+    """Number of the best sets that become prompts, beside the one without demonstrations."""
     demonstrations: Positive = 3
-    """At most so many in a prompt."""
+    """Maximum number of demonstrations in a prompt."""
     min_ap: Fraction = 0.0
-    """A play is demonstrated where its average precision is above this."""
+    """Average precision above which a play is demonstrated."""
     bootstrap_temperature: float = Field(1.0, ge=0)
-    """Of the plays that are demonstrated: their styles differ by chance."""
+    """Sampling temperature of the plays that are demonstrated, whose styles differ by chance."""
     temperature: float = Field(0.1, ge=0)
-    """Of the queries that are compared: they differ by their prompts."""
+    """Sampling temperature of the queries that are compared, which differ by their prompts."""
     sampled_at_once: Positive = 128
-    """Completions that are sampled together."""
+    """Number of completions that are sampled together."""
     held_out: float = Field(0.1, ge=0, lt=1)
-    """Share of the questions whose preferences are not learnt but predicted."""
+    """Share of the questions whose preferences are predicted and not learnt."""
     levels: Literal["adjacent", "all"] = "adjacent"
-    """A query is preferred to those of the next lower score, or to all of lower ones."""
+    """Queries that a query is preferred to: those of the next lower score, or all of lower ones."""
     min_margin: Fraction = 0.0
-    """Least difference of scores of a pair."""
+    """Minimum difference between the scores of a pair."""
     max_pairs: int = Field(0, ge=0)
-    """Of a prompt; 0: no limit."""
+    """Maximum number of pairs of a prompt; 0 means no limit."""
     gain: Literal["accumulated", "marginal"] = "accumulated"
-    """Average precision of all passages so far, or of this hop's alone by what was missing before."""
+    """Score of a query: average precision of all passages so far, or of this hop's alone by what was missing before."""
     num_partitions: Positive = 1
+    """Number of parts that the questions are divided into, so that several machines can share them."""
     partition: int = Field(0, ge=0)
-    """Of so many parts of the questions this one is played, so that several machines can share them."""
+    """Number of the part that is played here, counted from 0."""
 
     @model_validator(mode="after")
     def _parts_are_there(self) -> "PreferencesParams":
@@ -58,14 +59,17 @@ class FilterParams(Section):
     """Which training questions are worth learning from."""
 
     group_size: int = Field(8, ge=2)
+    """Number of rollouts of every question."""
     target: Positive = 400
-    """Stop when so many questions are kept."""
+    """Number of kept questions at which the stage stops."""
     batch_size: Positive = 64
+    """Number of questions that are played together."""
     keep: Literal["disagreeing", "all"] = "disagreeing"
-    """all: keep every question unplayed; values (pqn) learn from those that are always or never solved, too."""
+    """Questions to keep: those whose rollouts differ in reward, or all, unplayed; values (pqn) learn from questions
+    that are always or never solved, too."""
     temperature: float = Field(1.0, gt=0)
-    """Of the language model, where that is what learns; as in train."""
+    """Sampling temperature of the language model, where that is what learns; the same as in train."""
     max_tokens: Positive = 64
-    """Of its completions; as in train."""
+    """Maximum length, in tokens, of its completions; the same as in train."""
     preferences: PreferencesParams | None = None
-    """Of train.method leret, which tries queries in place of whole rollouts; null: as published."""
+    """Trial of queries in place of whole rollouts, for train.method leret; with null it is as published."""

@@ -1,4 +1,4 @@
-"""Functions of the user's own, named in params.yaml as ``package.module:function``."""
+"""What other packages bring, named in params.yaml as ``package.module:name``."""
 
 import importlib
 from collections.abc import Callable
@@ -7,8 +7,21 @@ from typing import Any
 from harr.errors import ParamsError
 
 
+def import_named(name: str, *, key: str) -> Any:
+    """Import what ``key`` of params.yaml names.
+
+    Raises:
+        ParamsError: there is no such module, or nothing of that name in it.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ParamsError(f"{key}: {name} cannot be imported ({error}); is its folder on PYTHONPATH?") from None
+
+
 def function_of(name: str, *, key: str, shape: str) -> Callable[..., Any]:
-    """The function that ``key`` of params.yaml names; ``shape`` says what it takes and returns.
+    """Import the function that ``key`` of params.yaml names; ``shape`` says what it takes and returns.
 
     Raises:
         ParamsError: there is no such module, or no such function in it.
@@ -16,11 +29,7 @@ def function_of(name: str, *, key: str, shape: str) -> Callable[..., Any]:
     >>> function_of("math:sqrt", key="reward.terms", shape="takes an Episode and returns a number")(4.0)
     2.0
     """
-    module, _, function = name.partition(":")
-    try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ParamsError(f"{key}: {name} cannot be imported ({error}); is its folder on PYTHONPATH?") from None
+    found: Callable[..., Any] = import_named(name, key=key)
     if not callable(found):
         raise ParamsError(f"{key}: {name} is no function; give one that {shape}")
     return found

@@ -1,6 +1,6 @@
 """Section ``generator`` of params.yaml: one class per kind of language model."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -8,86 +8,146 @@ from harr.params.fields import Address, MaybePathOrName, PathOrName, Positive, S
 from harr.params.train import LoraParams
 
 
-class ScriptedParams(Section):
-    """Deterministic planner and reader for the fictional world."""
+class GeneratorFacts(Section):
+    """What the rules in ``harr/params/rules.py`` know of a kind of language model."""
+
+    trainable: ClassVar[bool] = False
+    """Whether its weights are here, so that it can learn."""
+    taught: ClassVar[bool] = False
+    """Whether stage generator teaches it by examples, before anything else trains it."""
+
+    @property
+    def knows(self) -> str:
+        """The one pipeline that it plays; empty: any."""
+        return ""
+
+    @property
+    def traces_of(self) -> tuple[str, str]:
+        """Pipeline and template of the examples that are made for it; empty: none are made."""
+        return "", ""
+
+
+class ScriptedParams(GeneratorFacts):
+    """A deterministic planner and reader for the fictional world."""
 
     kind: Literal["scripted"]
+    """Selects the planner and reader of the fictional world."""
 
 
-class ServerParams(Section):
+class ServerParams(GeneratorFacts):
     """Any OpenAI-compatible endpoint."""
 
     kind: Literal["server"]
+    """Selects an OpenAI-compatible server."""
     base_url: Address
+    """Address of the server with its path, e.g. http://127.0.0.1:8000/v1."""
     model: PathOrName
+    """Name of the model, as the server knows it."""
     key_variable: str = "OPENAI_API_KEY"
-    """Name of the environment variable with the key; may be unset for a local server."""
+    """Name of the environment variable with the key, which may be unset for a local server."""
     temperature: float = Field(0.7, ge=0)
+    """Sampling temperature; 0 means the most likely tokens."""
     max_tokens: Positive = 512
+    """Maximum length of a completion in tokens."""
     extra_body: dict[str, Any] = Field({})
-    """Sent with every request, e.g. ``{chat_template_kwargs: {enable_thinking: false}}`` for vLLM."""
+    """Fields sent with every request, e.g. ``{chat_template_kwargs: {enable_thinking: false}}`` for vLLM."""
     concurrency: Positive = 32
+    """Maximum number of requests that are sent at a time."""
     timeout_seconds: float = Field(60.0, gt=0)
-    """One attempt."""
+    """Number of seconds after which one attempt is given up."""
     deadline_seconds: float = Field(300.0, gt=0)
-    """One request with all its attempts; a server may restart meanwhile."""
+    """Number of seconds after which a request is given up, with all its attempts; a server may restart meanwhile."""
 
 
-class LocalParams(Section):
-    """A causal language model in this process: a folder or hub name."""
+class LocalParams(GeneratorFacts):
+    """A causal language model in this process."""
 
+    trainable: ClassVar[bool] = True
     kind: Literal["local"]
+    """Selects a language model in this process."""
     model: PathOrName
+    """Folder or hub name of the model."""
     temperature: float = Field(0.0, ge=0)
+    """Sampling temperature; 0 means the most likely tokens."""
     max_tokens: Positive = 256
+    """Maximum length of a completion in tokens."""
     batch_size: Positive = 64
+    """Number of completions that are written together; halved where the GPU is full."""
 
 
-class SmallLMParams(Section):
+class SmallLMParams(GeneratorFacts):
     """A causal language model that stage ``generator`` trains from scratch for the fictional world."""
 
+    trainable: ClassVar[bool] = True
+    taught: ClassVar[bool] = True
     kind: Literal["small_lm"]
+    """Selects a small model that is trained from scratch."""
     plays: Literal["search_r1", "r_search", "leret"] = "search_r1"
-    """It learns from traces of this pipeline (of leret: from queries in several styles), and plays no other."""
+    """Pipeline whose traces it learns from (of leret: queries in several styles); it plays no other."""
     steps: Positive = 1500
-    """Updates of 4,096 tokens."""
+    """Number of updates, each of 4,096 tokens."""
     vocabulary: int = Field(2600, ge=300)
+    """Maximum number of different tokens."""
     width: int = Field(128, ge=32, multiple_of=32)
+    """Width of the hidden states."""
     layers: int = Field(4, ge=2)
+    """Number of transformer layers."""
     temperature: float = Field(0.0, ge=0)
+    """Sampling temperature; 0 means the most likely tokens."""
     max_tokens: Positive = 64
+    """Maximum length of a completion in tokens."""
     batch_size: Positive = 32
+    """Number of completions that are written together; halved where the GPU is full."""
+
+    @property
+    def knows(self) -> str:
+        """The pipeline that it learns from."""
+        return self.plays
 
 
-class WarmstartParams(Section):
+class WarmstartParams(GeneratorFacts):
     """A causal language model that stage ``generator`` teaches by demonstrations before it plays (supervised, TRL)."""
 
+    trainable: ClassVar[bool] = True
+    taught: ClassVar[bool] = True
     kind: Literal["warmstart"]
+    """Selects a model that is taught by demonstrations."""
     model: PathOrName
-    """What it begins with: a folder or a cached hub name."""
+    """Folder or cached hub name of the model that it begins with."""
     demonstrations: MaybePathOrName = ""
-    """JSON lines: ``{"messages": [...]}`` or ``{"pieces": [[text, learnt], ...]}`` a line
-    (``harr/generator/demonstrations.py``). Empty: traces of fictional worlds are made."""
+    """File of demonstrations: JSON lines ``{"messages": [...]}`` or ``{"pieces": [[text, learnt], ...]}``
+    (``harr/generator/demonstrations.py``); if empty, traces of fictional worlds are made."""
     traces: Positive = 2000
-    """So many are made where no file is named."""
+    """Number of traces that are made where no file is named."""
     template: Literal["plain", "chatml", "bare"] = "plain"
-    """Of the traces that are made: that of the pipeline."""
+    """Template of the traces that are made; that of the pipeline."""
     epochs: Positive = 3
+    """Number of passes over the demonstrations."""
     steps: int = Field(0, ge=0)
-    """Updates; 0: as many as the epochs take."""
+    """Number of updates; 0 means as many as the epochs take."""
     learning_rate: float = Field(1e-4, gt=0)
+    """Learning rate of the warm start."""
     rows_per_step: Positive = 16
-    """Demonstrations of an update."""
+    """Number of demonstrations of an update."""
     rows_per_pass: Positive = 4
-    """Demonstrations per forward pass; gradients accumulate over an update."""
+    """Number of demonstrations per forward pass; gradients accumulate over an update."""
     max_length: int = Field(2560, ge=8)
-    """Tokens; longer demonstrations are left out and counted."""
+    """Maximum length of a demonstration in tokens; longer ones are left out and counted."""
     gradient_checkpointing: bool = False
+    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
     lora: LoraParams | None = LoraParams(rank=16, alpha=16)
-    """Merged at the end; null: all weights are trained."""
+    """Adapter that learns and is merged at the end; with null all weights are trained."""
     temperature: float = Field(0.0, ge=0)
+    """Sampling temperature; 0 means the most likely tokens."""
     max_tokens: Positive = 256
+    """Maximum length of a completion in tokens."""
     batch_size: Positive = 64
+    """Number of completions that are written together; halved where the GPU is full."""
+
+    @property
+    def traces_of(self) -> tuple[str, str]:
+        """Traces are made of one pipeline, where no file of demonstrations is named."""
+        return ("", "") if self.demonstrations else ("search_r1", self.template)
 
     @model_validator(mode="after")
     def _passes_are_whole(self) -> "WarmstartParams":
@@ -99,7 +159,14 @@ class WarmstartParams(Section):
         return self
 
 
-class NoGeneratorParams(Section):
-    """The pipeline needs no generator."""
+class NoGeneratorParams(GeneratorFacts):
+    """No language model, for a pipeline that needs none."""
 
     kind: Literal["none"]
+    """Selects no language model."""
+
+
+GeneratorParams = Annotated[
+    ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams | NoGeneratorParams,
+    Field(discriminator="kind"),
+]

@@ -9,15 +9,16 @@ class IndexParams(Section):
     """Where the vectors are searched."""
 
     uri: MaybeAddress = ""
-    """Empty: Milvus Lite in data/index; else a Milvus server, e.g. http://127.0.0.1:19530."""
+    """Address of a Milvus server, e.g. http://127.0.0.1:19530; if empty, Milvus Lite searches in data/index."""
     token_variable: str = "MILVUS_TOKEN"
     """Name of the environment variable with the server's token."""
     full_text: bool = True
-    """Also build the BM25 index (the arms ``bm25`` and ``hybrid`` need it, and sparse or hybrid search)."""
+    """Whether the BM25 index is built, too; the arms ``bm25`` and ``hybrid`` and sparse or hybrid search need it."""
     batch_size: Positive = 1000
+    """Number of rows that are sent to the index at once."""
     bulk: Uri = ""
-    """Where a server imports Parquet files from: ``s3://bucket/folder`` of its own storage (keys from AWS_*), or a
-    ``file:///folder`` that it sees, too. Empty: rows are sent to it."""
+    """Place that a server imports Parquet files from: ``s3://bucket/folder`` of its own storage (keys from AWS_*), or a
+    ``file:///folder`` that it sees, too; if empty, rows are sent to it."""
 
     @model_validator(mode="after")
     def _bulk_is_for_servers(self) -> "IndexParams":

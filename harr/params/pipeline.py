@@ -1,55 +1,117 @@
 """Section ``pipeline`` of params.yaml: one class per RAG pipeline."""
 
 import re
-from typing import Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Positive, Section
+from harr.params.fields import Dotted, Positive, Section
 
 TAUGHT = ("General", "News", "Academy")
 """The tools of R-Search, which the small language model is taught to ask."""
 
 
-class MultistepParams(Section):
+class PipelineFacts(Section):
+    """What the rules in ``harr/params/rules.py`` know of a pipeline."""
+
+    foreign: ClassVar[bool] = False
+    """Whether another package brings it, and nothing is known of what it needs."""
+    scripted: ClassVar[bool] = False
+    """Whether the scripted generator knows its prompts."""
+    methods: ClassVar[tuple[str, ...]] = ()
+    """The only training methods that play it; empty: any."""
+    read_later: ClassVar[bool] = False
+    """Whether it gives no answer, and evaluate.reader answers from what it found."""
+    taught_tools: ClassVar[tuple[str, ...]] = ()
+    """The tools that the small language model asks when it plays it."""
+
+    @property
+    def asked_tools(self) -> tuple[str, ...]:
+        """The tools that its searches name; empty: they name none."""
+        return ()
+
+    @property
+    def needs_generator(self) -> bool:
+        """Whether a language model writes its queries or answers."""
+        return True
+
+    @property
+    def one_text(self) -> bool:
+        """Whether what the model reads is one growing text, which it wrote the rest of."""
+        return False
+
+
+class MultistepParams(PipelineFacts):
     """A planner asks sub-queries, a reader answers each from K passages."""
 
+    scripted: ClassVar[bool] = True
     name: Literal["multistep"]
+    """Selects the planner with a reader."""
     max_hops: Positive = 5
+    """Maximum number of sub-queries of a question."""
 
 
-class ReactParams(Section):
+class ReactParams(PipelineFacts):
     """A tool-calling agent; its tool searches."""
 
     name: Literal["react"]
+    """Selects the tool-calling agent."""
     max_searches: Positive = 5
+    """Maximum number of searches of a question."""
     shows: Literal["answer", "passages"] = "answer"
-    """What the tool says: a reader's short answer, or the passages, so that the conversation is one growing text."""
+    """What the tool returns: a reader's short answer, or the passages, so that the conversation is one growing text."""
+
+    @property
+    def one_text(self) -> bool:
+        """Whether the tool shows the passages themselves."""
+        return self.shows == "passages"
 
 
-class SearchR1Params(Section):
+class SearchR1Params(PipelineFacts):
     """One growing text with <think>, <search>, <information> and <answer> (Search-R1, arXiv 2503.09516)."""
 
+    scripted: ClassVar[bool] = True
     name: Literal["search_r1"]
+    """Selects Search-R1's format."""
     max_searches: Positive = 4
+    """Maximum number of searches of a question."""
     template: Literal["plain", "chatml", "bare"] = "plain"
-    """Instructions as they are, in Qwen's chat markup, or no instructions (a model that knows the format)."""
+    """Form of the prompt: instructions as they are, in Qwen's chat markup, or none (for a model that knows the
+    format)."""
+
+    @property
+    def one_text(self) -> bool:
+        """Whether the model reads one growing text: it does."""
+        return True
 
 
-class RSearchParams(Section):
+class RSearchParams(PipelineFacts):
     """One text with <think>, a <search> graph, its <result> and an <answer> (R-Search, arXiv 2506.08352)."""
 
+    taught_tools: ClassVar[tuple[str, ...]] = TAUGHT
     name: Literal["r_search"]
+    """Selects R-Search's format."""
     tools: tuple[str, ...] = TAUGHT
-    """The sources that a search may ask, by name."""
+    """Names of the sources that a search may ask."""
     max_nodes: int = Field(8, ge=1, le=26)
-    """Searches in a graph; their labels are single letters."""
+    """Maximum number of searches in a graph, whose labels are single letters."""
     max_words: Positive = 10
-    """Of a query, as the model writes it."""
+    """Maximum number of words of a query, as the model writes it."""
     budget: int = Field(0, ge=0)
-    """Searches that are made for a question; 0: all of its graph."""
+    """Maximum number of searches that are made for a question; 0 means all of its graph."""
     template: Literal["plain", "chatml", "bare"] = "plain"
-    """As for search_r1."""
+    """Form of the prompt: instructions as they are, in Qwen's chat markup, or none (for a model that knows the
+    format)."""
+
+    @property
+    def asked_tools(self) -> tuple[str, ...]:
+        """The tools that a graph may name."""
+        return self.tools
+
+    @property
+    def one_text(self) -> bool:
+        """Whether the model reads one growing text: it does."""
+        return True
 
     @model_validator(mode="after")
     def _tools_have_names(self) -> "RSearchParams":
@@ -59,27 +121,65 @@ class RSearchParams(Section):
         return self
 
 
-class LeReTPipelineParams(Section):
+class LeReTPipelineParams(PipelineFacts):
     """A query a hop, written by a model that sees what was found so far; no answer (LeReT, arXiv 2410.23214)."""
 
+    methods: ClassVar[tuple[str, ...]] = ("leret",)
+    read_later: ClassVar[bool] = True
     name: Literal["leret"]
+    """Selects LeReT's queries."""
     hops: Positive = 2
+    """Number of queries of a question, one per hop."""
     order: Literal["rank", "score"] = "rank"
-    """Of all passages found: by their rank in their own search, or by the retriever's score, as published."""
+    """Order of all passages found: by their rank in their own search, or by the retriever's score, as published."""
     template: Literal["plain", "chatml", "chat", "bare"] = "plain"
-    """As for search_r1; ``chat``: the model's own chat template."""
+    """Form of the prompt: instructions as they are, in Qwen's chat markup, in the model's own chat template, or none
+    (for a model that knows the format)."""
     max_tokens: int = Field(2048, ge=16)
-    """Of a prompt without instructions and demonstrations; a longer one loses its last passages, whole ones."""
+    """Maximum length, in tokens, of a prompt without instructions and demonstrations; a longer one loses its last
+    passages, whole ones."""
     few_shot_tokens: int = Field(0, ge=0)
-    """Of a prompt with demonstrations; a longer one loses the last of these. 0: as max_tokens."""
+    """Maximum length, in tokens, of a prompt with demonstrations, which are dropped from the end until it fits; 0 means
+    max_tokens."""
 
 
-class PickParams(Section):
-    """Passages are picked one after the other; no LLM, unless one reads them at the end."""
+class PickParams(PipelineFacts):
+    """Passages are picked one after the other; no language model, unless one reads them at the end."""
 
     name: Literal["pick"]
+    """Selects picking without queries."""
     picks: Positive = 2
+    """Number of passages that are picked for a question."""
     depth: int = Field(0, ge=0)
-    """Length of the final ranking; the last pick fills it up. 0: as many as picks."""
+    """Length of the final ranking, which the last pick fills up; 0 means as many as picks."""
     reader: bool = False
-    """The generator answers from the picks, so that rewards of answers apply."""
+    """Whether the generator answers from the picks, so that rewards of answers apply."""
+
+    @property
+    def needs_generator(self) -> bool:
+        """Whether somebody reads the picks."""
+        return self.reader
+
+
+class FunctionPipelineParams(PipelineFacts):
+    """A pipeline that another package brings."""
+
+    foreign: ClassVar[bool] = True
+    name: Literal["function"]
+    """Selects a function of another package."""
+    function: Dotted
+    """Generator function that plays a question, as ``package.module:function``."""
+    settings: dict[str, Any] = Field({})
+    """Keyword arguments that the function is called with."""
+
+
+PipelineParams = Annotated[
+    MultistepParams
+    | ReactParams
+    | SearchR1Params
+    | RSearchParams
+    | PickParams
+    | LeReTPipelineParams
+    | FunctionPipelineParams,
+    Field(discriminator="name"),
+]

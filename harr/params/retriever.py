@@ -11,30 +11,31 @@ class RetrieverParams(Section):
     """The player that finds: a state in, K of N passages out. It learns, unless train.method lets another learn."""
 
     k: Positive = 3
+    """Number of passages that a search returns (K)."""
     pool: Positive = 30
-    """N: how many nearest passages compete."""
+    """Number of nearest passages that compete for the K places (N)."""
     search: Literal["dense", "sparse", "hybrid"] = "dense"
-    """Which passages are nearest: by vector, by BM25 of the query's words, or by both, fused by rank. A retriever that
-    learns draws its pool from this search, and then scores and chooses by vectors; one that does not learn returns
-    the first K of the ranking as it is."""
+    """Ranking that says which passages are nearest: by vector, by BM25 of the query's words, or by both, fused by rank.
+    A retriever that learns draws its pool from this ranking, and then scores and chooses by vectors; one that does not
+    learn returns the first K as they are."""
     fusion: Literal["weighted", "rrf"] = "weighted"
-    """Of hybrid: each side gives weight / rank (``weights``), or 1 / (60 + rank)."""
+    """Score that each ranking gives in hybrid search: weight / rank (``weights``), or 1 / (60 + rank)."""
     weights: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] = (0.8, 0.2)
-    """Of the dense and of the sparse ranking, for fusion: weighted."""
+    """Weights of the dense and of the sparse ranking in weighted fusion."""
     late_interaction: MaybePathOrName = ""
-    """A multi-vector model (ColBERT), folder or hub name, that orders the first ``pool`` passages of the search anew;
-    where the language model learns (agent, leret). Empty: none."""
+    """Folder or hub name of a multi-vector model (ColBERT) that reorders the first ``pool`` passages of the search,
+    where the language model learns; if empty, they keep their order."""
     temperature: float = Field(0.05, gt=0)
-    """Scores are divided by it before a retriever that learns is sampled; where the language model learns (agent,
-    leret) nothing reads it."""
+    """Divisor of the scores before a retriever that learns is sampled; where the language model learns, it is not
+    read."""
     candidates: Literal["corpus", "question"] = "corpus"
-    """Search the whole corpus, or only the passages given with the question."""
+    """Passages that are searched: the whole corpus, or only those given with the question."""
     positions: Literal["none", "absolute", "random", "relative"] = "none"
-    """How a tower of actions is told where a sentence stands (train.method pqn; ``harr/rag/policies/q_values.py``)."""
+    """How the tower of actions is told where a sentence stands (with pqn; ``harr/rag/policies/q_values.py``)."""
     state: Literal["json", "sep"] = "json"
-    """History as HARR writes it (labelled lines, JSON hops) or as Q-RAG does (joined by [SEP])."""
+    """Format of the history: as HARR writes it (labelled lines, JSON hops) or as Q-RAG does (joined by [SEP])."""
     max_tokens: int = Field(256, ge=16)
-    """Length limit of the state text; the oldest hops are dropped first."""
+    """Maximum length of the state text in tokens; the oldest hops are dropped first."""
 
     @model_validator(mode="after")
     def _k_fits_pool(self) -> "RetrieverParams":

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from harr.params.fields import Section
+from harr.params.fields import Section, is_dotted
 from harr.params.generator import LocalParams, ServerParams
 
 
@@ -13,8 +13,11 @@ class WeightParams(Section):
     """Weight of a reward term, and the training steps ``start`` <= step < ``end`` in which it counts."""
 
     weight: float
+    """Factor of the term's value in the reward."""
     start: int = Field(0, ge=0)
+    """First training step in which the weight counts."""
     end: int | None = Field(None, ge=1)
+    """Training step from which on the weight counts no more; with null it counts to the end."""
 
     @model_validator(mode="after")
     def _ends_after_its_start(self) -> "WeightParams":
@@ -24,7 +27,7 @@ class WeightParams(Section):
 
 
 SEMANTIC, UNJUDGED = "semantic", "semantic_f1"
-"""A term that a judge grades, and what stands in for it where there is none."""
+"""A term that a judge grades, and the term that stands in for it where there is none."""
 
 
 Terms = dict[str, float | WeightParams | tuple[WeightParams, ...]]
@@ -32,7 +35,7 @@ Terms = dict[str, float | WeightParams | tuple[WeightParams, ...]]
 
 
 def _one_at_a_time(terms: Terms) -> Terms:
-    """The terms as they are, where no two weights of a term count in the same step.
+    """Check that no two weights of a term count in the same step, and return the terms as they are.
 
     >>> _one_at_a_time({"graph": (WeightParams(weight=0.4, end=30), WeightParams(weight=0.25, start=29))})
     Traceback (most recent call last):
@@ -53,15 +56,15 @@ TERM_NAMES = (
     "answer_f1", "answer_em", "substring_em", "rouge_l", "recall", "all_gold", "mrr", "format", "graph", "length",
     "search_cost", "context_length", UNJUDGED, "relevance", "novelty", "misses", "judge", SEMANTIC, "answer_similarity",
 )  # fmt: skip
-"""What ``reward.terms`` may name, beside functions (``harr/rag/scoring/reward.py``)."""
+"""The names that ``reward.terms`` may hold, beside functions (``harr/rag/scoring/reward.py``)."""
 
 
 COSTS = ("length", "search_cost", "context_length")
-"""Terms that are 0 at most."""
+"""The terms whose values are 0 at most."""
 
 
 def check_terms(terms: Terms, mix: str, *, judged: bool) -> None:
-    """See that a reward can be made of terms.
+    """Check that a reward can be made of terms.
 
     Raises:
         ValueError: a term is unknown, or there twice; no weight counts; a judge is missing, or has nothing to judge; or
@@ -71,7 +74,7 @@ def check_terms(terms: Terms, mix: str, *, judged: bool) -> None:
         name: [w if isinstance(w, float) else w.weight for w in _several(given)] for name, given in terms.items()
     }
     every = [weight for several in weights.values() for weight in several]
-    if unknown := [name for name in terms if name not in TERM_NAMES and ":" not in name]:
+    if unknown := [name for name in terms if name not in TERM_NAMES and not is_dotted(name)]:
         raise ValueError(
             f"unknown term {unknown[0]} in terms; known: {', '.join(TERM_NAMES)}, or package.module:function"
         )
@@ -97,7 +100,7 @@ def _several(weights: float | WeightParams | tuple[WeightParams, ...]) -> tuple[
 
 
 def metric_name(term: str, *, judged: bool) -> str:
-    """What a term of ``reward.terms`` is called in metrics: without a judge ``semantic`` is answer F1, and says so.
+    """Return the name of a term in metrics: without a judge ``semantic`` is answer F1, and says so.
 
     >>> metric_name("semantic", judged=True), metric_name("semantic", judged=False), metric_name("graph", judged=False)
     ('semantic', 'semantic_f1', 'graph')
@@ -106,16 +109,18 @@ def metric_name(term: str, *, judged: bool) -> str:
 
 
 class RewardParams(Section):
-    """Weighted terms by name (``harr/rag/scoring/terms.py``) or as ``package.module:function``."""
+    """Weighted terms by name (``harr/rag/scoring/terms.py``) or as ``package.module:function``, and how they mix."""
 
     terms: Annotated[Terms, AfterValidator(_one_at_a_time)] = Field({"answer_f1": 1.0}, min_length=1)
+    """Weights of the terms by name; a list of weights gives each its own training steps."""
     judge: Annotated[ServerParams | LocalParams, Field(discriminator="kind")] | None = None
-    """The model that the terms ``judge`` and ``semantic`` ask; without one ``semantic`` is answer F1, and named so."""
+    """Model that grades answers for the terms ``judge`` and ``semantic``; without one ``semantic`` is answer F1, and
+    named so."""
     mix: Literal["weighted", "sum", "uniform", "std", "pca", "l2"] = "weighted"
     """How groups make one reward of several: each normalised in its group, then weighed and summed (weighted), or
     mixed first and then normalised (``harr/rag/scoring/scalarize.py``)."""
     filter_by_mean: bool = False
-    """Learn only from rollouts that are on one side of their group's mean in every term."""
+    """Whether only rollouts count that are on one side of their group's mean in every term."""
 
     @model_validator(mode="after")
     def _can_be_scored(self) -> "RewardParams":

@@ -1,17 +1,110 @@
-"""What fits with what among the sections of params.yaml."""
+"""What fits with what among the sections of params.yaml: short rules, which read facts of the sections.
 
-from harr.params.evaluate import EvaluateParams
-from harr.params.retriever import RetrieverParams
+A rule takes all parameters and raises a ValueError with the message of what does not fit. Rules name no method, no
+pipeline and no arm; what is true of one of them stands in its own class or record.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, get_args
+
+from harr.arms import FULL
+from harr.params.download import MedQuADParams
+from harr.params.pipeline import PipelineFacts, PipelineParams
+from harr.params.train import METHODS
+
+if TYPE_CHECKING:
+    from harr.params import Params
+
+LANGUAGE_MODEL = "language_model"
 
 
-def check_search(retriever: RetrieverParams, evaluate: EvaluateParams, *, full_text: bool) -> None:
-    """See that the index has what is searched, and that what is told of a search is read.
+def either(names: Sequence[str]) -> str:
+    """Name several things as a sentence does.
 
-    Raises:
-        ValueError: it is not.
+    >>> either(["base"]), either(["base", "sft", "full"])
+    ('base', 'base, sft or full')
     """
-    search, by_words = retriever.search, {name: arm.search for name, arm in evaluate.arm_table.items() if arm.search}
-    if (by_words or search != "dense") and not full_text:
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def methods(fact: str, value: object = True) -> str:
+    """Name the methods of which a fact holds.
+
+    >>> methods("positions"), methods("learns", "language_model")
+    ('pqn', 'agent or leret')
+    """
+    return either([_tag(kind, "method") for kind in METHODS if getattr(kind, fact) == value])
+
+
+def _tag(section: type[object], field: str) -> str:
+    return str(get_args(section.__annotations__[field])[0])
+
+
+def generator_is_needed(params: "Params") -> None:
+    """A pipeline has a language model exactly where it needs one."""
+    pipeline, kind = params.pipeline, params.generator.kind
+    if not pipeline.foreign and pipeline.needs_generator == (kind == "none"):
+        raise ValueError(
+            f"pipeline {pipeline.name} and generator {kind}: a pick without reader needs kind none, "
+            "the others need a generator"
+        )
+
+
+def script_knows_the_pipeline(params: "Params") -> None:
+    """The scripted generator plays what it knows the prompts of."""
+    if params.generator.kind == "scripted" and not (params.pipeline.scripted or params.pipeline.foreign):
+        kinds: list[type[PipelineFacts]] = list(get_args(get_args(PipelineParams)[0]))
+        known = " and ".join(_tag(kind, "name") for kind in kinds if kind.scripted)
+        raise ValueError(f"the scripted generator plays {known} only; use a server or a local model")
+
+
+def small_model_plays_what_it_knows(params: "Params") -> None:
+    """A model that was taught one format plays no other, and was shown no instructions."""
+    pipeline, known = params.pipeline, params.generator.knows
+    if not known or pipeline.foreign:
+        return
+    if pipeline.name != known:
+        raise ValueError(
+            f"the small language model plays {known}, not {pipeline.name}; set generator.plays and "
+            "pipeline.name to the same"
+        )
+    if (template := getattr(pipeline, "template", "bare")) != "bare":
+        raise ValueError(
+            f"the small language model was never shown the instructions of pipeline.template {template}; set bare"
+        )
+    if unknown := {*pipeline.taught_tools} - {*pipeline.asked_tools}:
+        raise ValueError(
+            f"the small language model asks {', '.join(pipeline.taught_tools)}; add {min(unknown)} to pipeline.tools"
+        )
+
+
+def traces_are_of_the_pipeline(params: "Params") -> None:
+    """A model that is taught by traces plays the pipeline that they are made of."""
+    pipeline, (traced, template) = params.pipeline, params.generator.traces_of
+    if traced and not pipeline.foreign and (pipeline.name, getattr(pipeline, "template", "")) != (traced, template):
+        raise ValueError(
+            f"generator.demonstrations is empty: traces are made for pipeline {traced} with template "
+            f"{template}; set pipeline so, or name a file of demonstrations"
+        )
+
+
+def chunks_fit_the_encoder(params: "Params") -> None:
+    """Documents are cut by the tokens of the encoder that embeds them."""
+    section, encoder = params.download, params.encoder
+    if isinstance(section, MedQuADParams) and (
+        section.tokenizer != encoder.model or section.chunk_tokens + 2 > encoder.max_tokens
+    ):
+        raise ValueError(
+            "medquad is cut by the tokens of its encoder: download.tokenizer should be encoder.model "
+            f"({encoder.model}), and download.chunk_tokens at most {encoder.max_tokens - 2}"
+        )
+
+
+def index_has_what_is_searched(params: "Params") -> None:
+    """The BM25 index is there where it is searched, and what is said of a search is read."""
+    retriever, search = params.retriever, params.retriever.search
+    by_words = {name: arm.search for name, arm in params.evaluate.arm_table.items() if arm.search}
+    if (by_words or search != "dense") and not params.index.full_text:
         what = f"the arm {min(by_words)}" if by_words else f"retriever.search {search}"
         raise ValueError(f"{what} needs the BM25 index; set index.full_text: true")
     if search != "dense" and retriever.candidates == "question":
@@ -20,7 +113,158 @@ def check_search(retriever: RetrieverParams, evaluate: EvaluateParams, *, full_t
             "they all compete; set retriever.search: dense"
         )
     unread = {"fusion", "weights"} & retriever.model_fields_set
-    if unread and search != "hybrid" and "hybrid" not in by_words.values():
+    if unread and "hybrid" not in (search, *by_words.values()):
         raise ValueError(
             f"retriever.{min(unread)} is for search: hybrid and the arm hybrid, search is {search}; leave it out"
         )
+
+
+def retriever_ranks_as_it_learns(params: "Params") -> None:
+    """Parameters of the retriever are those that the method reads."""
+    train, retriever = params.train, params.retriever
+    given = {retriever.candidates, *params.evaluate.candidates} == {"question"}
+    if train.given_only and (params.pipeline.name not in train.plays or not given):
+        raise ValueError(
+            f"train.method {train.method} plays pipeline {either(train.plays)}; set retriever.candidates: question, "
+            "evaluate.candidates: [question]"
+        )
+    if retriever.positions != "none" and not (train.positions or train.foreign):
+        raise ValueError(f"retriever.positions is for train.method {methods('positions')}; leave it out")
+    if retriever.late_interaction and train.learns != LANGUAGE_MODEL:
+        raise ValueError(
+            f"retriever.late_interaction is for train.method {methods('learns', LANGUAGE_MODEL)}: a retriever that "
+            "learns ranks by its own vectors; leave it out"
+        )
+
+
+def sources_are_asked(params: "Params") -> None:
+    """Every tool has a source and every source is asked; sources are searched as they are."""
+    pipeline, sources = params.pipeline, set(params.sources)
+    if not sources:
+        return
+    if pipeline.asked_tools and (lacking := set(pipeline.asked_tools) - sources):
+        raise ValueError(f"pipeline.tools {min(lacking)} has no source; add sources.{min(lacking)}")
+    if pipeline.asked_tools and (unasked := sources - set(pipeline.asked_tools)):
+        raise ValueError(f"sources.{min(unasked)} is asked by no tool; leave it out, or add it to pipeline.tools")
+    if not (params.train.sources or params.train.foreign):
+        raise ValueError(
+            f"train.method {params.train.method} learns from what our own index finds, and sources do not learn; "
+            f"leave sources out, or set train.method: {methods('sources')}"
+        )
+    if "question" in (params.retriever.candidates, *params.evaluate.candidates):
+        raise ValueError("sources are searched as they are, not the passages given; set candidates: corpus")
+
+
+def method_plays_the_pipeline(params: "Params") -> None:
+    """A method trains by a pipeline that it plays."""
+    pipeline, train = params.pipeline, params.train
+    if train.foreign or pipeline.foreign:
+        return
+    if pipeline.methods and train.method not in pipeline.methods:
+        raise ValueError(
+            f"pipeline {pipeline.name} and train.method {train.method}: pipeline {pipeline.name} goes with method "
+            f"{either(pipeline.methods)} only; set both or neither"
+        )
+    if train.plays and pipeline.name not in train.plays:
+        raise ValueError(
+            f"train.method {train.method} plays {either(train.plays)}, not {pipeline.name}; set pipeline.name"
+        )
+    if train.one_text and not pipeline.one_text:
+        raise ValueError(f"train.method {train.method} trains on one growing text; set pipeline.shows: passages")
+
+
+def language_model_can_learn(params: "Params") -> None:
+    """A language model that learns is here, and writes as it learns."""
+    train, generator = params.train, params.generator
+    if train.learns != LANGUAGE_MODEL:
+        return
+    longest = getattr(train, "max_tokens", None)
+    if not generator.trainable:
+        raise ValueError(
+            f"train.method {train.method} trains the language model; generator.kind is {generator.kind}: use small_lm, "
+            "warmstart or local"
+        )
+    written = {"temperature": 0.0, "max_tokens": longest}
+    for name in sorted(written.keys() & generator.model_fields_set):
+        if (given := getattr(generator, name)) != written[name]:
+            raise ValueError(
+                f"generator.{name} {given} is not read: train.method {train.method} writes completions of "
+                f"train.max_tokens {longest}, in evaluation its most likely tokens; leave "
+                f"generator.{name} out"
+            )
+
+
+def arms_go_with_the_method(params: "Params") -> None:
+    """What is compared is there after such a training."""
+    train, evaluate, kind = params.train, params.evaluate, params.generator.kind
+    known = [arm for arm in train.arms if arm != "warmstart" or params.generator.taught]
+    if unknown := sorted(name for name, arm in evaluate.arm_table.items() if name not in known and not arm.function):
+        raise ValueError(
+            f"evaluate.arms {unknown[0]} does not go with train.method {train.method} and generator.kind {kind}; "
+            f"choose from {', '.join(known)}"
+        )
+    inside = [name for name, arm in evaluate.arm_table.items() if arm.inside]
+    if inside and FULL not in evaluate.arm_table:
+        raise ValueError(f"the arm {inside[0]} is what full was trained from; add full to evaluate.arms")
+    if evaluate.pass_at and train.learns == LANGUAGE_MODEL:
+        raise ValueError(
+            f"evaluate.pass_at samples a retriever that learns; leave it out for train.method {train.method}"
+        )
+    if evaluate.reader and not params.pipeline.read_later:
+        raise ValueError(
+            f"evaluate.reader is for train.method {methods('prefers')}, whose pipeline does not answer; leave it out"
+        )
+
+
+def filter_samples_what_learns(params: "Params") -> None:
+    """Stage filter plays as training does."""
+    train, section = params.train, params.filter
+    if train.prefers:
+        if unread := {"temperature", "keep", "group_size"} & section.model_fields_set:
+            raise ValueError(f"train.method {train.method} does not read filter.{min(unread)}; see filter.preferences")
+        if section.max_tokens != (longest := getattr(train, "max_tokens", None)):
+            raise ValueError(
+                f"the filter tries queries of as many tokens as evaluation: filter.max_tokens "
+                f"{section.max_tokens}, train.max_tokens {longest}; set both alike"
+            )
+        return
+    if section.preferences:
+        raise ValueError(f"filter.preferences is for train.method {methods('prefers')}; leave it out")
+    sampled = {name: getattr(section, name) for name in ("temperature", "max_tokens")}
+    if train.learns != LANGUAGE_MODEL:
+        if given := sampled.keys() & section.model_fields_set:
+            raise ValueError(f"filter.{min(given)} is for train.method {methods('one_text')}; leave it out")
+        return
+    learning = {name: getattr(train, name) for name in sampled}
+    if section.keep == "disagreeing" and sampled != learning:
+        raise ValueError(f"the filter samples as training does: filter has {sampled}, train {learning}; set both alike")
+
+
+def groups_can_be_mixed(params: "Params") -> None:
+    """Rewards are mixed where rollouts of a group are compared, and of whole episodes."""
+    mix, train = params.reward.mix, params.train
+    if (mix != "weighted" or params.reward.filter_by_mean) and not train.compares_groups:
+        what = "reward.filter_by_mean" if mix == "weighted" else f"reward.mix {mix}"
+        raise ValueError(
+            f"{what} compares the rollouts of a group, which {train.method} does not; use train.method grpo"
+        )
+    if mix != "weighted" and getattr(train, "credit", "episode") == "step":
+        raise ValueError(f"reward.mix {mix} mixes rewards of whole episodes; set train.credit: episode")
+
+
+RULES: tuple[Callable[["Params"], None], ...] = (
+    generator_is_needed,
+    script_knows_the_pipeline,
+    small_model_plays_what_it_knows,
+    traces_are_of_the_pipeline,
+    chunks_fit_the_encoder,
+    index_has_what_is_searched,
+    retriever_ranks_as_it_learns,
+    sources_are_asked,
+    method_plays_the_pipeline,
+    language_model_can_learn,
+    arms_go_with_the_method,
+    filter_samples_what_learns,
+    groups_can_be_mixed,
+)
+"""All rules, in the order in which they are asked."""

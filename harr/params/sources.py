@@ -4,69 +4,75 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harr.params.fields import Address, MaybeAddress, MaybePathOrName, PathOrName, Positive, Section
+from harr.params.fields import Address, Dotted, MaybeAddress, MaybePathOrName, PathOrName, Positive, Section
 
 
 class MilvusParams(Section):
     """Our own passages; searched as ``retriever.search`` says, ``retriever.k`` of them."""
 
     kind: Literal["milvus"]
+    """Selects our own index."""
     collection: Literal["source", "corpus"] = "source"
-    """The passages whose source has the name of the tool, or the whole corpus."""
+    """Passages that are searched: those whose source has the name of the tool, or the whole corpus."""
 
 
 class WebParams(Section):
     """What every source has that is asked query by query."""
 
     num_results: Positive = 2
-    """Passages a search returns."""
+    """Number of passages that a search returns."""
     concurrency: Positive = 16
-    """Queries at a time."""
+    """Maximum number of queries that are asked at a time."""
     deadline_seconds: float = Field(15.0, gt=0)
-    """One query with all its attempts."""
+    """Number of seconds after which a query is given up, with all its attempts."""
     record: MaybePathOrName = ""
-    """A file that every answer is also written to, for a source of kind cassette."""
+    """File that every answer is also written to, for a source of kind cassette; if empty, none is written."""
 
 
 class ExaParams(WebParams):
     """The web, through Exa's search (`pip install 'harr[web]'`)."""
 
     kind: Literal["exa"]
+    """Selects Exa's search."""
     key_variable: str = "EXA_API_KEY"
     """Name of the environment variable with the key."""
     base_url: MaybeAddress = ""
-    """Empty: that of Exa's own client."""
+    """Address of the service; if empty, that of Exa's own client."""
     category: str = ""
-    """Such as ``news`` or ``publication``; empty: all of the web."""
+    """Category of pages, such as ``news`` or ``publication``; if empty, all of the web is searched."""
     max_characters: Positive = 500
-    """So much of a page's text."""
+    """Maximum length of a page's text in characters."""
 
 
 class FunctionSourceParams(WebParams):
-    """A source of your own: ``function(query, k)`` returns at most k passages (docs/sources.md)."""
+    """A source that another package brings: ``function(query, k)`` returns at most k passages (docs/sources.md)."""
 
     kind: Literal["function"]
-    function: str
-    """``package.module:function``."""
+    """Selects a function of another package."""
+    function: Dotted
+    """Function that takes a query and k and returns passages, as ``package.module:function``."""
 
 
 class RetrieveParams(WebParams):
     """A retrieval server as Search-R1 runs it: all queries that wait are one ``POST`` (docs/sources.md)."""
 
     kind: Literal["retrieve"]
-    url: Address
-    """Address of the server's search, such as ``http://127.0.0.1:8000/retrieve``."""
+    """Selects a retrieval server."""
+    base_url: Address
+    """Address of the server's search, such as http://127.0.0.1:8000/retrieve."""
     num_results: Positive = 3
-    """Passages a search returns."""
+    """Number of passages that a search returns."""
 
 
 class CassetteParams(Section):
-    """Answers that were recorded; a query that was not has none."""
+    """Answers that were recorded; a query that was not recorded has none."""
 
     kind: Literal["cassette"]
+    """Selects recorded answers."""
     path: PathOrName
-    """JSON lines ``{tool, query, passages: [{id, title, text}]}``."""
+    """File with the answers: JSON lines ``{tool, query, passages: [{id, title, text}]}``."""
     num_results: Positive = 2
+    """Number of passages that a search returns."""
 
 
 SourceParams = Annotated[

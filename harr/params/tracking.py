@@ -6,19 +6,22 @@ from harr.params.fields import ExperimentName, Fraction, Positive, RegistryName,
 
 
 class MergeParams(Section):
-    """Fold the adapter into the encoder."""
+    """Folding of the adapter into the weights of the model that was trained."""
 
     min_cosine: Fraction = 0.9999
+    """Minimum cosine of the vectors before and after the merge; the stage fails below it."""
 
 
 class TrackingParams(Section):
-    """MLflow."""
+    """Where runs are recorded, and what a promotion takes."""
 
     uri: str = ""
-    """Empty: sqlite:///mlflow.db with artifacts in mlruns/; else a tracking server."""
+    """Address of an MLflow tracking server; if empty, runs go to sqlite:///mlflow.db and artifacts to mlruns/."""
     experiment: ExperimentName = "harr"
+    """Name of the MLflow experiment that runs belong to."""
     registered_model: RegistryName = "harr-retriever"
+    """Name of the model in MLflow's registry."""
     min_questions: Positive = 100
-    """A promotion needs a comparison on so many questions."""
+    """Minimum number of questions in the comparison that a promotion goes by."""
     traces: int = Field(50, ge=0)
-    """So many questions of `full` and of its baseline are kept as MLflow traces, a span a hop."""
+    """Number of questions of `full` and of its baseline that are kept as MLflow traces, a span per hop."""

@@ -1,177 +1,215 @@
-"""Section ``train`` of params.yaml: one class per method."""
+"""Section ``train`` of params.yaml: one class per method, composed of the parameters that it reads.
 
-from typing import Literal
+The class attributes are facts: what goes with a method stands here, and ``harr/params/rules.py`` reads it.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Fraction, MaybeAddress, Positive, Section
+from harr.params.fields import Dotted, Fraction, MaybeAddress, Positive, Section
+
+RETRIEVERS = ("bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "full")
+"""The arms that a retriever is compared with after training."""
 
 
 class LoraParams(Section):
-    """Low-rank adapter of the query encoder (published: rank 32, alpha 64, all linear layers)."""
+    """Low-rank adapter of the model that learns (published: rank 32, alpha 64, all linear layers)."""
 
     rank: Positive = 32
+    """Rank of the two matrices that are added to a linear layer."""
     alpha: Positive = 64
+    """Scale of the adapter; what it adds is multiplied by alpha / rank."""
 
 
-class TrainingParams(Section):
-    """What every method that trains the retriever shares."""
+class TrainFacts(Section):
+    """What the rules know of a method, beside ``learns`` and the ``arms`` that it is compared by."""
+
+    foreign: ClassVar[bool] = False
+    """Whether another package brings it, and nothing is known of what it needs."""
+    plays: ClassVar[tuple[str, ...]] = ()
+    """The pipelines that it plays; empty: all that are not another method's own."""
+    one_text: ClassVar[bool] = False
+    """Whether it needs a pipeline whose model reads one growing text."""
+    sources: ClassVar[bool] = False
+    """Whether it learns from what other sources find, too."""
+    positions: ClassVar[bool] = False
+    """Whether its retriever may be told where a passage stands."""
+    given_only: ClassVar[bool] = False
+    """Whether its retriever ranks only the passages given with a question."""
+    compares_groups: ClassVar[bool] = True
+    """Whether the rollouts of a question are compared with each other."""
+    prefers: ClassVar[bool] = False
+    """Whether it learns from preferences between queries, which stage filter collects."""
+
+
+class LoopParams(TrainFacts):
+    """Steps of rollouts and updates, with checkpoints and a guard."""
 
     steps: Positive = 40
+    """Number of training steps."""
     questions_per_step: Positive = 16
+    """Number of questions of a step."""
     group_size: int = Field(8, ge=2)
-    """Rollouts of every question."""
+    """Number of rollouts of every question."""
     learning_rate: float = Field(5e-4, gt=0)
+    """Learning rate of AdamW after the warm-up."""
     warmup_steps: int = Field(2, ge=0)
+    """Number of steps over which the learning rate rises evenly."""
     final_rate: Fraction = 1.0
-    """The learning rate falls evenly to this share of itself."""
+    """Share of the learning rate that it falls to, evenly over the steps."""
     weight_decay: float = Field(0.0, ge=0)
+    """Weight decay of AdamW."""
     max_grad_norm: float = Field(1.0, gt=0)
-    num_iterations: Positive = 1
-    """Updates per batch of rollouts."""
-    clip_low: Fraction = 0.2
-    clip_high: float = Field(0.2, ge=0)
-    credit: Literal["episode", "step"] = "episode"
-    """episode: a final reward belongs to the whole episode; step: what each step added to it."""
+    """Norm that the gradient of an update is clipped to."""
     curriculum_stages: Positive = 1
-    """Learn from the easiest 1/S of the questions first, then 2/S, ..., at last from all."""
-    states_per_pass: Positive = 64
-    """Distinct states per forward pass; gradients accumulate over a batch."""
+    """Number of stages S of the curriculum: the easiest 1/S of the questions first, then 2/S, at last all."""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Number format of the forward pass; the weights that learn stay in float32."""
     gradient_checkpointing: bool = False
+    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
     checkpoint_every: Positive = 5
-    """Steps; as often PQN encodes all sentences anew (those just learnt from at every step)."""
+    """Number of steps between two checkpoints; as often PQN encodes all sentences anew (those just learnt from at every
+    step)."""
     guard_window: Positive = 10
-    """Rewards are averaged over so many steps to find the best checkpoint and a collapse; of as many steps in which no
-    group's rewards differ (GRPO), the run stops."""
+    """Number of steps that rewards are averaged over to find the best checkpoint and a collapse; after as many steps in
+    which no group's rewards differ (GRPO), the run stops."""
     guard_drop: Fraction = 0.5
-    """Stop where that average falls below so much of its best; 0: never."""
+    """Share of its best below which that average stops the run; 0 means never."""
     lora: LoraParams | None = LoraParams()
-    """null: no adapter, the encoder's own layers are trained (full fine-tuning)."""
+    """Adapter that learns; with null the model's own layers are trained (full fine-tuning)."""
+
+
+class UpdateParams(Section):
+    """Clipped policy gradient, with several updates per batch of rollouts, held near the model it began from."""
+
+    num_iterations: Positive = 1
+    """Number of updates per batch of rollouts."""
+    clip_low: Fraction = 0.2
+    """Distance below 1 at which the ratio of probabilities is clipped."""
+    clip_high: float = Field(0.2, ge=0)
+    """Distance above 1 at which the ratio of probabilities is clipped."""
+    kl_weight: float = Field(0.0, ge=0)
+    """Weight of the KL divergence from the base model (adapter off): a term of the loss, with PPO a cost of every
+    step."""
 
     @model_validator(mode="after")
-    def _kl_needs_an_adapter(self) -> "TrainingParams":
-        if self.lora is None and getattr(self, "kl_weight", 0.0) > 0:
+    def _kl_needs_an_adapter(self) -> "UpdateParams":
+        if self.kl_weight > 0 and getattr(self, "lora", None) is None:
             raise ValueError("train.kl_weight is the distance from the base under the adapter; set train.lora")
         return self
 
 
-class GRPOParams(TrainingParams):
+class StatesParams(Section):
+    """Forward passes over the distinct states of a batch."""
+
+    states_per_pass: Positive = 64
+    """Number of distinct states per forward pass; gradients accumulate over a batch."""
+
+
+class PolicyParams(StatesParams, UpdateParams, LoopParams):
+    """What the policy gradients of a retriever share, and its supervised baseline reads (``harr/train/infonce.py``)."""
+
+    learns: ClassVar[str] = "retriever"
+    arms: ClassVar[tuple[str, ...]] = RETRIEVERS
+    credit: Literal["episode", "step"] = "episode"
+    """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
+
+
+class GRPOParams(PolicyParams):
     """Group-relative policy optimisation of the retriever (HARR, arXiv 2602.03645)."""
 
     method: Literal["grpo"]
+    """Selects GRPO of the retriever."""
     estimator: Literal["grpo", "bnpo", "dr_grpo", "rloo"] = "grpo"
     """Baseline, scale and averaging of the gradient (``harr/train/advantages.py``)."""
-    kl_weight: float = Field(0.0, ge=0)
-    """Weight of the KL to the base encoder (adapter off), k3 estimator."""
 
 
-class PPOParams(TrainingParams):
+class PPOParams(PolicyParams):
     """Proximal policy optimisation with a value head on the state vector (arXiv 1707.06347)."""
 
+    compares_groups: ClassVar[bool] = False
     method: Literal["ppo"]
+    """Selects PPO of the retriever."""
     discount: Fraction = 1.0
+    """Factor by which a reward counts less for every step before it."""
     gae_lambda: Fraction = 0.95
+    """Lambda of generalised advantage estimation: 1 gives Monte-Carlo returns, 0 one-step advantages."""
     value_learning_rate: float = Field(1e-2, gt=0)
+    """Learning rate of the value head."""
     value_weight: float = Field(0.5, ge=0)
+    """Weight of the value loss."""
     value_clip: float = Field(0.2, gt=0)
-    kl_weight: float = Field(0.0, ge=0)
-    """Weight of the KL to the base encoder, taken off every step's reward."""
+    """Distance from the old value at which a new one is clipped in the loss."""
     entropy_weight: float = Field(0.0, ge=0)
+    """Weight of the entropy of the choice, which is rewarded."""
 
 
-class LeReTParams(Section):
-    """Preferences between queries that were tried: SFT, then IPO, by TRL (LeReT, arXiv 2410.23214)."""
-
-    method: Literal["leret"]
-    iterations: Positive = 1
-    """How often is sampled and trained; from the second on, the model that was trained before samples."""
-    sft_epochs: Positive = 1
-    sft_batch: Positive = 8
-    """Prompts of an update."""
-    sft_learning_rate: float = Field(1e-7, gt=0)
-    ipo_epochs: Positive = 2
-    ipo_batch: Positive = 4
-    """Pairs of an update."""
-    ipo_learning_rate: float = Field(1e-7, gt=0)
-    ipo_target_margin_nats: float = Field(10.0, gt=0)
-    """By how much more the better query should gain in log-probability than the worse one, of the whole query."""
-    warmup_steps: int = Field(150, ge=0)
-    """The learning rate rises evenly, in SFT and in IPO; then it stays."""
-    max_grad_norm: float = Field(10.0, gt=0)
-    rows_per_pass: Positive = 4
-    """Prompts or pairs per forward pass; gradients accumulate over an update."""
-    gradient_checkpointing: bool = False
-    max_tokens: Positive = 64
-    """Of a query."""
-    lora: LoraParams | None = LoraParams()
-    """null: all weights are trained."""
-
-    @model_validator(mode="after")
-    def _passes_are_whole(self) -> "LeReTParams":
-        for name in ("sft_batch", "ipo_batch"):
-            if getattr(self, name) % self.rows_per_pass:
-                raise ValueError(
-                    f"train.{name} {getattr(self, name)} does not make whole passes of {self.rows_per_pass}; "
-                    "set train.rows_per_pass to a divisor"
-                )
-        return self
-
-
-class PQNParams(TrainingParams):
+class PQNParams(StatesParams, LoopParams):
     """Values of two towers instead of a policy (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811)."""
 
+    learns: ClassVar[str] = "retriever"
+    arms: ClassVar[tuple[str, ...]] = ("bm25", "frozen", "hybrid", "history", "no_positions", "full")
+    plays: ClassVar[tuple[str, ...]] = ("pick",)
+    positions: ClassVar[bool] = True
+    given_only: ClassVar[bool] = True
+    compares_groups: ClassVar[bool] = False
     method: Literal["pqn"]
+    """Selects PQN of two towers."""
     group_size: Positive = 1
-    """Episodes of every question in a step."""
+    """Number of episodes of every question in a step."""
     discount: Fraction = 0.99
+    """Factor by which a reward counts less for every step before it."""
     return_mix: Fraction = 0.65
-    """Lambda: 1 gives Monte-Carlo returns, 0 one-step targets."""
+    """Lambda of the returns: 1 gives Monte-Carlo returns, 0 one-step targets."""
     final_temperature: Fraction = 0.1
-    """retriever.temperature falls evenly over the steps, down to this share of itself and no lower."""
+    """Share of retriever.temperature that it falls to, evenly over the steps."""
     target_rate: float = Field(0.1, gt=0, le=1)
     """Share of the way that the target copies go after every update."""
     random_steps: int = Field(0, ge=0)
-    """First steps in which all passages are equally likely to be picked."""
+    """Number of first steps in which all passages are equally likely to be picked."""
     stop_at_gold: bool = True
-    """In training an episode ends when all its gold is picked; in evaluation gold never ends one."""
-
-    @model_validator(mode="after")
-    def _reads_all_that_is_set(self) -> "PQNParams":
-        unread = sorted({"num_iterations", "clip_low", "clip_high", "credit"} & self.model_fields_set)
-        if unread:
-            raise ValueError(f"train.method pqn does not read {', '.join(unread)}; leave it out")
-        return self
+    """Whether an episode of training ends when all its gold is picked; in evaluation gold never ends one."""
 
 
-class AgentParams(TrainingParams):
+class AgentParams(UpdateParams, LoopParams):
     """GRPO of the language model that searches and answers, by TRL (arXiv 2402.03300, 2503.09516)."""
 
+    learns: ClassVar[str] = "language_model"
+    arms: ClassVar[tuple[str, ...]] = ("base", "warmstart", "full")
+    plays: ClassVar[tuple[str, ...]] = ("search_r1", "r_search", "react")
+    one_text: ClassVar[bool] = True
+    sources: ClassVar[bool] = True
     method: Literal["agent"]
+    """Selects GRPO of the language model."""
     loss: Literal["dapo", "grpo", "bnpo", "dr_grpo"] = "dapo"
     """How tokens are averaged: over the batch, within an episode first, over a pass, or by a constant."""
     scale: Literal["group", "batch", "none"] = "group"
-    """By what deviation a reward's distance from its group's mean is divided."""
-    kl_weight: float = Field(0.0, ge=0)
+    """Standard deviation that a reward's distance from its group's mean is divided by: the group's, the batch's, or
+    none."""
     temperature: float = Field(1.0, gt=0)
+    """Sampling temperature of the rollouts."""
     max_tokens: Positive = 64
-    """Of a completion; an episode has several."""
+    """Maximum length of a completion in tokens; an episode has several."""
     mask_cut: bool = False
-    """Learn nothing from an episode whose last completion was cut at ``max_tokens``."""
+    """Whether nothing is learnt from an episode whose last completion was truncated at ``max_tokens``."""
     episodes_per_pass: Positive = 16
-    """Episodes per forward pass; gradients accumulate over a batch."""
+    """Number of episodes per forward pass; gradients accumulate over a batch."""
     sampled_at_once: Positive = 128
-    """Completions that are sampled together."""
+    """Number of completions that are sampled together."""
     quantization: Literal["none", "nf4"] = "none"
-    """nf4: the base in 4 bits under a LoRA (QLoRA, arXiv 2305.14314); needs a CUDA GPU and the extra ``qlora``."""
+    """Number format of the base: as it is, or nf4, 4 bits under a LoRA (QLoRA, arXiv 2305.14314), which needs a CUDA
+    GPU and the extra ``qlora``."""
     vllm: Literal["none", "colocate", "server"] = "none"
-    """Who samples: this process, vLLM in this process on the same GPU, or a vLLM server that is sent the weights."""
+    """Where completions are sampled: in this process, by vLLM in this process on the same GPU, or by a vLLM server that
+    is sent the weights."""
     vllm_memory: float = Field(0.3, gt=0, lt=1)
-    """Of colocate: the share of the GPU's memory that vLLM takes."""
+    """Share of the GPU's memory that vLLM takes in this process (vllm: colocate)."""
     vllm_url: MaybeAddress = ""
-    """Of server: its address, without /v1."""
+    """Address of the vLLM server, without /v1 (vllm: server)."""
     vllm_tokens: int = Field(0, ge=0)
-    """Length of an episode in tokens that vLLM has room for; 0: all that the model has. A server's --max-model-len."""
+    """Length of an episode, in tokens, that vLLM has room for (a server's --max-model-len); 0 means all that the model
+    has."""
 
     @model_validator(mode="after")
     def _samples_where_it_is_told(self) -> "AgentParams":
@@ -190,10 +228,7 @@ class AgentParams(TrainingParams):
         return self
 
     @model_validator(mode="after")
-    def _reads_all_that_is_set(self) -> "AgentParams":
-        unread = sorted({"credit", "states_per_pass"} & self.model_fields_set)
-        if unread:
-            raise ValueError(f"train.method agent does not read {', '.join(unread)}; leave it out")
+    def _passes_are_whole(self) -> "AgentParams":
         if self.precision == "float16":
             raise ValueError(
                 "train.method agent takes no float16, whose loss scale a resumed run would have lost; "
@@ -218,3 +253,83 @@ class AgentParams(TrainingParams):
                 "set train.quantization: none: LoRA in bfloat16"
             )
         return self
+
+
+class LeReTParams(TrainFacts):
+    """Preferences between queries that were tried: SFT, then IPO, by TRL (LeReT, arXiv 2410.23214)."""
+
+    learns: ClassVar[str] = "language_model"
+    arms: ClassVar[tuple[str, ...]] = ("base", "few_shot", "few_shot_all", "sft", "full")
+    plays: ClassVar[tuple[str, ...]] = ("leret",)
+    prefers: ClassVar[bool] = True
+    method: Literal["leret"]
+    """Selects SFT and IPO on preferences between queries."""
+    iterations: Positive = 1
+    """Number of times that queries are sampled and learnt from; from the second on, the trained model samples."""
+    sft_epochs: Positive = 1
+    """Number of passes over the best queries in SFT."""
+    sft_batch: Positive = 8
+    """Number of prompts of an update in SFT."""
+    sft_learning_rate: float = Field(1e-7, gt=0)
+    """Learning rate of SFT after the warm-up."""
+    ipo_epochs: Positive = 2
+    """Number of passes over the pairs in IPO."""
+    ipo_batch: Positive = 4
+    """Number of pairs of an update in IPO."""
+    ipo_learning_rate: float = Field(1e-7, gt=0)
+    """Learning rate of IPO after the warm-up."""
+    ipo_target_margin_nats: float = Field(10.0, gt=0)
+    """Margin, in nats of the whole query, by which the better query should gain log-probability over the worse one."""
+    warmup_steps: int = Field(150, ge=0)
+    """Number of updates over which the learning rate rises evenly, in SFT and in IPO; then it stays."""
+    max_grad_norm: float = Field(10.0, gt=0)
+    """Norm that the gradient of an update is clipped to."""
+    rows_per_pass: Positive = 4
+    """Number of prompts or pairs per forward pass; gradients accumulate over an update."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
+    max_tokens: Positive = 64
+    """Maximum length of a query in tokens."""
+    lora: LoraParams | None = LoraParams()
+    """Adapter that learns; with null all weights are trained."""
+
+    @model_validator(mode="after")
+    def _passes_are_whole(self) -> "LeReTParams":
+        for name in ("sft_batch", "ipo_batch"):
+            if getattr(self, name) % self.rows_per_pass:
+                raise ValueError(
+                    f"train.{name} {getattr(self, name)} does not make whole passes of {self.rows_per_pass}; "
+                    "set train.rows_per_pass to a divisor"
+                )
+        return self
+
+
+class FunctionTrainParams(LoopParams):
+    """A method that another package brings."""
+
+    foreign: ClassVar[bool] = True
+    method: Literal["function"]
+    """Selects a method of another package."""
+    function: Dotted
+    """Record of the method (``harr/build/methods.py``), as ``package.module:name``."""
+    learns: Literal["retriever", "language_model"]
+    """Player that learns."""
+    temperature: float = Field(1.0, gt=0)
+    """Sampling temperature of a language model that learns."""
+    max_tokens: Positive = 64
+    """Maximum length, in tokens, of the completions of a language model that learns."""
+    settings: dict[str, Any] = Field({})
+    """Parameters of the method's own."""
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms of a method that trains the same player."""
+        return AgentParams.arms if self.learns == "language_model" else tuple(a for a in RETRIEVERS if a != "infonce")
+
+
+TrainParams = Annotated[
+    GRPOParams | PPOParams | PQNParams | AgentParams | LeReTParams | FunctionTrainParams,
+    Field(discriminator="method"),
+]
+METHODS: tuple[type[TrainFacts], ...] = (GRPOParams, PPOParams, PQNParams, AgentParams, LeReTParams)
+"""The sections of our own methods."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harr.compute import distributed
-from harr.params.train import TrainingParams
+from harr.params.train import LoopParams
 from harr.rag.policies.dense import pad, unique
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Scores
@@ -22,7 +22,7 @@ from harr.types import Episode, Question
 T = TypeVar("T")
 
 
-def rollouts(params: TrainingParams, setup: Setup, seed: int, step: int) -> list[Episode]:
+def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Episode]:
     """Play G sampled episodes of every question of this step, the group of a question side by side."""
     known = open_questions(setup.questions, params.curriculum_stages, step, params.steps)
     batch = question_batch(known, params.questions_per_step, seed, step)
@@ -44,10 +44,10 @@ def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -
     return questions[: -(-len(questions) * stage // stages)]
 
 
-def rate_share(params: TrainingParams, step: float) -> float:
+def rate_share(params: LoopParams, step: float) -> float:
     """Return the share of the learning rate at a step: it rises over the warm-up, and falls evenly to its final share.
 
-    >>> rate_share(TrainingParams(steps=10, warmup_steps=1, final_rate=0.0), 0)
+    >>> rate_share(LoopParams(steps=10, warmup_steps=1, final_rate=0.0), 0)
     0.5
     """
     return min(1.0, (step + 1) / (params.warmup_steps + 1)) * (1.0 - (1.0 - params.final_rate) * step / params.steps)
@@ -62,7 +62,7 @@ def question_batch(questions: Sequence[Question], count: int, seed: int, step: i
 
 
 def reward_figures(
-    params: TrainingParams,
+    params: LoopParams,
     setup: Setup,
     scores: Scores,
     rewards: Sequence[float | None],

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from harr.compute import distributed
-from harr.params.train import TrainingParams
+from harr.params.train import PolicyParams
 from harr.rag.policies.dense import unique
 from harr.rag.setup import Setup
 from harr.train.batch import reward_figures, rollouts, shares
@@ -21,7 +21,7 @@ from harr.train.learner import Learner
 from harr.types import Episode, Log
 
 
-def train(params: TrainingParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train the retriever of ``setup`` on gold passages and write its adapter to ``out``; resumes as GRPO does."""
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
@@ -50,7 +50,7 @@ def wanted(episodes: Sequence[Episode]) -> dict[str, str]:
 
 
 def update(
-    params: TrainingParams, learner: Learner, targets: dict[str, str], episodes: Sequence[Episode]
+    params: PolicyParams, learner: Learner, targets: dict[str, str], episodes: Sequence[Episode]
 ) -> dict[str, float]:
     """Take one optimizer step on the mean cross-entropy of all distinct states."""
     learner.optimizer.zero_grad()

@@ -22,7 +22,7 @@ from harr.errors import CorpusError, ParamsError
 from harr.io.files import note_published, publish, read_json, write_json
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
-from harr.params.train import TrainingParams
+from harr.params.train import LoopParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import begin, save_adapter
@@ -44,7 +44,7 @@ class Learner:
     the gradient of its share, ``update`` adds them up.
     """
 
-    params: TrainingParams
+    params: LoopParams
     policy: DensePolicy | TwoTowerPolicy
     adapter: torch.nn.Module
     head: torch.nn.Module | None
@@ -60,7 +60,7 @@ class Learner:
     @classmethod
     def open(
         cls,
-        params: TrainingParams,
+        params: LoopParams,
         setup: Setup,
         work: Path,
         seed: int,

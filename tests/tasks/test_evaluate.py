@@ -42,7 +42,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("recipe", "arm", "said"),
     [
         ("smoke", "bm25", "index.full_text"),
-        ("smoke", "sft", "evaluate.arms sft is for train.method agent or leret"),
+        ("smoke", "sft", "evaluate.arms sft does not go with train.method grpo"),
         ("agent_small", "history", "evaluate.arms history does not go with train.method agent"),
     ],
 )

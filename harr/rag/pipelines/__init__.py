@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from harr.params.functions import function_of
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.pick import pick
@@ -37,6 +38,11 @@ def _leret(section: Any, fits: Fits) -> Pipeline:
     return LeReT(section.hops, section.order, section.template, fits=fits(section.max_tokens), shows=shows)
 
 
+def _function(section: Any, fits: Fits) -> Pipeline:
+    play = function_of(section.function, key="pipeline.function", shape="takes a Question and yields Search, Generate")
+    return partial(play, **section.settings)
+
+
 PIPELINES: dict[str, Build] = {
     "multistep": _by_keywords(multistep),
     "react": _react,
@@ -44,4 +50,5 @@ PIPELINES: dict[str, Build] = {
     "r_search": _by_keywords(r_search),
     "pick": _by_keywords(pick),
     "leret": _leret,
+    "function": _function,
 }

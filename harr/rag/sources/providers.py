@@ -39,7 +39,7 @@ def open_provider(tool: str, section: OutsideParams) -> SearchFn | BatchSearchFn
                 section.function, key=f"sources.{tool}.function", shape="takes a query and k and returns passages"
             )
         case RetrieveParams():
-            return RetrieveClient(section.url, section.deadline_seconds)
+            return RetrieveClient(section.base_url, section.deadline_seconds)
         case CassetteParams():
             return cassette(tool, Path(section.path))
         case _:

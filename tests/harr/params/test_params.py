@@ -245,7 +245,7 @@ def test_no_file(tmp_path: Path) -> None:
             "language model plays search_r1, not react",
         ),
         ({"train": {"method": "pqn"}}, "pqn plays pipeline pick; set retriever.candidates: question"),
-        ({"retriever": {"positions": "relative"}}, "no_positions are for train.method pqn"),
+        ({"retriever": {"positions": "relative"}}, r"retriever\.positions is for train\.method pqn; leave it out"),
         (
             {"retriever": {"search": "hybrid"}, "index": {"full_text": False}, "evaluate": {"arms": ["full"]}},
             "retriever.search hybrid needs the BM25 index; set index.full_text: true",
@@ -358,7 +358,10 @@ def test_sources_are_for_an_agent(changes: dict[str, Any], line: str, tmp_path: 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"train": {"method": "grpo"}}, "evaluate.arms base is for train.method agent"),
+        (
+            {"train": {"method": "grpo"}},
+            "evaluate.arms base does not go with train.method grpo .* choose from bm25, frozen",
+        ),
         ({"generator": {"kind": "scripted"}}, "generator.kind is scripted: use small_lm, warmstart or local"),
         ({"generator": SERVER}, "generator.kind is server: use small_lm, warmstart or local"),
         (
@@ -390,7 +393,10 @@ def test_sources_are_for_an_agent(changes: dict[str, Any], line: str, tmp_path: 
         ({"evaluate": {"arms": ["frozen", "full"]}}, "evaluate.arms frozen does not go with train.method agent"),
         ({"generator": {"kind": "local", "model": "m"}}, "arms warmstart .* choose from base, full"),
         ({"evaluate": {"arms": ["full"], "pass_at": [1]}}, "evaluate.pass_at samples a retriever that learns"),
-        ({"train": {"method": "agent", "credit": "step"}}, "agent does not read credit"),
+        (
+            {"train": {"method": "agent", "credit": "step"}},
+            "unknown parameter train.credit; known here: steps, questions_per_step",
+        ),
         ({"train": {"method": "agent", "precision": "float16"}}, "takes no float16, .*; set train.precision: bfloat16"),
         ({"generator": {"kind": "small_lm", "max_tokens": 8}}, "generator.max_tokens 8 is not read: .*max_tokens 64"),
         ({"generator": {"kind": "small_lm", "temperature": 0.7}}, "generator.temperature 0.7 is not read"),
@@ -478,7 +484,7 @@ def test_leret_is_compared_with_what_it_was_shown_nothing(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"pipeline": {"name": "search_r1"}}, "pipeline search_r1 and train.method leret: pipeline leret goes with"),
+        ({"pipeline": {"name": "search_r1"}}, "train.method leret plays leret, not search_r1; set pipeline.name"),
         (
             {"train": {"method": "agent"}},
             "pipeline leret and train.method agent: pipeline leret goes with method leret",
@@ -527,3 +533,48 @@ def test_a_reader_is_for_leret(tmp_path: Path) -> None:
 def test_preferences_are_for_leret(tmp_path: Path) -> None:
     with pytest.raises(ParamsError, match=r"filter\.preferences is for train\.method leret; leave it out"):
         load({**GOOD, **AGENT, "filter": {"keep": "all", "preferences": {}}}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "names"), [("pqn", ("credit", "clip_low", "num_iterations")), ("agent", ("credit",))]
+)
+def test_a_method_has_no_parameter_that_it_does_not_read(method: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        with pytest.raises(ParamsError, match=f"unknown parameter train.{name}"):
+            load({**GOOD, "train": {"method": method, name: 1}}, tmp_path)
+
+
+OUTSIDE: dict[str, Any] = {
+    "download": {"dataset": "function", "function": "mine.data:load", "settings": {"size": 3}},
+    "pipeline": {"name": "function", "function": "mine.agent:play"},
+    "train": {"method": "function", "function": "mine.train:METHOD", "learns": "retriever"},
+    "evaluate": {"arms": ["frozen", {"name": "mine", "retriever": "mine.search:Retriever"}, "full"]},
+}
+
+
+def test_what_another_package_brings_is_taken_with_any_generator(tmp_path: Path) -> None:
+    for generator in ({"kind": "none"}, {"kind": "scripted"}, {"kind": "small_lm"}):
+        params = load({**GOOD, **OUTSIDE, "generator": generator}, tmp_path)
+        assert list(params.evaluate.arm_table) == ["frozen", "mine", "full"] and params.baseline == "frozen"
+    learns = {"train": {**OUTSIDE["train"], "learns": "language_model"}, "evaluate": {"arms": ["base", "full"]}}
+    assert load({**GOOD, **OUTSIDE, **learns, "generator": {"kind": "local", "model": "m"}}, tmp_path).writer_learns
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "line"),
+    [
+        ("pipeline", {"function": "mine/agent.py"}, "pipeline.function: should be package.module:function"),
+        ("download", {"sizes": 3}, "unknown parameter download.sizes; known here: dataset, function, settings"),
+        ("train", {"learns": "both"}, "train.learns: should be 'retriever' or 'language_model'"),
+        ("evaluate", {"arms": [{"name": "mine"}]}, "evaluate.arms.0.retriever is missing"),
+        ("evaluate", {"arms": ["full", "full"]}, "evaluate: arms names full twice"),
+        ("evaluate", {"arms": [{"name": "full", "retriever": "a.b:C"}]}, "evaluate: arms: full is an arm of our own"),
+        ("evaluate", {"arms": ["base", "full"]}, "evaluate.arms base does not go with train.method function"),
+    ],
+)
+def test_what_another_package_brings_is_checked(
+    section: str, change: dict[str, Any], line: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ParamsError) as error:
+        load({**GOOD, **OUTSIDE, section: {**OUTSIDE[section], **change}}, tmp_path)
+    assert line in str(error.value) and "\n" not in str(error.value)

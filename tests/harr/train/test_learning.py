@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from harr.build.methods import METHODS
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError
-from harr.params.train import GRPOParams, LoraParams, PPOParams, TrainingParams
+from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
@@ -31,7 +31,7 @@ COMMON = {
     "lora": LoraParams(rank=8, alpha=16),
 }
 PARAMS = GRPOParams(method="grpo", **COMMON)
-ALL: dict[str, TrainingParams] = {
+ALL: dict[str, PolicyParams] = {
     "grpo": PARAMS,
     "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
     "infonce": PARAMS,

@@ -18,7 +18,7 @@ from harr.build.setup import open_setup
 from harr.corpus.passages import write_questions
 from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.params.train import GRPOParams, LoraParams, PPOParams, TrainingParams
+from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
 from tasks.paths import PLACES
 
 QUESTIONS = Path("data/filtered/questions.jsonl")
@@ -38,7 +38,7 @@ GAME: dict[str, object] = {
     "generator": {"kind": "none"},
     "reward": {"terms": {"recall": 1.0}},
 }
-ALL: dict[str, TrainingParams] = {
+ALL: dict[str, PolicyParams] = {
     "grpo": GRPOParams(method="grpo", kl_weight=1e-3, **COMMON),
     "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
     "infonce": GRPOParams(method="grpo", **COMMON),

@@ -62,7 +62,7 @@ def server() -> Iterator[tuple[Server, str]]:
 
 
 def opened(url: str, folder: Path, **more: Any) -> WebSource:
-    return open_sources({"Wiki": RetrieveParams(kind="retrieve", url=url, **more)}, folder)["Wiki"]
+    return open_sources({"Wiki": RetrieveParams(kind="retrieve", base_url=url, **more)}, folder)["Wiki"]
 
 
 def asks(*queries: str, **more: Any) -> list[Search]:
