@@ -246,8 +246,8 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
         ParamsError: an arm does not go with params.yaml.
         CorpusError: the questions cannot be read, or ``out`` cannot be written; nothing was played.
     """
+    from harr.datasets.local import read_question_file
     from harr.evaluate.tables import table
-    from harr.io.jsonl import read_question_file
 
     params = with_arms(params, arms) if arms else params
     if not questions.is_file():

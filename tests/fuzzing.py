@@ -24,10 +24,11 @@ import yaml
 
 from harr.corpus.passages import Passages, read_questions, write_passages, write_questions
 from harr.datasets.download import check_questions, unique_passages
+from harr.datasets.local import passage_of, question_of, read_questions_where
 from harr.datasets.scrape import article_text
 from harr.embed.served import ServedEncoder
 from harr.errors import HarrError
-from harr.io.jsonl import passage_of, question_of, read_questions_where, read_rows
+from harr.io.jsonl import read_rows
 from harr.params import Params
 from harr.params.generator import ServerParams
 from harr.rag.generation.server import ServerGenerator

@@ -9,8 +9,9 @@ import pytest
 from fuzzing import KINDS, PIPELINES, outcome
 from hypothesis import given, settings, strategies as st
 
+from harr.datasets.local import passage_of
 from harr.errors import CorpusError, ParamsError
-from harr.io.jsonl import passage_of, read_rows
+from harr.io.jsonl import read_rows
 from harr.params import Params
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import TERMS

@@ -15,8 +15,9 @@ import pytest
 import yaml
 from serving import chat, serving
 
+from harr.datasets.local import passage_of
 from harr.errors import ModelError
-from harr.io.jsonl import passage_of, read_rows
+from harr.io.jsonl import read_rows
 from harr.io.model_folder import check_loadable, check_publishable
 
 ROOT = Path(__file__).parents[1]

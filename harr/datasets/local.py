@@ -1,15 +1,20 @@
 """The data sets of this machine: the fictional encyclopaedia, which is made, and files of the user's own."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from reprlib import repr as short
+from typing import Any
 
 from harr.datasets.source import Source
 from harr.errors import CorpusError
-from harr.io.jsonl import Row, passage_of, read_questions_where, read_rows
+from harr.io.jsonl import Row, read_rows
 from harr.params.download import JsonlParams, WorldParams
-from harr.types import Passage
+from harr.types import Passage, Question
 from harr.world.world import make_world
+
+SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
+"""A name of a source, which is that of a collection as well."""
 
 
 def world(params: WorldParams) -> Source:
@@ -66,3 +71,60 @@ def jsonl(params: JsonlParams) -> Source:
         searchable=lambda passage: passage.id not in held_back,
         left_out=left_out,
     )
+
+
+def passage_of(row: Row) -> Passage:
+    """A passage from ``{id, text, title?, source?}``.
+
+    Raises:
+        CorpusError: a value is missing or wrong; a source names a collection, hence letters, digits and _ alone.
+    """
+    title = row.text("title", "passage") if row.values.get("title") else ""
+    source = row.text("source", "passage") if row.values.get("source") else ""
+    if source and not re.fullmatch(SOURCE, source):
+        raise CorpusError(f"{row.place}: source is {source[:50]!r}; expected a name of 1 to 40 letters, digits and _")
+    return Passage(row.text("id", "passage"), row.text("text", "passage"), title, source)
+
+
+def question_of(row: Row) -> Question:
+    """A question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}``."""
+    only = (row.text("answer", "question"),) if "answer" in row.values and "answers" not in row.values else ()
+    return Question(
+        id=row.text("id", "question"),
+        text=row.text("question", "question"),
+        answers=only or row.strings("answers"),
+        gold_ids=row.strings("supporting"),
+        candidate_ids=row.strings("context_ids"),
+        kind=str(row.values.get("type") or ""),
+        level=str(row.values.get("level") or ""),
+    )
+
+
+def read_question_file(path: Path) -> Iterator[Question]:
+    """The questions of one file of the documented shape."""
+    return (question_of(row) for row in read_rows(path))
+
+
+def read_questions_where(paths: Sequence[str], where: Mapping[str, Any], limit: int = 0) -> Iterator[Question]:
+    """The first ``limit`` (0: all) questions of several files whose rows match.
+
+    Raises:
+        CorpusError: names the place of a row without id, question or answer, or with an id that another row has.
+    """
+    places: dict[str, str] = {}
+    for path in paths:
+        for row in read_rows(Path(path)):
+            if not row.matches(where):
+                continue
+            if limit and len(places) == limit:
+                return
+            question = question_of(row)
+            if not question.answers and not question.gold_ids:
+                raise CorpusError(
+                    f"{row.place}: question {short(question.id)} has neither answers nor supporting passages; "
+                    "give answer (a string) or answers (a list)"
+                )
+            first = places.setdefault(question.id, row.place)
+            if first != row.place:
+                raise CorpusError(f"{row.place}: question id {short(question.id)} stands twice, first at {first}")
+            yield question

@@ -1,19 +1,16 @@
-"""JSON lines, plain or gzipped: rows with their place, and passages and questions made of them."""
+"""JSON lines, plain or gzipped: rows with their place in a file."""
 
 import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from reprlib import repr as short
 from typing import Any
 
 from harr.errors import CorpusError
-from harr.types import Passage, Question
 
-SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Characters that would act on a terminal."""
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -140,60 +137,3 @@ def _whole(row: dict[str, Any], place: str) -> dict[str, Any]:
         half = f"{ord(error.object[error.start]):04x}"
         raise CorpusError(f"{place}: half a character (\\u{half}); its text was cut in the middle of one") from None
     return row
-
-
-def passage_of(row: Row) -> Passage:
-    """A passage from ``{id, text, title?, source?}``.
-
-    Raises:
-        CorpusError: a value is missing or wrong; a source names a collection, hence letters, digits and _ alone.
-    """
-    title = row.text("title", "passage") if row.values.get("title") else ""
-    source = row.text("source", "passage") if row.values.get("source") else ""
-    if source and not re.fullmatch(SOURCE, source):
-        raise CorpusError(f"{row.place}: source is {source[:50]!r}; expected a name of 1 to 40 letters, digits and _")
-    return Passage(row.text("id", "passage"), row.text("text", "passage"), title, source)
-
-
-def question_of(row: Row) -> Question:
-    """A question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}``."""
-    only = (row.text("answer", "question"),) if "answer" in row.values and "answers" not in row.values else ()
-    return Question(
-        id=row.text("id", "question"),
-        text=row.text("question", "question"),
-        answers=only or row.strings("answers"),
-        gold_ids=row.strings("supporting"),
-        candidate_ids=row.strings("context_ids"),
-        kind=str(row.values.get("type") or ""),
-        level=str(row.values.get("level") or ""),
-    )
-
-
-def read_question_file(path: Path) -> Iterator[Question]:
-    """The questions of one file of the documented shape."""
-    return (question_of(row) for row in read_rows(path))
-
-
-def read_questions_where(paths: Sequence[str], where: Mapping[str, Any], limit: int = 0) -> Iterator[Question]:
-    """The first ``limit`` (0: all) questions of several files whose rows match.
-
-    Raises:
-        CorpusError: names the place of a row without id, question or answer, or with an id that another row has.
-    """
-    places: dict[str, str] = {}
-    for path in paths:
-        for row in read_rows(Path(path)):
-            if not row.matches(where):
-                continue
-            if limit and len(places) == limit:
-                return
-            question = question_of(row)
-            if not question.answers and not question.gold_ids:
-                raise CorpusError(
-                    f"{row.place}: question {short(question.id)} has neither answers nor supporting passages; "
-                    "give answer (a string) or answers (a list)"
-                )
-            first = places.setdefault(question.id, row.place)
-            if first != row.place:
-                raise CorpusError(f"{row.place}: question id {short(question.id)} stands twice, first at {first}")
-            yield question

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from harr.corpus.passages import write_questions
+from harr.datasets.local import read_questions_where
 from harr.datasets.preview import preview, read_split
 from harr.errors import CorpusError
-from harr.io.jsonl import read_questions_where
 from harr.params.download import JsonlParams, WorldParams
 
 HOTPOTQA = Path(__file__).parents[4] / "shared/data/hotpotqa"
