@@ -14,7 +14,7 @@ help:            ## what there is
 
 run: $(VENV)/ready      ## set up, then the pipeline of params.yaml; prints the arms
 	dvc repro
-	@python -m flows.evaluate --show
+	@harr report
 
 test: $(VENV)/ready     ## set up, then the tests, in two processes
 	pytest -n 2 --dist loadfile
@@ -30,13 +30,13 @@ smoke: $(VENV)/ready    ## the whole pipeline on a tiny world, in a copy of the 
 	bash .ci/smoke
 
 ui: $(VENV)/ready       ## open the local MLflow and Prefect pages (Ctrl-C stops both)
-	python -m flows.server
+	harr ui
 
 up: $(VENV)/ready       ## start Prefect, its workers and MLflow, and deploy prefect.yaml (docs/operations.md)
-	python -m flows.up
+	harr up
 
-down:            ## stop what `make up` started
-	python -m flows.up --down
+down:            ## stop what `harr up` started
+	harr down
 
 $(VENV)/ready: constraints.txt pyproject.toml
 	@echo "setting up $(VENV): two to four minutes the first time, 2.5 GB"

@@ -60,7 +60,7 @@ evaluate: {arms: [frozen, full], seeds: 2, resamples: 100}
 tracking: {min_questions: 2, registered_model: tiny}
 """
 MODULES = (
-    "flows.download flows.embed flows.index flows.filter flows.train flows.evaluate flows.merge flows.promote "
+    "flows.download flows.embed flows.index flows.filter flows.train flows.evaluate flows.merge flows.pipeline "
     "harr.build.setup harr.build.methods harr.filter harr.merge.retriever harr.report.plots "
     "harr.report.reward_plots harr.report.page harr.evaluate.play "
     "harr.index.passage_index harr.embed.shards harr.datasets.download milvus_lite mlflow.tracking "
@@ -143,10 +143,12 @@ def _child(place: Place, stage: str, kill_at: int, report: Path) -> None:
     tasks.expectations.process._ask = lambda request: {"failed": [], "rules": 1}
     events, code = _watch(place.here, kill_at), 0
     try:
-        from flows.runtime.command import run_command, run_stage
+        from flows.runtime.command import run_command
+        from flows.runtime.stage import run_flow
 
-        flow: Any = getattr(importlib.import_module(f"flows.{stage}"), stage)
-        run_command(lambda: run_stage(flow))
+        module, name = ("pipeline", "promotion") if stage == "promote" else (stage, stage)
+        flow: Any = getattr(importlib.import_module(f"flows.{module}"), name)
+        run_command(lambda: run_flow(flow))
     except SystemExit as error:
         code = int(error.code or 0)
     except BaseException:

@@ -1,87 +1,108 @@
-"""The command `harr`: `doctor` says what is wrong and how to mend it, `status` where the project stands.
+"""The command `harr`, which `python -m flows.cli` is, too: all that a person does in a project's folder.
 
-And `preview` what would be trained on.
+A command imports what it needs when it runs, so that help is there at once.
 """
 
-import argparse
-import json
 import os
 import sys
-import time
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, Literal
 
-from flows.doctor.examine import examine
-from flows.doctor.finding import Finding
-from flows.doctor.status import Status, status
-from harr.errors import CorpusError, HarrError
+from typer import BadParameter, Option, Typer
 
-if TYPE_CHECKING:
-    from harr.datasets.preview import Preview
+from flows.runtime.command import PLAIN, call, run_command, run_stage
+from harr.errors import CorpusError
+from tasks.paths import LENGTHS, REPORT
 
-COLOURS = {
-    "ok": 32, "fresh": 32, "looks fresh": 32, "FINISHED": 32,
-    "warn": 33, "changed": 33, "follows": 33, "running": 36, "RUNNING": 36,
-    "fail": 31, "FAILED": 31, "LOST": 31, "KILLED": 33, "never run": 33,
-}  # fmt: skip
-COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}
+RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
+Recipe = Annotated[str, Option(help=RECIPE)]
+AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
+PrefectPort = Annotated[int, Option(help="port of the Prefect server")]
+MlflowPort = Annotated[int, Option(help="port of the MLflow server")]
 
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line; exits with 1 if a check fails or the folder is no project."""
-    parser = argparse.ArgumentParser(prog="harr", description="Look at the project in this folder; nothing is changed.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, told in (
-        ("doctor", "check versions, servers, ports, disk, index and registry; exit 1 if something must be mended"),
-        ("status", "show stages, runs, models, processes and what was left behind"),
-        ("preview", "show the questions that section download of params.yaml stands for"),
-    ):
-        command = commands.add_parser(name, help=told, description=told)
-        command.add_argument("--json", action="store_true", help="print one JSON object")
-        if name == "preview":
-            command.add_argument("--split", choices=("train", "test"), default="train")
-            command.add_argument("--examples", type=int, default=3, metavar="N", help="show the first N questions")
-            command.add_argument("--export", type=Path, metavar="FILE", help="also write the questions as JSON lines")
-    options = parser.parse_args(arguments)
-    began = time.monotonic()
-    code = 0
-    try:
-        if options.command == "doctor":
-            findings = examine(Path(), os.environ)
-            code = int(any(one.level == "fail" for one in findings))
-            found = {"findings": [asdict(one) for one in findings]}
-            lines = doctor_lines(findings)
-        elif options.command == "preview":
-            shown = previewed(options.split, options.examples, options.export)
-            found, lines = asdict(shown), preview_lines(shown, options.export)
-        else:
-            state = status(Path(), os.environ)
-            found, lines = asdict(state), status_lines(state)
-    except HarrError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-    try:
-        if options.json:
-            print(json.dumps(found, indent=2, ensure_ascii=False))
-        else:
-            print("\n".join([*lines, faint(f"{time.monotonic() - began:.2f} s")]))
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it has seen enough
-        pass
-    except OSError as error:
-        print(f"error: the output cannot be written ({error.strerror}); write it to another place", file=sys.stderr)
-        code = 1
-    os._exit(code)  # a server's name that is still being looked up would keep the interpreter waiting
+app = Typer(help="Teach the retriever of a RAG pipeline, from corpus to promoted model.", no_args_is_help=True, **PLAIN)
 
 
-def previewed(split: str, examples: int, export: Path | None) -> "Preview":
-    """Read the questions of a split; with ``export`` also write them.
+@app.command()
+def run(
+    recipe: Recipe = "params.yaml",
+    promote: Annotated[bool, Option("--promote", help="promote the model at the end, if the interval allows")] = False,
+) -> None:
+    """Bring every stage up to date, visible one by one in Prefect."""
+    from flows.pipeline import run_recipe
 
-    Raises:
-        HarrError: params.yaml or the data is wrong, or the file to write is there already.
+    run_command(lambda: run_recipe(recipe, promote))
+
+
+@app.command()
+def evaluate(
+    questions: Annotated[Path | None, Option(help="question file (README: Your own data); needs --out")] = None,
+    out: Annotated[Path | None, Option(help="where the metrics go, in the shape of metrics/evaluate.json")] = None,
+    model: Annotated[Path | None, Option(help="merged model for the arm full (default: models/adapter)")] = None,
+    arms: Annotated[list[str] | None, Option(metavar="ARM ...", help="which arms (default: evaluate.arms)")] = None,
+) -> None:
+    """Play any model on the questions of a file.
+
+    Without options: run the stage evaluate.
     """
+    if bool(questions) != bool(out):
+        raise BadParameter("--questions and --out go together")
+    if questions and out:
+        from harr.params import Params
+        from tasks.evaluate import evaluate_file
+
+        run_command(lambda: evaluate_file(Params.load(), questions, out, model, arms or ()))
+    else:
+        from flows.evaluate import evaluate as stage
+
+        run_stage(stage, checks=True)
+
+
+@app.command()
+def promote(recipe: Recipe = "params.yaml") -> None:
+    """Make the candidate the champion, if the gate allows it.
+
+    The paired interval of their difference must lie above 0.
+    """
+    from flows.pipeline import run_promotion
+
+    run_command(lambda: run_promotion(recipe, back=False))
+
+
+@app.command()
+def rollback(recipe: Recipe = "params.yaml") -> None:
+    """Make the previous champion the champion again."""
+    from flows.pipeline import run_promotion
+
+    run_command(lambda: run_promotion(recipe, back=True))
+
+
+@app.command(epilog="The token is read from the environment variable HF_TOKEN; HF_ENDPOINT names another hub.")
+def push(
+    dataset: Annotated[str, Option(metavar="OWNER/NAME", help="where data/filtered goes")] = "",
+    model: Annotated[str, Option(metavar="OWNER/NAME", help="where models/retriever or models/llm goes")] = "",
+    private: Annotated[bool, Option("--private", help="new repositories are private; a public one is refused")] = False,
+    license: Annotated[str, Option(help="the licence that the cards name, e.g. mit (default: none)")] = "",
+    dry_run: Annotated[bool, Option("--dry-run", help="print what would be sent, and send nothing")] = False,
+) -> None:
+    """Push questions and model to the hub, each with a card."""
+    from tasks import push as hub
+
+    if not (dataset or model):
+        raise BadParameter("name --dataset, --model or both")
+    run_command(lambda: hub.push(dataset, model, private=private, dry_run=dry_run, license=license))
+
+
+@app.command()
+def preview(
+    split: Annotated[Literal["train", "test"], Option()] = "train",
+    examples: Annotated[int, Option(min=0, metavar="N", help="show the first N questions")] = 3,
+    export: Annotated[Path | None, Option(metavar="FILE", help="also write the questions as JSON lines")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the questions that section download stands for."""
+    from flows.terminal import preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets import open_spans
     from harr.datasets.preview import preview, read_split
@@ -96,138 +117,122 @@ def previewed(split: str, examples: int, export: Path | None) -> "Preview":
             write_questions(questions, export)
         except OSError as error:
             raise CorpusError(f"{export}: cannot be written ({error.strerror}); name another file") from None
-    return preview(section, split, questions, left_out, examples)
+    found = preview(section, split, questions, left_out, examples)
+    show(asdict(found), preview_lines(found, export), as_json=as_json)
 
 
-def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
-    """A split in words: numbers first, then examples."""
-    left_out = f"  ({shown.left_out:,} more are also test questions)" if shown.left_out else ""
-    counts = [("level", shown.levels), ("kind", shown.kinds)]
-    return [
-        f"{bold(f'{shown.questions:,} {shown.split} questions')}{left_out}",
-        f"corpus: {shown.corpus}",
-        *[f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in found.items()) for name, found in counts if found],
-        "",
-        *[
-            f"{one['id']}: {one['question']}\n    {' | '.join(one['answers']) or faint('no gold answer')}"
-            for one in shown.examples
-        ],
-        *([f"written: {export}"] if export else []),
-        "",
-    ]
+def length(text: str) -> int:
+    """Return a positive number, with K for thousands or M for millions.
 
+    >>> length("500"), length("40k"), length("10M")
+    (500, 40000, 10000000)
 
-def doctor_lines(findings: Sequence[Finding]) -> list[str]:
-    """A line per finding, and under a problem its fix; the sum at the end."""
-    width = max(len(one.subject) for one in findings)
-    lines = []
-    for one in findings:
-        level = colour(one.level) + " " * (4 - len(one.level))
-        lines.append(f"{level}  {one.subject:<{width}}  {one.found}")
-        lines += [f"{'':<4}  {'':<{width}}  {bold('fix:')} {one.fix}"] if one.fix else []
-    count = {level: sum(one.level == level for one in findings) for level in COUNTED}
-    return [*lines, "", ", ".join(f"{number} {COUNTED[level]}" for level, number in count.items() if number)]
-
-
-def status_lines(state: Status) -> list[str]:
-    """The sections of `harr status`, each a table."""
-    stages = [
-        (one.name, colour(one.state), moment(one.ended), duration(one.seconds), shortened(one.reasons))
-        for one in state.stages
-    ]
-    runs = [
-        (one.name, colour(one.status), moment(one.started), duration(one.seconds), " ".join(one.stages))
-        for one in state.runs
-    ]
-    versions = [
-        (
-            one.alias,
-            f"version {one.number}",
-            "" if one.figure is None else f"{state.headline} {one.figure:.3f} (n {one.n})",
-            f"index {one.index}" if one.index else "",
-            moment(one.created),
-        )
-        for one in state.versions
-    ]
-    now = time.time()
-    processes = [
-        (f"pid {one.pid}", one.name, f"for {duration(now - one.started)}", one.recipe and f"recipe {one.recipe}")
-        for one in state.processes
-    ]
-    return [
-        *section("stages", stages, "dvc.yaml names none"),
-        *([colour("fail") + f"  {state.trouble}", ""] if state.trouble else []),
-        *section("last runs", runs, "none yet"),
-        *section(f"model {state.model}", versions, "none registered yet"),
-        *section("processes", processes, "none"),
-        *section("orphans", [(one,) for one in state.orphans], "none"),
-        *section("left behind", [(one,) for one in state.leftovers], "nothing"),
-    ]
-
-
-def section(title: str, rows: Sequence[Sequence[str]], empty: str) -> list[str]:
-    """A title and a table with aligned columns.
-
-    >>> section("a", [("x", "1"), ("long", "2")], "")
-    ['a', '  x     1', '  long  2', '']
+    Raises:
+        BadParameter: it is none.
     """
-    widths = [max(map(visible, column)) for column in zip(*rows, strict=True)]
-    padded = [[cell + " " * (wide - visible(cell)) for cell, wide in zip(row, widths, strict=True)] for row in rows]
-    lines = ["  ".join(row) for row in padded]
-    return [bold(title), *(f"  {line}".rstrip() for line in lines or [faint(empty)]), ""]
+    factor = {"K": 1000, "M": 1_000_000}.get(text[-1:].upper(), 1)
+    digits = text[:-1] if factor > 1 else text
+    if not digits.isdecimal() or int(digits) == 0:
+        raise BadParameter(f"{text!r} is no length; expected a positive number such as 500, 40K or 10M")
+    return int(digits) * factor
 
 
-def shortened(reasons: Sequence[str]) -> str:
-    """The first few reasons.
+@app.command()
+def lengths(
+    lengths: Annotated[list[int] | None, Option(parser=length, metavar="N ...", help="sentences of a document")] = None,
+    tokens: Annotated[list[int] | None, Option(parser=length, metavar="N ...", help="or about so many tokens")] = None,
+    questions: Annotated[int | None, Option(parser=length, help="stories (default: as the test split)")] = None,
+    seed: Annotated[int | None, Option(min=0, help="of stories and places; logs are named by it")] = None,
+    model: Annotated[Path | None, Option(help="adapter or merged model (default: models/adapter)")] = None,
+    params: Annotated[Path, Option(help="parameter file of the run")] = Path("params.yaml"),
+    out: Annotated[Path, Option(help="folder of the logs; a log that is there is continued")] = LENGTHS,
+    answers: Annotated[list[Path] | None, Option(metavar="LOG ...", help="let the generator answer from these")] = None,
+) -> None:
+    """Play test stories in documents of several lengths.
 
-    >>> shortened(["a", "b", "c", "d", "e"])
-    'a, b, c and 2 more'
+    For a trained retriever of train.method pqn. A length is such as 500, 40K or 1M. An option goes before the section
+    `lengths` of the parameter file, and that before the run's own sections. With --answers nothing is played: the
+    generator of --params (pipeline.reader: true) answers from these logs.
     """
-    return ", ".join(reasons[:3]) + (f" and {len(reasons) - 3} more" if len(reasons) > 3 else "")
+    from flows import lengths as played
+
+    if answers:
+        run_command(lambda: played.answer(params, answers))
+    else:
+        run_command(lambda: played.play(params, lengths, tokens, questions=questions, seed=seed, model=model, out=out))
 
 
-def moment(seconds: float) -> str:
-    """A time of day, here; nothing for 0."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else ""
+@app.command()
+def up(prefect_port: PrefectPort = 4200, mlflow_port: MlflowPort = 5000) -> None:
+    """Start Prefect, its workers and MLflow; deploy prefect.yaml."""
+    from flows import up as servers
+
+    run_command(lambda: servers.up(prefect_port, mlflow_port))
 
 
-def duration(seconds: float) -> str:
-    """How long something took; nothing for 0.
+@app.command()
+def down() -> None:
+    """Stop what `harr up` started, with what runs there."""
+    from flows import up as servers
 
-    >>> duration(7.4), duration(100), duration(8000), duration(0)
-    ('7 s', '1 min 40 s', '2 h 13 min', '')
+    run_command(servers.down)
+
+
+@app.command()
+def ui(prefect_port: PrefectPort = 4200, mlflow_port: MlflowPort = 5000) -> None:
+    """Open the local histories of Prefect and MLflow until Ctrl-C."""
+    from flows.server import show_ui
+
+    show_ui(prefect_port, mlflow_port)
+
+
+@app.command()
+def report(
+    send: Annotated[bool, Option("--send", help="send to MLflow what it has not received")] = False,
+) -> None:
+    """Print the arms of the last evaluation, and where its page is."""
+    if send:
+        from flows.send import send as send_reports
+
+        run_command(send_reports)
+        return
+    from tasks.evaluate import show
+
+    def body() -> None:
+        print(show())
+        print(f"report: {REPORT.resolve()}" if REPORT.exists() else "no report page yet; run `dvc repro evaluate`")
+
+    run_command(body)
+
+
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Check what a run needs, and name the fix of what is wrong.
+
+    Versions, servers, ports, disk, index and registry; exit 1 if something must be mended.
     """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s" if seconds else ""
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    from flows.doctor.examine import examine
+    from flows.terminal import doctor_lines, show
+
+    findings = examine(Path(), os.environ)
+    found = {"findings": [asdict(one) for one in findings]}
+    code = int(any(one.level == "fail" for one in findings))
+    show(found, doctor_lines(findings), as_json=as_json, code=code)
 
 
-def visible(text: str) -> int:
-    """Length without colours."""
-    return len(text.split("m", 1)[1]) - len("\033[0m") if text.startswith("\033[") else len(text)
+@app.command()
+def status(as_json: AsJson = False) -> None:
+    """Show stages, runs, models, processes and leftovers."""
+    from flows.doctor.status import status
+    from flows.terminal import show, status_lines
+
+    found = status(Path(), os.environ)
+    show(asdict(found), status_lines(found), as_json=as_json)
 
 
-def colour(word: str) -> str:
-    """A state in its colour, on a terminal."""
-    return painted(word, COLOURS.get(word, 0))
-
-
-def bold(text: str) -> str:
-    """A title, on a terminal."""
-    return painted(text, 1)
-
-
-def faint(text: str) -> str:
-    """Of little weight, on a terminal."""
-    return painted(text, 2)
-
-
-def painted(text: str, code: int) -> str:
-    """Text with a colour where stdout is a terminal and NO_COLOR is unset."""
-    return f"\033[{code}m{text}\033[0m" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else text
+def main(*words: str) -> None:
+    """Run `harr` with these words, or with those of the command line."""
+    call(app, "harr", words or sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -1,16 +1,12 @@
-"""Stage evaluate: `python -m flows.evaluate`; with --questions any model on any questions."""
+"""Stage evaluate: `python -m flows.evaluate`; `harr evaluate --questions FILE` plays any model on any questions."""
 
-import argparse
-from pathlib import Path
+import sys
 
 from prefect import flow
 
-from flows.runtime.command import main, run_command
-from harr.arms import ARMS
 from harr.params import Params
 from tasks.evaluate import (
     asked_questions,
-    evaluate_file,
     evaluation_frame,
     play_arms,
     plot_and_report,
@@ -49,24 +45,7 @@ async def evaluate() -> None:
     print(show())
 
 
-def command() -> None:
-    """The stage without arguments; the arms table of the last run; or any model on any question file."""
-    parser = argparse.ArgumentParser(prog="python -m flows.evaluate", description=evaluate.__doc__)
-    parser.add_argument("--questions", type=Path, help="question file (README: Your own data); needs --out")
-    parser.add_argument("--out", type=Path, help="where the metrics go, in the shape of metrics/evaluate.json")
-    parser.add_argument("--model", type=Path, help="merged model folder for the arm full (default: models/adapter)")
-    parser.add_argument("--arms", nargs="+", default=(), choices=ARMS, help="which arms (default: evaluate.arms)")
-    parser.add_argument("--show", action="store_true", help="print the arms of metrics/evaluate.json and stop")
-    options = parser.parse_args()
-    if options.show:
-        run_command(lambda: print(show()))
-    elif options.questions or options.out:
-        if not (options.questions and options.out):
-            parser.error("--questions and --out go together")
-        run_command(lambda: evaluate_file(Params.load(), options.questions, options.out, options.model, options.arms))
-    else:
-        main(evaluate, checks=True, arguments=[])
-
-
 if __name__ == "__main__":
-    command()
+    from flows.cli import main
+
+    main("evaluate", *sys.argv[1:])

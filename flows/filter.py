@@ -1,13 +1,15 @@
 """Stage filter: `python -m flows.filter`; with --join the parts that several machines have sampled become one."""
 
-import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 from prefect import flow
+from typer import Option
 
 from flows.runtime import locks
-from flows.runtime.command import main, run_command
+from flows.runtime.command import call, run_command, run_stage
 from harr.io.files import finish
 from harr.params import Params
 from tasks.expectations.process import expect
@@ -40,24 +42,22 @@ async def filter() -> None:
     finish(WORK / "filter")
 
 
-def join(folders: Sequence[Path]) -> None:
+def command(
+    join: Annotated[list[Path] | None, Option(metavar="FOLDER ...", help="data/filtered of every part")] = None,
+) -> None:
+    """Keep the training questions that teach; or join the parts (filter.preferences) that several machines sampled."""
+    if join:
+        run_command(lambda: join_parts(join))
+    else:
+        run_stage(filter, checks=True)
+
+
+def join_parts(folders: Sequence[Path]) -> None:
     """Write data/filtered from the folders of all parts, and say what DVC must be told."""
     with locks.alone("filter"):
         print(join_filtered(folders))
     print("now: dvc commit -f filter")
 
 
-def command() -> None:
-    """The stage without arguments; or the parts of several machines, joined."""
-    parser = argparse.ArgumentParser(prog="python -m flows.filter", description=filter.__doc__)
-    told = "the data/filtered of every part (filter.preferences.num_partitions), to be joined to data/filtered here"
-    parser.add_argument("--join", nargs="+", type=Path, default=(), metavar="FOLDER", help=told)
-    options = parser.parse_args()
-    if options.join:
-        run_command(lambda: join(options.join))
-    else:
-        main(filter, checks=True, arguments=[])
-
-
 if __name__ == "__main__":
-    command()
+    call(command, "python -m flows.filter", sys.argv[1:])

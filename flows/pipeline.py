@@ -1,9 +1,8 @@
-"""All stages in DVC's order, visible one by one in Prefect: `python -m flows.pipeline [--recipe NAME]`.
+"""All stages in DVC's order, visible one by one in Prefect: `harr run [--recipe NAME]`.
 
 Beside the flow of all stages: one stage, and a promotion or rollback, for the deployments of prefect.yaml.
 """
 
-import argparse
 import contextlib
 import os
 import subprocess
@@ -17,9 +16,9 @@ from prefect.runtime import flow_run, task_run
 
 from flows.runtime import flow_runs
 from flows.runtime.artifacts import show_results, with_progress
-from flows.runtime.command import PARENT, run_command, run_stage, say
-from flows.runtime.prefect_retries import be_patient
-from flows.runtime.workspace import AS_IT_STANDS, recipe_names, sound, store_variables, workplace
+from flows.runtime.prefect_retries import outlast_the_server
+from flows.runtime.stage import PARENT, run_flow, say
+from flows.runtime.workspace import AS_IT_STANDS, recipe_names, resolve_recipe, store_variables, workspace
 from flows.server import TEMPORARY, addresses
 from harr.errors import HarrError, PromotionRefused
 from harr.io.yaml_file import read_yaml
@@ -94,8 +93,8 @@ def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
         recipe: a file of recipes/, which runs in a folder of its own (.harr/runs); or this folder's params.yaml.
         promote: at the end make the candidate the champion, if the interval allows it.
     """
-    be_patient()  # also in a worker's process, which does not come by way of flows.runtime.command
-    with flow_runs.noted(flow_run.id), workplace(recipe) as place:
+    outlast_the_server()  # also in a worker's process, which does not come by way of flows.runtime.stage
+    with flow_runs.noted(flow_run.id), workspace(recipe) as place:
         for stage in with_progress(stages()):
             reproduce(stage, place)
         verdict = _promoted(place) if promote else ""
@@ -110,8 +109,8 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
         stage: its name in dvc.yaml.
         recipe: as in the flow pipeline.
     """
-    be_patient()
-    with flow_runs.noted(flow_run.id), workplace(recipe) as place:
+    outlast_the_server()
+    with flow_runs.noted(flow_run.id), workspace(recipe) as place:
         reproduce(stage, place)
         _show(place)
 
@@ -126,7 +125,7 @@ def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> None:
     """
     from tasks.registry.promote import promote, rollback
 
-    place, params = sound(recipe)
+    place, params = resolve_recipe(recipe)
     place.mkdir(parents=True, exist_ok=True)
     with flow_runs.noted(flow_run.id), _inside(place):
         say((rollback if back else promote)(params))
@@ -161,24 +160,15 @@ def _inside(place: Path) -> Iterator[None]:
 
 def run_recipe(recipe: str, promote: bool) -> None:
     """Check the recipe and its sources before Prefect starts, then run all stages."""
-    place, params = sound(recipe)
+    place, params = resolve_recipe(recipe)
     for tool, source in params.sources.items():
         # A recipe of another folder finds its recordings there, once it is made.
         if source.kind != "milvus" and not (source.kind == "cassette" and place != Path()):
             open_provider(tool, source)
-    run_stage(pipeline, recipe=recipe, promote=promote)
+    run_flow(pipeline, recipe=recipe, promote=promote)
 
 
-def command() -> None:
-    """Run the pipeline from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m flows.pipeline", description="Bring every stage up to date.")
-    parser.add_argument(
-        "--recipe", default=AS_IT_STANDS, help="a file in recipes/, without .yaml; it runs in .harr/runs/RECIPE"
-    )
-    parser.add_argument("--promote", action="store_true", help="promote the model at the end, if the interval allows")
-    options = parser.parse_args()
-    run_command(lambda: run_recipe(options.recipe, options.promote))
-
-
-if __name__ == "__main__":
-    command()
+def run_promotion(recipe: str, back: bool) -> None:
+    """Check the recipe before Prefect starts, then promote its candidate or go back."""
+    resolve_recipe(recipe)
+    run_flow(promotion, recipe=recipe, back=back)

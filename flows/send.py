@@ -1,10 +1,8 @@
-"""Send to MLflow what stages kept while its server was away: `python -m flows.send`. The next stage does so, too."""
+"""Send to MLflow what stages kept while its server was away: `harr report --send`. The next stage does so, too."""
 
-import argparse
 import contextlib
 from pathlib import Path
 
-from flows.runtime.command import run_command
 from flows.runtime.workspace import RUNS
 
 
@@ -20,13 +18,3 @@ def send() -> None:
                 some = True
     if not some:
         print("nothing waits to be sent")
-
-
-def command() -> None:
-    """The command line."""
-    argparse.ArgumentParser(prog="python -m flows.send", description="Send what MLflow has not received.").parse_args()
-    run_command(send)
-
-
-if __name__ == "__main__":
-    command()

@@ -2,10 +2,9 @@
 
 The first stage of a ``dvc repro`` starts a supervisor; the later stages reuse its server. The
 supervisor stops the server and itself when every process that owns a run is gone, its stages among
-them, so nothing is left behind. History stays under .harr/prefect; ``make ui`` opens it again.
+them, so nothing is left behind. History stays under .harr/prefect; ``harr ui`` opens it again.
 """
 
-import argparse
 import contextlib
 import fcntl
 import http.client
@@ -29,7 +28,7 @@ STATE = Path(".harr/prefect.json")
 TEMPORARY = Path(".harr/tmp")
 """Temporary files of the workers."""
 UP = Path(".harr/up.json")
-"""What `make up` started (flows/up.py): name -> the process's identity, and the page to open."""
+"""What `harr up` started (flows/up.py): name -> the process's identity, and the page to open."""
 LOG = Path(".harr/prefect.log")
 START_SECONDS = 90.0
 
@@ -55,10 +54,10 @@ def ensure_server() -> str:
 
 
 def _start() -> str:
-    print("starting a local Prefect server for this run (`make ui` shows its history later)")
+    print("starting a local Prefect server for this run (`harr ui` shows its history later)")
     with LOG.open("wb") as sink:
         supervisor = subprocess.Popen(
-            [sys.executable, "-m", "flows.server", "--supervise", "--port", str(free_port())],
+            [sys.executable, "-m", "flows.server", "--supervise", str(free_port())],
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
@@ -93,7 +92,7 @@ def running_url() -> str | None:
 
 
 def addresses() -> dict[str, str]:
-    """Pages of the servers that `make up` started and that still run, by name; {} where there are none."""
+    """Pages of the servers that `harr up` started and that still run, by name; {} where there are none."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         told = read_json(UP).items()
         return {name: at["page"] for name, at in told if at["page"] and is_alive(at)}
@@ -164,34 +163,26 @@ def supervise(port: int) -> None:
             time.sleep(0.2)
 
 
-def show_ui(prefect_port: int = 4200, mlflow_port: int = 5000) -> None:
-    """Serve the local Prefect and MLflow histories on loopback until interrupted."""
+def show_ui(prefect_port: int, mlflow_port: int) -> None:
+    """Serve the local Prefect and MLflow histories on loopback until Ctrl-C."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if up := addresses():
-        print("   ".join(f"{name}: {address}" for name, address in up.items()), "  `make down` stops them")
+        print("   ".join(f"{name}: {address}" for name, address in up.items()), "  `harr down` stops them")
         return
     command, environment = mlflow_command(mlflow_port)
-    with prefect_server(prefect_port), subprocess.Popen(command, env=environment, start_new_session=True) as mlflow:
-        print(f"Prefect: http://127.0.0.1:{prefect_port}   MLflow: http://127.0.0.1:{mlflow_port}   Ctrl-C stops both")
+    print(f"Prefect: http://127.0.0.1:{prefect_port}   MLflow: http://127.0.0.1:{mlflow_port}   Ctrl-C stops both")
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        prefect_server(prefect_port),
+        subprocess.Popen(command, env=environment, start_new_session=True) as mlflow,
+    ):
         try:
             mlflow.wait()
         finally:
             mlflow.terminate()
 
 
-def main() -> None:
-    """Command line of the supervisor and of ``make ui``."""
-    parser = argparse.ArgumentParser(prog="python -m flows.server", description=__doc__)
-    parser.add_argument("--supervise", action="store_true", help="run until all runs are over (the stages use it)")
-    parser.add_argument("--port", type=int, default=4200, help="port of the Prefect server")
-    options = parser.parse_args()
+if __name__ == "__main__":  # what ensure_server starts
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    if options.supervise:
-        supervise(options.port)
-    else:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        with contextlib.suppress(KeyboardInterrupt):
-            show_ui(options.port)
-
-
-if __name__ == "__main__":
-    main()
+    supervise(int(sys.argv[-1]))

@@ -1,11 +1,10 @@
-"""Everything that runs by itself on one machine, without Docker: `python -m flows.up`, and `--down`.
+"""Everything that runs by itself on one machine, without Docker: `harr up` and `harr down`.
 
 Starts a Prefect server, an MLflow server over mlflow.db, and one Prefect worker for each of the work pools cpu and
 gpu; makes the pools, the limit of the tag gpu, and the deployments of prefect.yaml. All of it listens on loopback only.
 Milvus Lite needs no server: each stage opens the folder data/index.
 """
 
-import argparse
 import contextlib
 import os
 import shutil
@@ -22,7 +21,6 @@ from typing import Any
 import psutil
 
 from flows.runtime import flow_runs as runs
-from flows.runtime.command import run_command
 from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_command, prefect_command, running_url
 from harr.errors import ServiceUnavailable
 from harr.io.files import read_json, write_json
@@ -44,7 +42,7 @@ def up(prefect_port: int, mlflow_port: int) -> None:
     started = _known()
     before = set(started)
     if "Prefect" not in started and running_url():
-        raise ServiceUnavailable("a run uses a Prefect server of its own just now; `make up` again when it has ended")
+        raise ServiceUnavailable("a run uses a Prefect server of its own just now; `harr up` again when it has ended")
     url = f"http://127.0.0.1:{prefect_port}/api"
     if "Prefect" in started:
         url = f"{started['Prefect']['page']}/api"
@@ -113,7 +111,7 @@ def _forget() -> None:
 
 @contextlib.contextmanager
 def _whatever_the_server_does(effect: str) -> Iterator[None]:
-    """`make down` must stop a server that hangs, too."""
+    """`harr down` must stop a server that hangs, too."""
     try:
         yield
     except Exception as error:
@@ -121,7 +119,7 @@ def _whatever_the_server_does(effect: str) -> Iterator[None]:
 
 
 def _known() -> dict[str, Any]:
-    """What an earlier `make up` started and what still runs of it."""
+    """What an earlier `harr up` started and what still runs of it."""
     told = read_json(UP) if UP.exists() else {}
     return {name: at for name, at in told.items() if is_alive(at)}
 
@@ -141,7 +139,7 @@ def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int)
 def _check_free(name: str, port: int) -> None:
     if _listens(port):
         raise ServiceUnavailable(
-            f"port {port} for {name} is taken by another program; `python -m flows.up --{name.lower()}-port N`"
+            f"port {port} for {name} is taken by another program; `harr up --{name.lower()}-port N`"
         )
 
 
@@ -225,7 +223,7 @@ def _cancel(flow_runs: list[str]) -> None:
 
     with get_client(sync_client=True) as client:
         for flow_run in flow_runs:
-            client.set_flow_run_state(flow_run, Cancelling(message="make down"))
+            client.set_flow_run_state(flow_run, Cancelling(message="harr down"))
     deadline = time.monotonic() + CANCEL_SECONDS
     while time.monotonic() < deadline and set(flow_runs) & {told["flow_run"] for told in runs.working()}:
         time.sleep(0.2)
@@ -241,17 +239,3 @@ def _stop(told: list[dict[str, Any]]) -> None:
     for process in alive:
         process.kill()
     psutil.wait_procs(alive, timeout=5)
-
-
-def command() -> None:
-    """Command line of `make up` and `make down`."""
-    parser = argparse.ArgumentParser(prog="python -m flows.up", description="Start servers and workers, or stop them.")
-    parser.add_argument("--down", action="store_true", help="stop everything that runs")
-    parser.add_argument("--prefect-port", type=int, default=4200, help="default: 4200")
-    parser.add_argument("--mlflow-port", type=int, default=5000, help="default: 5000")
-    options = parser.parse_args()
-    run_command(down if options.down else lambda: up(options.prefect_port, options.mlflow_port))
-
-
-if __name__ == "__main__":
-    command()

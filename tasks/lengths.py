@@ -141,7 +141,7 @@ def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
     for log in logs:
         name = re.fullmatch(r"eval_seed\d+_ns(\d+)\.jsonl", log.name)
         if not name or not log.exists():
-            raise ParamsError(f"{log}: expected a log eval_seed<seed>_ns<sentences>.jsonl of python -m flows.lengths")
+            raise ParamsError(f"{log}: expected a log eval_seed<seed>_ns<sentences>.jsonl of `harr lengths`")
         answered = read_answers(whole_lines(log), generator)
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answered)
         write_text(log.with_name(f"answers_{log.name}"), lines)

@@ -209,12 +209,12 @@ def test_every_variable_is_a_setting_of_its_program() -> None:
 
 def test_the_image_runs_what_it_holds() -> None:
     commands = [ast.literal_eval(line) for line in re.findall(r"^CMD (.*)$", DOCKERFILE, re.MULTILINE)]
-    assert commands == [["prefect", "server", "start"], ["python", "-m", "flows.pipeline"]]
-    done = run(*[sys.executable, "-m", "flows.pipeline", "--help"])
+    assert commands == [["prefect", "server", "start"], ["python", "-m", "flows.cli", "run"]]
+    done = run(*[sys.executable, "-m", "flows.cli", "run", "--help"])
     assert done.returncode == 0, done.stderr
-    for line in re.findall(r"exec worker python -m (.*)", DOCS):
-        module, *words = line.split()
-        help_text = run(sys.executable, "-m", module, "--help").stdout
+    for line in re.findall(r"exec worker python -m flows.cli (.*)", DOCS):
+        command, *words = line.split()
+        help_text = run(sys.executable, "-m", "flows.cli", command, "--help").stdout
         assert help_text and all(word in help_text for word in words if word.startswith("--")), line
     users = re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE)
     assert users == ["${USER_ID}"] * 2 and "ARG USER_ID=1000" in DOCKERFILE

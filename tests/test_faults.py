@@ -18,8 +18,11 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.runtime import command as common, limits, locks
-from flows.runtime.workspace import workplace as recipe_folder
+from flows.runtime import limits, locks
+from flows.runtime.command import run_command
+from flows.runtime.errors import machine_fault
+from flows.runtime.stage import STAGES, run_flow
+from flows.runtime.workspace import workspace as recipe_folder
 from harr.corpus.passages import Passages
 from harr.datasets.download import download
 from harr.errors import CorpusError, DamagedFile, InUse, ModelError, NoRoom, ParamsError
@@ -96,7 +99,7 @@ def test_a_row_names_tests_that_assert_its_messages(row: list[str]) -> None:
 
 
 def test_the_stages_that_are_looked_at_are_those_of_dvc() -> None:
-    assert list(common.STAGES) == list(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
+    assert list(STAGES) == list(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
 
 
 def wiki(**changes: dict[str, Any]) -> Params:
@@ -135,14 +138,14 @@ def test_a_stage_that_does_not_fit_is_refused_before_it_begins(
     (workplace / "params.yaml").write_text(yaml.safe_dump(wiki().model_dump(mode="json", exclude_unset=True)))
     before = sorted(workplace.rglob("*"))
     with pytest.raises(NoRoom, match=r"stage embed needs .* nothing written"):
-        common.run_stage(SimpleNamespace(name="embed"))
+        run_flow(SimpleNamespace(name="embed"))
     assert sorted(workplace.rglob("*")) == before
 
 
 def ended(body: Any, capsys: pytest.CaptureFixture[str]) -> str:
     """What a command says that ends with exit 1."""
     with pytest.raises(SystemExit) as left:
-        common.run_command(body)
+        run_command(body)
     said = capsys.readouterr().err
     assert left.value.code == 1 and said.startswith("error: ") and said.count("\n") == 1
     return said
@@ -156,10 +159,10 @@ def test_a_full_disk_is_one_line_and_leaves_no_stump(tmp_path: Path, capsys: pyt
     assert "the disk is full; what is finished is kept; make room and run the same command again" in said
     assert target.read_text() == '"old"\n' and list(tmp_path.iterdir()) == [target]
     rust = RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)")
-    assert "the disk is full" in common.machine_fault(rust)
-    assert "the disk is full" in common.machine_fault(RuntimeError("(sqlite3) database or disk is full"))
+    assert "the disk is full" in machine_fault(rust)
+    assert "the disk is full" in machine_fault(RuntimeError("(sqlite3) database or disk is full"))
     with pytest.raises(ZeroDivisionError):  # a bug of ours keeps its traceback
-        common.run_command(lambda: 1 / 0)
+        run_command(lambda: 1 / 0)
 
 
 def test_a_folder_that_may_not_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +201,7 @@ def test_what_is_in_the_way_is_one_line(
     said = ended(lambda: locks.alone("generator").__enter__(), capsys)
     assert said.startswith("error: .harr/locks/generator: a folder is where a file belongs; what is finished is kept;")
     assert "loop: its links lead in a circle; what is finished" in ended(Path("loop").read_text, capsys)
-    said = common.machine_fault(OSError(errno.EXDEV, "Invalid cross-device link", "work/a", None, "data/a"))
+    said = machine_fault(OSError(errno.EXDEV, "Invalid cross-device link", "work/a", None, "data/a"))
     assert said.startswith("data/a: it is on another disk; what is finished is kept; put both on one disk and run")
 
 

@@ -12,7 +12,7 @@ from harr.errors import HarrError, ParamsError, bare
 from harr.params import Params
 
 SERVES = {4200: "prefect", 5000: "mlflow"}
-"""Ports of `make ui`, and whose they should be."""
+"""Ports of `harr ui`, and whose they should be."""
 Checks = list[tuple[str, Callable[[], list[Finding]]]]
 
 

@@ -17,7 +17,7 @@ from harr.io.files import read_state
 from harr.params import Params
 
 REBUILD = "dvc repro -f -s index"
-NOTES, SEND = "work/mlflow", "python -m flows.send"
+NOTES, SEND = "work/mlflow", "harr report --send"
 WALK_SECONDS = 0.15
 PLACES = ("data", "models", "metrics", "plots", "reports", "work", ".harr")
 

@@ -16,7 +16,7 @@ from harr.io.files import read_state
 from tasks.tracking.execution import is_alive
 
 PROGRAMS = ("dvc", "prefect", "mlflow", "milvus-lite", "prefect.engine")
-RUNNERS = {"flows.pipeline", "prefect.engine"}
+RUNNERS = {"harr", "prefect.engine"}
 """What has DVC run a stage: a pipeline started by hand, and the process in which a worker runs a flow."""
 
 
@@ -67,13 +67,18 @@ def called(command: Iterable[str]) -> str:
     ('flows.train', 'dvc repro')
     >>> called(["python", "-m", "prefect", "server", "start"]), called(["vim", "flows.txt"])
     ('prefect server start', '')
+    >>> called(["python", "/venv/bin/harr", "run", "--promote"]), called(["python", "-m", "flows.cli", "status"])
+    ('harr run', '')
     """
     words = list(command)
     if not words or Path(words[0]).name in ("sh", "bash", "dash"):
         return ""
     for place, word in enumerate(words[:4]):
         name = Path(word).name
-        if name.startswith("flows.") and name != "flows.cli" and place and words[place - 1] == "-m":
+        if name in ("harr", "flows.cli"):
+            rest = words[place + 1 : place + 2]
+            return f"harr {rest[0]}" if rest and rest[0] not in ("doctor", "status") else ""
+        if name.startswith("flows.") and place and words[place - 1] == "-m":
             return " ".join([name, *words[place + 1 : place + 2]]) if name == "flows.server" else name
         if name in PROGRAMS:
             rest = [part for part in words[place + 1 : place + 3] if part.isalpha()]
@@ -106,7 +111,7 @@ def orphans(processes: Iterable[Process], root: Path) -> list[tuple[Process, str
         elif one.name.startswith("flows.") and "DVC_STAGE" in one.environment and "dvc" not in one.above:
             found.append((one, f"its dvc repro of stage {one.environment['DVC_STAGE']} is gone"))
         elif one.name.startswith("dvc") and "HARR_PARENT_TASK_RUN" in one.environment:
-            found += [(one, "its flows.pipeline is gone")] if RUNNERS.isdisjoint(one.above) else []
+            found += [(one, "its harr run is gone")] if RUNNERS.isdisjoint(one.above) else []
     return found
 
 
@@ -154,11 +159,11 @@ def listeners() -> list[Any]:
 
 
 def check_ports(listening: Iterable[Any], serves: Mapping[int, str], known: Iterable[int]) -> list[Finding]:
-    """Look for ports of `make ui` that another program has, and for servers that the whole network can reach.
+    """Look for ports of `harr ui` that another program has, and for servers that the whole network can reach.
 
     Args:
         listening: what :func:`listeners` found.
-        serves: port to the name of the program that `make ui` starts there.
+        serves: port to the name of the program that `harr ui` starts there.
         known: ports of the servers that this project talks to.
     """
     findings = []
@@ -170,8 +175,8 @@ def check_ports(listening: Iterable[Any], serves: Mapping[int, str], known: Iter
             what = f"{port} is open to the network ({host}), held by {_named(one.pid)}"
             findings.append(warn("port", what, "restart it with --host 127.0.0.1"))
         if port in serves and not any(serves[port] in Path(word).name for word in _command(one.pid)):
-            what = f"{port} is taken by {_named(one.pid)}; `make ui` wants it for {serves[port]}"
-            findings.append(warn("port", what, f"stop it{f' (kill {one.pid})' if one.pid else ''} before `make ui`"))
+            what = f"{port} is taken by {_named(one.pid)}; `harr ui` wants it for {serves[port]}"
+            findings.append(warn("port", what, f"stop it{f' (kill {one.pid})' if one.pid else ''} before `harr ui`"))
     return findings or [ok("ports", f"{', '.join(map(str, sorted({*serves, *known})))}: free, or ours on loopback")]
 
 

@@ -30,7 +30,7 @@ def recipe_names() -> tuple[str, ...]:
     return (AS_IT_STANDS, *sorted(path.stem for path in RECIPES.glob("*.yaml")))
 
 
-def sound(recipe: str) -> tuple[Path, Params]:
+def resolve_recipe(recipe: str) -> tuple[Path, Params]:
     """The folder of a recipe, which may not be there yet, and its parameters.
 
     Raises:
@@ -45,7 +45,7 @@ def sound(recipe: str) -> tuple[Path, Params]:
 
 
 @contextlib.contextmanager
-def workplace(recipe: str) -> Iterator[Path]:
+def workspace(recipe: str) -> Iterator[Path]:
     """The folder in which a recipe runs, for this run alone: a second one waits. The lock goes with the process.
 
     It is made, or brought up to date, when the run before has ended: that one goes on with what it began with.
@@ -53,7 +53,7 @@ def workplace(recipe: str) -> Iterator[Path]:
     Raises:
         ParamsError: there is no such recipe, or it is wrong.
     """
-    place, _ = sound(recipe)
+    place, _ = resolve_recipe(recipe)
 
     def busy(owner: str) -> None:
         print(f"another run works in {place.resolve()}, {owner}; this one waits for its end", flush=True)

@@ -79,7 +79,7 @@ class EvaluateParams(Section):
 
 
 class LengthsParams(Section):
-    """Evaluation over lengths (`python -m flows.lengths`); options of the command go first."""
+    """Evaluation over lengths (`harr lengths`); options of the command go first."""
 
     sentences: NonEmpty[Positive] = (100, 1000, 10_000, 40_000)
     """Lengths of documents in sentences; 40,000 sentences of a book are about a million tokens, of the fictional

@@ -6,6 +6,7 @@ import platform
 import re
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import psutil
 from harr.errors import ParamsError
 from harr.io.files import fingerprint, read_json, write_json
 
-RUNNERS = ("dvc", "flows.pipeline")
+RUNS = {("harr", "run"), ("flows.cli", "run")}
 OWNERS = Path(".harr/owners")
 """A folder with a file per process that owns a run: its ``identity``, and the name of the execution."""
 CLOCK_SECONDS = 5.0
@@ -22,7 +23,7 @@ CLOCK_SECONDS = 5.0
 
 
 def owner() -> psutil.Process:
-    """Return the outermost ancestor that is dvc or flows.pipeline; without one, this process."""
+    """Return the outermost ancestor that is dvc or `harr run`; without one, this process."""
     here = psutil.Process()
     runners = [process for process in here.parents() if _is_runner(process)]
     return runners[-1] if runners else here
@@ -155,5 +156,6 @@ def _born(pid: int) -> str:
 
 def _is_runner(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.Error):
-        return any(Path(word).name in RUNNERS for word in process.cmdline()[:4])
+        names = [Path(word).name for word in process.cmdline()[:5]]
+        return "dvc" in names[:4] or not RUNS.isdisjoint(pairwise(names))
     return False

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import section
+from flows.cli import app
+from flows.terminal import section
 from harr.io.files import write_json
 
 ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "prefect", "mlflow", "dvc", "pymilvus", "transformers", "numpy", "great_expectations", "sqlalchemy")
 
 
 @pytest.fixture
@@ -122,3 +124,44 @@ def test_columns_are_aligned_under_colours() -> None:
     plain = section("t", [("a", "b"), ("long", "c")], "")
     painted = section("t", [("\033[32ma\033[0m", "b"), ("long", "c")], "")
     assert [line.replace("\033[32m", "").replace("\033[0m", "") for line in painted] == plain
+
+
+@pytest.mark.parametrize("command", ["", *(one.callback.__name__ for one in app.registered_commands)])
+def test_help_of_every_command_loads_nothing_heavy(command: str, tmp_path: Path) -> None:
+    code = (
+        "import atexit, sys\nfrom flows.cli import main\n"
+        f"atexit.register(lambda: print([name for name in {HEAVY!r} if name in sys.modules]))\n"
+        f"main(*{[command] if command else []}, '--help')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown = done.stdout.replace("[ARGS]...", "").replace(" ...", "")
+    assert shown.startswith(f"Usage: harr {command}") and "..." not in shown  # no sentence is cut off
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("promot",), "Error: No such command 'promot'."),
+        (("push",), "Error: Invalid value: name --dataset, --model or both"),
+        (("evaluate", "--out", "mine.json"), "Error: Invalid value: --questions and --out go together"),
+        (("run", "--recipes", "smoke"), "Error: No such option: --recipes"),
+    ],
+)
+def test_a_wrong_option_is_exit_2(words: tuple[str, ...], line: str, workplace: Path) -> None:
+    done = harr(*words)
+    assert (done.returncode, done.stdout) == (2, "") and line in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_report_is_named_or_how_to_make_it(place: Path) -> None:
+    done = harr("report")
+    expected = "error: metrics/evaluate.json is missing; run `dvc repro evaluate`\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", expected)
+    assert harr("report", "--send").stdout == "nothing waits to be sent\n"
+
+
+def test_a_wrong_recipe_is_a_line_for_every_command_that_takes_one(place: Path) -> None:
+    for command in ("run", "promote", "rollback"):
+        done = harr(command, "--recipe", "smok")
+        assert done.returncode == 1 and done.stderr.startswith("error: no recipe 'smok'; there are: ")
+        assert done.stderr.count("\n") == 1

@@ -19,8 +19,8 @@ MODULES = (
     "train",
     "evaluate",
     "merge",
-    "promote",
-    "push",
+    "cli",
+    "lengths",
     "send",
     "pipeline",
     "server",
@@ -102,7 +102,7 @@ def test_evaluating_a_file_needs_both_names_and_a_file(workplace: Path) -> None:
         and done.stderr.startswith("error: --questions mine.jsonl is missing")
         and done.stderr.count("\n") == 1
     )
-    done = run("flows.evaluate", "--show")
+    done = run("flows.cli", "report")
     assert done.returncode == 1 and done.stderr == "error: metrics/evaluate.json is missing; run `dvc repro evaluate`\n"
 
 
@@ -122,4 +122,4 @@ def test_parts_of_several_machines_are_joined(workplace: Path) -> None:
     lines = (Path("data/filtered/preferences.jsonl")).read_text().splitlines()
     assert len(lines) == figures["situations_that_teach"]
     assert Path("plots/filter.svg").exists() and Path("reports/preferences.html").exists()
-    assert "--join FOLDER [FOLDER ...]" in run("flows.filter", "--help").stdout
+    assert "--join FOLDER ..." in run("flows.filter", "--help").stdout

@@ -22,7 +22,7 @@ SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize(
     ("words", "slow"),
-    [(["flows.embed"], "prefect"), (["flows.evaluate", "--show"], "prefect"), (["flows.cli", "doctor"], "psutil")],
+    [(["flows.embed"], "prefect"), (["flows.evaluate"], "prefect"), (["flows.cli", "doctor"], "psutil")],
 )
 def test_a_signal_while_a_command_imports_is_a_line(
     words: list[str], slow: str, number: signal.Signals, code: int, workplace: Path

@@ -1,12 +1,11 @@
 """The command over lengths: whose word counts, and what it says to a run that has no stories."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from flows import lengths
+from flows import cli, lengths
 from harr.datasets import haystack
 from harr.embed.encoder import Encoder
 from harr.io.files import read_json
@@ -14,6 +13,13 @@ from harr.params import Params
 from harr.rag.policies.encoder_adapter import add_adapter, save_adapter
 
 ROOT = Path(__file__).parents[2]
+
+
+def command(*words: str) -> int:
+    """The exit code of `harr lengths`."""
+    with pytest.raises(SystemExit) as end:
+        cli.main("lengths", *words)
+    return int(end.value.code or 0)
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, section: str, *options: str) -> dict:
@@ -27,8 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, section: str, *option
     recipe = (ROOT / "recipes" / "qrag_babilong_small.yaml").read_text()
     (tmp_path / "run.yaml").write_text(recipe + section)
     monkeypatch.setattr(lengths, "play_lengths", note)
-    monkeypatch.setattr(sys, "argv", ["lengths", "--params", str(tmp_path / "run.yaml"), *options])
-    lengths.command()
+    assert command("--params", str(tmp_path / "run.yaml"), *options) == 0
     return found
 
 
@@ -43,12 +48,8 @@ def test_an_option_goes_before_the_section_and_that_before_the_run(
     assert asked(monkeypatch, tmp_path, "")["questions"] == 0, "as many as the run's test split"
 
 
-def test_a_run_without_stories_is_one_clear_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["lengths", "--params", str(ROOT / "params.yaml"), "--out", str(tmp_path)])
-    with pytest.raises(SystemExit):
-        lengths.command()
+def test_a_run_without_stories_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("--params", str(ROOT / "params.yaml"), "--out", str(tmp_path)) == 1
     assert "needs download.dataset babilong or ruler" in capsys.readouterr().err
 
 
@@ -62,12 +63,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    """The one line in which the command ends."""
-    monkeypatch.setattr(sys, "argv", ["lengths", *options])
-    with pytest.raises(SystemExit) as end:
-        lengths.command()
-    assert end.value.code in (1, 2)
+def said(capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    """The line in which the command ends."""
+    assert command(*options) in (1, 2)
     return capsys.readouterr().err.splitlines()[-1]
 
 
@@ -86,13 +84,13 @@ def test_wrong_lengths_are_one_line_before_anything_is_encoded(
     common = ("--model", str(model), "--questions", "3", "--out", "out", "--params")
     assert re.match(
         r"error: length 2: a story has \d+ facts; ask for documents at least as long",
-        said(monkeypatch, capsys, *common, write_run(tmp_path), "--lengths", "100", "2"),
+        said(capsys, *common, write_run(tmp_path), "--lengths", "100", "2"),
     )
     assert re.match(
         r"error: length 1000: needs \d+ sentences of noise, found 150 in the second half of book.txt",
-        said(monkeypatch, capsys, *common, write_run(tmp_path, "book.txt"), "--lengths", "50", "1K"),
+        said(capsys, *common, write_run(tmp_path, "book.txt"), "--lengths", "50", "1K"),
     )
-    assert "'10X' is no length; expected a positive number such as" in said(monkeypatch, capsys, "--tokens", "10X")
+    assert "'10X' is no length; expected a positive number such as" in said(capsys, "--tokens", "10X")
     assert not Path("out").exists() and not Path("work").exists()
 
 
@@ -102,8 +100,7 @@ def test_lengths_in_tokens_and_in_sentences_are_played_and_told(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(haystack, "SHARED", 60)  # the longer one is read from shards on disk
     options = ("--lengths", "50", "--tokens", "1K", "--model", str(model), "--questions", "3", "--out", "out")
-    monkeypatch.setattr(sys, "argv", ["lengths", "--params", write_run(tmp_path), *options])
-    lengths.command()
+    assert command("--params", write_run(tmp_path), *options) == 0
     table = read_json(Path("out/lengths.json"))
     (short, short_tokens), (long, long_tokens) = sorted({(row["sentences"], row["tokens"]) for row in table})
     assert (

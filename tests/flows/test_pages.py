@@ -1,7 +1,7 @@
 """What a person sees of a finished run, in a browser without a network: Prefect, MLflow, gate, report, Data Docs.
 
 The run is the one of recipes/smoke.yaml in the folder HARR_FINISHED_RUN, where nothing may be running and
-`python -m flows.pipeline` was the last; or one that is made here from the smoke recipe, which takes minutes. The
+`harr run` was the last; or one that is made here from the smoke recipe, which takes minutes. The
 screenshots are kept in work/screenshots.
 """
 
@@ -63,7 +63,7 @@ def finished(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     with (folder / "pipeline.log").open("w") as out:
-        command = [sys.executable, "-m", "flows.pipeline", "--promote"]
+        command = [sys.executable, "-m", "flows.cli", "run", "--promote"]
         done = subprocess.run(command, cwd=folder, env=environment, stdout=out, stderr=out, timeout=1700, check=False)
     assert done.returncode == 0, (folder / "pipeline.log").read_text()[-4000:]
     return folder
@@ -71,7 +71,7 @@ def finished(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sites(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Prefect and MLflow over the run's history, as `make ui` starts them."""
+    """Prefect and MLflow over the run's history, as `harr ui` starts them."""
     deadline = time.monotonic() + 30
     while (finished / ".harr/prefect.json").exists() and time.monotonic() < deadline:
         time.sleep(0.2)  # the run's own server is about to end

@@ -14,7 +14,7 @@ import yaml
 from flows.pipeline import StageFailed, promotion, reproduce, run_recipe, stages
 from flows.runtime.artifacts import _links
 from flows.runtime.flow_runs import records, working
-from flows.runtime.workspace import workplace as prepare
+from flows.runtime.workspace import workspace as prepare
 from harr.errors import ParamsError
 from harr.params import Params
 
@@ -74,7 +74,7 @@ def test_a_run_keeps_its_recipe_to_its_end_whatever_another_one_asks_for(workpla
     shutil.copytree(ROOT / "recipes", "recipes")
     shutil.copy(ROOT / "dvc.yaml", workplace)
     told = "(place / 'params.yaml').read_text().splitlines()[-1]"
-    code = f"from flows.runtime.workspace import workplace\nwith workplace('smoke') as place: print({told})"
+    code = f"from flows.runtime.workspace import workspace\nwith workspace('smoke') as place: print({told})"
     with prepare("smoke") as place:
         before = (place / "params.yaml").read_text()
         with Path("recipes/smoke.yaml").open("a") as recipe:
@@ -86,7 +86,7 @@ def test_a_run_keeps_its_recipe_to_its_end_whatever_another_one_asks_for(workpla
 
 
 def test_a_worker_s_run_is_noted_while_it_waits_for_the_folder(workplace: Path) -> None:
-    """`make down` and ``sweep`` know it before its first stage."""
+    """`harr down` and ``sweep`` know it before its first stage."""
     shutil.copy(ROOT / "dvc.yaml", workplace)
     code = "from flows.pipeline import one_stage; one_stage.fn('download')"
     environment = os.environ | {"PREFECT__RUNTIME__FLOW_RUN__ID": "waits"}
@@ -121,7 +121,7 @@ def test_stopping_the_pipeline_stops_the_stage(workplace: Path) -> None:
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], check=True)
     Path("dvc.yaml").write_text("stages: {nap: {cmd: 'echo $PPID > pid; exec sleep 600', outs: [nap]}}\n")
     environment = {**os.environ, "PREFECT_API_URL": "http://127.0.0.1:9/api"}
-    pipeline = subprocess.Popen([sys.executable, "-m", "flows.pipeline"], env=environment)
+    pipeline = subprocess.Popen([sys.executable, "-m", "flows.cli", "run"], env=environment)
     deadline = time.monotonic() + 60
     while not Path("pid").exists() and time.monotonic() < deadline:
         time.sleep(0.1)

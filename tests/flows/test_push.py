@@ -1,4 +1,4 @@
-"""`python -m flows.push` with the hub's own client against a stand-in of the hub on loopback."""
+"""`harr push` with the hub's own client against a stand-in of the hub on loopback."""
 
 import base64
 import hashlib
@@ -18,7 +18,7 @@ import yaml
 from huggingface_hub import close_session, constants
 from serving import running
 
-from flows.push import command
+from flows.cli import main
 from harr.params import Params
 from tasks.merge import training_facts
 
@@ -154,7 +154,7 @@ def push(*words: str, address: str = "http://127.0.0.1:9", **environment: str) -
     """Run the command with a token, online, against ``address``; nothing tells the token."""
     switches = {"HF_TOKEN": TOKEN, "HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "flows.push", *words],
+        [sys.executable, "-m", "flows.cli", "push", *words],
         env={**os.environ, **switches, **environment},
         capture_output=True,
         text=True,
@@ -173,10 +173,9 @@ def push_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         for name, value in (("ENDPOINT", address), ("HF_HUB_OFFLINE", False), ("HF_HUB_DISABLE_XET", True)):
             monkeypatch.setattr(constants, name, value)
         monkeypatch.setenv("HF_TOKEN", token)
-        monkeypatch.setattr(sys, "argv", ["flows.push", *words])
         code = 0
         try:
-            command()
+            main("push", *words)
         except SystemExit as end:
             code = int(end.code or 0)
         finally:

@@ -1,4 +1,4 @@
-"""`make up` and `make down`: schedules that a worker picks up, cancelled and killed runs, nothing left behind."""
+"""`harr up` and `harr down`: schedules that a worker picks up, cancelled and killed runs, nothing left behind."""
 
 import json
 import os
@@ -133,11 +133,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         folder, f"http://127.0.0.1:{prefect}/api", ("--prefect-port", str(prefect), "--mlflow-port", str(mlflow))
     )
     try:
-        done = made.run("flows.up", *made.ports)
+        done = made.run("flows.cli", "up", *made.ports)
         assert done.returncode == 0, done.stderr + done.stdout
         yield made
     finally:
-        made.run("flows.up", "--down")
+        made.run("flows.cli", "down")
 
 
 def nap_began(place: Place) -> bool:
@@ -171,7 +171,7 @@ def test_a_worker_picks_up_a_scheduled_run_by_itself(place: Place) -> None:
 
 def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) -> None:
     before = read_json(place.folder / ".harr/up.json")
-    done = place.run("flows.up", *place.ports)
+    done = place.run("flows.cli", "up", *place.ports)
     assert done.returncode == 0 and place.url.removesuffix("/api") in done.stdout
     assert read_json(place.folder / ".harr/up.json") == before
     assert [pool["name"] for pool in place.ask("work_pools/filter", {})] == ["cpu", "gpu"]
@@ -197,7 +197,11 @@ def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
     (place.folder / "begun").unlink()
     with tempfile.TemporaryFile() as sink:
         killed = subprocess.Popen(
-            [sys.executable, "-m", "flows.pipeline"], cwd=place.folder, env=place.environment, stdout=sink, stderr=sink
+            [sys.executable, "-m", "flows.cli", "run"],
+            cwd=place.folder,
+            env=place.environment,
+            stdout=sink,
+            stderr=sink,
         )
         assert wait_until(lambda: nap_began(place), SECONDS)
     run = place.runs("pipeline")[0]["id"]
@@ -205,7 +209,7 @@ def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
     killed.wait()
     left = naps(place)
     assert left and place.state(run) == "Running"
-    assert place.run("flows.up", *place.ports).returncode == 0
+    assert place.run("flows.cli", "up", *place.ports).returncode == 0
     assert place.state(run) == "Crashed"
     assert not naps(place)
     tasks = place.ask("task_runs/filter", {"flow_runs": {"id": {"any_": [run]}}})
@@ -216,7 +220,7 @@ def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
 def test_ctrl_c_marks_a_run_by_hand_cancelled(place: Place) -> None:
     (place.folder / "begun").unlink()
     pipeline = subprocess.Popen(
-        [sys.executable, "-m", "flows.pipeline"],
+        [sys.executable, "-m", "flows.cli", "run"],
         cwd=place.folder,
         env=place.environment,
         stdout=subprocess.PIPE,
@@ -236,11 +240,11 @@ def test_down_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:
     (place.folder / "begun").unlink()
     place.ask(f"deployments/{deployment}/create_flow_run", {})
     assert wait_until(lambda: nap_began(place), SECONDS)
-    done = place.run("flows.up", "--down")
+    done = place.run("flows.cli", "down")
     assert done.returncode == 0, done.stderr
     assert not processes_in(place.folder)
     left = {path.relative_to(place.folder).as_posix() for path in (place.folder / ".harr").rglob("*")}
     assert not {name for name in left if name.endswith((".json", ".lock", ".tmp", ".pid"))}
     assert not list((place.folder / ".harr/prefect/processes").glob("*"))
     assert not list((place.folder / "tmp").glob("*"))
-    assert place.run("flows.up", "--down").returncode == 0
+    assert place.run("flows.cli", "down").returncode == 0

@@ -89,7 +89,7 @@ def test_a_dvc_whose_pipeline_is_gone_is_an_orphan_its_stage_is_not(
     with start(place, "-m", "dvc", "repro", "-q") as dvc:
         soon(lambda: stage_of(place))
         (found,) = check_orphans(scan(place), place)
-        assert f"dvc repro (pid {dvc.pid})" in found.found and "flows.pipeline is gone" in found.found
+        assert f"dvc repro (pid {dvc.pid})" in found.found and "harr run is gone" in found.found
         os.killpg(dvc.pid, signal.SIGKILL)
 
 

@@ -13,13 +13,13 @@ from flows.server import free_port
 ASK = """
 import asyncio, sys
 from prefect.client.orchestration import get_client
-from flows.runtime import prefect_retries as patience
+from flows.runtime import prefect_retries
 from flows.runtime.command import run_command
-from harr import progress
+from harr.io import progress
 
-patience.WAIT_SECONDS = 1.5
-patience.be_patient()
-patience.be_patient()
+prefect_retries.WAIT_SECONDS = 1.5
+prefect_retries.outlast_the_server()
+prefect_retries.outlast_the_server()
 
 async def ask():
     async with get_client() as client:
@@ -66,7 +66,7 @@ def test_a_process_that_was_asked_to_stop_does_not_wait(workplace: Path) -> None
 STUCK = """
 import threading, time
 from flows.runtime.command import run_command
-from harr import progress
+from harr.io import progress
 
 def main():
     threading.Thread(target=time.sleep, args=(100,)).start()

@@ -1,0 +1,63 @@
+"""What a command says of an error: one line for a user's mistake or a fault of the machine, a traceback for a bug."""
+
+import contextlib
+import errno
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from harr.errors import HarrError
+from harr.io import progress
+
+DISK_FAULTS = {
+    errno.ENOSPC: ("the disk is full", "make room"),
+    errno.EDQUOT: ("the quota is used up", "make room"),
+    errno.EROFS: ("the file system is read-only", "mount it for writing"),
+    errno.EACCES: ("permission denied", "give the right to read and write there"),
+    errno.EIO: ("the disk has an error", "look at the system's log"),
+    errno.EXDEV: ("it is on another disk", "put both on one disk"),
+    errno.EEXIST: ("a file, or a link to nothing, has this name", "move it away"),
+    errno.ENOTDIR: ("a file is where a folder belongs", "move it away"),
+    errno.EISDIR: ("a folder is where a file belongs", "move it away"),
+    errno.ELOOP: ("its links lead in a circle", "mend them"),
+    errno.ENAMETOOLONG: ("this name is too long for the disk", "use a shorter one"),
+}
+LESS_MEMORY = "lower embed.batch_size, filter.batch_size, train.states_per_pass or train.episodes_per_pass"
+
+
+@contextlib.contextmanager
+def told_in_a_line() -> Iterator[None]:
+    """Leave the process with exit 1 and one line on stderr where the block meets an error that is no bug."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.startswith("httpx"):  # a process that stops need not tell a server that is away
+            progress.leave()
+        if not (line := str(error) if isinstance(error, HarrError) else machine_fault(error)):
+            raise
+        print(f"error: {line}", file=sys.stderr)
+        sys.exit(1)
+
+
+def machine_fault(error: Exception) -> str:
+    """Return what a full disk, a forbidden file or too little memory means, in a line; "" for any other error.
+
+    >>> machine_fault(OSError(errno.ENOSPC, "No space left on device", "data/vectors/x"))[:60]
+    'data/vectors/x: the disk is full; what is finished is kept; '
+    >>> machine_fault(ValueError("no"))
+    ''
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
+        fault = str(error).partition(". ")[0] or "out of memory"
+        return f"{fault}; what is finished is kept; {LESS_MEMORY} and run the same command again"
+    number = error.errno if isinstance(error, OSError) else None
+    if found := re.search(r"\(os error (\d+)\)", str(error)):  # of a library in Rust, such as safetensors
+        number = int(found[1])
+    elif "disk is full" in str(error):  # SQLite's
+        number = errno.ENOSPC
+    if number not in DISK_FAULTS:
+        return ""
+    where = getattr(error, "filename2", None) or getattr(error, "filename", None) or Path().resolve()
+    fault, remedy = DISK_FAULTS[number]
+    return f"{where}: {fault}; what is finished is kept; {remedy} and run the same command again"

@@ -1,0 +1,51 @@
+"""The processes of `accelerate launch`: all of them train; the main one talks to Prefect, MLflow and the user."""
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from harr.errors import HarrError, ParamsError
+
+LEAD_SECONDS = 20.0
+"""Time another process waits with its error for the main one, which mostly has the same and tells it first."""
+
+
+def process_count() -> int:
+    """Return how many processes were launched; 1 where the variable is no number, which a stage refuses."""
+    count = os.environ.get("WORLD_SIZE", "1")
+    return int(count) if count.isdecimal() else 1
+
+
+def is_main_process() -> bool:
+    """Return whether this is the main process, or the only one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def joins_main_process(join: Callable[[Any], Any] | None) -> bool:
+    """Return whether this process only does the plain work ``join`` beside the main one.
+
+    Raises:
+        ParamsError: the variables are not as `accelerate launch` sets them.
+    """
+    for name in ("WORLD_SIZE", "RANK"):
+        if not (value := os.environ.get(name, "1")).isdecimal():
+            raise ParamsError(f"{name} is {value!r}; expected a number, as `accelerate launch` sets it; or unset it")
+    return process_count() > 1 and (join is None or not is_main_process())
+
+
+def join_main_process(stage: str, join: Callable[[Any], Any] | None) -> None:
+    """Do the plain work ``join`` of a stage beside the main process.
+
+    Raises:
+        ParamsError: the stage is for one process (``join`` is None).
+    """
+    from harr.params import Params
+
+    try:
+        if join is None:
+            raise ParamsError(f"stage {stage} runs in one process: `python -m flows.{stage}`")
+        join(Params.load())
+    except HarrError:
+        time.sleep(0 if is_main_process() else LEAD_SECONDS)
+        raise

@@ -1,0 +1,77 @@
+"""How a command ends at SIGINT or SIGTERM: after the shard, batch or step that runs, at most 4 s later."""
+
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Iterator
+
+from flows.runtime.launch import is_main_process, process_count
+from harr.io import progress
+
+FINISH_SECONDS = 4.0
+"""Time a stopped stage may take to finish its shard, batch or step."""
+LAST_SECONDS = 3.0
+"""Time a stopped process may take to end when its work is over."""
+
+
+class _Left:
+    """Whether this process has said that it was stopped, and the signal that did it."""
+
+    told = False
+    number: int = signal.SIGTERM
+
+
+@contextlib.contextmanager
+def handled() -> Iterator[None]:
+    """Handle SIGINT and SIGTERM by our own handlers for the length of the block.
+
+    Around the command, our SIGINT keeps asyncio from installing a handler that waits for the end of the flow;
+    inside the flow, our SIGTERM takes the place of Prefect's, which would leave in the middle of a step.
+    """
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def ended_soon() -> Iterator[None]:
+    """End the process soon after the block: nothing is looked for in memory, and a stopped process waits for nobody."""
+    try:
+        yield
+    finally:
+        gc.freeze()  # spares the interpreter a last look at all of torch: up to 2 s
+        if progress.stop_asked():  # Prefect's threads, which hold states back for a server that hangs, must not wait
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + _Left.number))
+            signal.setitimer(signal.ITIMER_REAL, LAST_SECONDS)
+
+
+def _stop(number: int, frame: object) -> None:
+    """Leave after the shard, batch or step that runs; at once where it takes too long, or at a second signal."""
+    alone = process_count() == 1  # the others might wait for this one for ever
+    if progress.ask_to_stop(lambda: _leave(number)) and alone:
+        signal.signal(signal.SIGALRM, lambda *_: _leave(number))
+        signal.setitimer(signal.ITIMER_REAL, FINISH_SECONDS)
+        _tell("finishing what is in work; again to stop at once")
+    else:
+        _leave(number)
+
+
+def _leave(number: int) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    _Left.number = number
+    if is_main_process() and not _Left.told:
+        _Left.told = True
+        _tell("stopped; finished work is kept, run the same command again to go on")
+    sys.exit(128 + number)
+
+
+def _tell(line: str) -> None:
+    with contextlib.suppress(OSError):  # whoever read it may be gone
+        print(line, file=sys.stderr)

@@ -1,0 +1,168 @@
+"""What `harr doctor`, `harr status` and `harr preview` print: lines, tables, and colours on a terminal."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+if TYPE_CHECKING:
+    from flows.doctor.finding import Finding
+    from flows.doctor.status import Status
+    from harr.datasets.preview import Preview
+
+COLOURS = {
+    "ok": 32, "fresh": 32, "looks fresh": 32, "FINISHED": 32,
+    "warn": 33, "changed": 33, "follows": 33, "running": 36, "RUNNING": 36,
+    "fail": 31, "FAILED": 31, "LOST": 31, "KILLED": 33, "never run": 33,
+}  # fmt: skip
+COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}
+
+
+def show(found: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code: int = 0) -> None:
+    """Print an answer as JSON or as lines, with the time it took, and leave the process with ``code``."""
+    try:
+        took = faint(f"{time.time() - psutil.Process().create_time():.2f} s")
+        print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else "\n".join([*lines, took]))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has seen enough
+        pass
+    except OSError as error:
+        print(f"error: the output cannot be written ({error.strerror}); write it to another place", file=sys.stderr)
+        code = 1
+    os._exit(code)  # a server's name that is still being looked up would keep the interpreter waiting
+
+
+def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
+    """A split in words: numbers first, then examples."""
+    left_out = f"  ({shown.left_out:,} more are also test questions)" if shown.left_out else ""
+    counts = [("level", shown.levels), ("kind", shown.kinds)]
+    return [
+        f"{bold(f'{shown.questions:,} {shown.split} questions')}{left_out}",
+        f"corpus: {shown.corpus}",
+        *[f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in found.items()) for name, found in counts if found],
+        "",
+        *[
+            f"{one['id']}: {one['question']}\n    {' | '.join(one['answers']) or faint('no gold answer')}"
+            for one in shown.examples
+        ],
+        *([f"written: {export}"] if export else []),
+        "",
+    ]
+
+
+def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
+    """A line per finding, and under a problem its fix; the sum at the end."""
+    width = max(len(one.subject) for one in findings)
+    lines = []
+    for one in findings:
+        level = colour(one.level) + " " * (4 - len(one.level))
+        lines.append(f"{level}  {one.subject:<{width}}  {one.found}")
+        lines += [f"{'':<4}  {'':<{width}}  {bold('fix:')} {one.fix}"] if one.fix else []
+    count = {level: sum(one.level == level for one in findings) for level in COUNTED}
+    return [*lines, "", ", ".join(f"{number} {COUNTED[level]}" for level, number in count.items() if number)]
+
+
+def status_lines(state: "Status") -> list[str]:
+    """The sections of `harr status`, each a table."""
+    stages = [
+        (one.name, colour(one.state), moment(one.ended), duration(one.seconds), shortened(one.reasons))
+        for one in state.stages
+    ]
+    runs = [
+        (one.name, colour(one.status), moment(one.started), duration(one.seconds), " ".join(one.stages))
+        for one in state.runs
+    ]
+    versions = [
+        (
+            one.alias,
+            f"version {one.number}",
+            "" if one.figure is None else f"{state.headline} {one.figure:.3f} (n {one.n})",
+            f"index {one.index}" if one.index else "",
+            moment(one.created),
+        )
+        for one in state.versions
+    ]
+    now = time.time()
+    processes = [
+        (f"pid {one.pid}", one.name, f"for {duration(now - one.started)}", one.recipe and f"recipe {one.recipe}")
+        for one in state.processes
+    ]
+    return [
+        *section("stages", stages, "dvc.yaml names none"),
+        *([colour("fail") + f"  {state.trouble}", ""] if state.trouble else []),
+        *section("last runs", runs, "none yet"),
+        *section(f"model {state.model}", versions, "none registered yet"),
+        *section("processes", processes, "none"),
+        *section("orphans", [(one,) for one in state.orphans], "none"),
+        *section("left behind", [(one,) for one in state.leftovers], "nothing"),
+    ]
+
+
+def section(title: str, rows: Sequence[Sequence[str]], empty: str) -> list[str]:
+    """A title and a table with aligned columns.
+
+    >>> section("a", [("x", "1"), ("long", "2")], "")
+    ['a', '  x     1', '  long  2', '']
+    """
+    widths = [max(map(visible, column)) for column in zip(*rows, strict=True)]
+    padded = [[cell + " " * (wide - visible(cell)) for cell, wide in zip(row, widths, strict=True)] for row in rows]
+    lines = ["  ".join(row) for row in padded]
+    return [bold(title), *(f"  {line}".rstrip() for line in lines or [faint(empty)]), ""]
+
+
+def shortened(reasons: Sequence[str]) -> str:
+    """The first few reasons.
+
+    >>> shortened(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(reasons[:3]) + (f" and {len(reasons) - 3} more" if len(reasons) > 3 else "")
+
+
+def moment(seconds: float) -> str:
+    """A time of day, here; nothing for 0."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else ""
+
+
+def duration(seconds: float) -> str:
+    """How long something took; nothing for 0.
+
+    >>> duration(7.4), duration(100), duration(8000), duration(0)
+    ('7 s', '1 min 40 s', '2 h 13 min', '')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s" if seconds else ""
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def visible(text: str) -> int:
+    """Length without colours."""
+    return len(text.split("m", 1)[1]) - len("\033[0m") if text.startswith("\033[") else len(text)
+
+
+def colour(word: str) -> str:
+    """A state in its colour, on a terminal."""
+    return painted(word, COLOURS.get(word, 0))
+
+
+def bold(text: str) -> str:
+    """A title, on a terminal."""
+    return painted(text, 1)
+
+
+def faint(text: str) -> str:
+    """Of little weight, on a terminal."""
+    return painted(text, 2)
+
+
+def painted(text: str, code: int) -> str:
+    """Text with a colour where stdout is a terminal and NO_COLOR is unset."""
+    return f"\033[{code}m{text}\033[0m" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else text
