@@ -22,7 +22,7 @@ TAGS = ("mlflow.parentRunId", "harr.execution", "harr.stage")
 
 
 @dataclass(frozen=True)
-class Run:
+class LoggedRun:
     """A run; times are seconds since 1970, 0 where it has not ended. ``stage`` is empty for a parent run."""
 
     id: str
@@ -52,7 +52,7 @@ class Version:
 class Store:
     """The newest runs, newest first, and the versions with an alias."""
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[LoggedRun, ...] = ()
     versions: tuple[Version, ...] = ()
 
 
@@ -98,16 +98,18 @@ def _check_health(address: str) -> None:
         raise ServiceUnavailable(f"{what}; see its --allowed-hosts")
 
 
-def _runs(client: Any, experiment: str) -> tuple[Run, ...]:
+def _runs(client: Any, experiment: str) -> tuple[LoggedRun, ...]:
     known = client.get_experiment_by_name(experiment)
     where, order = [known.experiment_id] if known else [], ["attributes.start_time DESC"]
     runs = client.search_runs(where, order_by=order, max_results=NEWEST) if known else ()
     return tuple(_run(one.info, one.data.tags) for one in runs)
 
 
-def _run(info: Any, tags: Mapping[str, str]) -> Run:
+def _run(info: Any, tags: Mapping[str, str]) -> LoggedRun:
     started, ended = ((time or 0) / 1000 for time in (info.start_time, info.end_time))
-    return Run(info.run_id, info.run_name or "", info.status, started, ended, *(tags.get(tag, "") for tag in TAGS))
+    return LoggedRun(
+        info.run_id, info.run_name or "", info.status, started, ended, *(tags.get(tag, "") for tag in TAGS)
+    )
 
 
 def _versions(client: Any, params: Params) -> tuple[Version, ...]:
@@ -130,7 +132,7 @@ def _figures(client: Any, run: str, headline: str) -> list[float]:
     return []
 
 
-def lost_runs(store: Store, executions: set[str]) -> list[Run]:
+def lost_runs(store: Store, executions: set[str]) -> list[LoggedRun]:
     """Return the parent runs that are marked as running, but whose process is gone."""
     return [run for run in store.runs if run.status == "RUNNING" and run.execution and run.execution not in executions]
 

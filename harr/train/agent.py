@@ -59,8 +59,8 @@ FIGURES = {
 
 
 @dataclass
-class Game:
-    """What TRL asks for episodes: plays the questions of a step and hands out tokens, rewards and masks.
+class RolloutFunction:
+    """The rollout function of TRL: it plays the questions of a step and hands out tokens, rewards and masks.
 
     TRL deals a step's questions out to the processes. All play all of them side by side, so that the index, the
     judge and every figure are those of the whole step; each hands its own episodes to TRL.
@@ -182,7 +182,7 @@ def reward(prompts: list[str], reward: list[float | None], **_: Any) -> list[flo
 class AgentCallback(StepCallback):
     """A callback that also tells the game which step it is, drops bad gradients, and stops a run that has collapsed."""
 
-    def __init__(self, params: AgentParams, game: Game, learning: Learning, log: Log) -> None:
+    def __init__(self, params: AgentParams, game: RolloutFunction, learning: Learning, log: Log) -> None:
         every, updates = params.checkpoint_every, params.num_iterations
         super().__init__(
             learning, params.steps, game.seed, log, desc="train", figures=self.row, every=every, updates=updates
@@ -258,7 +258,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     checkpoints = Checkpoints(distributed.only_main(lambda: unfinished(work, run, setup=setup.told)))
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     distributed.check_same_step(len(learning.history), checkpoints.folder)
-    game = Game(params, setup, LanguageModel(model, tokenizer, name=setup.writer), seed)
+    game = RolloutFunction(params, setup, LanguageModel(model, tokenizer, name=setup.writer), seed)
     callback = AgentCallback(params, game, learning, log)
     if callback.stopped or callback.done == params.steps:
         callback.close()

@@ -22,7 +22,7 @@ from harr.rag.generation.local import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import agent
-from harr.train.agent import AgentCallback, Game, asked, train, trl_config
+from harr.train.agent import AgentCallback, RolloutFunction, asked, train, trl_config
 from harr.train.batch import reward_figures
 from harr.train.record import plain
 from harr.train.vllm import check_vllm
@@ -104,7 +104,7 @@ def test_a_killed_run_ends_with_the_same_weights(setup: Setup, tmp_path: Path) -
 def test_what_the_environment_said_has_no_gradient(setup: Setup, tmp_path: Path) -> None:
     """The gradient of the log-probability of a trace, masked as TRL masks it, vanishes at the told tokens."""
     model, tokenizer = load_model(setup.writer)
-    game = Game(PARAMS, setup, LanguageModel(model, tokenizer, name="letters"), seed=0)
+    game = RolloutFunction(PARAMS, setup, LanguageModel(model, tokenizer, name="letters"), seed=0)
 
     class Trainer:
         """As much of TRL's trainer as the game looks at."""
@@ -127,7 +127,7 @@ def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
     """In TRL's own loss: which log-probabilities of a whole step have a gradient, and which tokens the model sees."""
     told: dict[str, Any] = {}
     seen: list[tuple[list[list[int]], list[list[int]], list[list[bool]]]] = []
-    rows = Game.rows
+    rows = RolloutFunction.rows
 
     def watch(module: Any, args: Any, kwargs: Any, output: Any) -> None:
         if kwargs.get("fused_lm_head"):  # TRL asks for log-probabilities in place of logits
@@ -140,7 +140,7 @@ def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
         return model, tokenizer
 
     monkeypatch.setattr(agent, "load_model", load)
-    monkeypatch.setattr(Game, "rows", lambda *given: told.update(rows(*given)) or told)
+    monkeypatch.setattr(RolloutFunction, "rows", lambda *given: told.update(rows(*given)) or told)
     train(PARAMS.model_copy(update={"steps": 1}), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     texts = [[*one, *two] for one, two in zip(told["prompt_ids"], told["completion_ids"], strict=True)]
     found, attended = set(), set()
@@ -167,7 +167,7 @@ def test_bug_2_the_reference_is_that_of_the_question_whatever_its_place(setup: S
     reward = Reward({"semantic": 1.0}, SimpleNamespace(complete=complete, usage=dict), mix="sum")
     model, tokenizer = load_model(setup.writer)
     given = replace(setup, questions=numbered, reward=reward)
-    game = Game(PARAMS, given, LanguageModel(model, tokenizer, name="letters"), seed=0)
+    game = RolloutFunction(PARAMS, given, LanguageModel(model, tokenizer, name="letters"), seed=0)
     drawn = asked(PARAMS, numbered, 0, seed=1)[:4]
     rows = game([name for name in drawn for _ in range(8)], type("Trainer", (), {"model": model}))
     assert seen and all(gold == f'["gold of {text}"]' for text, gold in seen)
@@ -194,7 +194,9 @@ def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
     learnt = {}
     for mix, filtered in (("weighted", False), ("uniform", False), ("weighted", True)):
         reward = Reward(terms, mix=mix, filter_by_mean=filtered)
-        game = Game(PARAMS, replace(setup, reward=reward), LanguageModel(model, tokenizer, name="letters"), seed=0)
+        game = RolloutFunction(
+            PARAMS, replace(setup, reward=reward), LanguageModel(model, tokenizer, name="letters"), seed=0
+        )
         trainer = type("Trainer", (), {"model": model})
         learnt[mix, filtered] = game([question.id for question in QUESTIONS for _ in range(8)], trainer)["reward"]
     assert set(learnt["uniform", False]) == {0.5}
@@ -254,7 +256,9 @@ def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
     model, tokenizer = load_model(setup.writer)
     engine = LetterEngine(temperature=0.7, max_completion_length=6)
     engine.model, engine.tokenizer = model, tokenizer
-    game = Game(params, replace(setup, pipeline=mixed_stops), LanguageModel(model, tokenizer, name="letters"), seed=0)
+    game = RolloutFunction(
+        params, replace(setup, pipeline=mixed_stops), LanguageModel(model, tokenizer, name="letters"), seed=0
+    )
     trainer = type("Trainer", (), {"model": model, "vllm_generation": engine})
     rows = game([question.id for question in QUESTIONS for _ in range(8)], trainer)
     told = [kwargs["stop"] for kwargs in engine.calls]
@@ -367,7 +371,9 @@ def test_a_prompt_without_room_never_yields_an_empty_completion(setup: Setup) ->
         return Outcome(answer)
 
     model, tokenizer = load_model(setup.writer)
-    game = Game(PARAMS, replace(setup, pipeline=once), LanguageModel(model, tokenizer, name="letters"), seed=0)
+    game = RolloutFunction(
+        PARAMS, replace(setup, pipeline=once), LanguageModel(model, tokenizer, name="letters"), seed=0
+    )
     long = replace(game.setup, questions=[Question("long", "b" * 60), *QUESTIONS])
     game.setup = long
     rows = game(["long"] * 8 + ["q0"] * 8, type("Trainer", (), {"model": model}))
