@@ -96,7 +96,7 @@ def openers(root: Path) -> dict[str, Kind]:
     from harr.io.files import check_sums, read_jsonl
     from harr.io.model_folder import PACKAGED, find_folder
     from harr.params.index import IndexParams
-    from harr.rag.generation.local import load_model
+    from harr.rag.generation.local_model import load_model
     from harr.rag.policies.encoder_adapter import load_adapter
 
     def rows_of_evaluation() -> object:

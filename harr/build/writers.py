@@ -17,7 +17,7 @@ from harr.params.generator import (
 )
 from harr.rag.generation.cache import CachedGenerator
 from harr.rag.generation.llm_adapter import base_identity
-from harr.rag.generation.local import LocalGenerator, load_tokenizer
+from harr.rag.generation.local_model import LocalGenerator, load_tokenizer
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.generation.shared import SharedGenerator
 from harr.rag.scoring.judge import readable

@@ -20,7 +20,7 @@ from harr.compute.trl import Tokens
 from harr.errors import CorpusError, ModelError
 from harr.generator.traces import MISSING, PASSAGES, Oracle, Piece, open_world, trace
 from harr.io.jsonl import Row, read_rows
-from harr.rag.generation.local import LanguageModel
+from harr.rag.generation.local_model import LanguageModel
 from harr.types import Generate
 
 

@@ -29,7 +29,7 @@ from harr.io.files import newest_sound, note_published, publish, read_json, writ
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
 from harr.params.generator import SmallLMParams
-from harr.rag.generation.local import LocalGenerator
+from harr.rag.generation.local_model import LocalGenerator
 from harr.rag.pipelines.tags import TAGS
 from harr.rag.rollout import play
 from harr.types import Log

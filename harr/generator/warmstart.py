@@ -18,7 +18,7 @@ from harr.io.files import fingerprint, note_published, publish, write_json
 from harr.io.resume import unfinished
 from harr.params.generator import WarmstartParams
 from harr.rag.generation.llm_adapter import base_identity, begin
-from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.types import Log
 
 WARMUP = 0.05

@@ -12,7 +12,7 @@ from torch import Tensor
 from harr.errors import ModelError
 from harr.io.files import publish, read_json, write_json, write_text
 from harr.merge.retriever import PROBES
-from harr.rag.generation.local import load_model
+from harr.rag.generation.local_model import load_model
 
 TOKENS = 128
 """Number of tokens of every probe that are read."""

@@ -29,7 +29,7 @@ from harr.io.files import note_published, publish, write_json
 from harr.io.resume import unfinished
 from harr.params.train import AgentParams
 from harr.rag.generation.llm_adapter import base_identity, begin
-from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.pipelines.tags import thoughts
 from harr.rag.rollout import play

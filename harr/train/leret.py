@@ -38,7 +38,7 @@ from harr.io.resume import unfinished
 from harr.params.train import LeReTParams
 from harr.preferences.collect import check_index, check_repeatable, read_preferences, sample_again
 from harr.rag.generation.llm_adapter import base_identity, begin
-from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Samplers
 from harr.rag.pipelines.leret import RAW, completion_text, request
 from harr.rag.setup import Setup

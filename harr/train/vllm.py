@@ -10,7 +10,7 @@ import torch
 from harr.compute import distributed
 from harr.errors import ParamsError, ServiceUnavailable, one_line
 from harr.params.train import AgentParams
-from harr.rag.generation.local import LanguageModel
+from harr.rag.generation.local_model import LanguageModel
 from harr.rag.generation.sampler import Scored
 
 

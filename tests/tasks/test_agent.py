@@ -14,7 +14,7 @@ from harr.errors import PromotionRefused
 from harr.generator import small_lm
 from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.rag.generation.local import LocalGenerator, load_model
+from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
 from harr.world.scripted import plan
 from tasks.arms import train_arms

@@ -14,7 +14,7 @@ from harr.corpus.passages import read_questions
 from harr.errors import IndexMismatch
 from harr.io.files import read_json, read_jsonl, write_json
 from harr.params import Params
-from harr.rag.generation.local import load_model
+from harr.rag.generation.local_model import load_model
 from harr.types import Log
 from tasks.arms import train_arms
 from tasks.download import download_corpus

@@ -14,7 +14,7 @@ from harr.corpus.passages import read_questions
 from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.rag.generation.chat_template import keeps_turns
-from harr.rag.generation.local import load_model
+from harr.rag.generation.local_model import load_model
 from tasks.download import download_corpus
 from tasks.embed import embed_passages
 from tasks.evaluate import play_arms, summarise_arms, write_evaluation

@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from harr.errors import ModelError
 from harr.rag.generation.chat_template import keeps_turns
-from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.types import Episode, Generate, Turn
 
 GenerateIds = Callable[[Sequence[Sequence[int]], Sequence[tuple[str, ...]]], list[list[int]]]

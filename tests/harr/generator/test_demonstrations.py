@@ -9,7 +9,7 @@ from letters import save_letters
 
 from harr.errors import CorpusError, ModelError
 from harr.generator.demonstrations import make_demonstrations, read_demonstrations
-from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, load_model
 
 TURNS = (
     "{% for m in messages %}{{ m.role[0] }}{{ m.content }}<eos>z{% endfor %}{% if add_generation_prompt %}a{% endif %}"

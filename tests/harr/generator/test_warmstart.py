@@ -23,7 +23,7 @@ from harr.params import Params
 from harr.params.generator import WarmstartParams
 from harr.params.train import LoraParams
 from harr.rag.generation.llm_adapter import base_identity
-from harr.rag.generation.local import LocalGenerator, load_model
+from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.types import Generate, Question

@@ -12,7 +12,7 @@ from harr.io.files import read_json, write_json
 from harr.merge import llm
 from harr.merge.llm import merge_llm as merge
 from harr.rag.generation.llm_adapter import base_identity
-from harr.rag.generation.local import LocalGenerator, load_model
+from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
 
 

@@ -18,7 +18,7 @@ from harr.build.methods import METHODS
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io import progress
 from harr.params.train import AgentParams, LoraParams
-from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import agent

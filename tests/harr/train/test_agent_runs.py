@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 from harr.errors import ServiceUnavailable
 from harr.io import progress
 from harr.params.train import AgentParams
-from harr.rag.generation.local import load_model
+from harr.rag.generation.local_model import load_model
 from harr.rag.pipelines.react import react_passages
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup

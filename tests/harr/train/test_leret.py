@@ -20,7 +20,7 @@ from harr.io.files import SUMS, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
 from harr.params.train import LeReTParams, LoraParams
 from harr.rag.generation.llm_adapter import base_identity
-from harr.rag.generation.local import LanguageModel, LocalGenerator, load_model
+from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.pipelines import leret as program
 from harr.rag.pipelines.leret import render, request
 from harr.rag.scoring.reward import Reward

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from letters import save_letters
 
 from harr.errors import CorpusError
-from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.pipelines.leret import LeReT, query_of, render, request
 from harr.train.leret import pairs, targets
 from harr.types import Passage, Question

@@ -11,7 +11,7 @@ from trl import chat_template_utils
 
 from harr.errors import ModelError
 from harr.rag.generation.chat_template import keep_turns, keeps_turns
-from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.pipelines.react import react_passages
 from harr.rag.rollout import play

@@ -14,7 +14,7 @@ from harr.build.writers import stamps
 from harr.compute.tensors import trained_weights
 from harr.errors import ModelError
 from harr.params.train import AgentParams, LoraParams
-from harr.rag.generation import llm_adapter as adapter, local
+from harr.rag.generation import llm_adapter as adapter, local_model as local
 from harr.rag.generation.llm_adapter import base_identity
 
 

@@ -7,7 +7,7 @@ import pytest
 from letters import TOLD, OnePassage, save_letters, spell
 
 from harr.errors import ModelError
-from harr.rag.generation.local import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Completion, Sampler, Trace
 from harr.rag.rollout import play
 from harr.types import Episode, Generate, Outcome, Question, Request, Turn

@@ -18,7 +18,7 @@ import harr
 from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.train import AgentParams
-from harr.rag.generation.local import LanguageModel
+from harr.rag.generation.local_model import LanguageModel
 from harr.rag.generation.sampler import Completion, Sampler, Trace
 from harr.rag.pipelines.r_search import LEARNT_WORDS, r_search
 from harr.rag.rollout import play

@@ -8,7 +8,7 @@ import torch
 from letters import save_letters
 
 from harr.errors import ModelError
-from harr.rag.generation.local import LocalGenerator
+from harr.rag.generation.local_model import LocalGenerator
 from harr.types import Generate, TruncatedCompletion
 
 PROMPTS = [Generate(prompt=text) for text in ("a", "bcd", "abcabcabc", "zz", "hello")]
