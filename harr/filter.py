@@ -83,7 +83,7 @@ def _try_batch(params: FilterParams, setup: Setup, batch: Sequence[Question], se
         return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]
     generator = setup.sample(params.temperature) if setup.sample else setup.generator
     if not setup.writer:
-        setup.retriever.sampling = torch.Generator().manual_seed(seed)
+        setup.policy.sampling = torch.Generator().manual_seed(seed)
     repeated = [question for question in playable for _ in range(params.group_size)]
     episodes = iter(play(repeated, setup.pipeline, setup.retriever, generator))
     groups = {q.id: [next(episodes) for _ in range(params.group_size)] for q in playable}

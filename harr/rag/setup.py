@@ -3,13 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from harr.rag.scoring.reward import Reward
-from harr.types import Generator, Pipeline, Question
+from harr.types import Generator, Pipeline, Question, Retriever
 
-if TYPE_CHECKING:  # it loads transformers, which most that name a Setup do without
+if TYPE_CHECKING:  # they load transformers, which most that name a Setup do without
     from harr.rag.generation.sampler import Samplers
+    from harr.rag.policies.dense import DensePolicy
+    from harr.rag.policies.two_tower import TwoTowerPolicy
 
 
 @dataclass(frozen=True)
@@ -22,8 +24,7 @@ class Setup:
 
     questions: Sequence[Question]
     pipeline: Pipeline
-    retriever: Any
-    """A DensePolicy, or TwoTowerPolicy, where it is what learns; else any Retriever."""
+    retriever: Retriever
     generator: Generator | None
     reward: Reward
     identity: str
@@ -42,3 +43,8 @@ class Setup:
     def told(self) -> Any:
         """The identity as a person reads it: the facts, where they are known."""
         return dict(self.facts) or self.identity
+
+    @property
+    def policy(self) -> "DensePolicy | TwoTowerPolicy":
+        """The retriever, where it is what learns: it has encoders, and samples by the random numbers it is given."""
+        return cast("DensePolicy | TwoTowerPolicy", self.retriever)

@@ -26,7 +26,7 @@ def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Epi
     """Play G sampled episodes of every question of this step, the group of a question side by side."""
     known = open_questions(setup.questions, params.curriculum_stages, step, params.steps)
     batch = question_batch(known, params.questions_per_step, seed, step)
-    setup.retriever.sampling = torch.Generator().manual_seed(seed * 1_000_003 + step)
+    setup.policy.sampling = torch.Generator().manual_seed(seed * 1_000_003 + step)
     repeated = [question for question in batch for _ in range(params.group_size)]
     return play(repeated, setup.pipeline, setup.retriever, setup.generator)
 

@@ -84,7 +84,7 @@ class Learner:
             )
         if params.precision == "float16" and not torch.cuda.is_available():
             raise ParamsError("train.precision: float16 needs a GPU, and none is visible; use float32 or bfloat16")
-        policy = setup.retriever
+        policy = setup.policy
         with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would also cut up what learns; see processes.shard
             accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
         adapter = adapter or begin(policy.encoder, params.lora, seed)

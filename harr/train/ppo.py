@@ -26,7 +26,7 @@ COLUMNS = ("advantage", "value", "target")
 
 def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train the retriever of ``setup`` and write its adapter to ``out``; resumes as ``grpo.train`` does."""
-    head = value_head(setup.retriever.encoder.width, seed)
+    head = value_head(setup.policy.encoder.width, seed)
     rate = params.value_learning_rate
     learner = Learner.open(params, setup, work, seed, kind="ppo", head=head, head_rate=rate)
     for step in learner.steps(log):
