@@ -32,7 +32,7 @@ async def evaluate() -> None:
         summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
         write_evaluation(params, rows, episodes, summary)
         links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
-        if params.train.method == "leret":
+        if params.train.prefers:
             links = {"Preferences between queries": write_preferences_page().name, **links}
         plot_and_report(params, summary, run_facts(params), links)
         run.log(

@@ -56,7 +56,7 @@ def statistics_rows() -> list[dict[str, object]]:
 
 def filter_suite(params: Params) -> str:
     """The suite that what the stage kept is checked by."""
-    if params.train.method == "leret":
+    if params.train.prefers:
         return "preferences"
     return "all_kept" if params.filter.keep == "all" else "filtered"
 

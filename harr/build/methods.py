@@ -35,7 +35,7 @@ row per question that was tried (:func:`harr.filter.filter_questions`).
 def describe_steps(params: Any) -> dict[str, str]:
     """Describe a training of rollouts in steps, for the model card and the report."""
     return {
-        "method": params.method,
+        "method": getattr(params, "function", params.method),
         "steps": f"{params.steps}, each {params.questions_per_step} questions x {params.group_size} rollouts",
         "learning rate": f"{params.learning_rate:g}",
     }
@@ -98,11 +98,14 @@ def method_of(section: TrainParams) -> Method:
     """Return the method that section ``train`` names.
 
     Raises:
-        ParamsError: the method of another package cannot be imported, or is no record.
+        ParamsError: the method of another package cannot be imported, or is neither a record nor a function that trains.
     """
     if not isinstance(section, FunctionTrainParams):
         return METHODS[section.method]
     found = import_named(section.function, key="train.function")
-    if not isinstance(found, Method):
-        raise ParamsError(f"train.function: {section.function} is no Method; give a record (harr/build/methods.py)")
-    return found
+    if not (isinstance(found, Method) or callable(found)):
+        raise ParamsError(
+            f"train.function: {section.function} is {type(found).__name__}; give a Method (harr/build/methods.py), or "
+            "its function train(params, setup, out, work, log, seed)"
+        )
+    return found if isinstance(found, Method) else Method(found)

@@ -23,7 +23,6 @@ from harr.errors import CorpusError, IndexMismatch
 from harr.io.files import fingerprint, sha256
 from harr.params import Params
 from harr.params.filter import PreferencesParams
-from harr.params.pipeline import LeReTPipelineParams
 from harr.rag.generation.sampler import Samplers
 from harr.rag.retrieval.late_interaction import search_identity
 from harr.rag.setup import Setup
@@ -83,8 +82,8 @@ def _samplers(params: Params, model: str) -> Samplers:
     at_once = getattr(
         params.train, "sampled_at_once", (params.filter.preferences or PreferencesParams()).sampled_at_once
     )
-    grows = not isinstance(params.pipeline, LeReTPipelineParams)
-    return Samplers(model, max_tokens=params.filter.max_tokens, batch_size=at_once, seed=params.seed, grows=grows)
+    alone = params.train.prefers  # a query that is compared with others is a text of its own
+    return Samplers(model, max_tokens=params.filter.max_tokens, batch_size=at_once, seed=params.seed, grows=not alone)
 
 
 def _learning_retriever(
@@ -96,7 +95,7 @@ def _learning_retriever(
         return source_retrievers(params.sources, web, section, encoder, corpus, section.candidates)
     if params.writer_learns:
         return fixed_retriever(section, section.search, encoder, corpus, section.candidates)
-    if params.train.method == "pqn":
+    if params.train.positions:
         return towers_policy(section, encoder, build_encoder(params.encoder), corpus.passages, params.seed)
     return dense_policy(section, encoder, corpus, section.candidates, history=history, seed=params.seed)
 
@@ -140,10 +139,10 @@ def open_writer(params: Params, places: Places, arm: Arm, trained: Path | None) 
     """Return the language model of an arm, where it is what learns; it writes its most likely tokens.
 
     ``trained`` is the folder of an adapter or of a model; without one the arm writes as training began. An arm that is
-    ``untaught`` writes as before stage generator, but not LeReT's: its training begins with what that stage left.
+    ``untaught`` writes as before stage generator, where what that stage left is an arm of its own (not of LeReT).
     """
     section = params.generator
-    begun = untaught_folder if arm.untaught and params.train.method == "agent" else writer_folder
+    begun = untaught_folder if arm.untaught and "warmstart" in params.train.arms else writer_folder
     max_tokens = getattr(params.train, "max_tokens", 0)
     return build_writer(section, trained or begun(section, places), max_tokens, params.seed, places)
 

@@ -14,6 +14,7 @@ from harr.datasets.hub import FILES, WIKI17, WIKI18, hotpotqa, hover, musique, n
 from harr.datasets.local import jsonl, world
 from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
+from harr.errors import ParamsError
 from harr.params.download import DatasetParams, MedQuADParams
 from harr.params.functions import function_of
 
@@ -39,9 +40,10 @@ class Dataset:
 def _of_hub(params: Any) -> str:
     """Tell where the passages of a hub's data set come from.
 
-    >>> from harr.params.download import HubParams
-    >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
-    'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
+        >>> from harr.errors import ParamsError
+    from harr.params.download import HubParams
+        >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
+        'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
     """
     given = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
     what = given or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
@@ -62,7 +64,12 @@ def _of_noise(params: Any) -> str:
 
 
 def _function(params: Any) -> Source:
-    source: Source = function_of(params.function, key="download.function", shape="returns a Source")(**params.settings)
+    source = function_of(params.function, key="download.function", shape="returns a Source")(**params.settings)
+    if not isinstance(source, Source):
+        raise ParamsError(
+            f"download.function: {params.function} returned {type(source).__name__}; return a Source "
+            "(harr/datasets/source.py)"
+        )
     return source
 
 

@@ -1,4 +1,8 @@
-"""What other packages bring, named in params.yaml as ``package.module:name``."""
+"""What other packages bring, named in params.yaml as ``package.module:name``.
+
+Reward terms, sources, arms, pipelines, data sets and methods are named so. It is code: whoever can write params.yaml
+can run anything that is importable, with the rights of the stage. Run recipes of people you trust only.
+"""
 
 import importlib
 from collections.abc import Callable

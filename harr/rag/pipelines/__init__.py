@@ -7,8 +7,10 @@ that its model acts by stand in ``harr/rag/pipelines/tags.py``. One of another p
 
 from collections.abc import Callable
 from functools import partial
+from inspect import isfunction, isgeneratorfunction
 from typing import Any
 
+from harr.errors import ParamsError
 from harr.params.functions import function_of
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.pipelines.multistep import multistep
@@ -39,7 +41,10 @@ def _leret(section: Any, fits: Fits) -> Pipeline:
 
 
 def _function(section: Any, fits: Fits) -> Pipeline:
-    play = function_of(section.function, key="pipeline.function", shape="takes a Question and yields Search, Generate")
+    shape = "takes a Question and yields Search and Generate"
+    play = function_of(section.function, key="pipeline.function", shape=shape)
+    if isfunction(play) and not isgeneratorfunction(play):
+        raise ParamsError(f"pipeline.function: {section.function} yields nothing; give one that {shape}")
     return partial(play, **section.settings)
 
 
