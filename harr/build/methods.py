@@ -98,7 +98,7 @@ def method_of(section: TrainParams) -> Method:
     """Return the method that section ``train`` names.
 
     Raises:
-        ParamsError: the method of another package cannot be imported, or is neither a record nor a function that trains.
+        ParamsError: the method of another package cannot be imported, or is neither a record nor a function.
     """
     if not isinstance(section, FunctionTrainParams):
         return METHODS[section.method]
