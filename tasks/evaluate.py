@@ -270,7 +270,8 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
         ParamsError: an arm does not go with the other parameters.
     """
     values = params.model_dump(exclude_unset=True)
-    values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(arms)}
+    own = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
+    values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(own.get(name, name) for name in arms)}
     try:
         return Params.model_validate(values)
     except ValueError as error:  # pydantic's, which alone knows what is wrong

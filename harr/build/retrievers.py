@@ -1,23 +1,26 @@
 """Section ``retriever`` and the trained models become players that search a corpus."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from harr.arms import Arm
 from harr.build.encoder import trained_encoder
 from harr.build.places import Places
 from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
-from harr.errors import IndexMismatch, ModelError
+from harr.errors import IndexMismatch, ModelError, ParamsError
 from harr.index.passage_index import PassageIndex
 from harr.io.files import read_json
 from harr.params.embed import EncoderParams
+from harr.params.functions import function_of
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.params.sources import MilvusParams, SourceParams
@@ -116,6 +119,58 @@ def source_retrievers(
             index = _of_source(corpus.index, tool) if source.collection == "source" else corpus.index
             own[tool] = fixed_retriever(section, section.search, encoder, replace(corpus, index=index), candidates)
     return Sources(own, web, section.k)
+
+
+@dataclass(frozen=True)
+class RetrieverInputs:
+    """What an arm's retriever of another package is made from (docs/arms.md)."""
+
+    passages: Passages
+    """All passages by row: ``passages[row]``, and ``passages.rows_of(ids)``."""
+    vectors: Vectors
+    """The base encoder's vectors of all passages: ``vectors.rows`` of them, in the order of the passages."""
+    index: PassageIndex
+    """The index of stage index, which searches by vector and, where it was built so, by words."""
+    encoder: Encoder
+    """The base encoder."""
+    k: int
+    """Passages that a search returns, unless it wants another number (``Search.k``)."""
+    candidates: str
+    """``corpus``, or ``question``: only the passages given with a question (``Question.candidate_ids``)."""
+    settings: Mapping[str, Any]
+    """The ``settings`` of the arm in params.yaml."""
+
+
+def function_retriever(
+    arm: Arm, section: RetrieverParams, encoder: Encoder, corpus: Corpus, candidates: str
+) -> Retriever:
+    """Return the retriever that the function of an arm makes.
+
+    Raises:
+        ParamsError: there is no such function, or it makes something else.
+    """
+    make = arm_function(arm)
+    made = make(
+        RetrieverInputs(corpus.passages, corpus.vectors, corpus.index, encoder, section.k, candidates, arm.settings)
+    )
+    if not callable(getattr(made, "retrieve", None)):
+        raise ParamsError(
+            f"evaluate.arms: {arm.function} makes {type(made).__name__} without a method retrieve; return a Retriever "
+            "(harr.types)"
+        )
+    found: Retriever = made
+    return found
+
+
+def arm_function(arm: Arm) -> Callable[[RetrieverInputs], Any]:
+    """Return the function that makes an arm's retriever.
+
+    Raises:
+        ParamsError: there is none of this name.
+    """
+    return function_of(
+        arm.function, key="evaluate.arms", shape="takes RetrieverInputs (harr.build.retrievers) and returns a Retriever"
+    )
 
 
 def _of_source(index: PassageIndex, source: str) -> PassageIndex:

@@ -10,8 +10,10 @@ from harr.build.pipeline import build_pipeline, build_reward, for_training
 from harr.build.places import Places
 from harr.build.retrievers import (
     Corpus,
+    arm_function,
     dense_policy,
     fixed_retriever,
+    function_retriever,
     open_corpus,
     source_retrievers,
     towers_policy,
@@ -112,15 +114,20 @@ def open_players(
     Raises:
         CorpusError: a question's gold or given passage is not in the corpus.
         IndexMismatch: vectors or index belong to another encoder or corpus, or lack a source.
-        ParamsError: a source cannot be asked.
+        ParamsError: a source cannot be asked, or the function of an arm is not there.
     """
     web = open_sources(params.sources, places.searches)
+    for arm in params.evaluate.arm_table.values():
+        if arm.function:  # found missing before any other arm is played
+            arm_function(arm)
     with open_corpus(params.index, places) as corpus:
         _check_ids(questions, corpus.passages, places)
         base = _checked_encoder(params, corpus, places)
 
         def player(arm: Arm, trained: Path | None) -> Retriever:
             section = arm_params(params, arm).retriever
+            if arm.function:
+                return function_retriever(arm, section, base, corpus, candidates)
             if params.sources:
                 return source_retrievers(params.sources, web, section, base, corpus, candidates)
             search = section.search if params.writer_learns else arm.search

@@ -22,7 +22,7 @@ class FunctionArmParams(Section):
     retriever: Dotted
     """Class or function that makes the retriever, as ``package.module:name``."""
     settings: dict[str, Any] = Field({})
-    """Keyword arguments that it is called with."""
+    """Settings that it is handed as they stand here (docs/arms.md)."""
 
 
 ArmParams = Annotated[
