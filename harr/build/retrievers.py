@@ -126,9 +126,9 @@ class RetrieverInputs:
     """What an arm's retriever of another package is made from (docs/arms.md)."""
 
     passages: Passages
-    """All passages by row: ``passages[row]``, and ``passages.rows_of(ids)``."""
+    """All passages: ``passages.take(rows)``, and ``passages.rows_of(ids)``."""
     vectors: Vectors
-    """The base encoder's vectors of all passages: ``vectors.rows`` of them, in the order of the passages."""
+    """The base encoder's vectors of all passages, in their order: ``vectors.take(rows)``."""
     index: PassageIndex
     """The index of stage index, which searches by vector and, where it was built so, by words."""
     encoder: Encoder
