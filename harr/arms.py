@@ -34,6 +34,8 @@ class Arm:
     """The ranking that it returns as it is, whatever ``retriever.search`` says; empty: its encoder ranks."""
     untaught: bool = False
     """Whether the language model is as it was before stage generator taught it."""
+    taught: bool = False
+    """Whether it is there only where stage generator taught the language model."""
     demonstrations: Literal["", "best", "all"] = ""
     """The sets of demonstrations from stage filter that the language model is shown."""
     function: str = ""
@@ -93,6 +95,7 @@ ARMS = {
     "warmstart": Arm(
         "is the language model taught by examples, with which training by reward begins",
         learner="writer",
+        taught=True,
         rival=False,
         before="its warm start",
         colour="blue",

@@ -7,7 +7,7 @@ pipeline and no arm; what is true of one of them stands in its own class or reco
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, get_args
 
-from harr.arms import FULL
+from harr.arms import ARMS, FULL
 from harr.params.download import MedQuADParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
 from harr.params.train import METHODS
@@ -197,7 +197,7 @@ def language_model_can_learn(params: "Params") -> None:
 def arms_go_with_the_method(params: "Params") -> None:
     """What is compared is there after such a training."""
     train, evaluate, kind = params.train, params.evaluate, params.generator.kind
-    known = [arm for arm in train.arms if arm != "warmstart" or params.generator.taught]
+    known = [name for name in train.arms if params.generator.taught or not ARMS[name].taught]
     if unknown := sorted(name for name, arm in evaluate.arm_table.items() if name not in known and not arm.function):
         raise ValueError(
             f"evaluate.arms {unknown[0]} does not go with train.method {train.method} and generator.kind {kind}; "

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from harr.arms import ARMS
 from harr.params.fields import Dotted, Fraction, MaybeAddress, Positive, Section
 
 RETRIEVERS = ("bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "full")
@@ -324,7 +325,11 @@ class FunctionTrainParams(LoopParams):
     @property
     def arms(self) -> tuple[str, ...]:
         """The arms of a method that trains the same player."""
-        return AgentParams.arms if self.learns == "language_model" else tuple(a for a in RETRIEVERS if a != "infonce")
+        return (
+            AgentParams.arms
+            if self.learns == "language_model"
+            else tuple(name for name in RETRIEVERS if not ARMS[name].method)
+        )
 
 
 TrainParams = Annotated[

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from harr.build.setup import open_players
 from harr.corpus.passages import Passages, read_questions
 from harr.corpus.vectors import Vectors
 from harr.datasets.download import download
@@ -22,7 +23,7 @@ from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
 from tasks.arms import trained_runs
 from tasks.evaluate import evaluate_file, play_arms, plot_and_report, summarise_arms, with_arms, write_evaluation
-from tasks.paths import CORPUS, EVALUATION, INDEX, QUESTIONS, REPORT, STATS, VECTORS, WORK
+from tasks.paths import CORPUS, EVALUATION, INDEX, PLACES, QUESTIONS, REPORT, STATS, VECTORS, WORK
 
 ROOT = Path(__file__).parents[2]
 SMOKE = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
@@ -103,8 +104,8 @@ def test_a_function_that_makes_no_retriever_is_one_line(place: Path, arm: dict[s
 @pytest.mark.parametrize(
     ("arms", "line"),
     [
-        ([MINE | {"name": "full"}], "evaluate: two arms are named full; give that of your package another name"),
-        ([MINE, MINE], "evaluate: two arms are named mine"),
+        ([MINE | {"name": "full"}], "evaluate: arms: full is an arm of our own; give your retriever another name"),
+        ([MINE, MINE], "evaluate: arms names mine twice"),
         ([MINE | {"name": "../mine"}], r"evaluate.arms.0.name: "),
         ([{"name": "mine"}], "evaluate.arms.0.retriever is missing"),
         ([MINE | {"retrievr": "x"}], r"unknown parameter evaluate.arms.0.retrievr; did you mean retriever\?"),
@@ -119,9 +120,13 @@ def test_a_wrong_arm_is_one_line(arms: list[Any], line: str, tmp_path: Path) -> 
     assert "\n" not in str(error.value)
 
 
-def test_it_is_for_runs_in_which_a_retriever_learns(tmp_path: Path) -> None:
+def test_it_searches_for_the_model_that_training_begins_with(place: Path) -> None:
+    """Where the language model learns, the arm differs from the baseline in the retriever alone."""
     agent = yaml.safe_load((ROOT / "recipes/agent_small.yaml").read_text())
-    path = tmp_path / "params.yaml"
-    path.write_text(yaml.safe_dump(agent | {"evaluate": {"arms": ["base", MINE, "full"]}}))
-    with pytest.raises(ParamsError, match=r"evaluate\.arms mine does not go with train.method agent"):
-        Params.load(path)
+    encoder = {"model": MODEL, "max_tokens": 64}
+    run = Params.model_validate(agent | {"encoder": encoder, "evaluate": {"arms": ["base", MINE, "full"]}})
+    arms = run.evaluate.arm_table
+    with open_players(run, PLACES, [], candidates="corpus") as player:
+        assert type(player(arms["mine"], None)).__module__ == "mine.search"
+        assert type(player(arms["base"], None)).__module__ != "mine.search"
+    assert not arms["mine"].untaught and "mine" not in trained_runs(run)
