@@ -40,7 +40,7 @@ def filter_questions(
         CorpusError: no question was kept.
     """
     identity = {"params": params.model_dump(), "setup": setup.identity, "seed": seed}
-    run = unfinished(work, identity, setup=setup.told)
+    run = unfinished(work, identity, setup=setup.readable_identity)
     order = np.random.default_rng(seed).permutation(len(setup.questions))
     questions = [setup.questions[i] for i in order]
     rows: list[dict[str, Any]] = []

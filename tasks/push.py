@@ -29,7 +29,7 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
     for path in (*questions, *known):
         if not path.exists():
             raise CorpusError(f"{path} is missing, so there is nothing to push; run `dvc repro` first")
-    from harr.services.hub_upload import Upload, check_name, check_online, send, told
+    from harr.services.hub_upload import Upload, check_name, check_online, describe, send
 
     for name in (dataset, model):
         if name:
@@ -61,4 +61,4 @@ def push(dataset: str, model: str, *, private: bool, dry_run: bool, license: str
         card = llm_card(model, facts, training, *figures) if training else model_card(model, facts, *figures)
         uploads.append(Upload("model", model, private, files, card))
     for upload in uploads:
-        print(told(upload) if dry_run else f"pushed {upload.kind} {upload.name}: {send(upload, token)}", flush=True)
+        print(describe(upload) if dry_run else f"pushed {upload.kind} {upload.name}: {send(upload, token)}", flush=True)

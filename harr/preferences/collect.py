@@ -89,7 +89,7 @@ def sample_preferences(
     assert isinstance(program, LeReT)
     settings = params.model_dump() | {"target": target, "batch_size": batch_size}
     identity = {"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed}
-    run = unfinished(work, identity, setup=setup.told)
+    run = unfinished(work, identity, setup=setup.readable_identity)
     questions = shuffled(setup.questions, seed)
     left = questions[params.pool + params.validation :]
     asked = part_of(left, params, target)
@@ -126,7 +126,7 @@ def sample_again(
     params = PreferencesParams(**{name: settings[name] for name in PreferencesParams.model_fields if name in settings})
     data = {name: sha256(first / name) for name in REPEATED}
     identity = {"kind": "again", "params": settings, "setup": setup.identity, "data": data, "seed": seed}
-    run = unfinished(work, identity, setup=setup.told)
+    run = unfinished(work, identity, setup=setup.readable_identity)
     write_json(run / "prompts.json", read_json(first / "prompts.json"))
     held = read_questions(first / "held_out.jsonl")
     asked = shuffled([*setup.questions, *held], seed)

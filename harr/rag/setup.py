@@ -40,8 +40,8 @@ class Setup:
     """What ``identity`` is a hash of, by name."""
 
     @property
-    def told(self) -> Any:
-        """The identity as a person reads it: the facts, where they are known."""
+    def readable_identity(self) -> Any:
+        """Return the identity as a person reads it: the facts, where they are known."""
         return dict(self.facts) or self.identity
 
     @property

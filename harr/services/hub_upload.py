@@ -38,7 +38,7 @@ def check_name(name: str) -> None:
         raise ParamsError(f"repository {name!r}: expected OWNER/NAME of letters, digits, '-', '_' and '.'")
 
 
-def told(upload: Upload) -> str:
+def describe(upload: Upload) -> str:
     """What :func:`send` sends: the repository, every file with its size and sha256, and the card's text."""
     rows = [(name, *_measured(file)) for name, file in ((CARD, upload.card.encode()), *upload.files.items())]
     width = max(len(name) for name, _, _ in rows)

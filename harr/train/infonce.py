@@ -28,7 +28,7 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
         values = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
-        targets = wanted(episodes)
+        targets = first_missing_gold(episodes)
         if targets:
             for _ in range(params.num_iterations):
                 values |= update(params, learner, targets, episodes)
@@ -36,7 +36,7 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     return learner.export(out)
 
 
-def wanted(episodes: Sequence[Episode]) -> dict[str, str]:
+def first_missing_gold(episodes: Sequence[Episode]) -> dict[str, str]:
     """Return state -> id of the first gold passage, in hop order, that the searches before had not found."""
     targets: dict[str, str] = {}
     for episode in episodes:

@@ -100,7 +100,7 @@ class Learner:
         optimizer = accelerator.prepare_optimizer(optimizer)
         distributed.shard(policy.encoder.model, [w for w in adapter.parameters() if w.requires_grad])
         run = {"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-        checkpoints = Checkpoints(distributed.only_main(lambda: unfinished(work, run, setup=setup.told)))
+        checkpoints = Checkpoints(distributed.only_main(lambda: unfinished(work, run, setup=setup.readable_identity)))
         history = checkpoints.load(adapter, head, optimizer)
         distributed.check_same_step(len(history), checkpoints.folder)
         rates = [params.learning_rate, head_rate]

@@ -91,7 +91,7 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
         if (setup.data / name).exists()
     }
     run = {"kind": "leret", "params": params.model_dump(), "setup": setup.identity, "data": data, "seed": seed}
-    folder = unfinished(work, run, setup=setup.told)
+    folder = unfinished(work, run, setup=setup.readable_identity)
     history: list[dict[str, float]] = []
     begun, given, done = setup.writer, setup.data, 0
     for iteration in range(params.iterations):

@@ -43,7 +43,7 @@ def rouge(episode: Episode) -> float | None:
     return rouge_l(episode.answer or "", episode.question.answers)
 
 
-def well_formed(episode: Episode) -> float | None:
+def format_reward(episode: Episode) -> float | None:
     """Return the share of the model's turns that are well-formed, 0.0 if it never searched; ``Outcome.faults`` has the
     reasons.
 
@@ -131,7 +131,7 @@ TERMS: dict[str, Term] = {
     "recall": recall,
     "all_gold": all_gold,
     "mrr": best_reciprocal_rank,
-    "format": well_formed,
+    "format": format_reward,
     "graph": valid_graph,
     "length": length,
     "search_cost": search_cost,

@@ -18,7 +18,7 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train.batch import Batch, question_batch
 from harr.train.grpo import advantages_of, train
-from harr.train.infonce import wanted
+from harr.train.infonce import first_missing_gold
 from harr.types import Episode, Log, Question
 
 COMMON = {
@@ -182,7 +182,7 @@ def test_gradient_checkpointing_changes_no_gradient(setup: Setup, tmp_path: Path
 
 def test_infonce_wants_the_first_gold_passage_not_yet_found(setup: Setup) -> None:
     episodes = play(list(setup.questions[:2]), setup.pipeline, setup.retriever, None)
-    assert list(wanted(episodes).values()) == [question.gold_ids[0] for question in setup.questions[:2]]
+    assert list(first_missing_gold(episodes).values()) == [question.gold_ids[0] for question in setup.questions[:2]]
 
 
 def test_every_question_comes_once_an_epoch(setup: Setup) -> None:

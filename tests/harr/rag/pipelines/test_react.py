@@ -5,7 +5,7 @@ import json
 import pytest
 
 from harr.rag.pipelines.react import ACT, ANSWER_NOW, CORRECTION, LAST_TURN, react, react_passages
-from harr.rag.scoring.terms import well_formed
+from harr.rag.scoring.terms import format_reward
 from harr.types import Episode, Generate, Hop, Passage, Question, Retrieval, Search, Step
 
 QUESTION = Question("q", "Where was the mother of Ada Brown born?")
@@ -214,9 +214,9 @@ def test_a_turn_with_a_fault(reply: str, reason: str) -> None:
     except StopIteration as end:
         outcome = end.value
     assert outcome.faults == (reason,) and outcome.tool_errors == 0 and outcome.answer == "Rest."
-    assert well_formed(Episode(QUESTION, (), outcome)) == 0.0, "nothing was searched"
+    assert format_reward(Episode(QUESTION, (), outcome)) == 0.0, "nothing was searched"
     searched = Episode(QUESTION, (Step(Search(QUESTION, "flu"), SHOWN),), outcome)
-    assert well_formed(searched) == 1 - 1 / outcome.turns
+    assert format_reward(searched) == 1 - 1 / outcome.turns
 
 
 def test_a_call_after_the_last_turn() -> None:

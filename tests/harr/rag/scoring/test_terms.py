@@ -108,20 +108,20 @@ def test_mrr_counts_documents_and_takes_the_best_search() -> None:
 
 
 def test_format_is_the_share_of_well_formed_turns_with_reasons() -> None:
-    well_formed = TERMS["format"]
-    assert well_formed(found("a0", turns=3, faults=("no end of thoughts",))) == pytest.approx(2 / 3)
-    assert well_formed(found("a0", turns=2)) == 1.0
-    assert well_formed(found(turns=2)) == 0.0  # it never searched
-    assert well_formed(found("a0")) is None  # the pipeline does not look at turns
+    format_reward = TERMS["format"]
+    assert format_reward(found("a0", turns=3, faults=("no end of thoughts",))) == pytest.approx(2 / 3)
+    assert format_reward(found("a0", turns=2)) == 1.0
+    assert format_reward(found(turns=2)) == 0.0  # it never searched
+    assert format_reward(found("a0")) is None  # the pipeline does not look at turns
 
 
 def test_graph_and_format_are_independent() -> None:
     """An episode of a graph pipeline that searched nothing may be well-formed (R-Search: D = 0, F = 1)."""
-    graph, well_formed = TERMS["graph"], TERMS["format"]
+    graph, format_reward = TERMS["graph"], TERMS["format"]
     bad = found(turns=1, graph=("cycle: A -> B -> A",))
-    assert (graph(bad), well_formed(bad)) == (0.0, 1.0)
+    assert (graph(bad), format_reward(bad)) == (0.0, 1.0)
     untidy = found("a0", turns=2, graph=(), faults=("no answer",))
-    assert (graph(untidy), well_formed(untidy)) == (1.0, 0.5)
+    assert (graph(untidy), format_reward(untidy)) == (1.0, 0.5)
     assert graph(found("a0", turns=2)) is None
 
 
