@@ -28,7 +28,7 @@ from harr.params.train import TrainParams
 
 
 class Params(Section):
-    """All of params.yaml."""
+    """All parameters of params.yaml, a section each."""
 
     seed: Seed = 0
     """Seed of everything that is drawn by chance, but for the data set's own."""
@@ -55,7 +55,7 @@ class Params(Section):
     filter: FilterParams = FilterParams()
     """Choice of the training questions that are worth learning from."""
     train: TrainParams
-    """Method of training."""
+    """Method by which the player learns."""
     evaluate: EvaluateParams = EvaluateParams()
     """Comparison of the trained model with others."""
     lengths: LengthsParams = LengthsParams()

@@ -314,7 +314,7 @@ class FunctionTrainParams(LoopParams):
     function: Dotted
     """Record of the method (``harr/build/methods.py``), as ``package.module:name``."""
     learns: Literal["retriever", "language_model"]
-    """Player that learns."""
+    """Player that learns: the retriever, or the language model."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of a language model that learns."""
     max_tokens: Positive = 64
