@@ -47,14 +47,14 @@ def broken(name: str, error: Exception) -> Finding:
     >>> broken("index", HarrError("manifest.json is damaged; dvc repro index")).fix
     'dvc repro index'
     """
-    told = one_line(error, 500)
+    text = one_line(error, 500)
     if isinstance(error, TimeoutError):
         return warn(name, "no answer in time (a name that is looked up slowly?)", "check its address")
     if isinstance(error, HarrError):
-        found, _, fix = told.rpartition("; ")
+        found, _, fix = text.rpartition("; ")
         level = warn if isinstance(error, InUse) else fail
-        return level(name, found or told, fix if found else "mend or remove what it names")
-    return fail(name, f"cannot be looked at ({type(error).__name__}: {told[:300]})", "mend or remove what it reads")
+        return level(name, found or text, fix if found else "mend or remove what it names")
+    return fail(name, f"cannot be looked at ({type(error).__name__}: {text[:300]})", "mend or remove what it reads")
 
 
 def in_background(body: Callable[[], Value]) -> Future[Value]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,6 @@ from harr.params import Params
 
 REBUILD = "dvc repro -f -s index"
 NOTES, SEND = "work/mlflow", "harr report --send"
-WALK_SECONDS = 0.15
 PLACES = ("data", "models", "metrics", "plots", "reports", "work", ".harr")
 
 
@@ -108,31 +106,24 @@ def check_leftovers(root: Path, *, busy: bool) -> list[Finding]:
 
 
 def temporary_files(root: Path) -> list[Path]:
-    """Return files and folders under names that only unfinished writing uses; of what can be looked at in the time.
+    """Return files and folders under names that only unfinished writing uses.
 
     A result that was put aside for a new one, which has not come yet, is none of them.
     """
-    found = []
-    for place in PLACES:
-        for path in files(root / place, folders=True):
-            if path.name.startswith(".") and path.name.endswith(".tmp"):
-                aside = path.name.endswith(".old.tmp") and not path.with_name(path.name[1:-8]).exists()
-                found += [] if aside else [path]
-    return sorted(found)
+    named = [path for place in PLACES for path in walk(root / place) if path.match(".*.tmp")]
+    only = {path for path in named if path.match("*.old.tmp") and not path.with_name(path.name[1:-8]).exists()}
+    return sorted(set(named) - only)
 
 
-def files(folder: Path, seconds: float = WALK_SECONDS, *, folders: bool = False) -> Iterator[Path]:
-    """Yield every file under a folder, and every folder where those are wanted too, until the time is over."""
-    deadline = time.monotonic() + seconds
-    for where, within, names in os.walk(folder):
-        yield from (Path(where) / name for name in [*names, *(within if folders else ())])
-        if time.monotonic() > deadline:
-            return
+def walk(folder: Path) -> Iterator[Path]:
+    """Yield every file and folder under a folder, also while others are removed there."""
+    for where, folders, names in os.walk(folder):
+        yield from (Path(where) / name for name in [*folders, *names])
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What an MLflow server has not received: its address, and the stages whose reports wait in folder ``place``."""
+    """Reports that an MLflow server has not received: its address, and the stages whose reports wait in folder ``place``."""
 
     place: str
     address: str
@@ -160,7 +151,7 @@ def kept_reports(root: Path) -> list[Kept]:
 
 
 def check_reports(root: Path, *, busy: bool) -> list[Finding]:
-    """Figures and artifacts that a server which was away has not received; while a stage runs it may send them."""
+    """Look for reports that a server which was away has not received; while a stage runs it may send them."""
     kept = kept_reports(root)
     if not kept or busy:
         return [ok("reports", "all sent" if not kept else f"{kept[0]}; the stage that runs tries again")]
@@ -174,7 +165,7 @@ def unfinished(root: Path) -> list[tuple[str, int, str]]:
         count, total = 0, 0
         with contextlib.suppress(OSError):
             count = len(list(folder.iterdir())) if folder.is_dir() else 1
-            total = sum(path.stat().st_size for path in files(folder, 0.03))
+            total = sum(path.stat().st_size for path in walk(folder) if path.is_file())
         if count:
             found.append((str(folder.relative_to(root)), count, size(total)))
     return found

@@ -155,12 +155,12 @@ def check_threads(environment: Mapping[str, str], *, allowed: float, load: float
     """
     text = environment.get("OMP_NUM_THREADS", "")
     threads = int(text) if text.isdecimal() else len(os.sched_getaffinity(0))
-    told = f"{threads} threads, {allowed:g} cores, load {load:.1f}"
+    state = f"{threads} threads, {allowed:g} cores, load {load:.1f}"
     if threads > max(1.0, allowed):
-        return [warn("threads", f"{told}: threads wait for each other", f"export OMP_NUM_THREADS={int(allowed) or 1}")]
+        return [warn("threads", f"{state}: threads wait for each other", f"export OMP_NUM_THREADS={int(allowed) or 1}")]
     if threads > 1 and load >= allowed:
-        return [warn("threads", f"{told}: torch collapses on busy cores", "wait, or export OMP_NUM_THREADS=1")]
-    return [ok("threads", told)]
+        return [warn("threads", f"{state}: torch collapses on busy cores", "wait, or export OMP_NUM_THREADS=1")]
+    return [ok("threads", state)]
 
 
 def allowed_cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> float:
@@ -179,10 +179,10 @@ def check_disk(params: Params, root: Path, *, free: int) -> list[Finding]:
     needed = 2 * found.vectors + (0 if params.index.uri else 2 * (found.vectors + found.text))
     if not needed:
         return [ok("disk", f"{size(free)} free; what a run writes is known once there are vectors")]
-    told = f"{size(free)} free; to make vectors and index again takes about {size(needed)}"
+    state = f"{size(free)} free; to make vectors and index again takes about {size(needed)}"
     if free < needed:
-        return [warn("disk", told, "dvc gc --workspace, rm -r work, or run where there is more room")]
-    return [ok("disk", told)]
+        return [warn("disk", state, "dvc gc --workspace, rm -r work, or run where there is more room")]
+    return [ok("disk", state)]
 
 
 def check_git(root: Path) -> list[Finding]:
@@ -190,13 +190,13 @@ def check_git(root: Path) -> list[Finding]:
     if shutil.which("git") is None:
         return [warn("git", "is not installed; runs are not tied to a commit", "install git")]
     try:
-        told = git(root, "status", "--porcelain", "--", "dvc.lock")
+        changes = git(root, "status", "--porcelain", "--", "dvc.lock")
     except HarrError as error:
         return [warn("git", str(error), "git init && git add . && git commit -m start")]
     if not (root / "dvc.lock").exists():
         return [ok("git", "a repository; no dvc.lock yet")]
-    if told:
-        what = "is not committed" if told.startswith("??") else "has changes that are not committed"
+    if changes:
+        what = "is not committed" if changes.startswith("??") else "has changes that are not committed"
         fix = "git add dvc.lock metrics plots && git commit -m 'Results'"
         return [warn("git", f"dvc.lock {what}; others cannot reproduce these results", fix)]
     return [ok("git", "dvc.lock is committed")]

@@ -75,9 +75,9 @@ def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
     if done.returncode and "is busy" in lines[0]:
         raise InUse("a stage has just begun, and DVC compares nothing in that moment; ask again")
     if done.returncode:
-        told = one_line("\n".join(lines[-2:] if "Traceback" in done.stderr else lines), 300).removeprefix("ERROR: ")
+        message = one_line("\n".join(lines[-2:] if "Traceback" in done.stderr else lines), 300).removeprefix("ERROR: ")
         no_git = "git init, or `dvc config core.no_scm true`"
-        raise HarrError(f"dvc status: {told}; {no_git if 'not a git repository' in told else MEND}")
+        raise HarrError(f"dvc status: {message}; {no_git if 'not a git repository' in message else MEND}")
     changes: dict[str, Any] = json.loads(done.stdout)
     return changes
 
