@@ -123,7 +123,7 @@ def walk(folder: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Kept:
-    """Reports that an MLflow server has not received: its address, and the stages whose reports wait in folder ``place``."""
+    """Reports that an MLflow server has not received: its address, the stages, and the folder where they wait."""
 
     place: str
     address: str
