@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: trained weights, value head, optimiser and history, in safetensors and json.
+"""Checkpoints of a training run: trained weights, value head, optimizer and history, in safetensors and json.
 
 Random numbers need no saving: every step seeds its own generator from (seed, step).
 """

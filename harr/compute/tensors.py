@@ -1,4 +1,4 @@
-"""What is trained, and the state of an optimiser, as named tensors, so that a checkpoint needs no pickle."""
+"""What is trained, and the state of an optimizer, as named tensors, so that a checkpoint needs no pickle."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from harr.errors import ModelError
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The state of an optimiser by ``<parameter's number>.<name>``, as safetensors can keep it."""
+    """The state of an optimizer by ``<parameter's number>.<name>``, as safetensors can keep it."""
     state = optimizer.state_dict()["state"]
     return {f"{index}.{name}": value.contiguous() for index, slots in state.items() for name, value in slots.items()}
 

@@ -42,7 +42,7 @@ class Encoder:
         model: the sentence-transformers model, in eval mode also while it learns: dropout would
             make the probability of a choice differ between rollout and update.
         width: D, the length of a vector.
-        identity: hash of weights, tokeniser, modules (pooling), prompts and ``max_tokens``; adapters
+        identity: hash of weights, tokenizer, modules (pooling), prompts and ``max_tokens``; adapters
             that are put on later do not change it.
     """
 

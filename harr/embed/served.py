@@ -21,7 +21,7 @@ class ServedEncoder:
     """The model of ``encoder`` behind ``base_url``; it is sent token ids, up to ``CONCURRENCY`` batches at a time.
 
     Token ids come from ``encoder``: prompt, special tokens and cut are the same on both sides, whatever the
-    server's own tokeniser would do. Failed attempts are tried again as
+    server's own tokenizer would do. Failed attempts are tried again as
     :class:`harr.services.openai_client.Service` says.
     """
 
@@ -72,7 +72,7 @@ class ServedEncoder:
             ModelError: the vectors have another width than the encoder's.
         """
         starts = range(0, len(texts), batch_size)
-        # Tokenised here, while earlier batches are under way: tokenisers are not for several threads.
+        # Tokenized here, while earlier batches are under way: tokenizers are not for several threads.
         batches = (self._encoder.token_ids(texts[start : start + batch_size], prompt=prompt) for start in starts)
         vectors_ND = np.empty((len(texts), self._encoder.width), dtype=np.float32)
         with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="encoder") as pool:

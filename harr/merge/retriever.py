@@ -73,7 +73,7 @@ def merge(
     encoder.model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
     encoder.model.save_pretrained(str(draft), create_model_card=False)
     for path in [path for path in draft.rglob("*") if path.is_file() and path.suffix not in KEPT]:
-        path.unlink()  # a chat template or a tokeniser's own format; the reloaded folder proves it is not needed
+        path.unlink()  # a chat template or a tokenizer's own format; the reloaded folder proves it is not needed
     known = {**read_json(adapter / "harr.json"), **facts}
     table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
     write_text(draft / "README.md", CARD.format(what=purpose(known), facts=table))

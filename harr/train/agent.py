@@ -1,6 +1,6 @@
 """GRPO for the language model that searches and answers, by TRL (arXiv 2402.03300; Search-R1, arXiv 2503.09516).
 
-TRL has the loss and the optimiser; the game is ours: its ``rollout_func`` plays the pipeline with the retriever as
+TRL has the loss and the optimizer; the game is ours: its ``rollout_func`` plays the pipeline with the retriever as
 it is. Tokens that the environment put in are attended to and have no loss (``env_mask``). With ``train.vllm`` another
 engine samples, whose log-probabilities TRL corrects for by importance sampling.
 """

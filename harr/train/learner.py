@@ -1,4 +1,4 @@
-"""What every method that trains the retriever shares: the weights, their optimiser, and what survives a kill.
+"""What every method that trains the retriever shares: the weights, their optimizer, and what survives a kill.
 
 The methods write their loop out; a :class:`Learner` numbers its steps, saves, guards, and exports.
 """
@@ -174,7 +174,7 @@ class Learner:
         return torch.cat([w.grad.flatten() for w in self.adapter.parameters() if w.grad is not None])
 
     def update(self, halves: Sequence[Tensor] = ()) -> dict[str, float]:
-        """Step the optimiser once, unless the gradient is not finite; that is counted.
+        """Step the optimizer once, unless the gradient is not finite; that is counted.
 
         ``halves``: the gradients of two halves of the batch. Their squared distance estimates the
         variance of the whole gradient; over its squared norm it is ``gradient_noise`` (1: nothing but noise).

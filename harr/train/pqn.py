@@ -70,7 +70,7 @@ class Companions(torch.nn.Module):
     """A module of what is trained and kept beside the state tower: the action tower's weights, and the target copies of
     both.
 
-    The tensors are those of the towers themselves; this gathers them for the optimiser and the checkpoints.
+    The tensors are those of the towers themselves; this gathers them for the optimizer and the checkpoints.
     """
 
     def __init__(self, states: Tower, actions: Tower) -> None:

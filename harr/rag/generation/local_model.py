@@ -297,7 +297,7 @@ def load_tokenizer(place: str) -> Any:
 
 
 def nf4() -> BitsAndBytesConfig:
-    """Return a base in 4 bits as QLoRA has it (arXiv 2305.14314), computed and kept in bfloat16, not quantised twice.
+    """Return a base in 4 bits as QLoRA has it (arXiv 2305.14314), computed and kept in bfloat16, not quantized twice.
 
     >>> nf4().bnb_4bit_quant_type
     'nf4'

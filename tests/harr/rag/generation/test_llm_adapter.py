@@ -53,7 +53,7 @@ def test_what_learns_is_in_32_bits(tmp_path: Path) -> None:
 
 
 def test_four_bits_have_the_published_values() -> None:
-    """NormalFloat, computed and stored in bfloat16 (so that it can be sharded), not quantised twice."""
+    """NormalFloat, computed and stored in bfloat16 (so that it can be sharded), not quantized twice."""
     found = local.nf4()
     assert found.load_in_4bit and found.bnb_4bit_quant_type == "nf4" and not found.bnb_4bit_use_double_quant
     assert found.bnb_4bit_compute_dtype == found.bnb_4bit_quant_storage == torch.bfloat16
