@@ -40,8 +40,7 @@ class Dataset:
 def _of_hub(params: Any) -> str:
     """Tell where the passages of a hub's data set come from.
 
-        >>> from harr.errors import ParamsError
-    from harr.params.download import HubParams
+        >>> from harr.params.download import HubParams
         >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
         'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
     """
