@@ -192,9 +192,9 @@ def report(
 ) -> None:
     """Print the arms of the last evaluation, and where its page is."""
     if send:
-        from flows.send import send as send_reports
+        from tasks.tracking.report import send_reports
 
-        run_command(send_reports)
+        run_command(lambda: print(*send_reports() or ["nothing waits to be sent"], sep="\n"))
         return
     from tasks.evaluate import show
 

@@ -15,6 +15,8 @@ STATS = METRICS / "training_stats.jsonl"
 REPORT, PREFERENCES_PAGE = REPORTS / "index.html", REPORTS / "preferences.html"
 WORK = Path("work")
 """Unfinished work: a folder per stage, outside of what DVC deletes before a run."""
+NOTES, RUNS = WORK / "mlflow", Path(".harr/runs")
+"""What MLflow has not received (tasks/tracking/report.py), and the folders of recipes, each with the same paths."""
 PLACES = Places(
     corpus=CORPUS,
     vectors=VECTORS,

@@ -14,9 +14,10 @@ from flows.doctor.finding import Finding, fail, ok, size, warn
 from harr.errors import DamagedFile, bare
 from harr.io.files import read_state
 from harr.params import Params
+from tasks.paths import NOTES, RUNS
 
 REBUILD = "dvc repro -f -s index"
-NOTES, SEND = "work/mlflow", "harr report --send"
+SEND = "harr report --send"
 PLACES = ("data", "models", "metrics", "plots", "reports", "work", ".harr")
 
 
@@ -136,7 +137,7 @@ class Kept:
 def kept_reports(root: Path) -> list[Kept]:
     """Return what waits in work/mlflow, a note per stage (tasks/tracking/report.py), here and in recipes' folders."""
     found = []
-    for folder in [root / NOTES, *sorted(root.glob(f".harr/runs/*/{NOTES}"))]:
+    for folder in [root / NOTES, *sorted(root.glob(f"{RUNS}/*/{NOTES}"))]:
         stages: dict[str, list[str]] = {}
         for path in sorted(folder.glob("*.json")):
             try:

@@ -16,8 +16,9 @@ from flows.runtime import locks
 from harr.errors import ParamsError
 from harr.io.files import write_text
 from harr.params import Params
+from tasks.paths import RUNS
 
-RECIPES, RUNS = Path("recipes"), Path(".harr/runs")
+RECIPES = Path("recipes")
 AS_IT_STANDS = "params.yaml"
 """The recipe's name that means: this folder and its params.yaml, as they are."""
 CODE = ("harr", "tasks", "flows", "dvc.yaml", ".dvcignore")

@@ -5,13 +5,13 @@ again changes nothing: its run is found by the tag ``harr.report``, points carry
 Figures stand in the note; of files it has the places and hashes, since the stage's outputs lie on disk anyway.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import platform
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -20,13 +20,13 @@ from typing import Any, get_origin
 from harr.errors import DamagedFile, bare
 from harr.io.files import read_state, write_json, write_text
 from harr.params import Params
+from tasks.paths import NOTES, RUNS
 from tasks.tracking.client import address_of, client_of
 from tasks.tracking.errors import Refused, service, taken, uploading
 from tasks.tracking.execution import is_alive, me, remove_partial_files
 from tasks.tracking.fingerprints import digest_of
 from tasks.tracking.traces import send_traces
 
-NOTES = Path("work/mlflow")
 SERVERS = NOTES / "servers.txt"
 """The servers that have answered here, a line each: one of them may be away for a while. No line has a password."""
 BATCH = 900
@@ -200,13 +200,22 @@ def _close(client: Any, run: Any, report: Report) -> None:
 
 
 def send_reports() -> list[str]:
-    """Send the reports of this folder that servers did not take; returns a line for each.
+    """Send what servers did not take, here and in the folders of recipes; returns a line for each report.
 
     Raises:
         ServiceUnavailable: a server does not answer; what it has not taken stays.
     """
-    known = address_of(Params.load())  # this may carry a name and password
-    return send_left(lambda address: client_of(known if bare(known) == address else address))
+    lines = []
+    for place in [Path(), *sorted(path.parents[1] for path in RUNS.glob(f"*/{NOTES}"))]:
+        with contextlib.chdir(place):  # a report names its files from there
+            sent = send_left(partial(_client_here, address_of(Params.load())))
+        lines += [line if place == Path() else f"{place}: {line}" for line in sent]
+    return lines
+
+
+def _client_here(known: str, address: str) -> Any:
+    """Return the client of an address; the one that is ``known`` here may carry a name and password."""
+    return client_of(known if bare(known) == address else address)
 
 
 def send_left(client_for: Callable[[str], Any]) -> list[str]:
@@ -263,7 +272,7 @@ def _put_aside(path: Path, error: Exception) -> list[str]:
     return [f"warning: {error}; the note is now {path}.aside, and the others go on"]
 
 
-@contextmanager
+@contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Keep other processes from sending the same notes meanwhile."""
     NOTES.mkdir(parents=True, exist_ok=True)

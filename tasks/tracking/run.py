@@ -13,11 +13,12 @@ from typing import Any
 from harr.errors import ServiceUnavailable, bare
 from harr.io.files import write_json
 from harr.params import Params
+from tasks.paths import NOTES
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import Refused, service
 from tasks.tracking.execution import execution_id, identity
 from tasks.tracking.fingerprints import digest_of, revisions
-from tasks.tracking.report import NOTES, Report, has_answered, open_run, remember, send, send_left
+from tasks.tracking.report import Report, has_answered, open_run, remember, send, send_left
 
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
 """How often points are sent; how often a server that is away is asked; how long a stage that needs it waits."""

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from flows.send import send
 from harr.errors import ServiceUnavailable
 from harr.params import Params
+from tasks.paths import NOTES
 from tasks.registry.promote import register
 from tasks.tracking.errors import Refused, uploading
-from tasks.tracking.report import NOTES
+from tasks.tracking.report import send_reports
 from tasks.tracking.run import tracked_run
 
 
@@ -77,12 +77,11 @@ def test_an_upload_that_fails_now_waits_and_one_whose_file_is_gone_is_passed_ove
         run.log(0, {"loss": 3.0})
     assert "waits in work/mlflow" in capsys.readouterr().err
     with pytest.raises(ServiceUnavailable):
-        send()
+        send_reports()
     assert len(list(NOTES.glob("*.json"))) == 1
     Path("curve.svg").unlink()
-    send()
-    told = capsys.readouterr().out
-    assert "reported to MLflow: stage train" in told and "curve.svg is gone" in told and not list(NOTES.iterdir())
+    sent, refused = send_reports()
+    assert "reported to MLflow: stage train" in sent and "curve.svg is gone" in refused and not list(NOTES.iterdir())
     (only,) = stage_runs()
     assert only.info.status == "FINISHED" and only.data.metrics == {"loss": 3.0}
 

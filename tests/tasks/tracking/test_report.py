@@ -20,9 +20,10 @@ from flows.server import free_port
 from harr.errors import DamagedFile, ServiceUnavailable
 from harr.io.files import write_text
 from harr.params import Params
+from tasks.paths import NOTES
 from tasks.tracking import report as reports, run as tracking
 from tasks.tracking.fingerprints import digest_of
-from tasks.tracking.report import NOTES, Report, has_answered, remember, send_left, send_reports
+from tasks.tracking.report import Report, has_answered, remember, send_left, send_reports
 from tasks.tracking.run import tracked_run
 
 ROOT = Path(__file__).parents[3]
@@ -190,7 +191,7 @@ def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_n
     assert any("reports of stage train" in line for line in status(workplace, {}).leftovers)
     shutil.copy(empty_store, "later.db")
     command = found[0].fix.split("`")[1].split()
-    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-m", "flows.cli", *command[1:]], capture_output=True, text=True, check=True)
     first, second = done.stdout.splitlines()
     assert first.startswith("reported to MLflow: stage train") and second.startswith(".harr/runs/smoke: reported to ")
     assert check_reports(workplace, busy=False)[0].level == "ok"
@@ -198,7 +199,7 @@ def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_n
     runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
     assert runs["train"].data.metrics == {"loss": 3.0} and len(client.search_runs(["1"])) == 3
     assert [file.path for file in client.list_artifacts(runs["arms"].info.run_id, "plots")] == ["plots/curve.svg"]
-    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-m", "flows.cli", *command[1:]], capture_output=True, text=True, check=True)
     assert done.stdout == "nothing waits to be sent\n"
 
 

@@ -12,8 +12,9 @@ from mlflow import MlflowClient
 
 from harr.errors import ServiceUnavailable
 from harr.params import Params
+from tasks.paths import NOTES
 from tasks.tracking.fingerprints import digest_of
-from tasks.tracking.report import NOTES, SERVERS, has_answered, remember
+from tasks.tracking.report import SERVERS, has_answered, remember
 from tasks.tracking.run import tracked_run
 
 
