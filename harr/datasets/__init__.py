@@ -40,9 +40,9 @@ class Dataset:
 def _of_hub(params: Any) -> str:
     """Tell where the passages of a hub's data set come from.
 
-        >>> from harr.params.download import HubParams
-        >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
-        'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
+    >>> from harr.params.download import HubParams
+    >>> _of_hub(HubParams(dataset="hotpotqa", root="files"))
+    'the paragraphs given with the questions of hotpotqa/hotpot_qa, from the folder files'
     """
     given = {"wiki18": WIKI18[0], "wiki17": WIKI17[0]}.get(getattr(params, "passages", "wiki17"), "")
     what = given or f"the paragraphs given with the questions of {FILES[params.dataset][0]}"
