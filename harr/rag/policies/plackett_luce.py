@@ -15,6 +15,9 @@ def sample(logits_BN: Tensor, generator: torch.Generator) -> Tensor:
     """Draw a full order of the N candidates; its first K are an exact sample of K (Gumbel trick).
 
     Returns: order_BN, int64 positions in drawn order.
+
+    >>> sample(torch.tensor([[0.0, 90.0, 50.0]]), torch.Generator().manual_seed(0))  # gaps that noise never bridges
+    tensor([[1, 2, 0]])
     """
     uniform = torch.rand(logits_BN.shape, generator=generator, dtype=torch.float64)
     gumbel = -torch.log(-torch.log(uniform.clamp_min(1e-300)))

@@ -77,7 +77,11 @@ def rotate(vectors_BD: Tensor, position_B: Tensor) -> Tensor:
 
 
 def values(states_BD: Tensor, actions_BND: Tensor) -> Tensor:
-    """Return both critics of every action, (2, B, N); their sum is Q."""
+    """Return both critics of every action, (2, B, N); their sum is Q.
+
+    >>> values(torch.tensor([[1.0, 0.0]]), torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])).sum(0)
+    tensor([[2., 0.]])
+    """
     states_B2H = states_BD.unflatten(-1, (2, -1))
     return SCALE * torch.einsum("bch,bnch->cbn", states_B2H, actions_BND.unflatten(-1, (2, -1)))
 
@@ -131,6 +135,9 @@ def select_action(q_BN: Tensor, available_BN: Tensor, temperature: float, genera
     """Choose one action a row: Boltzmann over the ``TOP`` best open ones, or the best where there is no generator.
 
     At an infinite temperature all open ones are equally likely.
+
+    >>> select_action(torch.tensor([[0.2, 0.9, 0.5]]), torch.tensor([[True, False, True]]), 0.1, None)
+    tensor([2])
     """
     masked_BN = q_BN.masked_fill(~available_BN, -1e9)
     if generator is None:
