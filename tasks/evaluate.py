@@ -32,7 +32,7 @@ Rows = list[Row]
 
 
 def asked_questions(params: Params, path: Path) -> list[Question]:
-    """The questions that every arm plays."""
+    """Return the questions that every arm plays."""
     from harr.corpus.passages import read_questions
 
     questions = read_questions(path)
@@ -136,7 +136,7 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
 
 @task(**TASK)
 def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, Any]:
-    """Means and paired gains over the baseline, seeds averaged per question; and the mean of every seed."""
+    """Return means and paired gains over the baseline, seeds averaged per question; and the mean of every seed."""
     from harr.evaluate.summary import average_seeds, seed_means, summarise
 
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
@@ -148,7 +148,7 @@ def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, 
 
 @task(**TASK)
 def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
-    """All rows of all arms and their seeds as one table for the suite ``evaluation``."""
+    """Return all rows of all arms and their seeds as one table for the suite ``evaluation``."""
     runs = [(arm, run, arm_rows) for arm, by_seed in rows.items() for run, arm_rows in enumerate(by_seed)]
     asked = {row["id"] for _, _, arm_rows in runs for row in arm_rows}
     frame = pd.DataFrame(
@@ -169,7 +169,7 @@ def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
 def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
-    """Question rows, trajectories, metrics/evaluate.json and metrics/contrasts.json."""
+    """Write question rows, trajectories, metrics/evaluate.json and metrics/contrasts.json."""
     from harr.evaluate.summary import average_seeds, contrast
     from harr.report.examples import trajectories
 
@@ -197,7 +197,7 @@ def write_evaluation(
 def plot_and_report(
     params: Params, summary: dict[str, Any], facts: Mapping[str, str], links: Mapping[str, str]
 ) -> None:
-    """Plots of the arms and of recall by hop, and reports/index.html."""
+    """Draw the arms and recall by hop, and write reports/index.html."""
     from harr.evaluate.summary import flat_rows
     from harr.report.page import write_report
     from harr.report.plots import arms, hops
@@ -222,12 +222,12 @@ def plot_and_report(
 
 
 def training_curve() -> list[dict[str, Any]]:
-    """The figures of every step that stage train wrote."""
+    """Read the figures of every step that stage train wrote."""
     return read_state_rows(STATS, "run `dvc repro -f -s train`")
 
 
 def rounded(value: Any) -> Any:
-    """Figures to six decimals, so that a file changes only when a result does.
+    """Round figures to six decimals, so that a file changes only when a result does.
 
     >>> rounded({"mean": 0.12345678, "n": 3})
     {'mean': 0.123457, 'n': 3}
@@ -264,7 +264,7 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
 
 
 def with_arms(params: Params, arms: Sequence[str]) -> Params:
-    """The parameters with other ``evaluate.arms``, checked as params.yaml is.
+    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is.
 
     Raises:
         ParamsError: an arm does not go with the other parameters.
@@ -300,7 +300,7 @@ def check_out(out: Path, questions: Path) -> None:
 
 
 def show() -> str:
-    """The arms table of the last evaluation.
+    """Return the arms table of the last evaluation.
 
     Raises:
         DamagedFile: there is none, or it is damaged.

@@ -19,7 +19,6 @@ NOT_YET = (
     "harr/io/",
     "harr/compute/",
     "harr/services/",
-    "harr/evaluate/",
     "tasks/",
     "flows/",
 )

@@ -12,7 +12,7 @@ def writes_queries(episodes: Sequence[Episode]) -> bool:
 
 
 def repeated_queries(episode: Episode) -> float | None:
-    """Share of the searches whose query the same source had been asked before, but for case, articles and punctuation.
+    """Return the share of the searches whose query its source was asked before; case, articles and punctuation apart.
 
     None without searches.
 
@@ -27,7 +27,7 @@ def repeated_queries(episode: Episode) -> float | None:
 
 
 def answer_in_query(episode: Episode) -> float | None:
-    """1.0 where a query held a gold answer that neither the question nor a passage of an earlier search held, else 0.0.
+    """Return 1.0 where a query held a gold answer that neither the question nor any earlier passage held, else 0.0.
 
     The model knew or guessed the answer: what it then found shows no skill in searching. None without searches, and
     without a gold answer of two words or four characters: shorter ones (yes, no, 12) stand in queries by chance.

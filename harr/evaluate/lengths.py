@@ -27,7 +27,7 @@ from harr.rag.scoring.text import exact_match, token_f1
 from harr.types import Episode, Generator, Passage, Question
 
 BATCH, ROOM = 16, 200_000
-"""So many documents are searched at a time, or as many as have so many sentences in all."""
+"""Maximum numbers of documents that are searched at a time, and of sentences that they have in all."""
 METRICS = ("fact_em", "fact_f1")
 Brought = tuple[Question, tuple[Passage, ...]]
 """A question and its document, the passages in order."""

@@ -22,7 +22,7 @@ HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1",
 def question_rows(
     episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]] = (), *, picking: bool = False
 ) -> list[Row]:
-    """One flat row per question: id, question, answer, gold_answers and every metric that applies.
+    """Return one flat row per question: id, question, answer, gold_answers and every metric that applies.
 
     A metric that does not apply to a question is absent from its row. Answers are scored where the
     question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
@@ -87,18 +87,18 @@ def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row
 
 
 def _column(key: str) -> tuple[bool, bool]:
-    """Sort key of a row's columns: the question, then plain metrics, then those with given passages."""
+    """Return the sort key of a row's columns: the question, then plain metrics, then those with given passages."""
     return key not in NOT_METRICS, key.startswith("given_")
 
 
 def _metrics(rows: Iterable[Row]) -> list[str]:
-    """Names of all metrics in the rows; the longest row leads, so that hops stay in order."""
+    """Return the names of all metrics in the rows; the longest row leads, so that hops stay in order."""
     ordered = sorted(rows, key=len, reverse=True)
     return list(dict.fromkeys(key for row in ordered for key in row if key not in NOT_METRICS))
 
 
 def average_seeds(by_seed: Sequence[Sequence[Row]]) -> list[Row]:
-    """One row per question: the mean of every metric that all seeds have; texts are those of the first seed.
+    """Return one row per question: the mean of every metric that all seeds have; texts are those of the first seed.
 
     >>> average_seeds([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
     [{'id': 'q', 'recall': 0.5}]
@@ -112,7 +112,7 @@ def average_seeds(by_seed: Sequence[Sequence[Row]]) -> list[Row]:
 
 
 def seed_means(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
-    """Mean of every metric, one value per seed.
+    """Return the mean of every metric, one value per seed.
 
     >>> seed_means([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
     {'recall': [1.0, 0.0]}
@@ -128,7 +128,7 @@ def seed_means(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
 def summarise(
     rows_by_arm: Mapping[str, Sequence[Row]], *, baseline: str = "frozen", resamples: int, seed: int
 ) -> Summary:
-    """Means of every arm and paired gains over ``baseline``, all with bootstrap 95 % intervals.
+    """Return the means of every arm and paired gains over ``baseline``, all with bootstrap 95 % intervals.
 
     Returns:
         ``{"arms": {arm: {metric: {mean, low, high, n}}}, "paired": {arm: {metric: {gain, low, high,
@@ -151,7 +151,7 @@ def summarise(
 
 
 def contrast(rows_a: Sequence[Row], rows_b: Sequence[Row], *, resamples: int, seed: int) -> dict[str, dict[str, float]]:
-    """Gain of ``a`` over ``b`` per metric, paired by question id: ``{metric: {gain, low, high, p, n}}``.
+    """Return the gain of ``a`` over ``b`` per metric, paired by question id: ``{metric: {gain, low, high, p, n}}``.
 
     Only questions on which both have the metric count; a metric without such a question is absent.
     """
@@ -167,7 +167,7 @@ def contrast(rows_a: Sequence[Row], rows_b: Sequence[Row], *, resamples: int, se
 
 
 def flat_rows(summary: Summary) -> list[Row]:
-    """The arms of a summary as rows ``{arm, metric, mean, low, high, n}`` for a plot or a CSV file."""
+    """Return the arms of a summary as rows ``{arm, metric, mean, low, high, n}`` for a plot or a CSV file."""
     return [
         {"arm": arm, "metric": name, **values}
         for arm, metrics in summary["arms"].items()
@@ -176,7 +176,7 @@ def flat_rows(summary: Summary) -> list[Row]:
 
 
 def headline(summary: Summary) -> str:
-    """The metric that leads: the first of HEADLINES that any arm has.
+    """Return the metric that leads: the first of HEADLINES that any arm has.
 
     Raises:
         CorpusError: nothing could be scored.
@@ -189,7 +189,7 @@ def headline(summary: Summary) -> str:
 
 
 def baseline_of(summary: Summary) -> str:
-    """The arm that the others are compared with; "" where there is none.
+    """Return the arm that the others are compared with; "" where there is none.
 
     >>> baseline_of({"arms": {"frozen": {}, "full": {}}, "paired": {"full": {}}})
     'frozen'

@@ -39,7 +39,7 @@ SHARES = frozenset(LABELS) - {"searches", "context_words", "malformed", "reward"
 
 
 def label(metric: str) -> str:
-    """A metric's name in words.
+    """Return a metric's name in words.
 
     >>> label("given_hop_recall_2"), label("answer_f1")
     ('recall of hop 2, given passages', 'answer F1')
@@ -53,13 +53,13 @@ def label(metric: str) -> str:
 
 
 def is_share(metric: str) -> bool:
-    """True for a metric between 0 and 1, which is shown in percent."""
+    """Return whether a metric is between 0 and 1, and is shown in percent."""
     plain = metric.removeprefix("given_")
     return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, "pass_at")
 
 
 def table(summary: Summary) -> str:
-    """The arms as plain text, under 100 columns wide; shares in percent, gains in points of the lead metric."""
+    """Return the arms as plain text, under 100 columns wide; shares in percent, gains in points of the lead metric."""
     lead = headline(summary)
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
@@ -92,7 +92,7 @@ def table(summary: Summary) -> str:
 
 
 def percent(share: float, form: str = ".1f") -> str:
-    """A share in percent, one decimal.
+    """Return a share in percent, with one decimal.
 
     >>> percent(0.4567)
     '45.7'
@@ -101,7 +101,7 @@ def percent(share: float, form: str = ".1f") -> str:
 
 
 def spread(values: Mapping[str, float], centre: str, form: str = ".1f") -> str:
-    """A mean or gain with its interval, in percent.
+    """Return a mean or gain with its interval, in percent.
 
     >>> spread({"gain": 0.5, "low": -0.25, "high": 1.0}, "gain", "+.1f")
     '+50.0 [-25.0, +100.0]'

@@ -88,6 +88,21 @@ def test_every_tool_searches_its_own_passages(place: Path, monkeypatch: pytest.M
         assert setup.identity != with_sources
 
 
+def test_a_search_without_a_tool_asks_every_source(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(place)
+    (place / "elsewhere.py").write_text(
+        "from harr.types import Passage\nsearch = lambda query, k: [Passage('web', query)]\n"
+    )
+    sources = {"News": OWN["News"], "Web": {"kind": "function", "function": "elsewhere:search"}}
+    settings = params({"News": OWN["News"]}).model_dump(exclude_unset=True) | {"sources": sources}
+    search_r1 = Params.model_validate(settings | {"pipeline": {"name": "search_r1"}})
+    with open_setup(search_r1, PLACES, QUESTIONS / "test.jsonl") as setup:
+        [found] = setup.retriever.retrieve([Search(setup.questions[0], "Who founded it?")])
+        [alone] = setup.retriever.retrieve([Search(setup.questions[0], "Who founded it?", tool="News")])
+    assert [passage.id for passage in found.passages] == [alone.passages[0].id, "web", alone.passages[1].id]
+
+
 def test_a_source_that_the_corpus_lacks_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     with (
