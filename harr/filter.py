@@ -16,7 +16,7 @@ import torch
 
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
-from harr.io.files import fingerprint, note_published, publish, write_text
+from harr.io.files import draft, fingerprint, note_published, write_text
 from harr.io.progress import bar, stoppable
 from harr.io.resume import unfinished
 from harr.params.filter import FilterParams
@@ -121,12 +121,10 @@ def _write(
     means = {row["id"]: row.get("reward_mean", 0.0) for row in rows}
     kept_ids.sort(key=lambda pid: -means[pid])  # from easy to hard: the order of a curriculum
     by_id = {question.id: question for question in questions}
-    draft = run / "filtered"
-    draft.mkdir(parents=True, exist_ok=True)
-    write_questions((by_id[pid] for pid in kept_ids), draft / "questions.jsonl")
-    write_text(draft / "statistics.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
-    note_published(run)
-    publish(draft, out)
+    with draft(run / "filtered", out) as folder:
+        write_questions((by_id[pid] for pid in kept_ids), folder / "questions.jsonl")
+        write_text(folder / "statistics.jsonl", "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        note_published(run)
     counts = {f"dropped_{reason.replace(' ', '_')}": float(n) for reason, n in dropped.items()}
     return {
         "tried": float(len(rows)),

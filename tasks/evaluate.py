@@ -1,7 +1,6 @@
 """Stage evaluate: every arm on the same questions, with intervals, plots and a report."""
 
 import json
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from prefect import task
 
 from harr.arms import FULL
 from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError
-from harr.io.files import publish, read_json, read_jsonl, read_state, read_state_rows, write_json, write_text
+from harr.io.files import draft, read_json, read_jsonl, read_state, read_state_rows, write_json, write_text
 from harr.params import Params
 from harr.params.faults import describe_fault
 from harr.types import Episode, Log, Pipeline, Question, Retriever
@@ -173,14 +172,12 @@ def write_evaluation(
     from harr.evaluate.summary import average_seeds, contrast
     from harr.report.examples import trajectories
 
-    draft = WORK / "evaluate" / "evaluation"
-    shutil.rmtree(draft, ignore_errors=True)
-    for arm, by_seed in rows.items():
-        for seed, arm_rows in enumerate(by_seed, start=params.seed):
-            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
-            write_text(draft / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
-    write_json(draft / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
-    publish(draft, EVALUATION)
+    with draft(WORK / "evaluate" / "evaluation", EVALUATION) as folder:
+        for arm, by_seed in rows.items():
+            for seed, arm_rows in enumerate(by_seed, start=params.seed):
+                lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
+                write_text(folder / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
+        write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
     write_json(METRICS / "evaluate.json", rounded(summary))
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
     contrasts = {

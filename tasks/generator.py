@@ -1,10 +1,8 @@
 """Stage generator: the language model that plays, where this project trains it itself."""
 
-import shutil
-
 from prefect import task
 
-from harr.io.files import publish, write_json
+from harr.io.files import draft, write_json
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK
@@ -23,8 +21,6 @@ def make_generator(params: Params, log: Log) -> dict[str, float]:
         from harr.generator.warmstart import train_warmstart
 
         return train_warmstart(section, GENERATOR, work, log, params.seed)
-    draft = work / "note"
-    shutil.rmtree(draft, ignore_errors=True)
-    write_json(draft / "generator.json", section.model_dump(mode="json"))
-    publish(draft, GENERATOR)
+    with draft(work / "note", GENERATOR) as note:
+        write_json(note / "generator.json", section.model_dump(mode="json"))
     return {"trained": 0.0}

@@ -1,14 +1,13 @@
 """Stage merge: the adapter into the model that was trained, and a new version in the registry."""
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from prefect import task
 
-from harr.io.files import fingerprint, publish, read_manifest, read_state, write_json
+from harr.io.files import draft, fingerprint, read_manifest, read_state, write_json
 from harr.params import Params
 from harr.params.reward import metric_name
 from tasks.common import TASK
@@ -87,10 +86,8 @@ def _weights(weight: Any) -> str:
 def _note(folder: Path, params: Params, sections: set[str]) -> None:
     """A folder that says only that nothing was trained here, and who played; not at which address."""
     private = {section: {"base_url", "key_variable"} for section in sections}
-    draft = WORK / "merge" / "note"
-    shutil.rmtree(draft, ignore_errors=True)
-    write_json(draft / "untrained.json", params.model_dump(include=sections, exclude=private, mode="json"))
-    publish(draft, folder)
+    with draft(WORK / "merge" / "note", folder) as note:
+        write_json(note / "untrained.json", params.model_dump(include=sections, exclude=private, mode="json"))
 
 
 @task(**TASK)

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from harr.compute.tensors import optimizer_tensors, put_back, restore_optimizer, trained_weights
-from harr.io.files import check_sums, newest_sound, publish, read_json, write_json
+from harr.io.files import check_sums, draft, newest_sound, read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,13 @@ class Checkpoints:
         best: int,
     ) -> None:
         """Write the state after ``step`` finished steps; of older ones only ``best`` is kept."""
-        draft = self.folder / "checkpoint.draft"
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        weights = {path: weight.detach().contiguous() for path, weight in trained_weights(model).items()}
-        save_file(weights, draft / "weights.safetensors")
-        if head is not None:
-            save_file(head.state_dict(), draft / "value_head.safetensors")
-        save_file(optimizer_tensors(optimizer), draft / "optimizer.safetensors")
-        write_json(draft / "state.json", {"step": step, "history": history})
-        publish(draft, self._path(step))
+        with draft(self.folder / "checkpoint.draft", self._path(step)) as folder:
+            weights = {path: weight.detach().contiguous() for path, weight in trained_weights(model).items()}
+            save_file(weights, folder / "weights.safetensors")
+            if head is not None:
+                save_file(head.state_dict(), folder / "value_head.safetensors")
+            save_file(optimizer_tensors(optimizer), folder / "optimizer.safetensors")
+            write_json(folder / "state.json", {"step": step, "history": history})
         for old in self._whole()[:-1]:
             if old != self._path(best):
                 shutil.rmtree(old)

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from harr.compute.tensors import optimizer_tensors, restore_optimizer
 from harr.generator.query_styles import QUERY_HOPS, examples, share_as_taught
 from harr.generator.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
-from harr.io.files import newest_sound, note_published, publish, read_json, write_json
+from harr.io.files import draft, newest_sound, note_published, read_json, write_json
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
 from harr.params.generator import SmallLMParams
@@ -84,12 +84,11 @@ def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed:
             progress.update()
             if (step + 1) % SAVE_EVERY == 0 or stop_asked():
                 _save(run, model, optimizers, figures)
-    draft = run / "model"
-    _save_model(model, tokenizer, draft)
-    shutil.move(run / BASE, draft / BASE)
-    figures |= {"parameters": float(model.num_parameters()), **_test(draft, params)}
-    note_published(run)
-    publish(draft, out)
+    with draft(run / "model", out) as folder:
+        _save_model(model, tokenizer, folder)
+        shutil.move(run / BASE, folder / BASE)
+        figures |= {"parameters": float(model.num_parameters()), **_test(folder, params)}
+        note_published(run)
     return figures
 
 
@@ -276,14 +275,11 @@ def _learn(
 def _save(
     run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer], figures: dict[str, float]
 ) -> None:
-    draft = run / "checkpoint.draft"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    save_file(dict(model.named_parameters()), draft / "model.safetensors")
-    for number, optimizer in enumerate(optimizers):
-        save_file(optimizer_tensors(optimizer), draft / f"optimizer-{number}.safetensors")
-    write_json(draft / "figures.json", figures)
-    publish(draft, run / f"checkpoint-{int(figures['step']):06d}")
+    with draft(run / "checkpoint.draft", run / f"checkpoint-{int(figures['step']):06d}") as folder:
+        save_file(dict(model.named_parameters()), folder / "model.safetensors")
+        for number, optimizer in enumerate(optimizers):
+            save_file(optimizer_tensors(optimizer), folder / f"optimizer-{number}.safetensors")
+        write_json(folder / "figures.json", figures)
     for old in _checkpoints(run)[:-1]:
         shutil.rmtree(old)
 

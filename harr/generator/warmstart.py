@@ -3,7 +3,6 @@
 TRL has the loss and the loop; texts come as tokens, of which only those that the model is to write have a loss.
 """
 
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,10 +13,10 @@ from harr.compute.tensors import trained_weights
 from harr.compute.trl import Learning, StepCallback, Tokens, run_sft
 from harr.errors import CorpusError
 from harr.generator.demonstrations import make_demonstrations, read_demonstrations
-from harr.io.files import fingerprint, note_published, publish, write_json
+from harr.io.files import draft, fingerprint, note_published
 from harr.io.resume import unfinished
 from harr.params.generator import WarmstartParams
-from harr.rag.generation.llm_adapter import base_identity, begin
+from harr.rag.generation.llm_adapter import base_identity, begin, save_llm
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.types import Log
 
@@ -66,13 +65,9 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
         learning_rate=params.learning_rate,
     )
     whole = model.merge_and_unload() if params.lora else model.to(precision)
-    draft = checkpoints.folder / "model"
-    shutil.rmtree(draft, ignore_errors=True)
-    whole.save_pretrained(draft)
-    tokenizer.save_pretrained(draft)
-    write_json(draft / "harr.json", {"base_model": params.model, "base": base, "kind": "llm"})
-    note_published(checkpoints.folder)
-    publish(draft, out)
+    with draft(checkpoints.folder / "model", out) as folder:
+        save_llm(whole, tokenizer, folder, params.model)
+        note_published(checkpoints.folder)
     return figures(learning.history, kept, len(rows) - len(kept), whole.num_parameters())
 
 

@@ -164,6 +164,23 @@ def publish(folder: Path, out: Path) -> None:
         shutil.rmtree(past, ignore_errors=True)
 
 
+@contextmanager
+def draft(folder: Path, out: Path) -> Iterator[Path]:
+    """Yield ``folder``, empty; on success it is published as ``out`` (:func:`publish`), which is then whole.
+
+    >>> import tempfile
+    >>> place = Path(tempfile.mkdtemp())
+    >>> with draft(place / "work", place / "out") as folder:
+    ...     write_text(folder / "a.txt", "all or nothing")
+    >>> sorted(path.name for path in (place / "out").iterdir()), (place / "work").exists()
+    (['a.txt', 'sha256sums.txt'], False)
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    yield folder
+    publish(folder, out)
+
+
 def _swap(new: Path, out: Path, old: Path) -> None:
     """Rename what is at ``out`` to ``old``, and ``new`` to ``out``; if that fails, all is as it was."""
     if out.exists():

@@ -1,6 +1,5 @@
 """Stage merge where the language model learns: fold the adapter into it and save a stock transformers folder."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,9 @@ from peft import PeftModel
 from torch import Tensor
 
 from harr.errors import ModelError
-from harr.io.files import publish, read_json, write_json, write_text
+from harr.io.files import draft, read_json, write_json, write_text
 from harr.merge.retriever import PROBES
+from harr.rag.generation.llm_adapter import save_llm
 from harr.rag.generation.local_model import load_model
 
 TOKENS = 128
@@ -60,25 +60,24 @@ def merge_llm(
     wanted = _logits(model, tokenizer)
     if isinstance(model, PeftModel):
         model = model.merge_and_unload()
-    draft, bound = work / "llm", BOUND.get(model.dtype, ROUNDED)
-    shutil.rmtree(draft, ignore_errors=True)
-    model.save_pretrained(draft)
-    tokenizer.save_pretrained(draft)
-    del model  # before the next one comes: there may be room for one only
-    known = {**read_json(trained / "harr.json"), **facts}
-    known.pop("beside", None)
-    table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
-    write_text(draft / "README.md", CARD.format(base=known["base_model"], facts=table))
-    write_json(draft / "harr.json", {**known, "training": dict(training)} if training else known)
-    found = _logits(*load_model(str(draft)))
-    differences = torch.cat([(one - two).abs().flatten() for one, two in zip(wanted, found, strict=True)])
-    largest = float(differences.max())
-    if not largest <= bound:
-        raise ModelError(
-            f"merged model differs from its adapter: a logit by {largest:.6f}, at most {bound} is wanted; nothing was "
-            f"written; check that {known['base_model']} is the model that was trained, or run `dvc repro -f -s train`"
-        )
-    publish(draft, out)
+    bound = BOUND.get(model.dtype, ROUNDED)
+    with draft(work / "llm", out) as folder:
+        save_llm(model, tokenizer, folder)
+        del model  # before the next one comes: there may be room for one only
+        known = {**read_json(trained / "harr.json"), **facts}
+        known.pop("beside", None)
+        table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
+        write_text(folder / "README.md", CARD.format(base=known["base_model"], facts=table))
+        write_json(folder / "harr.json", {**known, "training": dict(training)} if training else known)
+        found = _logits(*load_model(str(folder)))
+        differences = torch.cat([(one - two).abs().flatten() for one, two in zip(wanted, found, strict=True)])
+        largest = float(differences.max())
+        if not largest <= bound:
+            raise ModelError(
+                f"merged model differs from its adapter: a logit by {largest:.6f}, at most {bound} is wanted; nothing "
+                f"was written; check that {known['base_model']} is the model that was trained, or run "
+                "`dvc repro -f -s train`"
+            )
     return {
         "probes": float(len(wanted)),
         "logit_difference_max": largest,

@@ -1,6 +1,5 @@
 """Stage merge: fold the adapter into the encoder and save a stock sentence-transformers folder."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from transformers import AutoModel
 
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
-from harr.io.files import publish, read_json, write_json, write_text
+from harr.io.files import draft, read_json, write_json, write_text
 from harr.io.model_folder import KINDS
 from harr.merge.card import purpose
 from harr.rag.policies.encoder_adapter import load_adapter
@@ -68,23 +67,21 @@ def merge(
     wanted_ND = encoder.encode(PROBES, prompt=encoder.query_prompt)
     if handle is not None:
         handle.merge_and_unload()
-    draft = work / "retriever"
-    shutil.rmtree(draft, ignore_errors=True)
-    encoder.model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
-    encoder.model.save_pretrained(str(draft), create_model_card=False)
-    for path in [path for path in draft.rglob("*") if path.is_file() and path.suffix not in KEPT]:
-        path.unlink()  # a chat template or a tokenizer's own format; the reloaded folder proves it is not needed
-    known = {**read_json(adapter / "harr.json"), **facts}
-    table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
-    write_text(draft / "README.md", CARD.format(what=purpose(known), facts=table))
-    write_json(draft / "harr.json", known)
-    cosines_N = _reloaded_cosines(draft, wanted_ND)
-    if cosines_N.min() < min_cosine:
-        raise ModelError(
-            f"merged model differs from its adapter: cosine {cosines_N.min():.6f} on a probe, at least {min_cosine} "
-            "is wanted; nothing was written; check that encoder.model is the base that was trained"
-        )
-    publish(draft, out)
+    with draft(work / "retriever", out) as folder:
+        encoder.model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
+        encoder.model.save_pretrained(str(folder), create_model_card=False)
+        for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT]:
+            path.unlink()  # a chat template or a tokenizer's own format; the reloaded folder proves it is not needed
+        known = {**read_json(adapter / "harr.json"), **facts}
+        table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
+        write_text(folder / "README.md", CARD.format(what=purpose(known), facts=table))
+        write_json(folder / "harr.json", known)
+        cosines_N = _reloaded_cosines(folder, wanted_ND)
+        if cosines_N.min() < min_cosine:
+            raise ModelError(
+                f"merged model differs from its adapter: cosine {cosines_N.min():.6f} on a probe, at least "
+                f"{min_cosine} is wanted; nothing was written; check that encoder.model is the base that was trained"
+            )
     return {
         "probes": float(len(cosines_N)),
         "cosine_min": float(cosines_N.min()),

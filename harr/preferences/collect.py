@@ -21,7 +21,7 @@ import numpy as np
 
 from harr.corpus.passages import read_questions, write_questions
 from harr.errors import CorpusError, IndexMismatch, NoPreference
-from harr.io.files import note_published, publish, read_json, read_jsonl, sha256, write_json, write_text
+from harr.io.files import draft, note_published, read_json, read_jsonl, sha256, write_json, write_text
 from harr.io.progress import bar, stoppable
 from harr.io.resume import unfinished
 from harr.params.filter import FilterParams, PreferencesParams
@@ -311,18 +311,16 @@ def _write(
     for row in tried:
         levels[row["question_id"]] += [made["ap"] for made in row["tries"]]
     notes = [statistics_row(name, values, held, learnt) for name, values in levels.items()]
-    draft = run / "filtered"
-    shutil.rmtree(draft, ignore_errors=True)
-    for name, ids in {"questions": learnt, "held_out": held}.items():
-        write_questions((question for question in questions if question.id in ids), draft / f"{name}.jsonl")
-    for name, lines in {"preferences": rows, "statistics": notes}.items():
-        write_text(draft / f"{name}.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    shutil.copy(run / "prompts.json", draft / "prompts.json")
-    write_json(draft / "manifest.json", manifest)
-    found = figures(rows, notes, tried, read_json(run / "prompts.json"))
-    write_json(draft / "figures.json", found)
-    note_published(run)
-    publish(draft, out)
+    with draft(run / "filtered", out) as folder:
+        for name, ids in {"questions": learnt, "held_out": held}.items():
+            write_questions((question for question in questions if question.id in ids), folder / f"{name}.jsonl")
+        for name, lines in {"preferences": rows, "statistics": notes}.items():
+            write_text(folder / f"{name}.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        shutil.copy(run / "prompts.json", folder / "prompts.json")
+        write_json(folder / "manifest.json", manifest)
+        found = figures(rows, notes, tried, read_json(run / "prompts.json"))
+        write_json(folder / "figures.json", found)
+        note_published(run)
     return found
 
 

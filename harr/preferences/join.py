@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harr.errors import CorpusError, DamagedFile
-from harr.io.files import SUMS, check_sums, publish, read_json, read_jsonl, write_json, write_text
+from harr.io.files import SUMS, check_sums, draft, read_json, read_jsonl, write_json, write_text
 from harr.io.resume import differences
 
 JOINED = ("preferences.jsonl", "questions.jsonl", "held_out.jsonl", "statistics.jsonl")
@@ -36,14 +36,12 @@ def join_parts(folders: Sequence[Path], out: Path, work: Path) -> dict[str, floa
     count = settings["num_partitions"]
     whole = {**settings, "num_partitions": 1, "partition": 0, "target": settings["target"] * count}
     figures = summed([read_json(part / "figures.json") for part in parts])
-    draft = work / "joined"
-    shutil.rmtree(draft, ignore_errors=True)
-    for name in JOINED:
-        write_text(draft / name, "".join((part / name).read_text(encoding="utf-8") for part in parts))
-    shutil.copy(parts[0] / "prompts.json", draft / "prompts.json")
-    write_json(draft / "manifest.json", {**found[0][1], "settings": whole})
-    write_json(draft / "figures.json", figures)
-    publish(draft, out)
+    with draft(work / "joined", out) as folder:
+        for name in JOINED:
+            write_text(folder / name, "".join((part / name).read_text(encoding="utf-8") for part in parts))
+        shutil.copy(parts[0] / "prompts.json", folder / "prompts.json")
+        write_json(folder / "manifest.json", {**found[0][1], "settings": whole})
+        write_json(folder / "figures.json", figures)
     return figures
 
 

@@ -7,7 +7,6 @@ engine samples, whose log-probabilities TRL corrects for by importance sampling.
 
 import inspect
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 import torch
 from accelerate.utils import patch_environment
 from datasets import Dataset
-from peft import PeftModel
 from trl.trainer.grpo_config import GRPOConfig
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -25,10 +23,10 @@ from harr.compute.checkpoints import Checkpoints
 from harr.compute.tensors import trained_weights
 from harr.compute.trl import QUIET, Learning, StepCallback, open_trainer, renamed, run_trl
 from harr.errors import CorpusError, ParamsError
-from harr.io.files import note_published, publish, write_json
+from harr.io.files import draft, note_published
 from harr.io.resume import unfinished
 from harr.params.train import AgentParams
-from harr.rag.generation.llm_adapter import base_identity, begin
+from harr.rag.generation.llm_adapter import begin, save_llm
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.pipelines.tags import thoughts
@@ -309,7 +307,8 @@ def finish(callback: AgentCallback, base: str, out: Path) -> None:
             f"keeping the checkpoint of step {best}"
         )
     note_published(learning.checkpoints.folder)
-    export(learning.model, learning.tokenizer, base, learning.checkpoints.folder / "adapter", out)
+    with draft(learning.checkpoints.folder / "adapter", out) as folder:
+        save_llm(learning.model, learning.tokenizer, folder, base)
 
 
 def check_processes(params: AgentParams) -> None:
@@ -368,13 +367,3 @@ def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPO
         seed=seed,
         **QUIET,
     )
-
-
-def export(model: Any, tokenizer: Any, base: str, draft: Path, out: Path) -> None:
-    """Publish an adapter as PEFT saves it, or a whole model as transformers does, with its tokenizer and harr.json."""
-    shutil.rmtree(draft, ignore_errors=True)
-    model.save_pretrained(draft, **({"selected_adapters": ["default"]} if isinstance(model, PeftModel) else {}))
-    tokenizer.save_pretrained(draft)
-    (draft / "README.md").unlink(missing_ok=True)
-    write_json(draft / "harr.json", {"base_model": base, "base": base_identity(base), "kind": "llm"})
-    publish(draft, out)

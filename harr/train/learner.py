@@ -19,7 +19,7 @@ from harr.compute import distributed
 from harr.compute.checkpoints import Checkpoints
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ParamsError
-from harr.io.files import note_published, publish, read_json, write_json
+from harr.io.files import draft, note_published, read_json, write_json
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
 from harr.params.train import LoopParams
@@ -214,11 +214,10 @@ class Learner:
             print(
                 f"train stopped after step {len(self.history)}: {self.stopped}; keeping the checkpoint of step {best}"
             )
-        draft = self.checkpoints.folder / "adapter"
-        save_adapter(self.adapter, self.policy.encoder, draft)
-        for name, (adapter, encoder) in also.items():
-            save_adapter(adapter, encoder, draft / name)
-        for folder in (draft, *(draft / name for name in also)):
-            write_json(folder / "harr.json", {**read_json(folder / "harr.json"), **facts})
-        note_published(self.checkpoints.folder)
-        publish(draft, out)
+        with draft(self.checkpoints.folder / "adapter", out) as folder:
+            save_adapter(self.adapter, self.policy.encoder, folder)
+            for name, (adapter, encoder) in also.items():
+                save_adapter(adapter, encoder, folder / name)
+            for place in (folder, *(folder / name for name in also)):
+                write_json(place / "harr.json", {**read_json(place / "harr.json"), **facts})
+            note_published(self.checkpoints.folder)

@@ -33,11 +33,11 @@ from harr.compute.trl import (
     run_trl,
 )
 from harr.errors import CorpusError, NoPreference, ParamsError
-from harr.io.files import fingerprint, note_published, publish, read_json, sha256, write_json
+from harr.io.files import draft, fingerprint, note_published, read_json, sha256, write_json
 from harr.io.resume import unfinished
 from harr.params.train import LeReTParams
 from harr.preferences.collect import check_index, check_repeatable, read_preferences, sample_again
-from harr.rag.generation.llm_adapter import base_identity, begin
+from harr.rag.generation.llm_adapter import base_identity, begin, save_llm
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Samplers
 from harr.rag.pipelines.leret import RAW, completion_text, request
@@ -145,8 +145,8 @@ class _Iteration:
         run_sft(rows, callback, self._rate_share, params, params.sft_batch, **self._rates(params.sft_learning_rate))
         model = learning.model.eval()
         whole = model.merge_and_unload() if params.lora else model.to(precision)
-        _save(whole, tokenizer, self.folder / "sft.draft")
-        publish(self.folder / "sft.draft", done)
+        with draft(self.folder / "sft.draft", done) as folder:
+            save_llm(whole, tokenizer, folder)
         return learning.history
 
     def prefer(self) -> list[dict[str, float]]:
@@ -181,8 +181,8 @@ class _Iteration:
             trainer.evaluate(Dataset.from_list(rows["held_out"]))
             told = {"held_out_accuracy": trainer.state.log_history[-1]["eval_rewards/accuracies"]}
         write_json(self.folder / "held-out.json", told)
-        _save(learning.model.eval(), tokenizer, self.folder / "ipo.draft")
-        publish(self.folder / "ipo.draft", done)
+        with draft(self.folder / "ipo.draft", done) as folder:
+            save_llm(learning.model.eval(), tokenizer, folder)
         return _with_held_out(learning.history, self.folder)
 
     def _learning(self, loaded: Any, tokenizer: Any, checkpoints: Checkpoints, rate: float) -> Learning:
@@ -286,16 +286,9 @@ def _merged(part: Path) -> str:
     if not (part / "merged").exists():
         loaded, tokenizer = load_model(str(part / "sft"))
         model = PeftModel.from_pretrained(loaded, str(part / "ipo")).merge_and_unload()
-        _save(model, tokenizer, part / "merged.draft")
-        publish(part / "merged.draft", part / "merged")
+        with draft(part / "merged.draft", part / "merged") as folder:
+            save_llm(model, tokenizer, folder)
     return str(part / "merged")
-
-
-def _save(model: Any, tokenizer: Any, folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    model.save_pretrained(folder, **({"selected_adapters": ["default"]} if isinstance(model, PeftModel) else {}))
-    tokenizer.save_pretrained(folder)
-    (folder / "README.md").unlink(missing_ok=True)
 
 
 def _with_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[str, float]]:
@@ -303,11 +296,11 @@ def _with_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[s
     return [*history[:-1], {**history[-1], **read_json(folder / "held-out.json")}]
 
 
-def _export(params: LeReTParams, part: Path, begun: str, draft: Path, out: Path) -> None:
+def _export(params: LeReTParams, part: Path, begun: str, work: Path, out: Path) -> None:
     """Publish what IPO trained, with the model after SFT beside it."""
-    shutil.rmtree(draft, ignore_errors=True)
-    shutil.copytree(part / "ipo", draft)
-    shutil.copytree(part / "sft", draft / "sft")
-    of = {"base": base_identity(str(draft / "sft")), "beside": "sft"} if params.lora else {"base": base_identity(begun)}
-    write_json(draft / "harr.json", {"base_model": begun, **of, "kind": "llm"})
-    publish(draft, out)
+    base = {"base": base_identity(str(part / "sft") if params.lora else begun)}
+    base |= {"beside": "sft"} if params.lora else {}
+    with draft(work, out) as folder:
+        shutil.copytree(part / "ipo", folder, dirs_exist_ok=True)
+        shutil.copytree(part / "sft", folder / "sft")
+        write_json(folder / "harr.json", {"base_model": begun, **base, "kind": "llm"})

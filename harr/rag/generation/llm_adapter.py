@@ -8,6 +8,7 @@ import torch
 from transformers.utils.hub import cached_file
 
 from harr.compute.tensors import trained_weights
+from harr.io.files import write_json
 from harr.params.train import LoraParams
 
 BLOCKS, BLOCK = 256, 64 * 1024
@@ -34,6 +35,20 @@ def begin(model: Any, lora: LoraParams | None, seed: int) -> Any:
         for weight in trained_weights(adapted).values():
             weight.data = weight.data.to(torch.bfloat16)
     return adapted
+
+
+def save_llm(model: Any, tokenizer: Any, folder: Path, base: str = "") -> None:
+    """Write an adapter as PEFT saves it, or a whole model as transformers does, with its tokenizer.
+
+    Where ``base`` names the model that was trained, harr.json says so.
+    """
+    from peft import PeftModel
+
+    model.save_pretrained(folder, **({"selected_adapters": ["default"]} if isinstance(model, PeftModel) else {}))
+    tokenizer.save_pretrained(folder)
+    (folder / "README.md").unlink(missing_ok=True)
+    if base:
+        write_json(folder / "harr.json", {"base_model": base, "base": base_identity(base), "kind": "llm"})
 
 
 def base_identity(name: str) -> str:
