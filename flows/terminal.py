@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from harr.datasets.preview import Preview
 
 COLOURS = {
-    "ok": 32, "fresh": 32, "looks fresh": 32, "FINISHED": 32,
+    "ok": 32, "fresh": 32, "FINISHED": 32,
     "warn": 33, "changed": 33, "follows": 33, "running": 36, "RUNNING": 36,
     "fail": 31, "FAILED": 31, "LOST": 31, "KILLED": 33, "never run": 33,
 }  # fmt: skip

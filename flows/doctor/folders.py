@@ -89,7 +89,7 @@ def _whole(path: Path) -> bool:
     if start != b"\x93":
         return bool(start)
     try:
-        np.load(path, mmap_mode="r")
+        np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError:
         return False
     return True
