@@ -2,7 +2,7 @@
 
     python examples/new_reward.py
 
-With its folder on PYTHONPATH, params.yaml names it with a weight, beside the terms of harr. It is learnt from, and it is
+With its folder on PYTHONPATH, params.yaml names it with a weight, beside the terms of harr. It is learnt from, and is
 a metric of every arm; nothing in harr changes:
 
     reward:
