@@ -11,7 +11,7 @@ Row = TypeVar("Row")
 T = TypeVar("T")
 
 
-def fitting(
+def auto_batch(
     rows: Sequence[Row], size: int, run: Callable[[Sequence[Row]], T], name: str
 ) -> Iterator[tuple[Sequence[Row], T]]:
     """Batches of ``size`` rows, in order, each with what ``run`` makes of it; smaller ones where the GPU is full.
@@ -21,7 +21,7 @@ def fitting(
     Raises:
         torch.OutOfMemoryError: there is no room for one row; or processes compute together, all equally often.
 
-    >>> list(fitting([3, 1, 2], 2, sum, "model"))
+    >>> list(auto_batch([3, 1, 2], 2, sum, "model"))
     [([3, 1], 4), ([2], 2)]
     """
     first = 0

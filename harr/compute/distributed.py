@@ -88,7 +88,7 @@ def shard(model: torch.nn.Module, weights: Iterable[torch.nn.Parameter]) -> None
     fully_shard(model, mesh=mesh, ignored_params=whole)
 
 
-def only_main(call: Callable[[], T]) -> T:
+def main_process_only(call: Callable[[], T]) -> T:
     """What ``call`` returns in the main process, which alone calls it; its ``HarrError`` is raised in all."""
     if count() == 1:
         return call()
@@ -110,7 +110,7 @@ def held_by_main(opened: Callable[[], AbstractContextManager[T]]) -> Iterator[T]
     """Open something in the main process. The others are given None, and must use it within ``only_main``."""
     held: list[T] = []
     with ExitStack() as stack:
-        only_main(lambda: held.append(stack.enter_context(opened())))
+        main_process_only(lambda: held.append(stack.enter_context(opened())))
         yield held[0] if held else cast(T, None)
 
 
@@ -154,7 +154,7 @@ def check_same_step(done: int, folder: Path) -> None:
     Raises:
         StaleState: a process has finished another number of steps than the main one.
     """
-    if (main := only_main(lambda: done)) != done:
+    if (main := main_process_only(lambda: done)) != done:
         raise StaleState(
             f"process {number()} resumes at step {done}, the main one at {main}; "
             f"{folder} must be one folder for all machines"
@@ -175,7 +175,7 @@ def refuse_shards(method: str) -> None:
             )
 
 
-def gathered(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> NDArray[np.float32]:
+def all_gather(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> NDArray[np.float32]:
     """The vectors of ``texts``, (n, D), in all processes to the same bit; each encodes its share.
 
     Shares are filled up to one size, so that every process runs the model equally often.

@@ -16,7 +16,7 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from harr.compute.batching import fitting
+from harr.compute.batching import auto_batch
 from harr.errors import ModelError
 from harr.io.files import fingerprint
 from harr.io.model_folder import file_hashes, find_folder, load_safely
@@ -106,7 +106,7 @@ class Encoder:
         lengths = np.minimum(self.token_counts(texts), max_tokens or self.max_tokens)
         order = np.argsort(-lengths, kind="stable")
         with torch.no_grad():  # not inference_mode: FSDP keeps tensors that the next forward learns with
-            for rows, batch_BD in fitting(order.tolist(), batch_size, run, self.name):
+            for rows, batch_BD in auto_batch(order.tolist(), batch_size, run, self.name):
                 vectors_ND[rows] = batch_BD
                 if on_batch is not None:
                     on_batch(len(rows))

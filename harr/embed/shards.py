@@ -25,8 +25,8 @@ from harr.io.files import (
     note_published,
     publish,
     read_json,
+    reopen_work,
     sha256,
-    take_back,
     write_json,
 )
 from harr.io.progress import bar, stoppable
@@ -179,7 +179,7 @@ def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, pl
         except DamagedFile:
             wanted = True
         if wanted:
-            take_back(out, folder)
+            reopen_work(out, folder)
 
 
 def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str, Any] | None:

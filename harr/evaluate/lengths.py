@@ -29,7 +29,7 @@ from harr.types import Episode, Generator, Passage, Question
 BATCH, ROOM = 16, 200_000
 """Maximum numbers of documents that are searched at a time, and of sentences that they have in all."""
 METRICS = ("fact_em", "fact_f1")
-Brought = tuple[Question, tuple[Passage, ...]]
+QuestionDocument = tuple[Question, tuple[Passage, ...]]
 """A question and its document, the passages in order."""
 
 
@@ -63,7 +63,7 @@ def _weights(encoder: Encoder) -> str:
 
 
 def play_documents(
-    documents: Iterable[Brought],
+    documents: Iterable[QuestionDocument],
     towers: TwoTowerPolicy,
     log: Path,
     *,
@@ -91,8 +91,8 @@ def play_documents(
     return list(known.values())
 
 
-def _batches(documents: Iterable[Brought]) -> Iterator[list[Brought]]:
-    batch: list[Brought] = []
+def _batches(documents: Iterable[QuestionDocument]) -> Iterator[list[QuestionDocument]]:
+    batch: list[QuestionDocument] = []
     for document in documents:
         batch.append(document)
         if len(batch) == BATCH or sum(len(passages) for _, passages in batch) >= ROOM:
@@ -114,7 +114,7 @@ def whole_lines(log: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _play(batch: Sequence[Brought], towers: TwoTowerPolicy, picks: int) -> list[dict[str, Any]]:
+def _play(batch: Sequence[QuestionDocument], towers: TwoTowerPolicy, picks: int) -> list[dict[str, Any]]:
     for question, passages in batch:
         towers.attach_document(question, passages)
     episodes = play([question for question, _ in batch], partial(pick, picks=picks), towers, None)

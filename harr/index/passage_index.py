@@ -23,7 +23,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import DamagedFile, IndexMismatch, bare
 from harr.index.bulk_import import MAX_TEXT_BYTES, import_jobs, import_passages, searched_text
-from harr.io.files import fingerprint, note_published, publish, read_manifest, read_state, undo_publish, write_json
+from harr.io.files import fingerprint, note_published, publish, read_manifest, read_state, reopen_published, write_json
 from harr.io.progress import bar, stoppable
 from harr.io.resume import unfinished
 from harr.params.index import IndexParams
@@ -78,7 +78,7 @@ def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: 
     plan = {**content, "uri": params.uri} | ({"bulk": params.bulk} if params.bulk else {})
     plan |= {"sources": parts} if parts else {}
     folder = work / fingerprint(plan)
-    undo_publish(folder, out, folder / "out", manifest)
+    reopen_published(folder, out, folder / "out", manifest)
     unfinished(work, plan)
     _drop_half_written_indexes(folder)
     started = time.monotonic()

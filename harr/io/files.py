@@ -231,7 +231,7 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def take_back(out: Path, folder: Path) -> None:
+def reopen_work(out: Path, folder: Path) -> None:
     """Make a published folder unfinished work again, under the name ``folder``; to another disk it is copied."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -252,12 +252,12 @@ def note_published(run: Path) -> Path:
     return note
 
 
-def undo_publish(run: Path, out: Path, folder: Path, manifest: Mapping[str, Any]) -> None:
+def reopen_published(run: Path, out: Path, folder: Path, manifest: Mapping[str, Any]) -> None:
     """Take a whole ``out`` of this manifest back as ``folder`` if ``run`` was killed after :func:`note_published`."""
     if run.with_suffix(".published").exists() and (out / "manifest.json").exists() and not folder.exists():
         with suppress(DamagedFile):
             if read_manifest(out, "") == manifest:
-                take_back(out, folder)
+                reopen_work(out, folder)
 
 
 def finish(work: Path) -> None:

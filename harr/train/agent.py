@@ -253,7 +253,9 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     weights = trained_weights(model).values()
     optimizer = torch.optim.AdamW(weights, params.learning_rate, weight_decay=params.weight_decay)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-    checkpoints = Checkpoints(distributed.only_main(lambda: unfinished(work, run, setup=setup.readable_identity)))
+    checkpoints = Checkpoints(
+        distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))
+    )
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     distributed.check_same_step(len(learning.history), checkpoints.folder)
     game = RolloutFunction(params, setup, LanguageModel(model, tokenizer, name=setup.writer), seed)
@@ -276,7 +278,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
         skip_padding(loaded)
         skip_padding(trainer.ref_model)
         run_trl(trainer, callback)
-    distributed.only_main(lambda: finish(callback, setup.writer, out))
+    distributed.main_process_only(lambda: finish(callback, setup.writer, out))
     return learning.history
 
 

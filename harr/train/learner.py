@@ -100,7 +100,9 @@ class Learner:
         optimizer = accelerator.prepare_optimizer(optimizer)
         distributed.shard(policy.encoder.model, [w for w in adapter.parameters() if w.requires_grad])
         run = {"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed}
-        checkpoints = Checkpoints(distributed.only_main(lambda: unfinished(work, run, setup=setup.readable_identity)))
+        checkpoints = Checkpoints(
+            distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))
+        )
         history = checkpoints.load(adapter, head, optimizer)
         distributed.check_same_step(len(history), checkpoints.folder)
         rates = [params.learning_rate, head_rate]
@@ -204,7 +206,7 @@ class Learner:
         ``also``: further adapters with their encoders, by the name of their folder in ``out``. ``facts``: what
         else harr.json says.
         """
-        distributed.only_main(lambda: self._export(out, also or {}, facts or {}))
+        distributed.main_process_only(lambda: self._export(out, also or {}, facts or {}))
         return self.history
 
     def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]], facts: Mapping[str, str]) -> None:

@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from harr.compute import distributed
-from harr.compute.batching import fitting
+from harr.compute.batching import auto_batch
 from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
 from harr.io.model_folder import UNLOADABLE, check_loadable
@@ -168,7 +168,7 @@ class LanguageModel:
 
         order = sorted(range(len(contexts)), key=lambda row: len(contexts[row]), reverse=True)  # most memory first
         written: dict[int, list[int]] = {}
-        for rows, found in fitting(order, batch_size, run, self._name):
+        for rows, found in auto_batch(order, batch_size, run, self._name):
             written.update(zip(rows, found, strict=True))
         return [written[row] for row in range(len(contexts))]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from harr.compute.distributed import only_main
+from harr.compute.distributed import main_process_only
 from harr.types import Generate, Generator
 
 
@@ -16,11 +16,11 @@ class SharedGenerator:
 
     def __init__(self, make: Callable[[], Generator]) -> None:
         self._made: list[Generator] = []
-        only_main(lambda: self._made.append(make()))
+        main_process_only(lambda: self._made.append(make()))
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order, in every process."""
-        return only_main(lambda: self._made[0].complete(requests))
+        return main_process_only(lambda: self._made[0].complete(requests))
 
     def usage(self) -> Mapping[str, float]:
         """Return the generator's counts; nothing beside the main process."""

@@ -75,8 +75,8 @@ class DensePolicy:
         self.dropped_hops += dropped
         distinct, state_of = unique(states)
         encode = partial(self.encoder.encode, prompt=self.encoder.query_prompt, max_tokens=self.max_tokens)
-        states_UD = distributed.gathered(distinct, encode)
-        return distributed.only_main(lambda: self._found(searches, states, states_UD, state_of))
+        states_UD = distributed.all_gather(distinct, encode)
+        return distributed.main_process_only(lambda: self._found(searches, states, states_UD, state_of))
 
     def _found(
         self,

@@ -86,7 +86,7 @@ class TwoTowerPolicy:
     def encode_states(self, texts: Sequence[str]) -> Tensor:
         """Return vectors of states, (U, D), without gradient; of several processes each encodes a share."""
         encode = partial(self.states.encode, prompt=self.states.query_prompt, max_tokens=self.max_tokens)
-        return torch.from_numpy(distributed.gathered(texts, encode))
+        return torch.from_numpy(distributed.all_gather(texts, encode))
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return one pick for every search, or its ``k`` best, and none where all are taken.
@@ -166,7 +166,7 @@ class TwoTowerPolicy:
 
     def encode_actions(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of sentences by the action tower, (n, D); of several processes each encodes a share."""
-        return distributed.gathered(texts, partial(self.actions.encode, prompt=self.actions.passage_prompt))
+        return distributed.all_gather(texts, partial(self.actions.encode, prompt=self.actions.passage_prompt))
 
     def attach_document(self, question: Question, passages: tuple[Passage, ...]) -> Document:
         """Give a question its document; :meth:`clear` takes all of them away."""

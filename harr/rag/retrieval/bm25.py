@@ -26,7 +26,7 @@ class BM25Retriever:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the best ``k`` passages per search; fewer where fewer share a word with the query."""
-        return distributed.only_main(lambda: self._found(searches))
+        return distributed.main_process_only(lambda: self._found(searches))
 
     def _found(self, searches: Sequence[Search]) -> list[Retrieval]:
         longest = max(len(search.exclude_ids) + (search.k or self.k) for search in searches)

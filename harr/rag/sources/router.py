@@ -44,7 +44,7 @@ class Sources:
             outside = [tool for tool in batches if tool in self.web and distributed.is_main()]
             waiting = {tool: pool.submit(self.web[tool].retrieve, batches[tool]) for tool in outside}
             came = {tool: self.own[tool].retrieve(batch) for tool, batch in batches.items() if tool in self.own}
-            came |= distributed.only_main(lambda: {tool: future.result() for tool, future in waiting.items()})
+            came |= distributed.main_process_only(lambda: {tool: future.result() for tool, future in waiting.items()})
         found: list[dict[str, Retrieval]] = [{} for _ in searches]
         for tool in known:
             for number, retrieval in zip(asked[tool], came.get(tool, ()), strict=True):

@@ -9,7 +9,7 @@ import torch
 from harr.datasets.haystack import longer, noise_for
 from harr.embed.encoder import Encoder
 from harr.evaluate import lengths
-from harr.evaluate.lengths import Brought, by_length, on_disk, play_documents, read_answers
+from harr.evaluate.lengths import QuestionDocument, by_length, on_disk, play_documents, read_answers
 from harr.params.download import BabiLongParams
 from harr.params.embed import EmbedParams
 from harr.rag.policies.sentence_vectors import Sentences
@@ -19,7 +19,7 @@ from harr.types import Generate
 TOLD = BabiLongParams(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
 
 
-def documents() -> Iterator[Brought]:
+def documents() -> Iterator[QuestionDocument]:
     """Six stories in 30 sentences each."""
     return longer(TOLD, 30, noise_for(TOLD, 30))
 

@@ -20,8 +20,8 @@ from harr.io.files import (
     read_manifest,
     read_state,
     read_state_rows,
+    reopen_work,
     sha256,
-    take_back,
     write_json,
 )
 
@@ -84,7 +84,7 @@ def test_a_result_on_another_disk_is_replaced_and_taken_back(tmp_path: Path, els
         publish(made(tmp_path / "work/new", text), data / "corpus")
         assert whole(data / "corpus") == text and os.listdir(elsewhere) == ["corpus"]
         assert os.listdir(tmp_path / "work") == []
-    take_back(data / "corpus", tmp_path / "work/new")
+    reopen_work(data / "corpus", tmp_path / "work/new")
     assert whole(tmp_path / "work/new") == "2" and os.listdir(tmp_path / "work") == ["new"]
 
 
@@ -95,7 +95,7 @@ def test_a_link_is_resolved_and_what_is_no_folder_stays(tmp_path: Path) -> None:
     for text in ("1", "2"):
         publish(made(tmp_path / "new", text), out)
         assert out.is_symlink() and whole(out) == text and os.listdir(target.parent) == ["corpus"]
-    take_back(out, tmp_path / "new")
+    reopen_work(out, tmp_path / "new")
     assert whole(tmp_path / "new") == "2" and not target.exists()
     out.unlink()
     out.write_text("mine")
