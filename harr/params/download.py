@@ -97,7 +97,25 @@ class HoverParams(Section):
     """Maximum number of test claims; 0 means all."""
 
 
-class BabiLongParams(Section):
+class HaystackParams(Section):
+    """What is told in between the sentences of a long text."""
+
+    noise: PathOrName = "world"
+    """Long text: a text file, a JSON lines file with ``text``, or world, the fictional encyclopaedia."""
+    sentences: Positive = 100
+    """Length of a document in sentences; longer stories are left out."""
+    train_noise: int = Field(0, ge=0)
+    """Maximum number of sentences of the noise in training documents, each of which is encoded anew during training;
+    0 means all."""
+    train_questions: Positive = 800
+    """Number of training stories, with a question each."""
+    test_questions: Positive = 400
+    """Number of test stories, with a question each."""
+    seed: Seed = 0
+    """Seed of the random numbers that stories are generated and placed with."""
+
+
+class BabiLongParams(HaystackParams):
     """Stories of bAbI told in between the sentences of a long text (BABILong, arXiv 2406.10149)."""
 
     dataset: Literal["babilong"]
@@ -108,43 +126,15 @@ class BabiLongParams(Section):
     """Official training files, of which at most train_questions stories are used; if empty, stories are generated."""
     test: tuple[PathOrName, ...] = ()
     """Official test files, of which at most test_questions stories are used; if empty, stories are generated."""
-    noise: PathOrName = "world"
-    """Text that the stories are told in: a text file, a JSON lines file with ``text``, or world, the fictional
-    encyclopaedia."""
-    sentences: Positive = 100
-    """Length of a document in sentences; longer stories are left out."""
-    train_noise: int = Field(0, ge=0)
-    """Maximum number of sentences of the noise in training documents, each of which is encoded anew during training;
-    0 means all."""
-    train_questions: Positive = 800
-    """Number of training stories."""
-    test_questions: Positive = 400
-    """Number of test stories."""
-    seed: Seed = 0
-    """Seed of the random numbers that stories are generated and placed with."""
 
 
-class RulerParams(Section):
+class RulerParams(HaystackParams):
     """Needles in a haystack: numbers told in between the sentences of a long text (RULER, arXiv 2404.06654)."""
 
     dataset: Literal["ruler"]
     """Selects the needles of RULER."""
     kind: Literal["single", "multi_key", "multi_value", "multi_query"]
     """Task of RULER: one needle, distractors with other keys, several values of a key, or several keys asked for."""
-    noise: PathOrName = "world"
-    """Text that the needles are hidden in: a text file, a JSON lines file with ``text``, or world, the fictional
-    encyclopaedia."""
-    sentences: Positive = 100
-    """Length of a document in sentences."""
-    train_noise: int = Field(0, ge=0)
-    """Maximum number of sentences of the noise in training documents, each of which is encoded anew during training;
-    0 means all."""
-    train_questions: Positive = 800
-    """Number of training questions."""
-    test_questions: Positive = 400
-    """Number of test questions."""
-    seed: Seed = 0
-    """Seed of the random numbers that needles are made and placed with."""
 
 
 class ScrapeParams(Section):

@@ -26,19 +26,9 @@ class PipelineFacts(Section):
     """The tools that the small language model asks when it plays it."""
 
     @property
-    def asked_tools(self) -> tuple[str, ...]:
-        """The tools that its searches name; empty: they name none."""
-        return ()
-
-    @property
     def needs_generator(self) -> bool:
         """Whether a language model writes its queries or answers."""
         return True
-
-    @property
-    def one_text(self) -> bool:
-        """Whether what the model reads is one growing text, which it wrote the rest of."""
-        return False
 
 
 class MultistepParams(PipelineFacts):
@@ -61,11 +51,6 @@ class ReactParams(PipelineFacts):
     shows: Literal["answer", "passages"] = "answer"
     """What the tool returns: a reader's short answer, or the passages, so that the conversation is one growing text."""
 
-    @property
-    def one_text(self) -> bool:
-        """Whether the tool shows the passages themselves."""
-        return self.shows == "passages"
-
 
 class SearchR1Params(PipelineFacts):
     """One growing text with <think>, <search>, <information> and <answer> (Search-R1, arXiv 2503.09516)."""
@@ -78,11 +63,6 @@ class SearchR1Params(PipelineFacts):
     template: Literal["plain", "chatml", "bare"] = "plain"
     """Form of the prompt: instructions as they are, in Qwen's chat markup, or none (for a model that knows the
     format)."""
-
-    @property
-    def one_text(self) -> bool:
-        """Whether the model reads one growing text: it does."""
-        return True
 
 
 class RSearchParams(PipelineFacts):
@@ -102,16 +82,6 @@ class RSearchParams(PipelineFacts):
     template: Literal["plain", "chatml", "bare"] = "plain"
     """Form of the prompt: instructions as they are, in Qwen's chat markup, or none (for a model that knows the
     format)."""
-
-    @property
-    def asked_tools(self) -> tuple[str, ...]:
-        """The tools that a graph may name."""
-        return self.tools
-
-    @property
-    def one_text(self) -> bool:
-        """Whether the model reads one growing text: it does."""
-        return True
 
     @model_validator(mode="after")
     def _tools_have_names(self) -> "RSearchParams":

@@ -40,6 +40,11 @@ def _tag(section: type[object], field: str) -> str:
     return str(get_args(section.__annotations__[field])[0])
 
 
+def _tools(pipeline: PipelineFacts) -> tuple[str, ...]:
+    """Return the tools that the searches of a pipeline name; most name none."""
+    return getattr(pipeline, "tools", ())
+
+
 def generator_is_needed(params: "Params") -> None:
     """A pipeline has a language model exactly where it needs one."""
     pipeline, kind = params.pipeline, params.generator.kind
@@ -72,7 +77,7 @@ def small_model_plays_what_it_knows(params: "Params") -> None:
         raise ValueError(
             f"the small language model was never shown the instructions of pipeline.template {template}; set bare"
         )
-    if unknown := {*pipeline.taught_tools} - {*pipeline.asked_tools}:
+    if unknown := {*pipeline.taught_tools} - {*_tools(pipeline)}:
         raise ValueError(
             f"the small language model asks {', '.join(pipeline.taught_tools)}; add {min(unknown)} to pipeline.tools"
         )
@@ -139,12 +144,12 @@ def retriever_ranks_as_it_learns(params: "Params") -> None:
 
 def sources_are_asked(params: "Params") -> None:
     """Every tool has a source and every source is asked; sources are searched as they are."""
-    pipeline, sources = params.pipeline, set(params.sources)
+    sources, tools = set(params.sources), set(_tools(params.pipeline))
     if not sources:
         return
-    if pipeline.asked_tools and (lacking := set(pipeline.asked_tools) - sources):
+    if tools and (lacking := tools - sources):
         raise ValueError(f"pipeline.tools {min(lacking)} has no source; add sources.{min(lacking)}")
-    if pipeline.asked_tools and (unasked := sources - set(pipeline.asked_tools)):
+    if tools and (unasked := sources - tools):
         raise ValueError(f"sources.{min(unasked)} is asked by no tool; leave it out, or add it to pipeline.tools")
     if not (params.train.sources or params.train.foreign):
         raise ValueError(
@@ -169,7 +174,7 @@ def method_plays_the_pipeline(params: "Params") -> None:
         raise ValueError(
             f"train.method {train.method} plays {either(train.plays)}, not {pipeline.name}; set pipeline.name"
         )
-    if train.one_text and not pipeline.one_text:
+    if train.one_text and getattr(pipeline, "shows", "passages") != "passages":
         raise ValueError(f"train.method {train.method} trains on one growing text; set pipeline.shows: passages")
 
 

@@ -31,7 +31,7 @@ class TrainFacts(Section):
     plays: ClassVar[tuple[str, ...]] = ()
     """The pipelines that it plays; empty: all that are not another method's own."""
     one_text: ClassVar[bool] = False
-    """Whether it needs a pipeline whose model reads one growing text."""
+    """Whether what the model reads must be one growing text: what a tool shows, the passages, becomes a part of it."""
     sources: ClassVar[bool] = False
     """Whether it learns from what other sources find, too."""
     positions: ClassVar[bool] = False
