@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 class _Repr(reprlib.Repr):
     def repr_str(self, value: str, level: int) -> str:
-        """What was found, without what may be a password in an address, however it is written."""
+        """Show what was found, without what may be a password in an address, however it is written."""
         return super().repr_str(re.sub(r".*:.*@", "***@", value, flags=re.DOTALL), level)
 
 
@@ -17,7 +17,7 @@ _REPR.maxstring = _REPR.maxother = 100
 
 
 def describe_fault(fault: Any, root: type[Any]) -> str:
-    """One pydantic fault in the user's words: dotted key, what is wrong, what was meant."""
+    """Put one fault of pydantic into the user's words: dotted key, what is wrong, what was meant."""
     keys: list[str] = []
     options: list[type[Any]] = [root]
     loc = [part for part in fault["loc"] if part not in ("(name)", "(function)")]  # the tags of evaluate.arms
