@@ -107,7 +107,7 @@ def main_process_only(call: Callable[[], T]) -> T:
 
 @contextmanager
 def held_by_main(opened: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
-    """Open something in the main process. The others are given None, and must use it within ``only_main``."""
+    """Open something in the main process. The others are given None, and must use it within ``main_process_only``."""
     held: list[T] = []
     with ExitStack() as stack:
         main_process_only(lambda: held.append(stack.enter_context(opened())))

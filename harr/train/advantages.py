@@ -50,7 +50,7 @@ def all_alike(rewards: Sequence[float | None], group_size: int) -> bool:
 def step_advantages(step_rewards: Sequence[Sequence[float]], group_size: int, estimator: str) -> list[list[float]]:
     """Return advantages of return-to-go, one per step of each episode.
 
-    ``gains[e][t]`` is what step t of episode e added to the reward. Every position t is its own
+    ``step_rewards[e][t]`` is what step t of episode e added to the reward. Every position t is its own
     group: a rollout's return-to-go is compared with that of the group's rollouts at the same step,
     so that the baseline does not depend on how far an episode has got.
 
@@ -73,9 +73,9 @@ def step_advantages(step_rewards: Sequence[Sequence[float]], group_size: int, es
 def generalized_advantages(
     rewards_S: Sequence[float], values_S: Sequence[float], *, discount: float, lambda_: float
 ) -> tuple[list[float], list[float]]:
-    """Return GAE(discount, lambda = ``mix``) of one episode that ends after its last step (arXiv 1506.02438, eq. 16).
+    """Return GAE(discount, ``lambda_``) of one episode that ends after its last step (arXiv 1506.02438, eq. 16).
 
-    Returns: advantages and value targets (advantage + value), one per step. ``mix`` 1 gives Monte-Carlo
+    Returns: advantages and value targets (advantage + value), one per step. ``lambda_`` 1 gives Monte-Carlo
     returns, 0 the one-step temporal difference.
 
     >>> generalized_advantages([0.0, 1.0], [0.5, 0.5], discount=1.0, lambda_=1.0)
@@ -98,7 +98,7 @@ def lambda_returns(
 ) -> list[float]:
     """Return targets of one episode that ends after its last step (PQN, arXiv 2407.04811, eq. 9).
 
-    ``values_S[t]`` is the value of the state *before* step t; after the last step there is none. ``mix`` 1 gives
+    ``values_S[t]`` is the value of the state *before* step t; after the last step there is none. ``lambda_`` 1 gives
     the discounted return, 0 the one-step target r + discount x V(next).
 
     >>> lambda_returns([0.0, 1.0], [0.3, 0.6], discount=0.5, lambda_=1.0)
