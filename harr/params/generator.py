@@ -167,6 +167,6 @@ class NoGeneratorParams(GeneratorFacts):
 
 
 GeneratorParams = Annotated[
-    ScriptedParams | ServerParams | LocalParams | SmallLMParams | WarmstartParams | NoGeneratorParams,
+    ScriptedParams | ServerParams | SmallLMParams | WarmstartParams | LocalParams | NoGeneratorParams,
     Field(discriminator="kind"),
 ]

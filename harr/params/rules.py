@@ -1,16 +1,17 @@
 """What fits with what among the sections of params.yaml: short rules, which read facts of the sections.
 
-A rule takes all parameters and raises a ValueError with the message of what does not fit. Rules name no method, no
-pipeline and no arm; what is true of one of them stands in its own class or record.
+A rule takes all parameters and raises a ValueError with the message of what does not fit. Rules ask for no
+method, pipeline or arm by its name; what is true of one of them stands in its own class or record.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from harr.arms import ARMS, FULL
 from harr.params.download import MedQuADParams
+from harr.params.generator import GeneratorParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
-from harr.params.train import METHODS
+from harr.params.train import TrainParams
 
 if TYPE_CHECKING:
     from harr.params import Params
@@ -27,13 +28,20 @@ def either(names: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def methods(fact: str, value: object = True) -> str:
-    """Name the methods of which a fact holds.
+def methods(**facts: object) -> str:
+    """Name the methods of which some facts hold.
 
-    >>> methods("positions"), methods("learns", "language_model")
+    >>> methods(positions=True), methods(learns="language_model")
     ('pqn', 'agent or leret')
     """
-    return either([_tag(kind, "method") for kind in METHODS if getattr(kind, fact) == value])
+    known = [kind for kind in _members(TrainParams) if not kind.foreign]
+    held = [kind for kind in known if all(getattr(kind, fact) == value for fact, value in facts.items())]
+    return either([_tag(kind, "method") for kind in held])
+
+
+def _members(union: object) -> tuple[Any, ...]:
+    """Return the section classes of a union."""
+    return get_args(get_args(union)[0])
 
 
 def _tag(section: type[object], field: str) -> str:
@@ -58,8 +66,7 @@ def generator_is_needed(params: "Params") -> None:
 def script_knows_the_pipeline(params: "Params") -> None:
     """The scripted generator plays what it knows the prompts of."""
     if params.generator.kind == "scripted" and not (params.pipeline.scripted or params.pipeline.foreign):
-        kinds: list[type[PipelineFacts]] = list(get_args(get_args(PipelineParams)[0]))
-        known = " and ".join(_tag(kind, "name") for kind in kinds if kind.scripted)
+        known = " and ".join(_tag(kind, "name") for kind in _members(PipelineParams) if kind.scripted)
         raise ValueError(f"the scripted generator plays {known} only; use a server or a local model")
 
 
@@ -134,10 +141,10 @@ def retriever_ranks_as_it_learns(params: "Params") -> None:
             "evaluate.candidates: [question]"
         )
     if retriever.positions != "none" and not (train.positions or train.foreign):
-        raise ValueError(f"retriever.positions is for train.method {methods('positions')}; leave it out")
+        raise ValueError(f"retriever.positions is for train.method {methods(positions=True)}; leave it out")
     if retriever.late_interaction and train.learns != LANGUAGE_MODEL:
         raise ValueError(
-            f"retriever.late_interaction is for train.method {methods('learns', LANGUAGE_MODEL)}: a retriever that "
+            f"retriever.late_interaction is for train.method {methods(learns=LANGUAGE_MODEL)}: a retriever that "
             "learns ranks by its own vectors; leave it out"
         )
 
@@ -154,7 +161,7 @@ def sources_are_asked(params: "Params") -> None:
     if not (params.train.sources or params.train.foreign):
         raise ValueError(
             f"train.method {params.train.method} learns from what our own index finds, and sources do not learn; "
-            f"leave sources out, or set train.method: {methods('sources')}"
+            f"leave sources out, or set train.method: {methods(sources=True)}"
         )
     if "question" in (params.retriever.candidates, *params.evaluate.candidates):
         raise ValueError("sources are searched as they are, not the passages given; set candidates: corpus")
@@ -186,8 +193,8 @@ def language_model_can_learn(params: "Params") -> None:
     longest = getattr(train, "max_tokens", None)
     if not generator.trainable:
         raise ValueError(
-            f"train.method {train.method} trains the language model; generator.kind is {generator.kind}: use small_lm, "
-            "warmstart or local"
+            f"train.method {train.method} trains the language model; generator.kind is {generator.kind}: use "
+            + either([_tag(kind, "kind") for kind in _members(GeneratorParams) if kind.trainable])
         )
     written = {"temperature": 0.0, "max_tokens": longest}
     for name in sorted(written.keys() & generator.model_fields_set):
@@ -217,7 +224,7 @@ def arms_go_with_the_method(params: "Params") -> None:
         )
     if evaluate.reader and not params.pipeline.read_later:
         raise ValueError(
-            f"evaluate.reader is for train.method {methods('prefers')}, whose pipeline does not answer; leave it out"
+            f"evaluate.reader is for train.method {methods(prefers=True)}, whose pipeline does not answer; leave it out"
         )
 
 
@@ -234,11 +241,13 @@ def filter_samples_what_learns(params: "Params") -> None:
             )
         return
     if section.preferences:
-        raise ValueError(f"filter.preferences is for train.method {methods('prefers')}; leave it out")
+        raise ValueError(f"filter.preferences is for train.method {methods(prefers=True)}; leave it out")
     sampled = {name: getattr(section, name) for name in ("temperature", "max_tokens")}
     if train.learns != LANGUAGE_MODEL:
         if given := sampled.keys() & section.model_fields_set:
-            raise ValueError(f"filter.{min(given)} is for train.method {methods('one_text')}; leave it out")
+            raise ValueError(
+                f"filter.{min(given)} is for train.method {methods(learns=LANGUAGE_MODEL, prefers=False)}; leave it out"
+            )
         return
     learning = {name: getattr(train, name) for name in sampled}
     if section.keep == "disagreeing" and sampled != learning:
@@ -251,7 +260,8 @@ def groups_can_be_mixed(params: "Params") -> None:
     if (mix != "weighted" or params.reward.filter_by_mean) and not train.compares_groups:
         what = "reward.filter_by_mean" if mix == "weighted" else f"reward.mix {mix}"
         raise ValueError(
-            f"{what} compares the rollouts of a group, which {train.method} does not; use train.method grpo"
+            f"{what} compares the rollouts of a group, which {train.method} does not; use train.method "
+            + methods(compares_groups=True, learns=train.learns)
         )
     if mix != "weighted" and getattr(train, "credit", "episode") == "step":
         raise ValueError(f"reward.mix {mix} mixes rewards of whole episodes; set train.credit: episode")

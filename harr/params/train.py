@@ -336,5 +336,3 @@ TrainParams = Annotated[
     GRPOParams | PPOParams | PQNParams | AgentParams | LeReTParams | FunctionTrainParams,
     Field(discriminator="method"),
 ]
-METHODS: tuple[type[TrainFacts], ...] = (GRPOParams, PPOParams, PQNParams, AgentParams, LeReTParams)
-"""The sections of our own methods."""
