@@ -103,7 +103,7 @@ def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> 
 
 
 def _comparable(candidate: Any, champion: Any | None) -> Condition:
-    """Both answered the same questions, with the same index and pipeline."""
+    """Ask that both answered the same questions, with the same index and pipeline."""
     needed = (
         "the same questions, index and pipeline as the champion's; set params.yaml to the champion's (they are in "
         "its MLflow run) and `dvc repro`, or give the candidate a tracking.registered_model of its own"
@@ -115,27 +115,27 @@ def _comparable(candidate: Any, champion: Any | None) -> Condition:
 
 
 def _gain(metric: str, gains: Mapping[str, Mapping[str, float]], lacking: Sequence[str]) -> Condition:
-    """The paired interval of the metric that decides lies above 0."""
+    """Ask that the paired interval of the metric that decides lies above 0."""
     needed = "an interval that lies above 0"
     if lacking:
         return Condition("gain", "; ".join(lacking), needed, False)
     if metric not in gains:
-        told = f"not measured in {metric}, the first of reward.terms; it has {', '.join(gains)}"
-        return Condition("gain", told, needed, False)
+        found = f"not measured in {metric}, the first of reward.terms; it has {', '.join(gains)}"
+        return Condition("gain", found, needed, False)
     gain = gains[metric]
-    told = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}], p {gain['p']:.2g}"
-    return Condition("gain", told, needed, gain["low"] > 0)
+    found = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}], p {gain['p']:.2g}"
+    return Condition("gain", found, needed, gain["low"] > 0)
 
 
 def _enough(params: Params, gains: Mapping[str, Mapping[str, float]]) -> Condition:
-    """The comparison rests on enough questions."""
+    """Ask that the comparison rests on enough questions."""
     found = int(gains[params.headline]["n"]) if params.headline in gains else 0
     least = params.tracking.min_questions
     return Condition("questions", f"{found}", f"at least {least} (tracking.min_questions)", found >= least)
 
 
 def _expectations(candidate: Any) -> Condition:
-    """Every suite of data expectations held in the run that made the version."""
+    """Ask that every suite of data expectations held in the run that made the version."""
     held: dict[str, float] = json.loads(candidate.tags.get("expectations", "{}"))
     missing = [suite for suite, rules in held.items() if not rules]
     if not held:
@@ -149,7 +149,7 @@ def _expectations(candidate: Any) -> Condition:
 
 
 def _index(candidate: Any) -> Condition:
-    """The version was trained for the index that is here."""
+    """Ask that the version was trained for the index that is here."""
     try:
         here = str(vectors_manifest()["identity"])
     except (OSError, ValueError, KeyError):
@@ -160,7 +160,7 @@ def _index(candidate: Any) -> Condition:
 
 
 def _rows(client: Any, version: Any, arm: str) -> list[Row]:
-    """The evaluation rows that were registered with a version; none where it has no such arm."""
+    """Return the evaluation rows that were registered with a version; none where it has no such arm."""
     kept = {Path(file.path).stem for file in client.list_artifacts(version.run_id, "evaluation")}
     if arm not in kept:
         return []

@@ -29,7 +29,7 @@ from tasks.tracking.run import Run
 CANDIDATE, CHAMPION, PREVIOUS = "candidate", "champion", "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
 HOLDER = re.compile(r"pid (\d+) \((\w+)-([\d.]+)\)$")
-"""Of a mark: its process's number, the hash of its machine (``tasks.tracking.execution.machine``), when it began."""
+"""What a mark names: its process's number, the hash of its machine (``machine`` of execution.py), when it began."""
 DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "llm": "Language models trained by harr"}
 
 
@@ -76,9 +76,9 @@ def register(
         )
     if found(run.client.get_registered_model, name) is None:
         taken(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
-    told = {"kind": kind, "environment": hashlib.sha256(installed.encode()).hexdigest(), **tags}
+    facts = {"kind": kind, "environment": hashlib.sha256(installed.encode()).hexdigest(), **tags}
     source = f"{run.client.get_run(run.run_id).info.artifact_uri}/{kind}"
-    version = run.client.create_model_version(name, source, run_id=run.run_id, tags=told, await_creation_for=0)
+    version = run.client.create_model_version(name, source, run_id=run.run_id, tags=facts, await_creation_for=0)
     run.client.set_registered_model_alias(name, CANDIDATE, version.version)
     return str(version.version)
 
@@ -108,9 +108,9 @@ def promote(params: Params) -> str:
             if champion:
                 client.set_registered_model_alias(name, PREVIOUS, champion.version)
             client.set_registered_model_alias(name, CHAMPION, candidate.version)
-            told = f"version {candidate.version} of {name} against {verdict.against}: {verdict.conditions[2].found}"
-            client.set_model_version_tag(name, candidate.version, "promoted", told)
-    return f"promoted: {told}"
+            outcome = f"version {candidate.version} of {name} against {verdict.against}: {verdict.conditions[2].found}"
+            client.set_model_version_tag(name, candidate.version, "promoted", outcome)
+    return f"promoted: {outcome}"
 
 
 @task(**TASK)
@@ -140,7 +140,7 @@ def rollback(params: Params) -> str:
 
 @contextmanager
 def alone(client: Any, name: str) -> Iterator[None]:
-    """One promotion or rollback of a model at a time, on every machine that shares the store.
+    """Let one promotion or rollback of a model work at a time, on every machine that shares the store.
 
     MLflow moves an alias without looking at its old value, but its store makes a registered model of
     a given name only once: the model ``<name>.promotion`` exists while somebody is at work here, and
@@ -176,7 +176,7 @@ def alone(client: Any, name: str) -> Iterator[None]:
 
 
 def _died(mark: str) -> bool:
-    """Whether a mark is of a process of this machine that is gone; of another machine's nobody here can tell."""
+    """Return whether a mark is of a process of this machine that is gone; of another machine's nobody here can tell."""
     holder = HOLDER.search(mark)
     if holder is None or holder[2] != machine():
         return False

@@ -15,9 +15,9 @@ from harr.types import Episode, Step
 
 Trajectory = dict[str, Any]
 TEXT = 600
-"""So many characters of a passage are shown."""
+"""Maximum number of characters that are shown of a passage."""
 SPANS = 200
-"""So many traces go to the store at once."""
+"""Maximum number of traces that go to the store at once."""
 
 
 def trajectories(
@@ -26,7 +26,7 @@ def trajectories(
     count: int,
     baseline: str = "frozen",
 ) -> list[Trajectory]:
-    """The episodes that are kept as traces: ``count`` per arm of ``full`` and its ``baseline``, spread evenly.
+    """Choose the episodes that are kept as traces: ``count`` per arm of ``full`` and its ``baseline``, spread evenly.
 
     Both arms show the same questions, so that a person can read one beside the other.
 
@@ -46,13 +46,13 @@ def trajectories(
 
 
 def _trajectory(arm: str, episode: Episode, row: Mapping[str, Any]) -> Trajectory:
-    """One question as it was played, ready for JSON."""
+    """Return one question as it was played, ready for JSON."""
     from harr.evaluate.summary import NOT_METRICS
 
-    question, told = episode.question, list(episode.outcome.hops)
+    question, answered = episode.question, list(episode.outcome.hops)
     hops = []
     for step in episode.steps:
-        hop = told.pop(0) if told and told[0].query == step.search.query else None
+        hop = answered.pop(0) if answered and answered[0].query == step.search.query else None
         hops.append(_hop(step, set(question.gold_ids)) | ({"answer": hop.answer, "status": hop.status} if hop else {}))
     return {
         "arm": arm,
@@ -67,7 +67,7 @@ def _trajectory(arm: str, episode: Episode, row: Mapping[str, Any]) -> Trajector
 
 
 def _hop(step: Step, gold: set[str]) -> dict[str, Any]:
-    """What a hop asked and what came back, best passage first."""
+    """Return what a hop asked and what came back, best passage first."""
     retrieval = step.retrieval
     choice = {"logprob": retrieval.logprob, "value": retrieval.value}
     return {
@@ -122,12 +122,12 @@ def send_traces(client: Any, experiment: str, run: str, found: Sequence[Trajecto
 
 
 def _key(run: str, one: Trajectory) -> str:
-    """32 hexadecimal digits for a trace."""
+    """Return 32 hexadecimal digits for a trace."""
     return hashlib.sha256(f"{run} {one['arm']} {one['id']}".encode()).hexdigest()[:32]
 
 
 def _spans(key: str, one: Trajectory, start: int) -> list[Any]:
-    """The root span with question, answer, gold and metrics, and under it a span a hop.
+    """Return the root span with question, answer, gold and metrics, and under it a span a hop.
 
     No hop was timed, since all questions are played together; each is shown as one millisecond.
     """
@@ -162,7 +162,7 @@ def _spans(key: str, one: Trajectory, start: int) -> list[Any]:
 def _span(
     key: str, number: int, name: str, kind: str, times: tuple[int, int], *, inputs: Any, outputs: Any, **more: Any
 ) -> Any:
-    """A span; ``number`` 0 is the root. Times in nanoseconds."""
+    """Return a span; ``number`` 0 is the root. Times in nanoseconds."""
     from mlflow.entities import Span
 
     attributes = {
