@@ -15,6 +15,15 @@ def unavailable(error: Exception) -> bool:
     return isinstance(error, ServiceUnavailable)
 
 
+def is_transient(status: int) -> bool:
+    """Return whether a server that answers with this HTTP status may answer otherwise later.
+
+    >>> [is_transient(status) for status in (404, 429, 503)]
+    [False, True, True]
+    """
+    return status in (408, 409, 429) or status >= 500
+
+
 def retry(
     call: Callable[[], T],
     seconds: float,

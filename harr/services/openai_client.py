@@ -9,10 +9,8 @@ from typing import Any
 import openai
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
-from harr.io.retry import retry
+from harr.io.retry import is_transient, retry
 
-AGAIN = (408, 409, 429)
-"""Answers, beside 5xx, that may be better next time."""
 TOO_LONG = re.compile(
     r"('max_tokens' or 'max_completion_tokens' is too large: \d+\. )?This model's maximum context length is \d"
     r"|You passed \d+ input (tokens|characters) and requested \d+ output tokens\. However, the model's context length"
@@ -95,7 +93,7 @@ class Service:
     def _refusal(self, error: openai.APIStatusError) -> HarrError:
         """An HTTP error in the user's words; the key is cut out of the server's text."""
         where = f"{self.where}: HTTP {error.status_code} ({one_line(error, 300, secret=self._key)})"
-        if error.status_code in AGAIN or error.status_code >= 500:
+        if is_transient(error.status_code):
             return ServiceUnavailable(
                 f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._overloaded}"
             )

@@ -122,7 +122,7 @@ class WebSource:
         self._usage["failed"] += sum(isinstance(answers[key], Exception) for key in keys)
 
     def _requests(self, keys: Sequence[Key]) -> list[_Request]:
-        """The keys as they are asked: each alone or, of a batched source, all of the same number of passages."""
+        """Return the keys as they are asked: each alone or, of a batched source, all of the same number of passages."""
         if not self._batched:
             return [(key,) for key in keys]
         return [tuple(key for key in keys if key[1] == k) for k in dict.fromkeys(k for _, k in keys)]

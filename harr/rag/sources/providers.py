@@ -14,9 +14,10 @@ from typing import Any, assert_never
 
 from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.io.jsonl import read_rows
+from harr.io.retry import is_transient
 from harr.params.functions import function_of
 from harr.params.sources import CassetteParams, ExaParams, FunctionSourceParams, RetrieveParams
-from harr.rag.sources.retrieve import AGAIN, RetrieveClient
+from harr.rag.sources.retrieve import RetrieveClient
 from harr.types import Passage
 
 SearchFn = Callable[[str, int], Sequence[Passage]]
@@ -90,7 +91,7 @@ def _refusal(reason: str, key_variable: str) -> HarrError:
     """Return what Exa's client says of an answer that is none: its number stands in the text only."""
     number = re.search(r"status code (\d{3})", reason)
     status = int(number[1]) if number else 0
-    if status in AGAIN or status >= 500:
+    if is_transient(status):
         return ServiceUnavailable(f"Exa is overloaded or out of order ({reason})")
     if status in (401, 403):
         return ParamsError(f"Exa refuses the key in ${key_variable} ({reason})")

@@ -12,10 +12,8 @@ from typing import Any
 import httpx
 
 from harr.errors import HarrError, ServiceUnavailable, bare, one_line
+from harr.io.retry import is_transient
 from harr.types import Passage
-
-AGAIN = (408, 409, 429)
-"""Answers, beside 5xx, that may be better next time."""
 
 
 class RetrieveClient:
@@ -36,7 +34,7 @@ class RetrieveClient:
             reply = self._client.post(self._url, json={"queries": [*queries], "topk": k, "return_scores": True})
         except httpx.HTTPError as error:
             raise ServiceUnavailable(f"{self._shown} does not answer ({one_line(error)})") from None
-        if reply.status_code in AGAIN or reply.status_code >= 500:
+        if is_transient(reply.status_code):
             raise ServiceUnavailable(f"{self._shown} is overloaded or out of order (HTTP {reply.status_code})")
         if reply.status_code != 200:
             raise HarrError(f"{self._shown} refuses the queries (HTTP {reply.status_code}: {one_line(reply.text)})")
