@@ -159,7 +159,7 @@ def lengths(
     if answers:
         run_command(lambda: played.answer(params, answers))
     else:
-        run_command(lambda: played.play(params, lengths, tokens, questions=questions, seed=seed, model=model, out=out))
+        run_command(lambda: played.play(params, lengths, tokens, out, questions=questions, seed=seed, model=model))
 
 
 @app.command()

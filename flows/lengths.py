@@ -8,29 +8,22 @@ from harr.params import Params
 from tasks.lengths import ask_reader, play_lengths
 
 
-def play(
-    file: Path,
-    lengths: Sequence[int] | None,
-    tokens: Sequence[int] | None,
-    *,
-    questions: int | None,
-    seed: int | None,
-    model: Path | None,
-    out: Path,
-) -> None:
-    """Play with the parameters of ``file`` and print the table; what is None is as its section `lengths` says."""
+def play(file: Path, lengths: Sequence[int] | None, tokens: Sequence[int] | None, out: Path, **options: Any) -> None:
+    """Play with the parameters of ``file`` and print the table; what is None is as its section `lengths` says.
+
+    Args:
+        file: the parameter file.
+        lengths: of documents, in sentences.
+        tokens: lengths of documents in tokens.
+        out: the folder of the logs.
+        options: ``model``, ``questions`` and ``seed`` of :func:`tasks.lengths.play_lengths`.
+    """
     params = Params.load(file)
     section = params.lengths
-    table = play_lengths(
-        params,
-        lengths or (() if tokens else section.sentences),
-        tokens=tokens or (),
-        model=model,
-        seed=section.seed if seed is None else seed,
-        questions=questions or section.questions,
-        out=out,
-    )
-    show(table)
+    asked = {name: value for name, value in options.items() if value is not None}
+    common = {"model": None, "questions": section.questions, "seed": section.seed, **asked}
+    sentences = lengths or (() if tokens else section.sentences)
+    show(play_lengths(params, sentences, tokens=tokens or (), out=out, **common))
     print(f"logs, lengths.json and lengths.svg are in {out}")
 
 

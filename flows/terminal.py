@@ -20,13 +20,14 @@ COLOURS = {
     "warn": 33, "changed": 33, "follows": 33, "running": 36, "RUNNING": 36,
     "fail": 31, "FAILED": 31, "LOST": 31, "KILLED": 33, "never run": 33,
 }  # fmt: skip
+BOLD, FAINT = 1, 2
 COUNTED = {"ok": "ok", "warn": "to look at", "fail": "to mend"}
 
 
 def show(found: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code: int = 0) -> None:
     """Print an answer as JSON or as lines, with the time it took, and leave the process with ``code``."""
     try:
-        took = faint(f"{time.time() - psutil.Process().create_time():.2f} s")
+        took = painted(f"{time.time() - psutil.Process().create_time():.2f} s", FAINT)
         print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else "\n".join([*lines, took]))
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read it has seen enough
@@ -38,16 +39,16 @@ def show(found: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code:
 
 
 def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
-    """A split in words: numbers first, then examples."""
+    """Return a split in words: numbers first, then examples."""
     left_out = f"  ({shown.left_out:,} more are also test questions)" if shown.left_out else ""
     counts = [("level", shown.levels), ("kind", shown.kinds)]
     return [
-        f"{bold(f'{shown.questions:,} {shown.split} questions')}{left_out}",
+        f"{painted(f'{shown.questions:,} {shown.split} questions', BOLD)}{left_out}",
         f"corpus: {shown.corpus}",
         *[f"{name}: " + ", ".join(f"{word} {n:,}" for word, n in found.items()) for name, found in counts if found],
         "",
         *[
-            f"{one['id']}: {one['question']}\n    {' | '.join(one['answers']) or faint('no gold answer')}"
+            f"{one['id']}: {one['question']}\n    {' | '.join(one['answers']) or painted('no gold answer', FAINT)}"
             for one in shown.examples
         ],
         *([f"written: {export}"] if export else []),
@@ -56,25 +57,25 @@ def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
 
 
 def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
-    """A line per finding, and under a problem its fix; the sum at the end."""
+    """Return a line per finding, under a problem its fix, and the sum at the end."""
     width = max(len(one.subject) for one in findings)
     lines = []
     for one in findings:
-        level = colour(one.level) + " " * (4 - len(one.level))
+        level = painted(one.level) + " " * (4 - len(one.level))
         lines.append(f"{level}  {one.subject:<{width}}  {one.found}")
-        lines += [f"{'':<4}  {'':<{width}}  {bold('fix:')} {one.fix}"] if one.fix else []
+        lines += [f"{'':<4}  {'':<{width}}  {painted('fix:', BOLD)} {one.fix}"] if one.fix else []
     count = {level: sum(one.level == level for one in findings) for level in COUNTED}
     return [*lines, "", ", ".join(f"{number} {COUNTED[level]}" for level, number in count.items() if number)]
 
 
 def status_lines(state: "Status") -> list[str]:
-    """The sections of `harr status`, each a table."""
+    """Return the sections of `harr status`, each a table."""
     stages = [
-        (one.name, colour(one.state), moment(one.ended), duration(one.seconds), shortened(one.reasons))
+        (one.name, painted(one.state), moment(one.ended), duration(one.seconds), shortened(one.reasons))
         for one in state.stages
     ]
     runs = [
-        (one.name, colour(one.status), moment(one.started), duration(one.seconds), " ".join(one.stages))
+        (one.name, painted(one.status), moment(one.started), duration(one.seconds), " ".join(one.stages))
         for one in state.runs
     ]
     versions = [
@@ -94,7 +95,7 @@ def status_lines(state: "Status") -> list[str]:
     ]
     return [
         *section("stages", stages, "dvc.yaml names none"),
-        *([colour("fail") + f"  {state.trouble}", ""] if state.trouble else []),
+        *([painted("fail") + f"  {state.trouble}", ""] if state.trouble else []),
         *section("last runs", runs, "none yet"),
         *section(f"model {state.model}", versions, "none registered yet"),
         *section("processes", processes, "none"),
@@ -104,7 +105,7 @@ def status_lines(state: "Status") -> list[str]:
 
 
 def section(title: str, rows: Sequence[Sequence[str]], empty: str) -> list[str]:
-    """A title and a table with aligned columns.
+    """Return a title and a table with aligned columns.
 
     >>> section("a", [("x", "1"), ("long", "2")], "")
     ['a', '  x     1', '  long  2', '']
@@ -112,11 +113,11 @@ def section(title: str, rows: Sequence[Sequence[str]], empty: str) -> list[str]:
     widths = [max(map(visible, column)) for column in zip(*rows, strict=True)]
     padded = [[cell + " " * (wide - visible(cell)) for cell, wide in zip(row, widths, strict=True)] for row in rows]
     lines = ["  ".join(row) for row in padded]
-    return [bold(title), *(f"  {line}".rstrip() for line in lines or [faint(empty)]), ""]
+    return [painted(title, BOLD), *(f"  {line}".rstrip() for line in lines or [painted(empty, FAINT)]), ""]
 
 
 def shortened(reasons: Sequence[str]) -> str:
-    """The first few reasons.
+    """Return the first few reasons.
 
     >>> shortened(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
@@ -125,12 +126,12 @@ def shortened(reasons: Sequence[str]) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time of day, here; nothing for 0."""
+    """Return a time of day, here; nothing for 0."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds)) if seconds else ""
 
 
 def duration(seconds: float) -> str:
-    """How long something took; nothing for 0.
+    """Return how long something took; nothing for 0.
 
     >>> duration(7.4), duration(100), duration(8000), duration(0)
     ('7 s', '1 min 40 s', '2 h 13 min', '')
@@ -144,25 +145,11 @@ def duration(seconds: float) -> str:
 
 
 def visible(text: str) -> int:
-    """Length without colours."""
+    """Return the length without colours."""
     return len(text.split("m", 1)[1]) - len("\033[0m") if text.startswith("\033[") else len(text)
 
 
-def colour(word: str) -> str:
-    """A state in its colour, on a terminal."""
-    return painted(word, COLOURS.get(word, 0))
-
-
-def bold(text: str) -> str:
-    """A title, on a terminal."""
-    return painted(text, 1)
-
-
-def faint(text: str) -> str:
-    """Of little weight, on a terminal."""
-    return painted(text, 2)
-
-
-def painted(text: str, code: int) -> str:
-    """Text with a colour where stdout is a terminal and NO_COLOR is unset."""
+def painted(text: str, code: int | None = None) -> str:
+    """Return a text in a colour, or a state in its own, where stdout is a terminal and NO_COLOR is unset."""
+    code = COLOURS.get(text, 0) if code is None else code
     return f"\033[{code}m{text}\033[0m" if sys.stdout.isatty() and "NO_COLOR" not in os.environ else text

@@ -38,24 +38,19 @@ def taken(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
     The system takes a lock from a process that ends, however it ends: what is left in the file means nothing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as stack:
-        while True:
-            file = stack.enter_context(path.open("a+", encoding="utf-8"))
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                busy(owner(path))
-                fcntl.flock(file, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):  # the one before took its file away as it ended
-                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    break
+    with path.open("a+", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            busy(owner(path))
+            fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate(0)
         json.dump({"pid": os.getpid(), "host": platform.node(), "since": psutil.Process().create_time()}, file)
         file.flush()
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)  # while it is locked: whoever waits for it makes another
+            file.truncate(0)
 
 
 def owner(path: Path) -> str:

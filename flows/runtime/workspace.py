@@ -7,6 +7,7 @@ metrics. DVC's cache and MLflow's store are shared with the tree it was made fro
 import configparser
 import contextlib
 import filecmp
+import io
 import os
 import shutil
 from collections.abc import Iterator
@@ -27,12 +28,12 @@ OWN = {"data", "models", "metrics", "plots", "dvc_plots", "reports", "work", "gx
 
 
 def recipe_names() -> tuple[str, ...]:
-    """params.yaml and the names of recipes/*.yaml."""
+    """Return params.yaml and the names of recipes/*.yaml."""
     return (AS_IT_STANDS, *sorted(path.stem for path in RECIPES.glob("*.yaml")))
 
 
 def resolve_recipe(recipe: str) -> tuple[Path, Params]:
-    """The folder of a recipe, which may not be there yet, and its parameters.
+    """Return the folder of a recipe, which may not be there yet, and its parameters.
 
     Raises:
         ParamsError: there is no such recipe, or it is wrong.
@@ -47,7 +48,7 @@ def resolve_recipe(recipe: str) -> tuple[Path, Params]:
 
 @contextlib.contextmanager
 def workspace(recipe: str) -> Iterator[Path]:
-    """The folder in which a recipe runs, for this run alone: a second one waits. The lock goes with the process.
+    """Give the folder in which a recipe runs, for this run alone: a second one waits. The lock goes with the process.
 
     It is made, or brought up to date, when the run before has ended: that one goes on with what it began with.
 
@@ -77,7 +78,7 @@ def _bring_up_to_date(place: Path, source: Path) -> None:
 
 
 def store_variables() -> dict[str, str]:
-    """Environment of a process in another folder that shall keep its runs in this folder's mlflow.db and mlruns."""
+    """Return variables that have a process in another folder keep its runs in this folder's mlflow.db and mlruns."""
     here = Path().resolve()
     shared = {"MLFLOW_TRACKING_URI": f"sqlite:///{here}/mlflow.db", "_MLFLOW_SERVER_ARTIFACT_ROOT": f"{here}/mlruns"}
     return {name: os.environ.get(name, value) for name, value in shared.items()}
@@ -99,7 +100,7 @@ def _mirror(source: Path, target: Path) -> None:
 
 
 def _share_cache(place: Path) -> None:
-    """DVC in ``place`` is told of no git (the folder is ignored) and of this folder's cache."""
+    """Tell DVC in ``place`` of no git (the folder is ignored) and of this folder's cache."""
     config = configparser.ConfigParser()
     config.read([".dvc/config", ".dvc/config.local"])
     cache = Path(".dvc") / config.get("cache", "dir", fallback="cache")  # DVC reads it from .dvc, too
@@ -108,9 +109,6 @@ def _share_cache(place: Path) -> None:
             config.add_section(section)
     config["core"]["no_scm"] = "true"
     config["cache"]["dir"] = str(cache.resolve())
-    lines = [line for name in config.sections() for line in _section(name, config[name])]
-    write_text(place / ".dvc/config", "\n".join(lines) + "\n")
-
-
-def _section(name: str, values: configparser.SectionProxy) -> list[str]:
-    return [f"[{name}]", *(f"    {key} = {value}" for key, value in values.items())]
+    with io.StringIO() as text:
+        config.write(text)
+        write_text(place / ".dvc/config", text.getvalue())
