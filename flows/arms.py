@@ -19,7 +19,7 @@ async def arms() -> None:
 
 
 def join(params: Params) -> None:
-    """What every further process of `accelerate launch -m flows.arms` does."""
+    """Do what every further process of `accelerate launch -m flows.arms` does."""
     train_each(params, lambda step, values: None, lambda text: None)
 
 

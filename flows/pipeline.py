@@ -31,7 +31,7 @@ HOURS = 48.0
 
 
 def stages() -> list[str]:
-    """Stage names in the order of dvc.yaml."""
+    """Return stage names in the order of dvc.yaml."""
     return list(read_yaml(Path("dvc.yaml"), mend="run this in the project's folder")["stages"])
 
 
@@ -132,7 +132,7 @@ def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> None:
 
 
 def _promoted(place: Path) -> str:
-    """What the gate says; a refusal is an answer, not a failure."""
+    """Return what the gate says; a refusal is an answer, not a failure."""
     from tasks.registry.promote import promote
 
     with _inside(place):

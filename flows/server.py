@@ -34,7 +34,7 @@ START_SECONDS = 90.0
 
 
 def ensure_server() -> str:
-    """URL of the Prefect API for this run: the configured one, or a local server that is up.
+    """Return the URL of the Prefect API for this run: the configured one, or a local server that is up.
 
     Raises:
         ServiceUnavailable: the configured server does not answer, or no local one came up.
@@ -75,7 +75,7 @@ def _start() -> str:
 
 @contextlib.contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Stages that start together start one server; none starts while a supervisor decides to stop."""
+    """Let stages that start together start one server; none starts while a supervisor decides to stop."""
     STATE.parent.mkdir(parents=True, exist_ok=True)
     with STATE.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -83,7 +83,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 def running_url() -> str | None:
-    """The URL in the state file, if a server answers there."""
+    """Return the URL in the state file, if a server answers there."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         url: str = read_json(STATE)["url"]
         if healthy(url):
@@ -92,7 +92,7 @@ def running_url() -> str | None:
 
 
 def addresses() -> dict[str, str]:
-    """Pages of the servers that `harr up` started and that still run, by name; {} where there are none."""
+    """Return pages of the servers that `harr up` started and that still run, by name; {} where there are none."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         told = read_json(UP).items()
         return {name: at["page"] for name, at in told if at["page"] and is_alive(at)}
@@ -114,7 +114,7 @@ def free_port() -> int:
 
 
 def prefect_command(port: int) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of a Prefect server on loopback."""
+    """Return the command and environment of a Prefect server on loopback."""
     url = f"http://127.0.0.1:{port}/api"
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     # In memory, the places that tasks hold would be taken for ever once the server is started again.
@@ -123,7 +123,7 @@ def prefect_command(port: int) -> tuple[list[str], dict[str, str]]:
 
 
 def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of an MLflow server on loopback over mlflow.db and mlruns."""
+    """Return the command and environment of an MLflow server on loopback over mlflow.db and mlruns."""
     store = ["--backend-store-uri", "sqlite:///mlflow.db", "--artifacts-destination", "mlruns"]
     address = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -132,7 +132,7 @@ def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:
 
 @contextlib.contextmanager
 def prefect_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A Prefect server on loopback for the length of the block."""
+    """Run a Prefect server on loopback for the length of the block."""
     command, environment = prefect_command(port)
     server = subprocess.Popen(command, env=environment, start_new_session=True)
     try:

@@ -26,7 +26,7 @@ async def train() -> None:
 
 
 def join(params: Params) -> None:
-    """What every further process of `accelerate launch -m flows.train` does."""
+    """Do what every further process of `accelerate launch -m flows.train` does."""
     train_policy.fn(params, lambda step, values: None)
 
 

@@ -111,7 +111,7 @@ def _forget() -> None:
 
 @contextlib.contextmanager
 def _whatever_the_server_does(effect: str) -> Iterator[None]:
-    """`harr down` must stop a server that hangs, too."""
+    """Go on whatever the server does: `harr down` must stop a server that hangs, too."""
     try:
         yield
     except Exception as error:
@@ -119,13 +119,13 @@ def _whatever_the_server_does(effect: str) -> Iterator[None]:
 
 
 def _known() -> dict[str, Any]:
-    """What an earlier `harr up` started and what still runs of it."""
+    """Return what an earlier `harr up` started and what still runs of it."""
     told = read_json(UP) if UP.exists() else {}
     return {name: at for name, at in told.items() if is_alive(at)}
 
 
 def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int) -> None:
-    """Both servers at once; they take some seconds to come up."""
+    """Start both servers at once; they take some seconds to come up."""
     ports = {"Prefect": prefect_port, "MLflow": mlflow_port}
     for name, make in (("Prefect", prefect_command), ("MLflow", mlflow_command)):
         if name not in started:
@@ -181,7 +181,7 @@ def _wait_for(started: dict[str, Any], name: str, ready: Callable[[], bool]) -> 
 
 
 def visible_gpus() -> int:
-    """How many GPUs the driver shows; 0 where there is none."""
+    """Return how many GPUs the driver shows; 0 where there is none."""
     try:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -190,7 +190,7 @@ def visible_gpus() -> int:
 
 
 def _prepare_pools(limit: int) -> None:
-    """The work pools, and how many tasks tagged gpu may run at a time; what is there already stays as it is."""
+    """Prepare the work pools, and how many tasks tagged gpu may run at a time; what is there already stays as it is."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
@@ -230,7 +230,7 @@ def _cancel(flow_runs: list[str]) -> None:
 
 
 def _stop(told: list[dict[str, Any]]) -> None:
-    """TERM, wait, then KILL whatever is left, with all that these processes had started."""
+    """Stop by TERM, wait, then KILL whatever is left, with all that these processes had started."""
     leaders = [psutil.Process(one["pid"]) for one in told if is_alive(one)]
     family = [child for leader in leaders for child in leader.children(recursive=True)]
     for leader in leaders:

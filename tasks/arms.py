@@ -47,7 +47,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
 
 
 def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
-    """The plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
+    """Do the plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
     from harr.build.methods import METHODS, method_of
     from harr.build.setup import arm_params, open_setup
 

@@ -47,7 +47,7 @@ def forget(work: Path) -> None:
 
 
 def even_sample(rows: int) -> NDArray[np.int64]:
-    """Row numbers for a check: all of them, or ``SAMPLE`` spread evenly.
+    """Return row numbers for a check: all of them, or ``SAMPLE`` spread evenly.
 
     >>> even_sample(3)
     array([0, 1, 2])

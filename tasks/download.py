@@ -20,7 +20,7 @@ def download_corpus(params: Params) -> dict[str, float]:
 
 @task(**TASK)
 def corpus_frame() -> pd.DataFrame:
-    """Passages as a table for the suite ``corpus``; an even sample of a large corpus."""
+    """Return passages as a table for the suite ``corpus``; an even sample of a large corpus."""
     from harr.corpus.passages import Passages
 
     passages = Passages.open(CORPUS)
@@ -38,7 +38,7 @@ def corpus_frame() -> pd.DataFrame:
 
 @task(**TASK)
 def questions_frame() -> pd.DataFrame:
-    """Questions of both splits as a table for the suite ``questions``."""
+    """Return questions of both splits as a table for the suite ``questions``."""
     from harr.corpus.passages import Passages, read_questions
 
     passages = Passages.open(CORPUS)

@@ -18,7 +18,7 @@ from tasks.paths import CORPUS, VECTORS, WORK
 
 
 def vectors_manifest() -> dict[str, Any]:
-    """What is told of the published vectors, compared with its hash; the vectors themselves are not read.
+    """Return what is told of the published vectors, compared with its hash; the vectors themselves are not read.
 
     Raises:
         DamagedFile: it is missing or changed.
@@ -63,7 +63,7 @@ def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[di
 
 @task(**TASK)
 def vectors_frame() -> pd.DataFrame:
-    """Length and first coordinate of the vectors (an even sample of very many) for the suite ``vectors``."""
+    """Return the length and first coordinate of the vectors (an even sample of very many) for the suite ``vectors``."""
     from harr.corpus.vectors import Vectors
 
     vectors = Vectors.open(VECTORS)

@@ -49,13 +49,13 @@ def join_filtered(folders: Sequence[Path]) -> str:
 
 
 def statistics_rows() -> list[dict[str, object]]:
-    """What was tried, one row per question."""
+    """Return what was tried, one row per question."""
     check_sums(FILTERED, "dvc repro -f -s filter")
     return read_jsonl(FILTERED / "statistics.jsonl")
 
 
 def filter_suite(params: Params) -> str:
-    """The suite that what the stage kept is checked by."""
+    """Return the suite that what the stage kept is checked by."""
     if params.train.prefers:
         return "preferences"
     return "all_kept" if params.filter.keep == "all" else "filtered"
@@ -63,14 +63,14 @@ def filter_suite(params: Params) -> str:
 
 @task(**TASK)
 def filtered_frame() -> pd.DataFrame:
-    """The kept questions as a table for the suite ``filtered``."""
+    """Return the kept questions as a table for the suite ``filtered``."""
     frame = pd.DataFrame(statistics_rows())
     return frame[frame["kept"].astype(bool)]
 
 
 @task(**TASK)
 def write_preferences_page() -> Path:
-    """Examples of preferences and the distribution of their levels, as reports/preferences.html."""
+    """Write examples of preferences and the distribution of their levels, as reports/preferences.html."""
     from harr.report.preferences import write_page
 
     write_page(FILTERED, PREFERENCES_PAGE)
@@ -79,7 +79,7 @@ def write_preferences_page() -> Path:
 
 @task(**TASK)
 def preferences_frame() -> pd.DataFrame:
-    """The pairs of queries as a table for the suite ``preferences``."""
+    """Return the pairs of queries as a table for the suite ``preferences``."""
     rows = read_jsonl(FILTERED / "preferences.jsonl")
     split = {"train": {row["question_id"] for row in rows if row["split"] == "train"}}
     split["held_out"] = {row["question_id"] for row in rows if row["split"] == "held_out"}
@@ -103,7 +103,7 @@ def preferences_frame() -> pd.DataFrame:
 
 @task(**TASK)
 def plot_filter() -> Path:
-    """Histogram of rewards by verdict, as SVG and CSV."""
+    """Plot the histogram of rewards by verdict, as SVG and CSV."""
     from harr.report.plots import filter_histogram
 
     path = PLOTS / "filter.svg"

@@ -24,7 +24,8 @@ def index_passages(params: Params) -> dict[str, float]:
 
 @task(**TASK)
 def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
-    """What every collection counts beside corpus and vectors, for the suite ``index``: every passage must be found."""
+    """Return what every collection counts beside corpus and vectors, for the suite ``index``: every passage must be
+    found."""
     from harr.corpus.passages import Passages
     from harr.services.milvus_client import REBUILD
 

@@ -70,7 +70,7 @@ def play_lengths(
 
 
 def _all_logs(out: Path, seed: int) -> dict[int, list[dict[str, Any]]]:
-    """The lines of every log of a seed, by length."""
+    """Return the lines of every log of a seed, by length."""
     from harr.evaluate.lengths import whole_lines
 
     logs = out.glob(f"eval_seed{seed}_ns*.jsonl")

@@ -53,7 +53,7 @@ def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, floa
 
 
 def training_facts(params: Params) -> dict[str, str]:
-    """What a card says of the training: no address of a server is told, and no path of this machine."""
+    """Return what a card says of the training: no address of a server is told, and no path of this machine."""
     from harr.build.methods import method_of
     from harr.report.hub_cards import plain_name
 
@@ -71,7 +71,7 @@ def training_facts(params: Params) -> dict[str, str]:
 
 
 def _weights(weight: Any) -> str:
-    """A weight with its steps, or several.
+    """Return a weight with its steps, or several.
 
     >>> _weights(0.5), _weights([{"weight": 0.2, "start": 0, "end": 30}, {"weight": 0.5, "start": 30, "end": None}])
     ('0.5', '0.2 (steps 0 to 29), 0.5 (from step 30)')
@@ -84,7 +84,7 @@ def _weights(weight: Any) -> str:
 
 
 def _note(folder: Path, params: Params, sections: set[str]) -> None:
-    """A folder that says only that nothing was trained here, and who played; not at which address."""
+    """Write a folder that says only that nothing was trained here, and who played; not at which address."""
     private = {section: {"base_url", "key_variable"} for section in sections}
     with draft(WORK / "merge" / "note", folder) as note:
         write_json(note / "untrained.json", params.model_dump(include=sections, exclude=private, mode="json"))
@@ -119,7 +119,7 @@ def register_model(run: Run, params: Params) -> str:
 
 
 def held_expectations(params: Params) -> dict[str, float]:
-    """How many rules of every suite held in the run that made this model; 0 where there is no result."""
+    """Return how many rules of every suite held in the run that made this model; 0 where there is no result."""
     suites = {
         "corpus": "download",
         "questions": "download",

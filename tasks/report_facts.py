@@ -8,7 +8,7 @@ from tasks.tracking.fingerprints import revisions
 
 
 def run_facts(params: Params) -> dict[str, str]:
-    """What was run, in a person's words."""
+    """Return what was run, in a person's words."""
     from harr.build.methods import method_of
 
     vectors = vectors_manifest()

@@ -61,7 +61,7 @@ def training_figure(params: Params) -> str:
 
 @task(**TASK)
 def plot_training(history: list[dict[str, Any]], figure: str = "reward") -> list[Path]:
-    """Learning curve, progress and spread of every reward term: each as SVG and CSV. Returns the SVGs."""
+    """Plot learning curve, progress and spread of every reward term: each as SVG and CSV. Returns the SVGs."""
     from harr.report.plots import learning_curve
     from harr.report.reward_plots import reward_distribution, reward_progress
     from harr.train.record import plain
@@ -73,6 +73,6 @@ def plot_training(history: list[dict[str, Any]], figure: str = "reward") -> list
 
 
 def write_stats(history: list[dict[str, Any]]) -> Path:
-    """All that is known of every step, a line a step: its figures, and the quantiles of every reward term."""
+    """Write all that is known of every step, a line a step: its figures, and the quantiles of every reward term."""
     write_text(STATS, "".join(f"{json.dumps(row)}\n" for row in history))
     return STATS

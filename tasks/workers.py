@@ -13,7 +13,7 @@ from harr.errors import ParamsError, ServiceUnavailable, one_line
 from harr.params.embed import RayParams, ThreadsParams
 
 NODE_FAILURES = 10
-"""So often Ray makes a shard again whose node or process died under it."""
+"""How often Ray makes a shard again whose node or process died under it."""
 
 
 def spread(
@@ -44,7 +44,7 @@ def spread(
 
 @contextmanager
 def _started(section: ThreadsParams | RayParams) -> Iterator["TaskRunner[Any]"]:
-    """The task runner, up to the end of the block."""
+    """Start the task runner, up to the end of the block."""
     with ExitStack() as stack:
         if section.kind == "threads":
             yield stack.enter_context(ThreadPoolTaskRunner(max_workers=section.workers))
@@ -67,7 +67,7 @@ def _started(section: ThreadsParams | RayParams) -> Iterator["TaskRunner[Any]"]:
 
 
 def _demands(section: ThreadsParams | RayParams) -> Callable[[], AbstractContextManager[Any]]:
-    """What Ray is asked to keep free for a call."""
+    """Return what Ray is asked to keep free for a call."""
     if section.kind == "threads":
         return nullcontext
     from prefect_ray.context import remote_options

@@ -17,7 +17,7 @@ from tasks.tracking.client import client_of
 from tasks.tracking.errors import found, service
 
 NEWEST = 200
-"""So many runs are looked at, one page of a large store."""
+"""Number of runs that are looked at, one page of a large store."""
 TAGS = ("mlflow.parentRunId", "harr.execution", "harr.stage")
 
 

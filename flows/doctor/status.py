@@ -14,7 +14,7 @@ from harr.errors import HarrError
 from harr.params import Params
 
 RUNS = 6
-"""So many of the last runs are shown."""
+"""Number of the last runs that are shown."""
 
 
 @dataclass(frozen=True)

@@ -37,14 +37,15 @@ def show_results(params: Params, server: str, verdict: str) -> None:
 
 
 def _arms() -> str:
-    """The arms table of the last evaluation."""
+    """Return the arms table of the last evaluation."""
     from tasks.evaluate import show
 
     return f"## Arms\n```\n{show()}\n```" if Path("metrics/evaluate.json").exists() else ""
 
 
 def _links(params: Params, server: str) -> str:
-    """Pages on this machine (a browser opens them by their path, not from another page), and the run in MLflow."""
+    """Return pages on this machine (a browser opens them by their path, not from another page), and the run in
+    MLflow."""
     pages = {"Report": REPORT} if REPORT.exists() else {}
     for suite in sorted(CHECKS.glob("*")):  # the index of the Data Docs is blank without a network
         pages[f"Checks of {suite.name}"] = max(suite.glob("**/*.html"), default=suite)
@@ -55,7 +56,7 @@ def _links(params: Params, server: str) -> str:
 
 
 def _mlflow_page(params: Params, server: str) -> str:
-    """Address of this execution's parent run.
+    """Return the address of this execution's parent run.
 
     Raises:
         LookupError: no MLflow server or no run is known.

@@ -17,11 +17,11 @@ from harr.io.files import read_json, write_json
 from tasks.tracking.execution import identity, is_alive, is_no_older
 
 STOP_SECONDS = 20.0
-"""So long a stopped stage may take to leave its shard or step; then it is killed."""
+"""Seconds that a stopped stage may take to leave its shard or step; then it is killed."""
 
 
 def records() -> Path:
-    """The folder of the files, in Prefect's home."""
+    """Return the folder of the files, in Prefect's home."""
     return Path(os.environ["PREFECT_HOME"]) / "processes"
 
 
@@ -46,7 +46,7 @@ def note_group(flow_run: Any, leader: Mapping[str, Any], place: Path) -> None:
 
 
 def working() -> list[dict[str, Any]]:
-    """The noted flow runs whose process lives."""
+    """Return the noted flow runs whose process lives."""
     return [told for told in _noted() if is_alive(told)]
 
 
@@ -94,7 +94,7 @@ def mark_crashed(flow_runs: list[str]) -> None:
 
 
 def all_pages(read: Callable[..., list[Any]], **chosen: Any) -> list[Any]:
-    """Everything that a question to Prefect finds; one answer holds 200 at most.
+    """Return everything that a question to Prefect finds; one answer holds 200 at most.
 
     >>> all_pages(lambda offset: list(range(450))[offset : offset + 200]) == list(range(450))
     True
@@ -128,7 +128,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 def _members(leader: Mapping[str, Any]) -> list[psutil.Process]:
-    """The processes of a group that still run; none of them can be older than its leader."""
+    """Return the processes of a group that still run; none of them can be older than its leader."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, ProcessLookupError):
@@ -139,7 +139,7 @@ def _members(leader: Mapping[str, Any]) -> list[psutil.Process]:
 
 
 def mend_lock(place: Path = Path()) -> None:
-    """A kill can leave DVC's lock file empty, and every later command would fail on it."""
+    """Mend DVC's lock file, which a kill can leave empty, so that every later command would fail on it."""
     lock = place / ".dvc/tmp/rwlock"
     if lock.exists() and not lock.read_text(encoding="utf-8").strip():
         lock.unlink()

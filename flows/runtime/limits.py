@@ -25,7 +25,7 @@ class Sizes:
 
     @property
     def vectors(self) -> int:
-        """Bytes of all vectors, which are float32."""
+        """Return the bytes of all vectors, which are float32."""
         return 4 * self.rows * self.width
 
 

@@ -54,7 +54,7 @@ def taken(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
 
 
 def owner(path: Path) -> str:
-    """The process that a lock's file names, in a person's words.
+    """Return the process that a lock's file names, in a person's words.
 
     >>> owner(Path("nowhere"))
     'a process that has just begun'

@@ -174,7 +174,8 @@ def arm_function(arm: Arm) -> Callable[[RetrieverInputs], Any]:
 
 
 def _of_source(index: PassageIndex, source: str) -> PassageIndex:
-    """A source's part of the index, which the main process alone has; where there is none, all processes are told."""
+    """Return a source's part of the index, which the main process alone has; where there is none, all processes are
+    told."""
     held: list[PassageIndex] = []
     distributed.main_process_only(lambda: held.append(index.of_source(source)))
     return held[0] if held else index

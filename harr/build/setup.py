@@ -40,7 +40,7 @@ def arm_params(params: Params, arm: Arm) -> Params:
 
 @contextmanager
 def open_setup(params: Params, places: Places, questions: Path, *, history: bool = True) -> Iterator[Setup]:
-    """Everything that filter and train need; a retriever that learns samples, and sees the ``history`` or not.
+    """Open everything that filter and train need; a retriever that learns samples, and sees the ``history`` or not.
 
     Where the language model learns there is no generator, but the ``writer`` that it begins from, and how it is
     sampled; and the retriever is ``retriever.search`` of the current query, as it ranks; or all ``sources``, where
@@ -80,7 +80,7 @@ def open_setup(params: Params, places: Places, questions: Path, *, history: bool
 
 
 def _samplers(params: Params, model: str) -> Samplers:
-    """The language model that training begins with, as the filter samples it."""
+    """Return the language model that training begins with, as the filter samples it."""
     at_once = getattr(
         params.train, "sampled_at_once", (params.filter.preferences or PreferencesParams()).sampled_at_once
     )
@@ -155,7 +155,7 @@ def open_writer(params: Params, places: Places, arm: Arm, trained: Path | None) 
 
 
 def _checked_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
-    """The encoder of params.yaml, where the vectors are of it."""
+    """Return the encoder of params.yaml, where the vectors are of it."""
     encoder = build_encoder(params.encoder)
     if encoder.identity != corpus.vectors.manifest["encoder"]:
         raise IndexMismatch(

@@ -14,7 +14,7 @@ T = TypeVar("T")
 def auto_batch(
     rows: Sequence[Row], size: int, run: Callable[[Sequence[Row]], T], name: str
 ) -> Iterator[tuple[Sequence[Row], T]]:
-    """Batches of ``size`` rows, in order, each with what ``run`` makes of it; smaller ones where the GPU is full.
+    """Yield batches of ``size`` rows, in order, each with what ``run`` makes of it; smaller ones where the GPU is full.
 
     A batch without room is halved, and so are those after it, which is told once for the model ``name``.
 
@@ -38,7 +38,8 @@ def auto_batch(
 
 
 def _tried(run: Callable[[Sequence[Row]], T], batch: Sequence[Row]) -> T | None:
-    """What ``run`` makes of a batch; None where there is no room, once the traceback, which holds tensors, is gone."""
+    """Return what ``run`` makes of a batch; None where there is no room, once the traceback, which holds tensors, is
+    gone."""
     try:
         return run(batch)
     except torch.OutOfMemoryError:

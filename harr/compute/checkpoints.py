@@ -47,11 +47,11 @@ class Checkpoints:
                 shutil.rmtree(old)
 
     def steps(self) -> list[int]:
-        """After how many steps each of the checkpoints that there are was written."""
+        """Return after how many steps each of the checkpoints that there are was written."""
         return [int(path.name.rpartition("-")[2]) for path in self._whole()]
 
     def history(self) -> list[dict[str, Any]]:
-        """The history of the latest sound checkpoint; [] where there is none."""
+        """Return the history of the latest sound checkpoint; [] where there is none."""
         return self._history(newest_sound(self._whole()))
 
     @staticmethod

@@ -28,11 +28,11 @@ from harr.errors import HarrError, ParamsError, StaleState
 
 T = TypeVar("T")
 WAIT = timedelta(hours=1)
-"""So long a process waits for another: longer than the slowest batch of text takes to write."""
+"""Time that a process waits for another: longer than the slowest batch of text takes to write."""
 
 
 def count() -> int:
-    """How many processes train together.
+    """Return how many processes train together.
 
     >>> count(), number(), is_main()
     (1, 0, True)
@@ -41,17 +41,17 @@ def count() -> int:
 
 
 def number() -> int:
-    """This process among the ``count()``, from 0."""
+    """Return the number of this process among the ``count()``, from 0."""
     return int(os.environ.get("RANK", "0")) if count() > 1 else 0
 
 
 def is_main() -> bool:
-    """Whether this process is the one that opens, asks and writes."""
+    """Return whether this process is the one that opens, asks and writes."""
     return number() == 0
 
 
 def device() -> str | None:
-    """Where this process computes, as torch names it; None: wherever a single process would."""
+    """Return where this process computes, as torch names it; None: wherever a single process would."""
     return str(_joined()) if count() > 1 else None
 
 
@@ -89,7 +89,7 @@ def shard(model: torch.nn.Module, weights: Iterable[torch.nn.Parameter]) -> None
 
 
 def main_process_only(call: Callable[[], T]) -> T:
-    """What ``call`` returns in the main process, which alone calls it; its ``HarrError`` is raised in all."""
+    """Return what ``call`` returns in the main process, which alone calls it; its ``HarrError`` is raised in all."""
     if count() == 1:
         return call()
     _joined()
@@ -115,7 +115,7 @@ def held_by_main(opened: Callable[[], AbstractContextManager[T]]) -> Iterator[T]
 
 
 def share(size: int) -> tuple[int, int]:
-    """This process's part of ``size`` rows: from the first up to, not with, the last.
+    """Return this process's part of ``size`` rows: from the first up to, not with, the last.
 
     >>> share(5)
     (0, 5)
@@ -124,7 +124,7 @@ def share(size: int) -> tuple[int, int]:
 
 
 def joined(mine: Sequence[T]) -> list[T]:
-    """What all processes have, the main one's first, in all of them.
+    """Return what all processes have, the main one's first, in all of them.
 
     >>> joined([1, 2])
     [1, 2]
@@ -136,7 +136,7 @@ def joined(mine: Sequence[T]) -> list[T]:
 
 
 def shared_out(size: int, work: Callable[[Sequence[int]], Sequence[T]]) -> list[T]:
-    """One result per row of ``size``, in order, in all processes; each does ``work`` on its share of the rows.
+    """Return one result per row of ``size``, in order, in all processes; each does ``work`` on its share of the rows.
 
     Neighbours, which take about as long, go to different processes. A share may be empty.
 
@@ -162,7 +162,7 @@ def check_same_step(done: int, folder: Path) -> None:
 
 
 def refuse_shards(method: str) -> None:
-    """For a method whose model must be whole in every process.
+    """Refuse FSDP for a method whose model must be whole in every process.
 
     Raises:
         ParamsError: accelerate is configured to cut models up.
@@ -176,7 +176,7 @@ def refuse_shards(method: str) -> None:
 
 
 def all_gather(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[np.float32]]) -> NDArray[np.float32]:
-    """The vectors of ``texts``, (n, D), in all processes to the same bit; each encodes its share.
+    """Return the vectors of ``texts``, (n, D), in all processes to the same bit; each encodes its share.
 
     Shares are filled up to one size, so that every process runs the model equally often.
     """
@@ -189,7 +189,7 @@ def all_gather(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[n
 
 
 def add_up(values: Tensor) -> Tensor:
-    """The sum of ``values`` over all processes, in place."""
+    """Return the sum of ``values`` over all processes, in place."""
     if count() > 1:
         here = values.to(_joined())
         torch.distributed.all_reduce(here)
@@ -208,7 +208,7 @@ def sum_gradients(weights: Iterable[Tensor]) -> None:
 
 
 def total(figures: Mapping[str, float], *, largest: str = "") -> dict[str, float]:
-    """Figures of all processes' shares, added up; of the one called ``largest`` the largest.
+    """Return figures of all processes' shares, added up; of the one called ``largest`` the largest.
 
     >>> total({"loss": 0.5, "gap": 0.1}, largest="gap")
     {'loss': 0.5, 'gap': 0.1}

@@ -10,7 +10,7 @@ from harr.errors import ModelError
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    """The state of an optimizer by ``<parameter's number>.<name>``, as safetensors can keep it."""
+    """Return the state of an optimizer by ``<parameter's number>.<name>``, as safetensors can keep it."""
     state = optimizer.state_dict()["state"]
     return {f"{index}.{name}": value.contiguous() for index, slots in state.items() for name, value in slots.items()}
 
@@ -25,7 +25,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch
 
 
 def trained_weights(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """The weights that learn, by name, in a fixed order."""
+    """Return the weights that learn, by name, in a fixed order."""
     return {path: weight for path, weight in model.named_parameters() if weight.requires_grad}
 
 

@@ -18,7 +18,7 @@ SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 
 
 def world(params: WorldParams) -> Source:
-    """The fictional encyclopaedia; training and test questions never share a chain."""
+    """Open the fictional encyclopaedia; training and test questions never share a chain."""
     made = make_world(params.passages, params.seed)
     return Source(
         passages=made.passages(sources=params.sources),
@@ -28,7 +28,7 @@ def world(params: WorldParams) -> Source:
 
 
 def jsonl(params: JsonlParams) -> Source:
-    """Local files; ``searchable_where`` keeps the other passages out of the index.
+    """Open local files; ``searchable_where`` keeps the other passages out of the index.
 
     Up to ``bad_passages`` rows that are no passages are left out and noted.
     """
@@ -74,7 +74,7 @@ def jsonl(params: JsonlParams) -> Source:
 
 
 def passage_of(row: Row) -> Passage:
-    """A passage from ``{id, text, title?, source?}``.
+    """Return a passage from ``{id, text, title?, source?}``.
 
     Raises:
         CorpusError: a value is missing or wrong; a source names a collection, hence letters, digits and _ alone.
@@ -87,7 +87,7 @@ def passage_of(row: Row) -> Passage:
 
 
 def question_of(row: Row) -> Question:
-    """A question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}``."""
+    """Return a question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}``."""
     only = (row.text("answer", "question"),) if "answer" in row.values and "answers" not in row.values else ()
     return Question(
         id=row.text("id", "question"),
@@ -101,12 +101,12 @@ def question_of(row: Row) -> Question:
 
 
 def read_question_file(path: Path) -> Iterator[Question]:
-    """The questions of one file of the documented shape."""
+    """Return the questions of one file of the documented shape."""
     return (question_of(row) for row in read_rows(path))
 
 
 def read_questions_where(paths: Sequence[str], where: Mapping[str, Any], limit: int = 0) -> Iterator[Question]:
-    """The first ``limit`` (0: all) questions of several files whose rows match.
+    """Yield the first ``limit`` (0: all) questions of several files whose rows match.
 
     Raises:
         CorpusError: names the place of a row without id, question or answer, or with an id that another row has.

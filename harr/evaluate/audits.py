@@ -7,7 +7,7 @@ from harr.types import Episode
 
 
 def writes_queries(episodes: Sequence[Episode]) -> bool:
-    """Whether anything but the question itself was ever searched for: else there is no query to audit."""
+    """Return whether anything but the question itself was ever searched for: else there is no query to audit."""
     return any(step.search.query != episode.question.text for episode in episodes for step in episode.steps)
 
 
@@ -45,5 +45,5 @@ def answer_in_query(episode: Episode) -> float | None:
 
 
 def _holds(text: str, gold: str) -> bool:
-    """Whether a text holds normalised words, as whole words."""
+    """Return whether a text holds normalised words, as whole words."""
     return f" {gold} " in f" {normalise(text)} "

@@ -41,7 +41,7 @@ def paired_gain(ours: Sequence[float], theirs: Sequence[float], *, resamples: in
 
 
 def _bootstrap(data: "np.ndarray[Any, np.dtype[np.float64]]", resamples: int, seed: int) -> tuple[float, float]:
-    """Percentile interval of the mean."""
+    """Return the percentile interval of the mean."""
     if len(data) < 2 or np.ptp(data) == 0.0:
         return float(data.mean()), float(data.mean())
     interval = stats.bootstrap(
@@ -58,7 +58,7 @@ def _bootstrap(data: "np.ndarray[Any, np.dtype[np.float64]]", resamples: int, se
 
 
 def _sign_flip_p(data: "np.ndarray[Any, np.dtype[np.float64]]", resamples: int, seed: int) -> float:
-    """Two-sided p of the mean under random signs; exact where 2 ** n is at most ``resamples``."""
+    """Return two-sided p of the mean under random signs; exact where 2 ** n is at most ``resamples``."""
     if len(data) < 2:
         return 1.0
     test = stats.permutation_test(

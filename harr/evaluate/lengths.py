@@ -49,7 +49,7 @@ def on_disk(noise: Sequence[str], actions: Encoder, params: EmbedParams, folder:
 
 
 def identity(towers: TwoTowerPolicy) -> str:
-    """What plays: the weights of both towers, and how positions are told."""
+    """Return what plays: the weights of both towers, and how positions are told."""
     return fingerprint([_weights(towers.states), _weights(towers.actions), towers.mode, towers.max_tokens])
 
 
@@ -103,7 +103,7 @@ def _batches(documents: Iterable[QuestionDocument]) -> Iterator[list[QuestionDoc
 
 
 def whole_lines(log: Path) -> list[dict[str, Any]]:
-    """The lines of an earlier run; half a line that a kill left is cut off."""
+    """Return the lines of an earlier run; half a line that a kill left is cut off."""
     if not log.exists():
         return []
     text = log.read_bytes()
@@ -140,7 +140,7 @@ def _row(episode: Episode, place: Mapping[str, int]) -> dict[str, Any]:
 
 
 def read_answers(rows: Sequence[Mapping[str, Any]], generator: Generator) -> list[dict[str, Any]]:
-    """The lines of a log with the answer that a language model reads out of the picks, its EM and its F1."""
+    """Return the lines of a log with the answer that a language model reads out of the picks, its EM and its F1."""
     requests = []
     for row in rows:
         told = sorted(zip(row["picked"], row["texts"], strict=True))
@@ -161,7 +161,7 @@ def read_answers(rows: Sequence[Mapping[str, Any]], generator: Generator) -> lis
 def by_length(
     rows_of: Mapping[int, Sequence[Mapping[str, Any]]], resamples: int, seed: int, metrics: Sequence[str] = METRICS
 ) -> Iterator[dict[str, Any]]:
-    """One row per length and metric: sentences, metric, mean, low, high (95 %, bootstrap over stories), n."""
+    """Yield one row per length and metric: sentences, metric, mean, low, high (95 %, bootstrap over stories), n."""
     for sentences, rows in sorted(rows_of.items()):
         for metric in metrics:
             scores = [float(row[metric]) for row in rows if row[metric] is not None]

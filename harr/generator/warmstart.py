@@ -72,7 +72,7 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
 
 
 def _short_enough(rows: Sequence[Tokens], limit: int) -> list[Tokens]:
-    """Demonstrations of at most so many tokens; the others are told of, not cut."""
+    """Return demonstrations of at most so many tokens; the others are told of, not cut."""
     kept = [row for row in rows if len(row[0]) <= limit]
     if not kept:
         raise CorpusError(
@@ -94,7 +94,7 @@ def rate_share(step: float, steps: int) -> float:
 
 
 def figures(history: Sequence[Mapping[str, float]], rows: Sequence[Tokens], long: int, size: int) -> dict[str, float]:
-    """A run in a few numbers."""
+    """Return a run in a few numbers."""
     tenth = -(-len(history) // 10)
     ends = {"first": history[:tenth], "last": history[-tenth:]}
     return {

@@ -94,7 +94,7 @@ def read_state(path: Path, remedy: str, **keys: type) -> dict[str, Any]:
 
 
 def read_state_rows(path: Path, remedy: str, **keys: type) -> list[dict[str, Any]]:
-    """As :func:`read_state`, of JSON lines; names the line."""
+    """Read JSON lines as :func:`read_state` reads JSON; an error names the line."""
     if not path.exists():
         raise DamagedFile(f"{path} is missing; {remedy}")
     lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
@@ -102,7 +102,7 @@ def read_state_rows(path: Path, remedy: str, **keys: type) -> list[dict[str, Any
 
 
 def parse_state(text: bytes, place: str, remedy: str, keys: Mapping[str, type]) -> dict[str, Any]:
-    """As :func:`read_state`, of a text; ``place`` says where it stands.
+    """Parse a text as :func:`read_state` does a file; ``place`` says where it stands.
 
     Raises:
         DamagedFile: it is damaged.
@@ -121,13 +121,13 @@ def parse_state(text: bytes, place: str, remedy: str, keys: Mapping[str, type]) 
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes."""
+    """Return the hex digest of a file's bytes."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def fingerprint(value: Any) -> str:
-    """Short stable hash of a JSON-able value: names resumable work and index collections.
+    """Return a short stable hash of a JSON-able value: names resumable work and index collections.
 
     >>> fingerprint({"b": 1, "a": 2}) == fingerprint({"a": 2, "b": 1})
     True
@@ -201,7 +201,7 @@ def _swap(new: Path, out: Path, old: Path) -> None:
 
 
 def _copied(folder: Path, copy: Path) -> Path:
-    """A copy of a folder, synced."""
+    """Return a copy of a folder, synced."""
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy, symlinks=True)
     _sync_all(copy)
@@ -227,7 +227,7 @@ def _sync_all(folder: Path) -> None:
 
 
 def _real(path: Path) -> Path:
-    """Where a link points to; any other path as it is."""
+    """Return where a link points to; any other path as it is."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
@@ -291,7 +291,7 @@ def check_sums(folder: Path, rebuild: str, *names: str) -> None:
 
 
 def newest_sound(folders: Sequence[Path]) -> Path | None:
-    """The last of these published folders that is as it was written; damaged ones are told of and removed."""
+    """Return the last of these published folders that is as it was written; damaged ones are told of and removed."""
     for folder in reversed(folders):
         try:
             check_sums(folder, "the same command again")

@@ -25,7 +25,7 @@ class Row:
     place: str
 
     def text(self, key: str, kind: str) -> str:
-        """The non-empty string under ``key``, inner white space and control characters folded to a space.
+        """Return the non-empty string under ``key``, inner white space and control characters folded to a space.
 
         Raises:
             CorpusError: names the place, the key and what was found.
@@ -39,7 +39,7 @@ class Row:
         return folded
 
     def strings(self, key: str) -> tuple[str, ...]:
-        """The list of strings under ``key``; empty where it is absent.
+        """Return the list of strings under ``key``; empty where it is absent.
 
         Raises:
             CorpusError: it is something else.
@@ -50,7 +50,7 @@ class Row:
         return tuple(found)
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """True where every field equals the wanted value, or contains it if the field is a list.
+        """Return True where every field equals the wanted value, or contains it if the field is a list.
 
         >>> Row({"sources": ["a", "b"], "ok": True}, "f:1").matches({"sources": "b", "ok": True})
         True
@@ -67,7 +67,8 @@ def _refuse(error: CorpusError) -> None:
 
 
 def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) -> Iterator[Row]:
-    """The objects of a JSON lines file, one at a time (blank lines are skipped), or of the list in a ``.json`` file.
+    """Yield the objects of a JSON lines file, one at a time (blank lines are skipped), or of the list in a ``.json``
+    file.
 
     ``leave_out`` is told of a line that is no object; without one the first ends the reading.
 
@@ -96,7 +97,7 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
 
 
 def _read_list(path: Path, leave_out: Callable[[CorpusError], None]) -> Iterator[Row]:
-    """The objects of a file that is one JSON list."""
+    """Yield the objects of a file that is one JSON list."""
     try:
         values = json.loads((gzip.decompress if path.suffix == ".gz" else bytes)(path.read_bytes()).decode("utf-8-sig"))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -130,7 +131,7 @@ def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
 
 
 def _whole(row: dict[str, Any], place: str) -> dict[str, Any]:
-    """The row, unless a text of it has half a character, which no file can hold."""
+    """Return the row, unless a text of it has half a character, which no file can hold."""
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

@@ -169,7 +169,7 @@ def check_publishable(folder: Path) -> None:
 
 
 def _shards(listing: Path) -> list[str]:
-    """The files that an index of shards names."""
+    """Return the files that an index of shards names."""
     try:
         return [str(name) for name in read_json(listing)["weight_map"].values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -25,7 +25,8 @@ def bar(
     initial: int = 0,
     shown: bool = True,
 ) -> "tqdm[Any]":
-    """A bar on stderr, if it is ``shown``; where stderr is no terminal it prints a line every ten seconds at most."""
+    """Return a bar on stderr, if it is ``shown``; where stderr is no terminal it prints a line every ten seconds at
+    most."""
     interval = 0.2 if sys.stderr.isatty() else 10.0
     return tqdm(
         iterable,
@@ -68,5 +69,5 @@ def leave() -> None:
 
 
 def stop_asked() -> bool:
-    """Whether this process was asked to stop: a unit that could keep more than it must should do so now."""
+    """Return whether this process was asked to stop: a unit that could keep more than it must should do so now."""
     return _Stop.leave is not None

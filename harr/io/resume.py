@@ -11,11 +11,11 @@ from harr.errors import bare
 from harr.io.files import fingerprint, read_json, write_json
 
 NAMED, LONGEST = 5, 60
-"""So many differences are told, and so many characters of a value."""
+"""Number of differences that a line names, and of the characters of a value."""
 
 
 def unfinished(work: Path, run: Mapping[str, Any], **told: Any) -> Path:
-    """The folder of the run that ``run`` identifies, ``work/<fingerprint>``; what it is of is noted beside it.
+    """Return the folder of the run that ``run`` identifies, ``work/<fingerprint>``; what it is of is noted beside it.
 
     Where the folder is new and there is unfinished work of other parameters, a line says which of them differ from
     those that were run last. ``told`` is noted in place of hashes in ``run`` of the same name: what they are hashes of.
@@ -43,7 +43,7 @@ def unfinished(work: Path, run: Mapping[str, Any], **told: Any) -> Path:
 
 
 def differences(key: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:
-    """What changed: the dotted name of a value below ``key``, what it was (None: nothing) and what it is.
+    """Return what changed: the dotted name of a value below ``key``, what it was (None: nothing) and what it is.
 
     >>> differences("train", {"steps": 3, "seed": 0}, {"steps": 4, "seed": 0})
     [('train.steps', 3, 4)]
@@ -56,14 +56,14 @@ def differences(key: str, before: Any, now: Any) -> list[tuple[str, Any, Any]]:
 
 
 def _last(work: Path) -> Path | None:
-    """The note of the unfinished work that was begun or taken up last; None where there is none."""
+    """Return the note of the unfinished work that was begun or taken up last; None where there is none."""
     notes = [note for note in work.glob("*.json") if note.with_suffix("").is_dir()]
     open_ = [note for note in notes if not note.with_suffix(".published").exists()]
     return max(open_, key=lambda note: note.stat().st_mtime_ns, default=None)
 
 
 def _read(note: Path) -> Any:
-    """What a note says; nothing of one that is damaged."""
+    """Return what a note says; nothing of one that is damaged."""
     try:
         return read_json(note)
     except ValueError:
@@ -71,7 +71,7 @@ def _read(note: Path) -> Any:
 
 
 def _bare(value: Any) -> Any:
-    """A value in which no address holds a password."""
+    """Return a value in which no address holds a password."""
     if isinstance(value, Mapping):
         return {name: _bare(part) for name, part in value.items()}
     if isinstance(value, list | tuple):

@@ -73,19 +73,19 @@ class Params(Section):
 
     @property
     def writer_learns(self) -> bool:
-        """Whether the language model is what learns, and the retriever stays as it is."""
+        """Return whether the language model is what learns, and the retriever stays as it is."""
         return self.train.learns == LANGUAGE_MODEL
 
     @property
     def baseline(self) -> str:
-        """The arm that `full` is compared with: what it was before training."""
+        """Return the arm that `full` is compared with: what it was before training."""
         if not self.writer_learns:
             return "frozen"
         return "warmstart" if self.generator.taught and "warmstart" in self.train.arms else "base"
 
     @property
     def headline(self) -> str:
-        """The metric that decides a promotion: the first term of the reward."""
+        """Return the metric that decides a promotion: the first term of the reward."""
         return metric_name(next(iter(self.reward.terms)), judged=self.reward.judge is not None)
 
     @classmethod

@@ -58,7 +58,7 @@ class EvaluateParams(Section):
 
     @property
     def arm_table(self) -> dict[str, Arm]:
-        """The record of every arm by its name, in the order of ``arms``."""
+        """Return the record of every arm by its name, in the order of ``arms``."""
         return {
             arm if isinstance(arm, str) else arm.name: (
                 ARMS[arm] if isinstance(arm, str) else function_arm(arm.retriever, arm.settings)

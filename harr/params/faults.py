@@ -45,7 +45,7 @@ def describe_fault(fault: Any, root: type[Any]) -> str:
 
 
 def _short(text: str) -> str:
-    """One line, in which no name or value of a user takes more than its share.
+    """Return one line, in which no name or value of a user takes more than its share.
 
     >>> _short("unknown parameter a\\nb"), len(_short("a" * 5000)), len(_short("a " * 5000))
     ('unknown parameter a b', 103, 803)
@@ -56,12 +56,12 @@ def _short(text: str) -> str:
 
 
 def _sections(annotation: Any) -> list[type[Any]]:
-    """The section classes an annotation names: itself, or the members of a union or mapping."""
+    """Return the section classes an annotation names: itself, or the members of a union or mapping."""
     if isinstance(annotation, type) and hasattr(annotation, "model_fields"):
         return [annotation]
     return [cls for member in get_args(annotation) for cls in _sections(member)]
 
 
 def _tags(section: type[Any]) -> set[Any]:
-    """The words by which a union picks this section, such as ``grpo`` for ``method: grpo``."""
+    """Return the words by which a union picks this section, such as ``grpo`` for ``method: grpo``."""
     return {tag for field in section.model_fields.values() for tag in get_args(field.annotation)}

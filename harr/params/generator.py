@@ -18,12 +18,12 @@ class GeneratorFacts(Section):
 
     @property
     def knows(self) -> str:
-        """The one pipeline that it plays; empty: any."""
+        """Return the one pipeline that it plays; empty: any."""
         return ""
 
     @property
     def traces_of(self) -> tuple[str, str]:
-        """Pipeline and template of the examples that are made for it; empty: none are made."""
+        """Return pipeline and template of the examples that are made for it; empty: none are made."""
         return "", ""
 
 
@@ -101,7 +101,7 @@ class SmallLMParams(GeneratorFacts):
 
     @property
     def knows(self) -> str:
-        """The pipeline that it learns from."""
+        """Return the pipeline that it learns from."""
         return self.plays
 
 

@@ -27,7 +27,7 @@ class PipelineFacts(Section):
 
     @property
     def needs_generator(self) -> bool:
-        """Whether a language model writes its queries or answers."""
+        """Return whether a language model writes its queries or answers."""
         return True
 
 
@@ -127,7 +127,7 @@ class PickParams(PipelineFacts):
 
     @property
     def needs_generator(self) -> bool:
-        """Whether somebody reads the picks."""
+        """Return whether somebody reads the picks."""
         return self.reader
 
 

@@ -324,7 +324,7 @@ class FunctionTrainParams(LoopParams):
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """The arms of a method that trains the same player."""
+        """Return the arms of a method that trains the same player."""
         return (
             AgentParams.arms
             if self.learns == "language_model"

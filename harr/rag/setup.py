@@ -46,5 +46,5 @@ class Setup:
 
     @property
     def policy(self) -> "DensePolicy | TwoTowerPolicy":
-        """The retriever, where it is what learns: it has encoders, and samples by the random numbers it is given."""
+        """Return the retriever where it learns: it has encoders, and samples by the random numbers it is given."""
         return cast("DensePolicy | TwoTowerPolicy", self.retriever)

@@ -39,7 +39,7 @@ def check_name(name: str) -> None:
 
 
 def describe(upload: Upload) -> str:
-    """What :func:`send` sends: the repository, every file with its size and sha256, and the card's text."""
+    """Return what :func:`send` sends: the repository, every file with its size and sha256, and the card's text."""
     rows = [(name, *_measured(file)) for name, file in ((CARD, upload.card.encode()), *upload.files.items())]
     width = max(len(name) for name, _, _ in rows)
     lines = [f"  {name:<{width}}  {size:>13,} bytes  sha256 {digest}" for name, size, digest in rows]
@@ -95,12 +95,12 @@ def send(upload: Upload, token: str) -> str:
 
 
 def _measured(file: Path | bytes) -> tuple[int, str]:
-    """Size and sha256."""
+    """Return the size and sha256."""
     return (len(file), hash_of(file).hexdigest()) if isinstance(file, bytes) else (file.stat().st_size, sha256(file))
 
 
 def _refusal(upload: Upload, error: HfHubHTTPError, token: str) -> HarrError:
-    """An HTTP error in the user's words."""
+    """Return an HTTP error in the user's words."""
     status = error.response.status_code
     where = f"{upload.kind} {upload.name}: HTTP {status} from {constants.ENDPOINT}"
     advice = {

@@ -22,9 +22,9 @@ from harr.params.index import IndexParams
 REBUILD = "dvc repro -f -s index"
 CONNECT_SECONDS = 120.0
 WAIT_SECONDS = 600.0
-"""So long a server that went away is waited for."""
+"""Seconds that a server that went away is waited for."""
 SETTLING_SECONDS = 120.0
-"""So long after it was away a server that listens may still lack some of its parts, and then refuses much."""
+"""Seconds after its absence in which a server that listens may still lack some of its parts, and then refuses much."""
 LONGEST_PAUSE = 5.0
 FAILURES = (MilvusException, grpc.RpcError)
 REFUSALS = (
@@ -69,7 +69,7 @@ class Connection:
         return self.wait(lambda: method(*values, **named), again)
 
     def wait(self, call: Callable[[], Any], again: Callable[[], Any] | None = None) -> Any:
-        """What ``call`` returns; where the server was away, what ``again`` (default: the same) returns later.
+        """Return what ``call`` returns; where the server was away, what ``again`` (default: the same) returns later.
 
         Raises:
             ServiceUnavailable: the server did not come back.
@@ -165,7 +165,7 @@ def _connect_lite(where: str) -> MilvusClient:
 
 
 def check_full_text(connection: Connection) -> None:
-    """A server before Milvus 2.5 has no BM25.
+    """Refuse a server before Milvus 2.5, which has no BM25.
 
     Raises:
         ParamsError: it is older.
@@ -191,7 +191,7 @@ def explained(where: str) -> Iterator[None]:
 
 
 def is_folder(where: str) -> bool:
-    """Whether this is a folder of Milvus Lite, not the address of a server.
+    """Return whether this is a folder of Milvus Lite, not the address of a server.
 
     >>> is_folder("data/index/milvus.db"), is_folder("http://127.0.0.1:19530")
     (True, False)
@@ -200,7 +200,7 @@ def is_folder(where: str) -> bool:
 
 
 def reason(error: Exception) -> str:
-    """What an error of Milvus or gRPC says, in one short line without a password."""
+    """Return what an error of Milvus or gRPC says, in one short line without a password."""
     said = error.details() if isinstance(error, grpc.RpcError) else getattr(error, "message", error)
     words = bare(str(said)).split()
     if "stack trace:" in str(said):  # a server that is starting puts the places of its code before the cause
@@ -214,7 +214,7 @@ def _failed(error: Exception) -> bool:
 
 
 def _is_away(error: Exception) -> bool:
-    """Whether the server may answer later what it does not answer now."""
+    """Return whether the server may answer later what it does not answer now."""
     if isinstance(error, grpc.RpcError):
         return error.code() not in REFUSALS
     code = getattr(error, "code", None)  # pymilvus hands on what gRPC says, or Milvus's own number
@@ -222,7 +222,7 @@ def _is_away(error: Exception) -> bool:
 
 
 def _refuses(error: Exception) -> bool:
-    """Whether a server is there, and does not take the token."""
+    """Return whether a server is there, and does not take the token."""
     cause = error if isinstance(error, grpc.RpcError) else error.__cause__  # pymilvus tells any failure alike
     return isinstance(cause, grpc.RpcError) and cause.code() in REFUSALS
 

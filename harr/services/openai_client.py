@@ -60,7 +60,7 @@ class Service:
         self.retries = self.timeouts = 0
 
     def ask(self, attempt: Callable[[openai.OpenAI], Any]) -> Any:
-        """What ``attempt`` gets from the client; None for an answer that does not speak the protocol.
+        """Return what ``attempt`` gets from the client; None for an answer that does not speak the protocol.
 
         Raises:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
@@ -91,7 +91,7 @@ class Service:
             self.retries += 1
 
     def _refusal(self, error: openai.APIStatusError) -> HarrError:
-        """An HTTP error in the user's words; the key is cut out of the server's text."""
+        """Return an HTTP error in the user's words; the key is cut out of the server's text."""
         where = f"{self.where}: HTTP {error.status_code} ({one_line(error, 300, secret=self._key)})"
         if is_transient(error.status_code):
             return ServiceUnavailable(
@@ -105,7 +105,8 @@ class Service:
 
 
 def _too_long(error: openai.APIStatusError) -> bool:
-    """Whether a request was refused because its prompt, with what may be written, is longer than the model reads."""
+    """Return whether a request was refused because its prompt, with what may be written, is longer than the model
+    reads."""
     told = error.body.get("message") if isinstance(error.body, dict) else None
     known = error.code == "context_length_exceeded" or (isinstance(told, str) and TOO_LONG.match(told))
     return error.status_code == 400 and bool(known)

@@ -77,7 +77,7 @@ class RolloutFunction:
         self.writer.room = min(self.writer.room, self.params.vllm_tokens or self.writer.room)
 
     def __call__(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
-        """Episodes of the questions with these ids, groups side by side; lists with an entry an episode."""
+        """Return episodes of the questions with these ids, groups side by side; lists with an entry an episode."""
         known = {question.id: question for question in self.setup.questions}
         own, prompts = len(prompts), distributed.joined(prompts)  # all processes play all episodes
         self._calls, training = 0, trainer.model.training
@@ -113,7 +113,7 @@ class RolloutFunction:
         )
 
     def rows(self, episodes: Sequence[Episode], sampler: Sampler) -> dict[str, Any]:
-        """Tokens, masks and rewards of played episodes, as TRL takes them.
+        """Return tokens, masks and rewards of played episodes, as TRL takes them.
 
         None is longer than the model has room for: a prompt that leaves none loses its beginning, and learns nothing.
         """
@@ -140,7 +140,7 @@ class RolloutFunction:
         }
 
     def mixed(self, scores: Scores, totals: Sequence[float | None]) -> list[float | None]:
-        """The rewards to learn from, by ``reward.mix``.
+        """Return the rewards to learn from, by ``reward.mix``.
 
         None for an episode that ``filter_by_mean`` leaves out, or to which no term applies: it has no gradient.
         """
@@ -155,7 +155,7 @@ class RolloutFunction:
 
 
 def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[str, float]:
-    """What tells a healthy run from a collapsing one, beside the reward: lengths, searches, what was found."""
+    """Return what tells a healthy run from a collapsing one, beside the reward: lengths, searches, what was found."""
     count, turns = len(episodes), [turn for episode in episodes for turn in episode.turns]
     found = [share for share in map(recall, episodes) if share is not None]
     return {
@@ -173,7 +173,7 @@ def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[
 
 
 def reward(prompts: list[str], reward: list[float | None], **_: Any) -> list[float | None]:
-    """The reward that the game gave; TRL normalises it within the group."""
+    """Return the reward that the game gave; TRL normalises it within the group."""
     return reward
 
 
@@ -332,7 +332,7 @@ def check_processes(params: AgentParams) -> None:
 
 
 def asked(params: AgentParams, questions: Sequence[Question], start: int, seed: int) -> list[str]:
-    """Ids of the questions of all steps from ``start`` on, in order."""
+    """Return ids of the questions of all steps from ``start`` on, in order."""
     ids = []
     for step in range(start, params.steps):
         known = open_questions(questions, params.curriculum_stages, step, params.steps)
@@ -341,7 +341,7 @@ def asked(params: AgentParams, questions: Sequence[Question], start: int, seed: 
 
 
 def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPOConfig:
-    """Our parameters as TRL's; nothing is written by TRL itself."""
+    """Return our parameters as TRL's; nothing is written by TRL itself."""
     episodes = params.questions_per_step * params.group_size
     return GRPOConfig(
         output_dir=str(folder),

@@ -131,7 +131,7 @@ class _Iteration:
             raise CorpusError(f"{setup.data} holds no preferences to learn; run `dvc repro filter`")
 
     def imitate(self, begun: str) -> list[dict[str, float]]:
-        """SFT of the model ``begun``; leaves the whole model in ``folder/sft``."""
+        """Run SFT of the model ``begun``; leaves the whole model in ``folder/sft``."""
         params, done = self.params, self.folder / "sft"
         checkpoints = Checkpoints(self.folder / "sft-run")
         if done.exists():
@@ -150,7 +150,7 @@ class _Iteration:
         return learning.history
 
     def prefer(self) -> list[dict[str, float]]:
-        """IPO from ``folder/sft``; leaves a LoRA or a whole model in ``folder/ipo``."""
+        """Run IPO from ``folder/sft``; leaves a LoRA or a whole model in ``folder/ipo``."""
         params, done, begun = self.params, self.folder / "ipo", str(self.folder / "sft")
         checkpoints = Checkpoints(self.folder / "ipo-run")
         if done.exists():
@@ -207,7 +207,7 @@ def ipo_figures(logs: Mapping[str, float], beta: float, target: float) -> dict[s
 
 
 def targets(writer: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
-    """A prompt and its best query as tokens, of which those of the query are learnt; whole, or an error.
+    """Return a prompt and its best query as tokens, of which those of the query are learnt; whole, or an error.
 
     Raises:
         CorpusError: a prompt has no room for its query.
@@ -220,7 +220,7 @@ def targets(writer: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
 
 
 def pairs(writer: LanguageModel, rows: Rows, template: str) -> list[Pair]:
-    """All pairs of all prompts as tokens."""
+    """Return all pairs of all prompts as tokens."""
     found = []
     for row in rows:
         coded = [tokens(writer, row, query, template) for query in row["responses"]]
@@ -232,7 +232,7 @@ def pairs(writer: LanguageModel, rows: Rows, template: str) -> list[Pair]:
 
 
 def tokens(writer: LanguageModel, row: Mapping[str, Any], query: str, template: str) -> tuple[list[int], list[int]]:
-    """Token ids of a prompt, as the model reads it when it plays, and of a query with its end.
+    """Return token ids of a prompt, as the model reads it when it plays, and of a query with its end.
 
     Raises:
         CorpusError: both are longer than the model reads.
@@ -251,7 +251,7 @@ def tokens(writer: LanguageModel, row: Mapping[str, Any], query: str, template: 
 
 
 def beta_of(rows: Sequence[Pair], margin: float) -> float:
-    """TRL's beta for a margin of so many nats between queries of median length.
+    """Return TRL's beta for a margin of so many nats between queries of median length.
 
     The published loss is (D - 1/(2 beta))^2 of sums over the tokens, TRL's of their means: a margin of 1/(2 beta) nats
     a token is L/(2 beta) of L tokens.
@@ -264,7 +264,7 @@ def beta_of(rows: Sequence[Pair], margin: float) -> float:
 
 
 def _sampled_again(params: LeReTParams, setup: Setup, model: str, part: Path, seed: int) -> Path:
-    """The folder of preferences between queries of ``model``."""
+    """Return the folder of preferences between queries of ``model``."""
     data = part / "data"
     if not data.exists():
         assert setup.data is not None
@@ -276,11 +276,11 @@ def _sampled_again(params: LeReTParams, setup: Setup, model: str, part: Path, se
 
 
 def _silent(step: int, values: object) -> None:
-    """The steps of sampling are none of training."""
+    """Log nothing: the steps of sampling are none of training."""
 
 
 def _merged(part: Path) -> str:
-    """The whole model that an iteration ended with."""
+    """Return the whole model that an iteration ended with."""
     if not (part / "ipo" / "adapter_config.json").exists():
         return str(part / "ipo")
     if not (part / "merged").exists():
@@ -292,7 +292,7 @@ def _merged(part: Path) -> str:
 
 
 def _with_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[str, float]]:
-    """The last row says how many held-out pairs are in the right order."""
+    """Return the history, whose last row says how many held-out pairs are in the right order."""
     return [*history[:-1], {**history[-1], **read_json(folder / "held-out.json")}]
 
 

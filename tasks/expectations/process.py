@@ -50,13 +50,13 @@ def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
 
 
 def data_docs() -> dict[str, str]:
-    """The latest page of every suite that ran; the index of the Data Docs is blank without a network."""
+    """Return the latest page of every suite that ran; the index of the Data Docs is blank without a network."""
     return _ask({})
 
 
 @cache
 def checker() -> "subprocess.Popen[str]":
-    """The process that holds Great Expectations; it ends by itself when this one is gone."""
+    """Return the process that holds Great Expectations; it ends by itself when this one is gone."""
     return subprocess.Popen(
         COMMAND,
         stdin=subprocess.PIPE,

@@ -113,19 +113,19 @@ def check(suite: str, frame: pd.DataFrame) -> Any:
 
 
 def answer(outcome: Any) -> dict[str, Any]:
-    """``{"rules": how many, "failed": [one text per failed rule]}``."""
+    """Return ``{"rules": how many, "failed": [one text per failed rule]}``."""
     results = next(iter(outcome.run_results.values())).results
     return {"rules": len(results), "failed": [_explain(rule) for rule in results if not rule.success]}
 
 
 def pages() -> dict[str, str]:
-    """The latest page of the Data Docs by suite."""
+    """Return the latest page of the Data Docs by suite."""
     site = Path("gx/uncommitted/data_docs/local_site/validations")
     return {suite: str(max(site.glob(f"{suite}/**/*.html"))) for suite in SUITES if (site / suite).exists()}
 
 
 def _explain(rule: Any) -> str:
-    """One failed rule: its name, its column, its limits, and the first rows that offend."""
+    """Return one failed rule: its name, its column, its limits, and the first rows that offend."""
     config, result = rule.expectation_config, rule.result
     names = config.kwargs.get("column") or ", ".join(config.kwargs.get("column_list", ["the table"]))
     named = ("column", "column_list", "batch_id")

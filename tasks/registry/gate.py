@@ -43,18 +43,18 @@ class Verdict:
 
     @property
     def refusal(self) -> str:
-        """Why not, in one line; empty where the candidate may become champion."""
+        """Return why not, in one line; empty where the candidate may become champion."""
         missed = failures(self.conditions)
         return f"version {self.version} of {self.name} against {self.against}: {missed}" if missed else ""
 
     @property
     def table(self) -> str:
-        """The conditions for the terminal."""
+        """Return the conditions for the terminal."""
         return table(self.conditions)
 
     @property
     def page(self) -> str:
-        """The conditions, gains and fingerprints as HTML."""
+        """Return the conditions, gains and fingerprints as HTML."""
         return page(
             self.conditions,
             model=self.name,

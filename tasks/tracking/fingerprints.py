@@ -13,7 +13,7 @@ CODE = (":/", ":(top,exclude)metrics", ":(top,exclude)plots", ":(top,exclude)dvc
 
 
 def revisions() -> dict[str, str]:
-    """Which code and data state this is: git commit, whether it was edited, and the hash of dvc.lock."""
+    """Return which code and data state this is: git commit, whether it was edited, and the hash of dvc.lock."""
     commit = _git("rev-parse", "HEAD")
     lock = Path("dvc.lock")
     return {
@@ -34,7 +34,7 @@ def digest_of(path: Path) -> str:
 
 
 def requirements() -> str:
-    """Every installed distribution as ``name==version``, a line each, after a comment with Python's version.
+    """Return every installed distribution as ``name==version``, a line each, after a comment with Python's version.
 
     >>> lines = requirements().splitlines()
     >>> lines[0].startswith("# Python 3."), any(line.startswith("mlflow==") for line in lines)

@@ -64,7 +64,7 @@ class Report:
 
     @property
     def path(self) -> Path:
-        """The note on disk."""
+        """Return the note on disk."""
         return NOTES / f"{self.name}.json"
 
     def write(self) -> None:

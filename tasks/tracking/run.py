@@ -44,7 +44,7 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """MLflow's name of the run; there is one once the server has answered."""
+        """Return MLflow's name of the run; there is one once the server has answered."""
         return str(self._made.info.run_id)
 
     def send(self) -> None:
