@@ -59,13 +59,13 @@ def reproduce(stage: str, place: Path = Path()) -> None:
     if own.get("TMPDIR") == str(TEMPORARY.resolve()):
         del own["TMPDIR"]  # a stage's sockets need a short path
     known = {PARENT: task_run.id, "HARR_EXECUTION": flow_run.id}  # without Prefect there are none
-    told = {name: str(value) for name, value in known.items() if value}
+    parents = {name: str(value) for name, value in known.items() if value}
     command = [sys.executable, "-u", "-m", "dvc", "repro", "--single-item", stage]
     shown = sys.stdout.isatty()  # a person sees the bars; a worker's lines go to Prefect's log
     with subprocess.Popen(
         command,
         cwd=place,
-        env={**own, **store_variables(), "PYTHONUNBUFFERED": "1", **told},
+        env={**own, **store_variables(), "PYTHONUNBUFFERED": "1", **parents},
         start_new_session=True,
         stdout=None if shown else subprocess.PIPE,
         stderr=None if shown else subprocess.STDOUT,
@@ -137,11 +137,11 @@ def _promoted(place: Path) -> str:
 
     with _inside(place):
         try:
-            told = promote(Params.load())
+            verdict = promote(Params.load())
         except PromotionRefused as refusal:
-            told = f"not promoted: {refusal}"
-    say(told)
-    return told
+            verdict = f"not promoted: {refusal}"
+    say(verdict)
+    return verdict
 
 
 def _show(place: Path, verdict: str = "") -> None:

@@ -94,8 +94,8 @@ def running_url() -> str | None:
 def addresses() -> dict[str, str]:
     """Return pages of the servers that `harr up` started and that still run, by name; {} where there are none."""
     with contextlib.suppress(OSError, ValueError, KeyError):
-        told = read_json(UP).items()
-        return {name: at["page"] for name, at in told if at["page"] and is_alive(at)}
+        started = read_json(UP).items()
+        return {name: note["page"] for name, note in started if note["page"] and is_alive(note)}
     return {}
 
 

@@ -85,21 +85,21 @@ def down() -> None:
         ServiceUnavailable: a run that was started by hand uses the servers.
     """
     started = _known()
-    workers = [psutil.Process(told["pid"]) for name, told in started.items() if name.startswith("worker")]
+    workers = [psutil.Process(note["pid"]) for name, note in started.items() if name.startswith("worker")]
     theirs = {child.pid for worker in workers for child in worker.children(recursive=True)}
     others = {owner["pid"] for owner in live_owners()} - theirs
     if "Prefect" in started and others:
-        told = ", ".join(map(str, sorted(others)))
-        raise ServiceUnavailable(f"process {told} still uses the Prefect server; stop it, or wait for its end")
+        pids = ", ".join(map(str, sorted(others)))
+        raise ServiceUnavailable(f"process {pids} still uses the Prefect server; stop it, or wait for its end")
     if "Prefect" in started:
         os.environ["PREFECT_API_URL"] = f"{started['Prefect']['page']}/api"
         with _whatever_the_server_does("running flow runs may be shown as Running"):
-            _cancel([told["flow_run"] for told in runs.working() if told["pid"] in theirs])
-    _stop([told for name, told in started.items() if name.startswith("worker")])
+            _cancel([note["flow_run"] for note in runs.working() if note["pid"] in theirs])
+    _stop([note for name, note in started.items() if name.startswith("worker")])
     if "Prefect" in started:
         with _whatever_the_server_does("killed flow runs may be shown as Running"):
             runs.sweep()
-    _stop([told for name, told in started.items() if not name.startswith("worker")])
+    _stop([note for name, note in started.items() if not name.startswith("worker")])
     _forget()
 
 
@@ -120,8 +120,8 @@ def _whatever_the_server_does(effect: str) -> Iterator[None]:
 
 def _known() -> dict[str, Any]:
     """Return what an earlier `harr up` started and what still runs of it."""
-    told = read_json(UP) if UP.exists() else {}
-    return {name: at for name, at in told.items() if is_alive(at)}
+    started = read_json(UP) if UP.exists() else {}
+    return {name: note for name, note in started.items() if is_alive(note)}
 
 
 def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int) -> None:
@@ -212,8 +212,8 @@ def _deploy() -> None:
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        told = " ".join((done.stderr or done.stdout).split())[-300:]
-        raise ServiceUnavailable(f"the deployments of prefect.yaml were not taken: {told}")
+        reason = " ".join((done.stderr or done.stdout).split())[-300:]
+        raise ServiceUnavailable(f"the deployments of prefect.yaml were not taken: {reason}")
 
 
 def _cancel(flow_runs: list[str]) -> None:
@@ -225,13 +225,13 @@ def _cancel(flow_runs: list[str]) -> None:
         for flow_run in flow_runs:
             client.set_flow_run_state(flow_run, Cancelling(message="harr down"))
     deadline = time.monotonic() + CANCEL_SECONDS
-    while time.monotonic() < deadline and set(flow_runs) & {told["flow_run"] for told in runs.working()}:
+    while time.monotonic() < deadline and set(flow_runs) & {note["flow_run"] for note in runs.working()}:
         time.sleep(0.2)
 
 
-def _stop(told: list[dict[str, Any]]) -> None:
+def _stop(notes: list[dict[str, Any]]) -> None:
     """Stop by TERM, wait, then KILL whatever is left, with all that these processes had started."""
-    leaders = [psutil.Process(one["pid"]) for one in told if is_alive(one)]
+    leaders = [psutil.Process(one["pid"]) for one in notes if is_alive(one)]
     family = [child for leader in leaders for child in leader.children(recursive=True)]
     for leader in leaders:
         leader.send_signal(signal.SIGTERM)

@@ -22,8 +22,8 @@ def with_progress(stages: Sequence[str]) -> Iterator[str]:
     artifact: Any = create_progress_artifact(0.0, key="pipeline-progress", description=f"{stages[0]} is in work")
     for number, stage in enumerate(stages, start=1):
         yield stage
-        told = f"{stage} is done; then comes {stages[number]}" if number < len(stages) else "all stages are done"
-        update_progress_artifact(artifact, progress=100.0 * number / len(stages), description=told)
+        message = f"{stage} is done; then comes {stages[number]}" if number < len(stages) else "all stages are done"
+        update_progress_artifact(artifact, progress=100.0 * number / len(stages), description=message)
 
 
 def show_results(params: Params, server: str, verdict: str) -> None:

@@ -41,13 +41,13 @@ def note_group(flow_run: Any, leader: Mapping[str, Any], place: Path) -> None:
     """Note the process group that works for a noted flow run, by the ``identity`` of its leader and its folder."""
     if flow_run:
         group = {"group": leader["pid"], "group_started": leader["started"], "group_born": leader["born"]}
-        told = {"flow_run": str(flow_run), **identity(), **group, "place": str(place.resolve())}
-        write_json(records() / f"{flow_run}.json", told)
+        note = {"flow_run": str(flow_run), **identity(), **group, "place": str(place.resolve())}
+        write_json(records() / f"{flow_run}.json", note)
 
 
 def working() -> list[dict[str, Any]]:
     """Return the noted flow runs whose process lives."""
-    return [told for told in _noted() if is_alive(told)]
+    return [note for note in _noted() if is_alive(note)]
 
 
 def sweep() -> list[str]:
@@ -55,17 +55,17 @@ def sweep() -> list[str]:
 
     Needs PREFECT_API_URL. Costs nothing where every noted process lives.
     """
-    dead = [told for told in _noted() if not is_alive(told)]
-    for told in dead:
-        if "group" in told:
-            born = told.get("group_born", "")
-            end_group({"pid": told["group"], "started": told["group_started"], "born": born})
-            mend_lock(Path(told["place"]))
+    dead = [note for note in _noted() if not is_alive(note)]
+    for note in dead:
+        if "group" in note:
+            born = note.get("group_born", "")
+            end_group({"pid": note["group"], "started": note["group_started"], "born": born})
+            mend_lock(Path(note["place"]))
     if dead:
-        mark_crashed([told["flow_run"] for told in dead])
-    for told in dead:
-        (records() / f"{told['flow_run']}.json").unlink(missing_ok=True)
-    return [told["flow_run"] for told in dead]
+        mark_crashed([note["flow_run"] for note in dead])
+    for note in dead:
+        (records() / f"{note['flow_run']}.json").unlink(missing_ok=True)
+    return [note["flow_run"] for note in dead]
 
 
 def _noted() -> list[dict[str, Any]]:

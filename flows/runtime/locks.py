@@ -60,10 +60,10 @@ def owner(path: Path) -> str:
     'a process that has just begun'
     """
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(told["since"]))
-        here = told["host"] == platform.node()
-        state = ("alive" if psutil.pid_exists(told["pid"]) else "gone") if here else "of another machine or container"
-        return f"pid {told['pid']} on {told['host']} since {since} ({state})"
+        note = json.loads(path.read_text(encoding="utf-8"))
+        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(note["since"]))
+        here = note["host"] == platform.node()
+        state = ("alive" if psutil.pid_exists(note["pid"]) else "gone") if here else "of another machine or container"
+        return f"pid {note['pid']} on {note['host']} since {since} ({state})"
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return "a process that has just begun"

@@ -19,7 +19,7 @@ LAST_SECONDS = 3.0
 class _Left:
     """Whether this process has said that it was stopped, and the signal that did it."""
 
-    told = False
+    reported = False
     number: int = signal.SIGTERM
 
 
@@ -66,8 +66,8 @@ def _stop(number: int, frame: object) -> None:
 def _leave(number: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
     _Left.number = number
-    if is_main_process() and not _Left.told:
-        _Left.told = True
+    if is_main_process() and not _Left.reported:
+        _Left.reported = True
         _tell("stopped; finished work is kept, run the same command again to go on")
     sys.exit(128 + number)
 
