@@ -7,12 +7,10 @@ hops are alike. Passages accumulate; their order is the ranking that is scored, 
 
 from collections.abc import Callable, Generator as PyGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from harr.io.progress import bar
-from harr.rag.pipelines.replies import passages_text, prompt, short_answer, without_thoughts
+from harr.rag.pipelines.replies import chatml, passages_text, prompt, prompt_file, short_answer, without_thoughts
 from harr.rag.pipelines.search_r1 import documents
 from harr.rag.pipelines.tags import escape
 from harr.types import (
@@ -198,12 +196,12 @@ def request(text: str, template: str) -> Generate:
     """
     if template == "bare":
         return Generate(prompt=text, stop=("\n",))
-    text = f"{_instructions()}\n\n{text}"
+    text = f"{prompt_file('leret').strip()}\n\n{text}"
     match template:
         case "plain":
             return Generate(prompt=text, stop=("\n",))
         case "chatml":
-            return Generate(prompt=f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n")
+            return Generate(prompt=chatml(text))
     return Generate(({"role": "user", "content": text},))
 
 
@@ -227,8 +225,3 @@ def completion_text(query: str, template: str) -> str:
 
 def _situation(question: str, context: Sequence[Passage]) -> str:
     return "\n".join([f"Question: {' '.join(question.split())}", *documents(context), "Query:"])
-
-
-@cache
-def _instructions() -> str:
-    return (Path(__file__).parent / "prompts" / "leret.txt").read_text(encoding="utf-8").strip()

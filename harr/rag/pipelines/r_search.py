@@ -14,12 +14,10 @@ the prompt began. There are two turns, plan and answer; an answer that was never
 import re
 from collections.abc import Generator as PyGenerator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from string import Template
 from typing import Any
 
 from harr.rag.pipelines.graph import Graph, Node, ancestors, levels, parse
+from harr.rag.pipelines.replies import opening
 from harr.rag.pipelines.search_r1 import documents
 from harr.rag.pipelines.tags import disorder, escape
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
@@ -47,9 +45,12 @@ def r_search(
     ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup; both begin the
     thoughts. ``bare`` shows the question only. An episode without an answer ends with the answer "".
     """
-    opening, escaped = _opening(question, tools, max_nodes, max_words, budget, template)
-    begun = _BEGUN if opening.endswith(_BEGUN) else ""
-    planning = Generate(prompt=opening, stop=("</search>",))
+    limits = {"max_nodes": max_nodes, "max_words": max_words}
+    shown = {"tools": ", ".join(tools), "first": tools[0], "last": tools[-1], **limits}
+    shown["budget"] = f" At most {budget} searches are made." if budget else ""
+    text, escaped = opening("r_search", question, template, _BEGUN, **shown)
+    begun = _BEGUN if text.endswith(_BEGUN) else ""
+    planning = Generate(prompt=text, stop=("</search>",))
     completion: str = yield planning
     plan = planning.cut(completion)
     written = _closed(plan, "search")
@@ -58,7 +59,7 @@ def r_search(
     faults = (wrong,) if wrong else ()
     block = _block(begun + plan, "search") if whole else None
     missing = "no search block" if whole else _CUT
-    graph = (missing,) if block is None else parse(block, tools, max_nodes=max_nodes, max_words=max_words)
+    graph = (missing,) if block is None else parse(block, tools, **limits)
     if not isinstance(graph, Graph):
         return Outcome("", (), 1, escaped, 2, (*faults, "no answer"), graph)
     findings = _Findings(graph, budget)
@@ -67,7 +68,7 @@ def r_search(
         if searches:
             findings.add(searches, (yield tuple(searches.values())))
     result, found = escape(findings.text())
-    answering = Generate(prompt=f"{opening}{written}\n<result>\n{result}\n</result>\n", stop=("</answer>",))
+    answering = Generate(prompt=f"{text}{written}\n<result>\n{result}\n</result>\n", stop=("</answer>",))
     completion = yield answering
     reply = answering.cut(completion)
     wrong = disorder(_closed(reply, "answer"), ("think", "answer") if "<think>" in reply else ("answer",))
@@ -158,33 +159,6 @@ def learnt(passage: Passage, query: str) -> str:
     text, known = " ".join(passage.text.split()), f"{query} {passage.title}".lower()
     found = dict.fromkeys(name[0] for name in _NAME.finditer(text) if name[0].lower() not in known)
     return ", ".join(found) or " ".join(text.split()[:LEARNT_WORDS])
-
-
-def _opening(
-    question: Question, tools: Sequence[str], max_nodes: int, max_words: int, budget: int, template: str
-) -> tuple[str, int]:
-    """Return the text that the model continues first, and how many control tags of the question were escaped."""
-    asked, escaped = escape(" ".join(question.text.split()))
-    asked = asked if asked.endswith("?") else f"{asked}?"
-    if template == "bare":
-        return f"Question: {asked}\n", escaped
-    text = _instructions().substitute(
-        question=asked,
-        tools=", ".join(tools),
-        first=tools[0],
-        last=tools[-1],
-        max_nodes=max_nodes,
-        max_words=max_words,
-        budget=f" At most {budget} searches are made." if budget else "",
-    )
-    if template == "chatml":
-        return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n{_BEGUN}", escaped
-    return f"{text}{_BEGUN}", escaped
-
-
-@cache
-def _instructions() -> Template:
-    return Template((Path(__file__).parent / "prompts" / "r_search.txt").read_text(encoding="utf-8"))
 
 
 def _block(text: str, tag: str) -> str | None:

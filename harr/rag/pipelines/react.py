@@ -12,7 +12,7 @@ import re
 from collections.abc import Generator as PyGenerator, Mapping
 from typing import Any
 
-from harr.rag.pipelines.replies import last_json, line, look_up, short_answer, templates, without_thoughts
+from harr.rag.pipelines.replies import chat, last_json, line, look_up, short_answer, without_thoughts
 from harr.rag.pipelines.tags import escape, fault
 from harr.types import Generate, Hop, Outcome, Question, Request, Retrieval, Search
 
@@ -92,9 +92,8 @@ def react_passages(question: Question, *, max_searches: int) -> PyGenerator[Requ
 
 def _opening(name: str, question: Question) -> tuple[list[Mapping[str, str]], int]:
     """Return the first messages, and how many tags were escaped in the question."""
-    system, user = templates(name)
     asked, escaped = escape(line(question.text))
-    return [_message("system", system), _message("user", user.substitute(question=asked))], escaped
+    return list(chat(name, question=asked).messages), escaped
 
 
 def _shown(retrieval: Retrieval) -> tuple[str, int]:

@@ -18,7 +18,6 @@ LOOKED_THROUGH = 32_768
 """Number of a reply's last characters that may hold JSON: every bracket is a try, which takes longer in a longer
 text."""
 STATUSES = ("FOUND", "NOT_FOUND", "AMBIGUOUS")
-_PROMPTS = Path(__file__).parent / "prompts"
 _THOUGHTS = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
 _DECODER = json.JSONDecoder()
 
@@ -41,20 +40,45 @@ def look_up(
     return Hop(sub_query, answer, status), False, escaped, failed
 
 
-def prompt(name: str, question: Question, hops: Sequence[Hop], **values: str) -> Generate:
-    """Return the chat messages of one prompt file; values are put in once and never expanded again."""
-    system, user = templates(name)
-    history = [{"sub_query": hop.query, "answer": hop.answer, "status": hop.status} for hop in hops]
-    shown = json.dumps(history, ensure_ascii=False)
-    content = user.substitute(question=line(question.text), history=shown, **values)
-    return Generate(({"role": "system", "content": system}, {"role": "user", "content": content}))
-
-
 @cache
-def templates(name: str) -> tuple[str, Template]:
-    """Return the system text and user template of ``prompts/<name>.txt``, which a line of dashes divides."""
-    system, _, user = (_PROMPTS / f"{name}.txt").read_text(encoding="utf-8").partition("\n---\n")
-    return system.strip(), Template(user.strip())
+def prompt_file(name: str) -> str:
+    """Return the text of ``prompts/<name>.txt``."""
+    return (Path(__file__).parent / "prompts" / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def chat(name: str, **values: str) -> Generate:
+    """Return the messages of a prompt file, of system and user, which a line of dashes divides.
+
+    Values are put in once and never expanded again.
+    """
+    system, _, user = prompt_file(name).partition("\n---\n")
+    content = Template(user.strip()).substitute(values)
+    return Generate(({"role": "system", "content": system.strip()}, {"role": "user", "content": content}))
+
+
+def prompt(name: str, question: Question, hops: Sequence[Hop], **values: str) -> Generate:
+    """Return the messages of a prompt file that shows the question and the history."""
+    history = [{"sub_query": hop.query, "answer": hop.answer, "status": hop.status} for hop in hops]
+    return chat(name, question=line(question.text), history=json.dumps(history, ensure_ascii=False), **values)
+
+
+def opening(name: str, question: Question, template: str, begun: str = "", **values: object) -> tuple[str, int]:
+    """Return the text that a model continues first, and how many control tags of the question were escaped.
+
+    ``template``: ``plain`` is the prompt file, ``chatml`` wraps it in Qwen's chat markup, ``bare`` is the question.
+    The first two end with what is ``begun``.
+    """
+    asked, escaped = escape(" ".join(question.text.split()))
+    asked = asked if asked.endswith("?") else f"{asked}?"
+    if template == "bare":
+        return f"Question: {asked}\n", escaped
+    text = Template(prompt_file(name)).substitute(values, question=asked)
+    return (chatml(text) if template == "chatml" else text) + begun, escaped
+
+
+def chatml(text: str) -> str:
+    """Return a text as the turn of a user in Qwen's chat markup, up to where the model's begins."""
+    return f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
 
 
 def passages_text(passages: Sequence[Passage]) -> tuple[str, int]:

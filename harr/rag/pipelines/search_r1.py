@@ -9,11 +9,9 @@ wrote is ever read as an action.
 
 import re
 from collections.abc import Generator as PyGenerator, Sequence
-from functools import cache
-from pathlib import Path
-from string import Template
 from typing import Any
 
+from harr.rag.pipelines.replies import opening
 from harr.rag.pipelines.tags import escape, fault
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
 
@@ -34,7 +32,7 @@ def search_r1(question: Question, *, max_searches: int, template: str = "plain")
     ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup,
     ``bare`` shows the question only. An episode without an answer ends with the answer "".
     """
-    text, escaped = _opening(question, template)
+    text, escaped = opening("search_r1", question, template)
     hops: tuple[Hop, ...] = ()
     faults: tuple[str, ...] = ()
     query, malformed, errors = "", 0, 0
@@ -74,23 +72,6 @@ def documents(passages: Sequence[Passage]) -> list[str]:
     return [
         f"Doc {n}(Title: {' '.join(p.title.split())}) {' '.join(p.text.split())}" for n, p in enumerate(passages, 1)
     ]
-
-
-def _opening(question: Question, template: str) -> tuple[str, int]:
-    """Return the text that the model continues first."""
-    asked, escaped = escape(" ".join(question.text.split()))
-    asked = asked if asked.endswith("?") else f"{asked}?"
-    if template == "bare":
-        return f"Question: {asked}\n", escaped
-    text = _instructions().substitute(question=asked)
-    if template == "chatml":
-        text = f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
-    return text, escaped
-
-
-@cache
-def _instructions() -> Template:
-    return Template((Path(__file__).parent / "prompts" / "search_r1.txt").read_text(encoding="utf-8"))
 
 
 def _read(completion: str) -> tuple[str, str, str]:

@@ -3,9 +3,8 @@
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from string import Template
 
+from harr.rag.pipelines.replies import chat
 from harr.types import Episode, Generate, Generator, Value
 
 RUBRIC = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -19,7 +18,7 @@ def verdicts(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value]
     cannot."""
     asked = [i for i, episode in enumerate(episodes) if episode.answer]
     values: list[Value] = [0.0] * len(episodes)
-    requests = [_request("judge.txt", episodes[i]) for i in asked]
+    requests = [_request("judge", episodes[i]) for i in asked]
     for i, reply in zip(asked, judge.complete(requests) if requests else [], strict=True):
         values[i] = verdict_of(reply)
     return values, values.count(None)
@@ -33,7 +32,7 @@ def grades(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], 
     """
     values: list[Value] = [0.0 if episode.question.answers else None for episode in episodes]
     asked = [i for i, e in enumerate(episodes) if e.answer and e.question.answers and not e.outcome.graph]
-    requests = [_request("semantic.txt", episodes[i]) for i in asked]
+    requests = [_request("semantic", episodes[i]) for i in asked]
     for i, reply in zip(asked, judge.complete(requests) if requests else [], strict=True):
         values[i] = grade_of(reply)
     return values, sum(values[i] is None for i in asked)
@@ -66,11 +65,6 @@ def readable(request: Generate, reply: str) -> bool:
 
 
 def _request(name: str, episode: Episode) -> Generate:
-    """Return the messages of a prompt file, whose parts are divided by a line of three hyphens.
-
-    The answer is one JSON string: it cannot write lines of its own into the judge's prompt.
-    """
-    system, _, user = (Path(__file__).parent / name).read_text(encoding="utf-8").partition("\n---\n")
+    """Return a judge's messages. The answer is one JSON string: it cannot write lines of its own into the prompt."""
     gold, answer = (json.dumps(text, ensure_ascii=False) for text in (episode.question.answers, episode.answer))
-    content = Template(user.strip()).substitute(question=episode.question.text, gold=gold, answer=answer)
-    return Generate(({"role": "system", "content": system}, {"role": "user", "content": content}))
+    return chat(name, question=episode.question.text, gold=gold, answer=answer)
