@@ -63,13 +63,7 @@ def _weights(encoder: Encoder) -> str:
 
 
 def play_documents(
-    documents: Iterable[QuestionDocument],
-    towers: TwoTowerPolicy,
-    log: Path,
-    *,
-    picks: int,
-    total: int,
-    desc: str,
+    documents: Iterable[QuestionDocument], towers: TwoTowerPolicy, log: Path, *, picks: int, total: int, desc: str
 ) -> list[dict[str, Any]]:
     """Pick ``picks`` sentences of every document and append a line each to ``log``; lines that are there stay.
 

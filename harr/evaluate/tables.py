@@ -28,11 +28,7 @@ LABELS = {
     "answer_in_query": "answer in a query",
     "reward": "reward",
 }
-BY_HOP = {
-    "hop_recall": "recall of hop",
-    "recall_after": "recall after hop",
-    "ap_after": "average precision after hop",
-}
+BY_HOP = {"hop_recall": "recall of hop", "recall_after": "recall after hop", "ap_after": "average precision after hop"}
 """Metrics that are told hop by hop."""
 SHARES = frozenset(LABELS) - {"searches", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""

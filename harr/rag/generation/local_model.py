@@ -212,9 +212,7 @@ class _Stop(StoppingCriteria):
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         tails = self._tokenizer.batch_decode(
-            input_ids[:, self._width :][:, -self._tail :],
-            skip_special_tokens=True,
-            clean_up_tokenization_spaces=False,
+            input_ids[:, self._width :][:, -self._tail :], skip_special_tokens=True, clean_up_tokenization_spaces=False
         )
         self._done = [
             done or any(word in tail for word in words)
