@@ -18,18 +18,18 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 from harr.errors import ServiceUnavailable, bare
 from harr.io.files import read_json, write_json
+from tasks import paths
 from tasks.tracking.execution import is_alive, live_owners, own_too
 
-STATE = Path(".harr/prefect.json")
-TEMPORARY = Path(".harr/tmp")
+STATE = paths.STATE / "prefect.json"
+TEMPORARY = paths.STATE / "tmp"
 """Temporary files of the workers."""
-UP = Path(".harr/up.json")
+UP = paths.STATE / "up.json"
 """What `harr up` started (flows/up.py): name -> the process's identity, and the page to open."""
-LOG = Path(".harr/prefect.log")
+LOG = paths.STATE / "prefect.log"
 START_SECONDS = 90.0
 
 

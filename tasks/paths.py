@@ -15,8 +15,12 @@ STATS = METRICS / "training_stats.jsonl"
 REPORT, PREFERENCES_PAGE = REPORTS / "index.html", REPORTS / "preferences.html"
 WORK = Path("work")
 """Unfinished work: a folder per stage, outside of what DVC deletes before a run."""
-NOTES, RUNS = WORK / "mlflow", Path(".harr/runs")
+STATE = Path(".harr")
+"""What commands tell each other: locks, processes, servers."""
+NOTES, RUNS = WORK / "mlflow", STATE / "runs"
 """What MLflow has not received (tasks/tracking/report.py), and the folders of recipes, each with the same paths."""
+CHECKS = Path("gx/uncommitted/data_docs/local_site/validations")
+"""Pages of the expectations, a folder per suite."""
 PLACES = Places(
     corpus=CORPUS,
     vectors=VECTORS,

@@ -42,6 +42,9 @@ SAME_STEM = {
 }
 """Names that two modules of harr may have, with a reason; files of params and build are named after sections."""
 
+FOLDERS = {"data", "models", "metrics", "plots", "reports", "work", "gx", ".harr"}
+"""Folders of a project; what lies in them is named in tasks/paths.py."""
+
 
 def imports(path: Path) -> set[str]:
     """Top names of all imports of a file."""
@@ -108,3 +111,13 @@ def test_a_name_is_of_one_thing() -> None:
     assert not {one for one, count in classes.items() if count > 1 and not one.startswith("_")}
     stems = Counter(path.stem for path in HARR if not name(path).startswith(("harr/params/", "harr/build/")))
     assert not {stem for stem, count in stems.items() if count > 1} - {*SAME_STEM, "__init__"}
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if not name(path).startswith("benchmarks/")], ids=name)
+def test_paths_of_the_project_stand_in_one_file(path: Path) -> None:
+    if name(path) == "tasks/paths.py":
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Path":
+            words = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]
+            assert not {word.split("/")[0] for word in words} & FOLDERS, f"{name(path)} writes the path {words}"

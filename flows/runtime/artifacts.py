@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
@@ -10,8 +9,7 @@ from prefect.runtime import flow_run
 
 from harr.errors import bare
 from harr.params import Params
-
-REPORT, CHECKS = Path("reports/index.html"), Path("gx/uncommitted/data_docs/local_site/validations")
+from tasks.paths import CHECKS, METRICS, REPORT
 
 
 def with_progress(stages: Sequence[str]) -> Iterator[str]:
@@ -40,7 +38,7 @@ def _arms() -> str:
     """Return the arms table of the last evaluation."""
     from tasks.evaluate import show
 
-    return f"## Arms\n```\n{show()}\n```" if Path("metrics/evaluate.json").exists() else ""
+    return f"## Arms\n```\n{show()}\n```" if (METRICS / "evaluate.json").exists() else ""
 
 
 def _links(params: Params, server: str) -> str:

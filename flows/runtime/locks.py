@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 
 from harr.errors import InUse
+from tasks.paths import STATE
 
-LOCKS = Path(".harr/locks")
+LOCKS = STATE / "locks"
 
 
 @contextlib.contextmanager

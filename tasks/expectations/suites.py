@@ -9,13 +9,14 @@ import json
 import logging
 import sys
 from copy import copy
-from pathlib import Path
 from typing import Any
 
 import great_expectations as gx
 import pandas as pd
 from great_expectations.checkpoint.actions import UpdateDataDocsAction
 from great_expectations.data_context.types.base import ProgressBarsConfig
+
+from tasks.paths import CHECKS
 
 gxe: Any = gx.expectations
 ROW_KEYS = {
@@ -120,8 +121,7 @@ def answer(outcome: Any) -> dict[str, Any]:
 
 def pages() -> dict[str, str]:
     """Return the latest page of the Data Docs by suite."""
-    site = Path("gx/uncommitted/data_docs/local_site/validations")
-    return {suite: str(max(site.glob(f"{suite}/**/*.html"))) for suite in SUITES if (site / suite).exists()}
+    return {suite: str(max(CHECKS.glob(f"{suite}/**/*.html"))) for suite in SUITES if (CHECKS / suite).exists()}
 
 
 def _explain(rule: Any) -> str:

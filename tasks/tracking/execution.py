@@ -14,9 +14,10 @@ import psutil
 
 from harr.errors import ParamsError
 from harr.io.files import fingerprint, read_json, write_json
+from tasks.paths import STATE
 
 RUNS = {("harr", "run"), ("flows.cli", "run")}
-OWNERS = Path(".harr/owners")
+OWNERS = STATE / "owners"
 """A folder with a file per process that owns a run: its ``identity``, and the name of the execution."""
 CLOCK_SECONDS = 5.0
 """The largest error of a start time that was noted by the clock."""

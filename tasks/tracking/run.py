@@ -13,7 +13,7 @@ from typing import Any
 from harr.errors import ServiceUnavailable, bare
 from harr.io.files import write_json
 from harr.params import Params
-from tasks.paths import NOTES
+from tasks.paths import METRICS, NOTES
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import Refused, service
 from tasks.tracking.execution import execution_id, identity
@@ -106,7 +106,7 @@ class Run:
 
     def record(self, stage: str, figures: Mapping[str, float]) -> None:
         """Write the stage's own figures to metrics/<stage>.json for DVC, and report them."""
-        write_json(Path("metrics") / f"{stage}.json", {name: round(float(v), 6) for name, v in figures.items()})
+        write_json(METRICS / f"{stage}.json", {name: round(float(v), 6) for name, v in figures.items()})
         self.log(0, {f"{stage}.{name}": value for name, value in figures.items()})
 
     def dataset(self, name: str, path: Path, context: str) -> None:
