@@ -1,28 +1,20 @@
 """Completions that were given before are not asked for again, not even by a later stage or after a kill."""
 
-import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
 
 from tqdm import tqdm
 
 from harr.errors import ParamsError
 from harr.io.files import fingerprint
+from harr.io.shared_table import SharedTable
 from harr.types import Generate, Generator, PromptTooLong, TruncatedCompletion
 
 BATCH = 512
 """Number of new completions that are kept at a time: a kill or a dead server loses no more."""
-TABLE, COLUMNS = "replies_hashed", "request TEXT PRIMARY KEY, text TEXT, cut INTEGER, hash TEXT"
+TABLE, COLUMNS = "replies_hashed", "(request TEXT PRIMARY KEY, text TEXT, cut INTEGER, hash TEXT)"
 """The table and its columns; files of earlier versions have one without hashes, ``replies``, which is not read."""
-ELSEWHERE = {
-    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
-    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT),
-}
-"""Failures whose cause is not the bytes of the file."""
-Found = TypeVar("Found")
 Row = tuple[str, str, bool, str]
 MANY = 8
 """Number of prompts from which on not more than half may be too long."""
@@ -49,35 +41,10 @@ class CachedGenerator:
     def __init__(
         self, generator: Generator, path: Path, keep: Callable[[Generate, str], bool] = lambda request, text: True
     ) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.generator = generator
         """The generator that is asked where nothing is remembered."""
-        self._path, self._cached, self._keep = path, 0, keep
+        self._table, self._cached, self._keep = SharedTable(path, f"{TABLE} {COLUMNS}"), 0, keep
         self._prompts = self._long = self._damaged = 0
-        self._tried(lambda store: None)
-
-    def _tried(self, action: Callable[[sqlite3.Connection], Found]) -> Found:
-        """Return what ``action`` returns; a file that SQLite cannot read is set aside, and ``action`` done with a new
-        one."""
-        try:
-            return self._done(action)
-        except sqlite3.DatabaseError as error:
-            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-            if code in ELSEWHERE or (code == sqlite3.SQLITE_READONLY and not os.access(self._path, os.W_OK)):
-                raise
-            aside = self._path.with_name(f"{self._path.name}.damaged")
-            os.replace(self._path, aside)
-            for suffix in ("-journal", "-wal", "-shm"):  # they belong to the old file
-                self._path.with_name(f"{self._path.name}{suffix}").unlink(missing_ok=True)
-            tqdm.write(f"{self._path} is damaged ({error}); it is now {aside.name}, and what it held is asked for anew")
-            return self._done(action)
-
-    def _done(self, action: Callable[[sqlite3.Connection], Found]) -> Found:
-        """Run ``action`` with a connection of its own for every call: stages of one run share the file."""
-        with closing(sqlite3.connect(self._path, timeout=60.0)) as store, store:
-            store.text_factory = lambda text: text.decode("utf-8", "replace")
-            store.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} ({COLUMNS}) WITHOUT ROWID")
-            return action(store)
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         """Return one completion per request, in order; only unknown ones are asked for, and those once.
@@ -88,7 +55,7 @@ class CachedGenerator:
         """
         keys = [fingerprint([request.messages, request.prompt, request.stop]) for request in requests]
         distinct = dict(zip(keys, requests, strict=True))
-        known = self._tried(lambda store: self._known(store, list(distinct)))
+        known = self._table.do(lambda store: self._known(store, list(distinct)))
         texts = {key: text for key, text in known.items() if self._keep(distinct[key], text)}
         missing = [key for key in distinct if key not in texts]
         self._cached += sum(key in texts for key in keys)
@@ -132,13 +99,15 @@ class CachedGenerator:
                     texts[key] = TruncatedCompletion(text) if cut else text
                     continue
                 if not self._damaged:
-                    tqdm.write(f"{self._path}: a completion is damaged (its hash differs); such are asked for anew")
+                    tqdm.write(
+                        f"{self._table.path}: a completion is damaged (its hash differs); such are asked for anew"
+                    )
                 self._damaged += 1
         return texts
 
     def _remember(self, rows: Sequence[Row]) -> None:
         statement = f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?, ?)"
-        self._tried(lambda store: store.executemany(statement, rows))
+        self._table.do(lambda store: store.executemany(statement, rows))
 
 
 def _row(key: str, text: str) -> Row:

@@ -2,12 +2,10 @@
 
 import json
 import math
-import sqlite3
 import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -15,6 +13,7 @@ from typing import Any
 
 from harr.errors import HarrError, ServiceUnavailable, one_line
 from harr.io.retry import retry
+from harr.io.shared_table import SharedTable
 from harr.rag.sources.providers import BatchSearchFn, SearchFn, passages_of, record, recorded, rows_of
 from harr.types import Passage, Retrieval, Search
 
@@ -165,23 +164,15 @@ class Remembered:
     """An SQLite file of the answers that one source gave before, each with the date on which it did."""
 
     def __init__(self, path: Path, tool: str) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._path, self._tool = path, tool
-        with closing(self._open()) as store:
-            store.execute(
-                "CREATE TABLE IF NOT EXISTS searches "
-                "(query TEXT, k INTEGER, date TEXT, passages TEXT, PRIMARY KEY (query, k)) WITHOUT ROWID"
-            )
+        columns = "(query TEXT, k INTEGER, date TEXT, passages TEXT, PRIMARY KEY (query, k))"
+        self._table, self._tool = SharedTable(path, f"searches {columns}"), tool
 
     def known(self, keys: Sequence[Key]) -> dict[Key, tuple[Passage, ...]]:
         """Return the answers there are."""
-        with closing(self._open()) as store:
-            texts = {
-                key: store.execute("SELECT passages FROM searches WHERE query = ? AND k = ?", key).fetchone()
-                for key in keys
-            }
+        one = "SELECT passages FROM searches WHERE query = ? AND k = ?"
+        texts = self._table.do(lambda store: {key: store.execute(one, key).fetchone() for key in keys})
         return {
-            key: tuple(passages_of(json.loads(row[0]), self._tool, str(self._path)))
+            key: tuple(passages_of(json.loads(row[0]), self._tool, str(self._table.path)))
             for key, row in texts.items()
             if row
         }
@@ -189,9 +180,4 @@ class Remembered:
     def keep(self, answers: Mapping[Key, Sequence[Passage]], date: str) -> None:
         """Add answers."""
         rows = [(*key, date, json.dumps(rows_of(passages), ensure_ascii=False)) for key, passages in answers.items()]
-        with closing(self._open()) as store, store:
-            store.executemany("INSERT OR REPLACE INTO searches VALUES (?, ?, ?, ?)", rows)
-
-    def _open(self) -> sqlite3.Connection:
-        """Open a connection of its own for every call: stages of one run share the file."""
-        return sqlite3.connect(self._path, timeout=60.0)
+        self._table.do(lambda store: store.executemany("INSERT OR REPLACE INTO searches VALUES (?, ?, ?, ?)", rows))
