@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,19 @@ BATCHED = (*JUDGED, SIMILARITY)
 """Terms that are asked for all episodes at once."""
 Scores = Mapping[str, Sequence[Value]]
 """One value per episode, by the name of the term."""
-Ranges = tuple[tuple[float, int, int | None], ...]
-"""The weights of a term, each with its first step and the one before which it ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A weight, and the training steps ``start`` <= step < ``end`` in which it counts; without ``end`` to the last."""
+
+    weight: float
+    start: int = 0
+    end: int | None = None
+
+    def counts(self, step: int | None) -> bool:
+        """Return whether the weight counts at a training step; None: at the end of training."""
+        return self.end is None if step is None else self.start <= step and (self.end is None or step < self.end)
 
 
 class Reward:
@@ -58,10 +70,10 @@ class Reward:
         mix: str = "weighted",
         filter_by_mean: bool = False,
     ) -> None:
-        named = {metric_name(name, judged=judge is not None): _ranges(weight) for name, weight in terms.items()}
+        named = {metric_name(name, judged=judge is not None): _schedules(weight) for name, weight in terms.items()}
         if len(named) < len(terms):
             raise ParamsError(f"reward.terms: without reward.judge `{SEMANTIC}` is `{UNJUDGED}`; leave one of them out")
-        numbers = [weight for ranges in named.values() for weight, _, _ in ranges]
+        numbers = [part.weight for parts in named.values() for part in parts]
         if not all(map(math.isfinite, numbers)) or not any(numbers):
             raise ParamsError(f"reward.terms: weights must be finite and not all 0 (found {numbers})")
         if "judge" in terms and judge is None:
@@ -70,8 +82,8 @@ class Reward:
             raise ParamsError(f"reward.terms: `{SIMILARITY}` needs an encoder")
         self._judge, self._unread = judge, 0
         self._encode, self.mix, self.filter_by_mean = encode, mix, filter_by_mean
-        self._ranges = {name: kept for name, ranges in named.items() if (kept := tuple(r for r in ranges if r[0]))}
-        self._terms = {name: _term(name) for name in self._ranges if name not in BATCHED}
+        self._schedules = {name: kept for name, parts in named.items() if (kept := [p for p in parts if p.weight])}
+        self._terms = {name: _term(name) for name in self._schedules if name not in BATCHED}
 
     def __call__(self, episode: Episode) -> float:
         """Return the reward of one episode, as at the end of training."""
@@ -83,10 +95,10 @@ class Reward:
             name: [term(episode) for episode in episodes] for name, term in self._terms.items()
         }
         for name, judged in JUDGED.items():
-            if name in self._ranges and self._judge:
+            if name in self._schedules and self._judge:
                 scores[name], unread = judged(self._judge, episodes)
                 self._unread += unread
-        if SIMILARITY in self._ranges and self._encode:
+        if SIMILARITY in self._schedules and self._encode:
             scores[SIMILARITY] = answer_similarities(self._encode, episodes)
         return scores
 
@@ -106,18 +118,15 @@ class Reward:
 
     def phase(self, step: int) -> int:
         """Return how often the weights that count have changed up to a training step."""
-        bounds = {bound for ranges in self._ranges.values() for _, *ends in ranges for bound in ends if bound}
-        return sum(bound <= step and self.weights(bound) != self.weights(bound - 1) for bound in bounds)
+        edges = {
+            edge for parts in self._schedules.values() for part in parts for edge in (part.start, part.end) if edge
+        }
+        return sum(edge <= step and self.weights(edge) != self.weights(edge - 1) for edge in edges)
 
     def weights(self, step: int | None = None) -> dict[str, float]:
         """Return the weights that count at a training step; None: at the end of training."""
-        now = {
-            name: weight
-            for name, ranges in self._ranges.items()
-            for weight, start, end in ranges
-            if (end is None if step is None else start <= step and (end is None or step < end))
-        }
-        return now or {name: ranges[-1][0] for name, ranges in self._ranges.items()}
+        now = {name: part.weight for name, parts in self._schedules.items() for part in parts if part.counts(step)}
+        return now or {name: parts[-1].weight for name, parts in self._schedules.items()}
 
     def totals(self, scores: Scores, step: int | None = None) -> list[float]:
         """Return the weighted sum per episode; a term per step enters with its mean.
@@ -170,12 +179,12 @@ class Reward:
             yield weight, values
 
 
-def _ranges(weight: Any) -> Ranges:
-    """Return a number, a weight with its steps, or several of these, as (weight, start, end) in order."""
+def _schedules(weight: Any) -> list[Schedule]:
+    """Return a number, a weight with its steps, or several of these, as schedules in order."""
     if isinstance(weight, int | float):
-        return ((weight, 0, None),)
+        return [Schedule(weight)]
     several = weight if isinstance(weight, Sequence) else (weight,)
-    return tuple(sorted(((one.weight, one.start, one.end) for one in several), key=lambda part: part[1]))
+    return sorted((Schedule(one.weight, one.start, one.end) for one in several), key=lambda part: part.start)
 
 
 def _rows(scores: Scores) -> list[dict[str, float]]:
