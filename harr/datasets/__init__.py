@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harr.datasets.chunks import Spans
-from harr.datasets.haystack import babilong, ruler
+from harr.datasets.haystack import documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, hotpotqa, hover, musique, nq, two_wiki
 from harr.datasets.local import jsonl, world
 from harr.datasets.medquad import medquad
@@ -25,7 +25,7 @@ class Dataset:
 
     Args:
         load: section ``download`` becomes a :class:`Source`. That of a data set which is ``cut`` is also given what
-            tells the tokens of a text, and a file to keep rows in, or None.
+            tells the tokens of a text.
         origin: where its passages come from, in words.
         cut: whether documents are cut into chunks of tokens.
         vast: whether its questions can be read alone: passages may be millions.
@@ -81,8 +81,8 @@ DATASETS = {
     "nq": Dataset(nq, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
     "medquad": Dataset(medquad, _of_medquad, cut=True),
-    "babilong": Dataset(babilong, _of_noise),
-    "ruler": Dataset(ruler, _of_noise),
+    "babilong": Dataset(documents, _of_noise),
+    "ruler": Dataset(documents, _of_noise),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 

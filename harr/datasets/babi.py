@@ -176,11 +176,7 @@ def _story_of(row: Row, task: int) -> Story:
     gold = row.values.get("supporting")
     if not isinstance(gold, list) or not gold or not all(type(place) is int for place in gold):
         raise CorpusError(f"{row.place}: supporting is {str(gold)[:40]!r}; expected a list of fact positions from 0")
-    for place in gold:
-        if not 0 <= place < len(facts):
-            raise CorpusError(
-                f"{row.place}: supporting fact {place} is outside the story; expected 0 to {len(facts) - 1}"
-            )
+    _positions(gold, list(range(len(facts))), row.place)
     return Story(row.text("question", "story"), answers, tuple(" ".join(fact.split()) for fact in facts), tuple(gold))
 
 

@@ -39,7 +39,6 @@ class _Held(NamedTuple):
     end: int
 
 
-Events = Sequence[Event | None]
 Solution = tuple[str, tuple[int, ...]] | None
 
 
@@ -90,36 +89,19 @@ def event_of(sentence: str) -> Event | None:
     return None
 
 
-def gold_of(task: int, question: str, facts: Sequence[str]) -> tuple[str, tuple[int, ...]]:
-    """Answer a question and name the facts that it follows from; other sentences may stand between them.
-
-    Task 1: the last move. 2: where a thing was taken or dropped last, and its holder's last move.
-    3: that, the last arrival at the place of the question, and the stop before. 4: the relation.
-    5: the last gift of the persons and things named.
-
-    >>> gold_of(2, "Where is the milk?", ["Mary got the milk there.", "It rained.", "Mary moved to the office."])
-    ('office', (0, 2))
-
-    Raises:
-        CorpusError: an unknown task, no question of this task, or facts that do not answer it.
-    """
-    check_task(task)
-    solved = solve(task, question, [event_of(fact) for fact in facts])
-    if solved is None:
-        raise CorpusError(
-            f"task {task}: {question!r} does not follow from its {len(facts)} facts; expected a question such as "
-            f"those of the official qa{task} file, about people and things of the story"
-        )
-    return solved
-
-
 def check_task(task: int) -> None:
     """Stop at a task that is none of the five."""
     if task not in TASKS:
         raise CorpusError(f"task {task} is unknown; expected a bAbI task from 1 to 5")
 
 
-def solve(task: int, question: str, events: Events) -> Solution:
+def solve(task: int, question: str, events: Sequence[Event]) -> Solution:
+    """Answer a question and name the facts that it follows from; None where it does not follow.
+
+    Task 1: the last move. 2: where a thing was taken or dropped last, and its holder's last move.
+    3: that, the last arrival at the place of the question, and the stop before. 4: the relation.
+    5: the last gift of the persons and things named.
+    """
     for form, pattern in enumerate(_QUESTIONS[task]):
         if found := pattern.fullmatch(question.strip()):
             if task == 5:
@@ -128,42 +110,32 @@ def solve(task: int, question: str, events: Events) -> Solution:
     return None
 
 
-def _moves(events: Events, who: str, start: int, end: int) -> list[int]:
+def _moves(events: Sequence[Event], who: str, start: int, end: int) -> list[int]:
     """Return where between ``start`` and ``end`` a person moves."""
-    return [i for i in range(start, end) if (event := events[i]) and event.kind == "move" and event.who == who]
+    return [i for i in range(start, end) if events[i].kind == "move" and events[i].who == who]
 
 
-def _held(events: Events, thing: str) -> _Held | None:
+def _held(events: Sequence[Event], thing: str) -> _Held | None:
     """Return the last time that somebody held a thing; None where nobody ever took it."""
     last = _latest(events, thing, ("get", "drop"), len(events))
     if last < 0:
         return None
-    event = events[last]
-    assert event is not None
-    if event.kind == "get":
-        return _Held(event.who, last, last, len(events))
-    return _Held(event.who, max(0, _latest(events, thing, ("get",), last)), last, last)
+    who = events[last].who
+    if events[last].kind == "get":
+        return _Held(who, last, last, len(events))
+    return _Held(who, max(0, _latest(events, thing, ("get",), last)), last, last)
 
 
-def _latest(events: Events, thing: str, kinds: Sequence[str], end: int) -> int:
-    for i in range(end - 1, -1, -1):
-        if (event := events[i]) and event.what == thing and event.kind in kinds:
-            return i
-    return -1
+def _latest(events: Sequence[Event], thing: str, kinds: Sequence[str], end: int) -> int:
+    return next((i for i in reversed(range(end)) if events[i].what == thing and events[i].kind in kinds), -1)
 
 
-def _place(events: Events, move: int) -> str:
-    event = events[move]
-    assert event is not None
-    return event.what
-
-
-def _solve_person(words: Sequence[str], events: Events) -> Solution:
+def _solve_person(words: Sequence[str], events: Sequence[Event]) -> Solution:
     moves = _moves(events, words[0], 0, len(events))
-    return (_place(events, moves[-1]), (moves[-1],)) if moves else None
+    return (events[moves[-1]].what, (moves[-1],)) if moves else None
 
 
-def _solve_thing(words: Sequence[str], events: Events) -> Solution:
+def _solve_thing(words: Sequence[str], events: Sequence[Event]) -> Solution:
     """Answer where a thing is: one whose holder did not move since taking it has no known place in the official
     files."""
     held = _held(events, words[0])
@@ -171,41 +143,38 @@ def _solve_thing(words: Sequence[str], events: Events) -> Solution:
         return None
     dropped = held.last == held.end
     moves = _moves(events, held.who, 0 if dropped else held.taken, held.end)
-    return (_place(events, moves[-1]), (held.last, moves[-1])) if moves else None
+    return (events[moves[-1]].what, (held.last, moves[-1])) if moves else None
 
 
-def _solve_before(words: Sequence[str], events: Events) -> Solution:
+def _solve_before(words: Sequence[str], events: Sequence[Event]) -> Solution:
     held = _held(events, words[0])
-    if held is None:
-        return None
-    stops = _moves(events, held.who, held.taken, held.end)
+    stops = _moves(events, held.who, held.taken, held.end) if held else []
     for before, arrival in reversed(list(pairwise(stops))):
-        if _place(events, arrival) == words[1]:
-            return _place(events, before), (held.last, arrival, before)
+        if held and events[arrival].what == words[1]:
+            return events[before].what, (held.last, arrival, before)
     return None
 
 
-def _solve_place(words: Sequence[str], events: Events) -> Solution:
+def _solve_place(words: Sequence[str], events: Sequence[Event]) -> Solution:
     """Answer which place lies in a direction; ``words`` are a direction and the place it starts from, or a place and
     the direction it lies in."""
     way, start = (words[0], words[1]) if words[0] in OPPOSITE else (OPPOSITE[words[1]], words[0])
     for i, event in enumerate(events):
-        if event and event.kind == way and event.what == start:
+        if event.kind == way and event.what == start:
             return event.who, (i,)
-        if event and event.kind == OPPOSITE[way] and event.who == start:
+        if event.kind == OPPOSITE[way] and event.who == start:
             return event.what, (i,)
     return None
 
 
-def _solve_gift(asked_for: str, named: dict[str, str], events: Events) -> Solution:
-    for i in range(len(events) - 1, -1, -1):
-        event = events[i]
-        if event and event.kind == "give" and all(getattr(event, key) == word for key, word in named.items()):
+def _solve_gift(asked_for: str, named: dict[str, str], events: Sequence[Event]) -> Solution:
+    for i, event in reversed(list(enumerate(events))):
+        if event.kind == "give" and all(getattr(event, key) == word for key, word in named.items()):
             return getattr(event, asked_for), (i,)
     return None
 
 
-_SOLVERS: dict[int, Callable[[Sequence[str], Events], Solution]] = {
+_SOLVERS: dict[int, Callable[[Sequence[str], Sequence[Event]], Solution]] = {
     1: _solve_person,
     2: _solve_thing,
     3: _solve_before,

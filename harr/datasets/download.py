@@ -37,7 +37,7 @@ def download(
     """
     shutil.rmtree(work, ignore_errors=True)
     found = DATASETS[params.dataset]
-    source = found.load(params, spans, work / "rows.sqlite") if found.cut else found.load(params)
+    source = found.load(params, spans) if found.cut else found.load(params)
     words: list[int] = []
     with bar(source.passages, desc="passages", unit="passage") as stream:
         checked = unique_passages(stream, words)

@@ -7,7 +7,7 @@ sentence twice is two facts. ``candidate_ids`` is the document in reading order.
 
 import random
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -83,50 +83,51 @@ def sentences_for(tokens: int, mean: float) -> int:
     return max(1, int(tokens / mean))
 
 
-def babilong(params: BabiLongParams) -> Source:
-    """Open bAbI in long documents (BABILong, arXiv 2406.10149), from official files or our generator.
+def documents(params: BabiLongParams | RulerParams) -> Source:
+    """Open bAbI (BABILong, arXiv 2406.10149) or needles (RULER, arXiv 2404.06654) in long documents.
+
+    Noise and facts are passages; training documents are filled from the first half of the noise, or its beginning.
 
     Raises:
         CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
     """
-    return _documents(params, stories(params))
+    told = stories(params)
+    noise = noise_sentences(params.noise, params.sentences, params.seed)
+    ids = [f"n{row:07d}" for row in range(len(noise))]
+    half = len(ids) // 2
+    halves = {"train": ids[: min(half, params.train_noise or half)], "test": ids[half:]}
+
+    def passages() -> Iterator[Passage]:
+        yield from map(Passage, ids, noise)
+        for split, own in told.items():
+            for number, story in enumerate(own):
+                yield from map(Passage, _fact_ids(_question_id(params, split, number), story), story.facts)
+
+    def questions(split: str) -> Iterator[Question]:
+        for number, story in enumerate(told[split]):
+            yield _question(params, _question_id(params, split, number), story, halves[split], params.sentences)
+
+    return Source(passages(), questions("train"), questions("test"), searchable=lambda passage: "-" not in passage.id)
 
 
 def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
-    """Return the stories of both splits; none is in both."""
-    if isinstance(params, RulerParams):
-        counts = {"train": params.train_questions, "test": params.test_questions}
-        return {
-            split: _take(
-                _half(make_needles(params.kind, 2 * _TRIES * count, params.seed), split),
-                split,
-                count,
-                params.sentences,
-                at_least=count,
-            )
-            for split, count in counts.items()
-        }
+    """Return the stories of both splits, from official files or made; none is in both."""
 
-    def of_split(split: str, files: Sequence[str], count: int) -> list[Story]:
-        if files:
+    def of_split(split: str, count: int) -> list[Story]:
+        tries = 2 * _TRIES * count
+        if isinstance(params, RulerParams):
+            made = make_needles(params.kind, tries, params.seed)
+        elif files := getattr(params, split):
             read = chain.from_iterable(read_stories(Path(path), params.task) for path in files)
             return _take(read, split, count, params.sentences, at_least=1)
-        made = _half(make_stories(params.task, 2 * _TRIES * count, params.seed), split)
-        return _take(made, split, count, params.sentences, at_least=count)
+        else:
+            made = make_stories(params.task, tries, params.seed)
+        return _take(_half(made, split), split, count, params.sentences, at_least=count)
 
-    test = of_split("test", params.test, params.test_questions)
+    test = of_split("test", params.test_questions)
     known = {(story.question, story.facts) for story in test}
-    train = of_split("train", params.train, params.train_questions)
+    train = of_split("train", params.train_questions)
     return {"train": [story for story in train if (story.question, story.facts) not in known], "test": test}
-
-
-def ruler(params: RulerParams) -> Source:
-    """Open needles in long documents (RULER, arXiv 2404.06654).
-
-    Raises:
-        CorpusError: the noise is missing or wrong, or the facts do not fit into a document.
-    """
-    return _documents(params, stories(params))
 
 
 def noise_for(params: BabiLongParams | RulerParams, sentences: int) -> list[str]:
@@ -169,17 +170,29 @@ def longer(
     known = {f"n{row:07d}": Passage(f"n{row:07d}", text) for row, text in enumerate(noise)}
     kept = list(known)
     for number, story in enumerate(stories(params)["test"]):
-        qid = f"{_name(params)}-test-{number:05d}"
-        fact_ids = _fact_ids(qid, story)
-        ids, gold = hide(replace(story, facts=fact_ids), kept, sentences, random.Random(f"{params.seed}/{qid}"))
-        facts = dict(zip(fact_ids, map(Passage, fact_ids, story.facts), strict=True))
-        gold_ids = tuple(ids[place] for place in gold)
-        question = Question(qid, story.question, story.answers, gold_ids, tuple(ids), kind=_name(params))
-        yield question, tuple(facts.get(name) or known[name] for name in ids)
+        question = _question(params, _question_id(params, "test", number), story, kept, sentences)
+        facts = {
+            name: Passage(name, text) for name, text in zip(_fact_ids(question.id, story), story.facts, strict=True)
+        }
+        yield question, tuple(facts.get(name) or known[name] for name in question.candidate_ids)
 
 
 def _name(params: BabiLongParams | RulerParams) -> str:
     return f"qa{params.task}" if isinstance(params, BabiLongParams) else params.kind
+
+
+def _question_id(params: BabiLongParams | RulerParams, split: str, number: int) -> str:
+    return f"{_name(params)}-{split}-{number:05d}"
+
+
+def _question(
+    params: BabiLongParams | RulerParams, qid: str, story: Story, noise: Sequence[str], sentences: int
+) -> Question:
+    """Return the question of a story in its document; ``noise`` are ids of passages."""
+    told = replace(story, facts=_fact_ids(qid, story))
+    document, gold = hide(told, noise, sentences, random.Random(f"{params.seed}/{qid}"))
+    gold_ids = tuple(document[place] for place in gold)
+    return Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=_name(params))
 
 
 def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
@@ -207,34 +220,6 @@ def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, a
             f"{at_least} that fit; raise download.sentences"
         )
     return kept
-
-
-def _documents(params: BabiLongParams | RulerParams, stories: Mapping[str, Sequence[Story]]) -> Source:
-    """Yield noise and facts as passages; training documents are filled from the first half of the noise, or its
-    beginning."""
-    name = _name(params)
-    noise = noise_sentences(params.noise, params.sentences, params.seed)
-    ids = [f"n{row:07d}" for row in range(len(noise))]
-    half = len(ids) // 2
-    halves = {"train": ids[: min(half, params.train_noise or half)], "test": ids[half:]}
-
-    def passages() -> Iterator[Passage]:
-        yield from map(Passage, ids, noise)
-        for split, own in stories.items():
-            for number, story in enumerate(own):
-                yield from map(Passage, _fact_ids(f"{name}-{split}-{number:05d}", story), story.facts)
-
-    def questions(split: str) -> Iterator[Question]:
-        for number, story in enumerate(stories[split]):
-            qid = f"{name}-{split}-{number:05d}"
-            facts = _fact_ids(qid, story)
-            document, gold = hide(
-                replace(story, facts=facts), halves[split], params.sentences, random.Random(f"{params.seed}/{qid}")
-            )
-            gold_ids = tuple(document[place] for place in gold)
-            yield Question(qid, story.question, story.answers, gold_ids, tuple(document), kind=name)
-
-    return Source(passages(), questions("train"), questions("test"), searchable=lambda passage: "-" not in passage.id)
 
 
 def _fact_ids(question_id: str, story: Story) -> tuple[str, ...]:

@@ -1,15 +1,13 @@
-"""MedQuAD: the official XML files or JSON lines, gathered by document on disk, then cut into chunks.
+"""MedQuAD: the official XML files or JSON lines, gathered by document, then cut into chunks.
 
-Several questions share a page, and their rows need not stand together; so rows are first put into a small database
-beside the corpus, which then gives them out document by document. Memory holds one document at a time.
+Several questions share a page, and their rows need not stand together; so all rows are read before a document is cut.
 """
 
 import hashlib
 import random
 import re
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree
@@ -24,16 +22,6 @@ from harr.io.jsonl import Row, read_rows
 from harr.params.download import MedQuADParams
 from harr.types import Passage, Question, document_of
 
-TABLES = """
-pragma journal_mode = off; pragma synchronous = off;
-create table row (place text, id text unique, document text, question text, answer text, kind text, split text);
-create index row_document on row (document);
-create table document (id text primary key, url text, title text, known text);
-create table chunk (hash blob primary key, id text);
-create table holds (document text, chunk text);
-create index holds_document on holds (document);
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -47,84 +35,84 @@ class Item:
     url: str
     title: str
     known: tuple[str, ...]
+    document: str = ""
+    split: str = "train"
 
 
-def medquad(params: MedQuADParams, spans: Spans, staging: Path | None) -> Source:
+def medquad(params: MedQuADParams, spans: Spans) -> Source:
     """Return the documents of MedQuAD as chunks, and its questions with the chunks of their document as gold.
 
     Chunks of equal title and text are one passage. A document all of whose chunks stand elsewhere has the document
-    that holds most of them as its gold. ``staging`` is made anew, and holds the rows; None: a file that SQLite deletes.
+    that holds most of them as its gold.
 
     Raises:
         CorpusError: a folder or file is missing or damaged, or a question stands twice.
     """
-    figures: dict[str, float] = {}
-    if staging:
-        staging.parent.mkdir(parents=True, exist_ok=True)
-        staging.unlink(missing_ok=True)
-    database = sqlite3.connect(staging or "", isolation_level=None)
-    database.executescript(TABLES)
-    with database:
-        database.execute("begin")
-        figures |= _gather(params, database)
+    items, figures = _gather(params)
+    documents: dict[str, list[Item]] = {}
+    for item in items:
+        documents.setdefault(item.document, []).append(item)
     if params.root:
-        _split(database, params.test_share, params.seed)
-    return Source(
-        passages=_passages(params, database, spans, figures),
-        train=_questions(database, "train"),
-        test=_questions(database, "test"),
-        figures=figures,
-    )
+        names = sorted(documents)
+        random.Random(params.seed).shuffle(names)
+        chosen = set(names[: max(1, round(params.test_share * len(names)))])
+        items = [replace(item, split="test") if item.document in chosen else item for item in items]
+    held: dict[str, list[str]] = {}
 
-
-def _gather(params: MedQuADParams, database: sqlite3.Connection) -> dict[str, float]:
-    """Put all rows with an answer into the database; returns counts."""
-    rows = unanswered = 0
-    again: list[str] = []
-    for split, items in _files(params):
+    def questions(split: str) -> Iterator[Question]:
         for item in items:
-            rows += 1
-            if not item.answer:
-                unanswered += 1
-                continue
-            name = _free(database, item)
-            again += [f"{item.id} at {item.place}"] if name != item.id else []
-            whole = name if params.documents == "answer" else hashlib.sha256(item.url.encode()).hexdigest()[:12]
-            values = (item.place, name, whole, item.question, item.answer, item.kind, split)
-            database.execute("insert into row values (?, ?, ?, ?, ?, ?, ?)", values)
-            known = "\n".join(item.known)
-            database.execute("insert or ignore into document values (?, ?, ?, ?)", (whole, item.url, item.title, known))
-    if again:
-        tqdm.write(f"question ids that another question has: {len(again)}, first {again[0]}; they were given a number")
-    if rows == unanswered:
-        raise CorpusError(f"download: none of {rows} medquad rows has an answer; check the files that download names")
-    return {"rows": float(rows), "rows_without_answer": float(unanswered), "ids_given_a_number": float(len(again))}
+            if item.split == split:
+                gold = _gold(item.document, held[item.document])
+                yield Question(item.id, item.question, (item.answer,), gold, kind=item.kind)
+
+    passages = _passages(params, documents, spans, held, figures)
+    return Source(passages=passages, train=questions("train"), test=questions("test"), figures=figures)
 
 
-def _free(database: sqlite3.Connection, item: Item) -> str:
-    """Return the id of a question; the official files use four of theirs for several questions, which get a number.
+def _gather(params: MedQuADParams) -> tuple[list[Item], dict[str, float]]:
+    """Return all rows with an answer, each with its own id and its document, and counts.
+
+    The official files use four of their ids for several questions, which get a number.
 
     Raises:
-        CorpusError: the same question and answer stand twice under one id.
+        CorpusError: the same question and answer stand twice under one id; or no row has an answer.
     """
-    name, number = item.id, 1
-    while found := database.execute("select place, question, answer from row where id = ?", (name,)).fetchone():
-        place, question, answer = found
-        if (question, answer) == (item.question, item.answer):
-            raise CorpusError(
-                f"download: medquad question {item.id!r} stands twice, at {place} and {item.place}; "
-                "name every file once"
-            )
-        number += 1
-        name = f"{item.id}~{number}"
-    return name
+    kept: dict[str, Item] = {}
+    rows = 0
+    again: list[str] = []
+    for item in _files(params):
+        rows += 1
+        if not item.answer:
+            continue
+        name, number = item.id, 1
+        while known := kept.get(name):
+            if (known.question, known.answer) == (item.question, item.answer):
+                raise CorpusError(
+                    f"download: medquad question {item.id!r} stands twice, at {known.place} and {item.place}; "
+                    "name every file once"
+                )
+            number += 1
+            name = f"{item.id}~{number}"
+        again += [f"{item.id} at {item.place}"] if name != item.id else []
+        whole = name if params.documents == "answer" else hashlib.sha256(item.url.encode()).hexdigest()[:12]
+        kept[name] = replace(item, id=name, document=whole)
+    if again:
+        tqdm.write(f"question ids that another question has: {len(again)}, first {again[0]}; they were given a number")
+    if not kept:
+        raise CorpusError(f"download: none of {rows} medquad rows has an answer; check the files that download names")
+    unanswered = float(rows - len(kept))
+    return list(kept.values()), {
+        "rows": float(rows),
+        "rows_without_answer": unanswered,
+        "ids_given_a_number": float(len(again)),
+    }
 
 
-def _files(params: MedQuADParams) -> Iterator[tuple[str, Iterable[Item]]]:
-    """Yield splits and their rows; those of XML files are told apart later."""
+def _files(params: MedQuADParams) -> Iterator[Item]:
+    """Yield the rows of all files; which of those of XML files are test questions is decided later."""
     if not params.root:
         for split, names in (("train", params.train), ("test", params.test)):
-            yield split, chain.from_iterable(map(_of_jsonl, names))
+            yield from (replace(item, split=split) for name in names for item in _of_jsonl(name))
         return
     folder = Path(params.root)
     if not folder.is_dir():
@@ -132,7 +120,7 @@ def _files(params: MedQuADParams) -> Iterator[tuple[str, Iterable[Item]]]:
     paths = sorted(folder.rglob("*.xml"))
     if not paths:
         raise CorpusError(f"download: no *.xml under {folder}; set download.root to the folder of MedQuAD's XML files")
-    yield "train", chain.from_iterable(_of_xml(path, folder) for path in paths)
+    yield from chain.from_iterable(_of_xml(path, folder) for path in paths)
 
 
 def _of_jsonl(name: str) -> Iterator[Item]:
@@ -193,63 +181,46 @@ def _under(element: ElementTree.Element, path: str) -> str:
     return "" if found is None else " ".join("".join(found.itertext()).split())
 
 
-def _split(database: sqlite3.Connection, share: float, seed: int) -> None:
-    """Make the questions of a share of the documents test questions."""
-    documents = [name for (name,) in database.execute("select id from document order by id")]
-    random.Random(seed).shuffle(documents)
-    chosen = documents[: max(1, round(share * len(documents)))]
-    with database:
-        database.execute("begin")
-        database.executemany("update row set split = 'test' where document = ?", ((name,) for name in chosen))
-
-
 def _passages(
-    params: MedQuADParams, database: sqlite3.Connection, spans: Spans, figures: dict[str, float]
+    params: MedQuADParams,
+    documents: Mapping[str, Sequence[Item]],
+    spans: Spans,
+    held: dict[str, list[str]],
+    figures: dict[str, float],
 ) -> Iterator[Passage]:
     """Yield the chunks of all documents in the order of the files, each title and text once; what comes twice is
-    counted."""
+    counted. ``held`` gets the chunks of every document."""
     pages: Pages | None = None
     if params.scrape:
-        addresses = (url for (url,) in database.execute("select url from document order by rowid"))
-        pages, counts = scrape(addresses, params.scrape)
+        pages, counts = scrape((items[0].url for items in documents.values()), params.scrape)
         figures |= counts
-    made = twice = documents = 0
-    for name, url, title, known in database.execute("select * from document order by rowid"):
-        documents += 1
-        text = (pages.text(url) if pages else "") or _answers(database, name)
-        line = prefix(known.split("\n")[:2], known.split("\n")[2:], spans, params.chunk_tokens // 4)
+    first: dict[bytes, str] = {}
+    made = 0
+    limit = params.chunk_tokens // 4
+    for name, items in documents.items():
+        url, title, known = items[0].url, items[0].title, items[0].known
+        text = (pages.text(url) if pages else "") or " ".join(dict.fromkeys(item.answer for item in items))
+        line = prefix(known[:2], known[2:], spans, limit)
         header = f"{line}\n\n" if line else ""
-        title = title if len(spans(title)) <= params.chunk_tokens // 4 else ""
+        title = title if len(spans(title)) <= limit else ""
         shown = f"{title}: {header}" if title else header
+        chunk_ids: dict[str, None] = {}
         for number, part in enumerate(chunks(text, spans, params.chunk_tokens, header=shown)):
             made += 1
             passage = Passage(CHUNK.format(document=name, number=number), header + part, title)
             digest = hashlib.sha256(passage.content.encode()).digest()[:16]
-            if database.execute("insert or ignore into chunk values (?, ?)", (digest, passage.id)).rowcount:
+            if digest not in first:
+                first[digest] = passage.id
                 yield passage
-            else:
-                twice += 1
-            kept = "insert into holds select ?, id from chunk where hash = ?"
-            database.execute(kept, (name, digest))
+            chunk_ids[first[digest]] = None
+        held[name] = list(chunk_ids)
     if pages:
         pages.close()
-    figures |= {"documents": float(documents), "chunks": float(made), "equal_chunks_left_out": float(twice)}
-
-
-def _answers(database: sqlite3.Connection, document: str) -> str:
-    """Return the answers of a document, each once, in the order of the files."""
-    found = database.execute("select answer from row where document = ? order by rowid", (document,))
-    return " ".join(dict.fromkeys(answer for (answer,) in found))
-
-
-def _questions(database: sqlite3.Connection, split: str) -> Iterator[Question]:
-    """Yield the questions of a split; to be read when all passages were."""
-    wanted = "select id, question, answer, document, kind from row where split = ? order by rowid"
-    for name, text, answer, document, kind in database.execute(wanted, (split,)):
-        held = database.execute(
-            "select chunk from holds where document = ? group by chunk order by min(rowid)", (document,)
-        )
-        yield Question(name, text, (answer,), _gold(document, [chunk for (chunk,) in held]), kind=kind)
+    figures |= {
+        "documents": float(len(documents)),
+        "chunks": float(made),
+        "equal_chunks_left_out": float(made - len(first)),
+    }
 
 
 def _gold(document: str, held: Sequence[str]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Sentences that say nothing about a story: a book, any file with texts, or the fictional encyclopaedia."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from harr.datasets.babi_rules import event_of
@@ -59,19 +59,10 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in (*sentences, folded[start:]) if " " in sentence]
 
 
-def _paragraphs(path: Path) -> Iterator[str]:
+def _paragraphs(path: Path) -> list[str]:
     if not path.is_file():
         raise CorpusError(f"{path} is missing; set download.noise in params.yaml to a text file, or to world")
-    lines: list[str] = []
     try:
-        with path.open(encoding="utf-8-sig") as handle:
-            for line in handle:
-                if line.strip():
-                    lines.append(line)
-                elif lines:
-                    yield " ".join(lines)
-                    lines = []
+        return re.split(r"\n\s*\n", path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise CorpusError(f"{path}: not UTF-8; convert the file to UTF-8") from None
-    if lines:
-        yield " ".join(lines)

@@ -36,7 +36,7 @@ def read_split(params: DatasetParams, split: str, spans: Spans | None = None) ->
         CorpusError: a file is missing or damaged, or a row is wrong.
     """
     found = DATASETS[params.dataset]
-    source = found.load(params.model_copy(update={"scrape": None}), spans, None) if found.cut else found.load(params)
+    source = found.load(params.model_copy(update={"scrape": None}), spans) if found.cut else found.load(params)
     if not found.vast:
         for _ in source.passages:
             pass

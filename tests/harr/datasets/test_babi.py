@@ -5,9 +5,10 @@ import json
 from pathlib import Path
 
 import pytest
+from babi_oracle import gold_of
 
 from harr.datasets.babi import Story, make_stories, read_stories
-from harr.datasets.babi_rules import TASKS, event_of, gold_of
+from harr.datasets.babi_rules import TASKS, event_of
 from harr.errors import CorpusError
 
 TEXT = """1 Mary moved to the bathroom.
@@ -75,9 +76,8 @@ def test_the_solver_answers_and_names_its_facts(
         (5, "Who gave the milk?"),
     ],
 )
-def test_what_does_not_follow_is_one_line(task: int, question: str) -> None:
-    with pytest.raises(CorpusError, match=f"task {task}: '{question[:-1]}.*does not follow from its 3 facts"):
-        gold_of(task, question, MARY)
+def test_what_does_not_follow_has_no_answer(task: int, question: str) -> None:
+    assert gold_of(task, question, MARY) is None
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -138,7 +138,7 @@ def test_a_wrong_line_of_text_is_named(tmp_path: Path, line: str, message: str) 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"supporting": [1]}, r"qa\.jsonl:1: supporting fact 1 is outside the story; expected 0 to 0"),
+        ({"supporting": [1]}, r"qa\.jsonl:1: supporting fact 1 is outside the story; expected one of \[0\]"),
         ({"supporting": [-1]}, "supporting fact -1 is outside"),
         ({"supporting": []}, r"supporting is '\[\]'; expected a list of fact positions"),
         ({"supporting": [True]}, r"supporting is '\[True\]'"),
@@ -161,7 +161,6 @@ def test_an_unknown_task_and_a_missing_file_are_named(tmp_path: Path) -> None:
     for call in (
         lambda: list(make_stories(6, 1, 0)),
         lambda: list(read_stories(tmp_path, 6)),
-        lambda: gold_of(6, "Why?", []),
     ):
         with pytest.raises(CorpusError, match="task 6 is unknown; expected a bAbI task from 1 to 5"):
             call()

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from babi_oracle import gold_of
 from hypothesis import given, strategies as st
 
 from harr.corpus.passages import Passages, read_questions
 from harr.datasets import haystack
 from harr.datasets.babi import Story, make_stories
-from harr.datasets.babi_rules import event_of, gold_of
+from harr.datasets.babi_rules import event_of
 from harr.datasets.download import download
-from harr.datasets.haystack import babilong, hide, longer, noise_for, ruler, sentences_for, tokens_per_sentence
+from harr.datasets.haystack import documents, hide, longer, noise_for, sentences_for, tokens_per_sentence
 from harr.datasets.noise import noise_sentences, split_sentences
 from harr.errors import CorpusError
 from harr.params.download import BabiLongParams, RulerParams
@@ -95,7 +96,7 @@ def test_a_document_answers_its_question(book: str, task: int) -> None:
     params = BabiLongParams(
         dataset="babilong", task=task, noise=book, sentences=60, train_questions=20, test_questions=10
     )
-    source = babilong(params)
+    source = documents(params)
     passages = {passage.id: passage.text for passage in source.passages}
     for split, count in (("train", 20), ("test", 10)):
         questions = list(getattr(source, split))
@@ -110,7 +111,7 @@ def test_a_document_answers_its_question(book: str, task: int) -> None:
 
 @pytest.mark.parametrize("kind", ["single", "multi_key", "multi_value", "multi_query"])
 def test_needles_are_in_the_document(book: str, kind: str) -> None:
-    source = ruler(
+    source = documents(
         RulerParams(dataset="ruler", kind=kind, noise=book, sentences=40, train_questions=6, test_questions=5)
     )
     passages = {passage.id: passage.text for passage in source.passages}
@@ -133,7 +134,7 @@ def test_training_and_test_share_neither_story_nor_noise(book: str) -> None:
         params = BabiLongParams(
             dataset="babilong", task=task, noise=book, sentences=30, train_questions=900, test_questions=600
         )
-        source = babilong(params)
+        source = documents(params)
         passages = {passage.id: passage.text for passage in source.passages}
         train, test = stored(list(source.train), passages), stored(list(source.test), passages)
         assert not train[0] & test[0] and not train[1] & test[1]
@@ -141,7 +142,7 @@ def test_training_and_test_share_neither_story_nor_noise(book: str) -> None:
 
 def test_equal_seeds_give_equal_data(book: str) -> None:
     def data(seed: int) -> tuple[list[object], ...]:
-        source = babilong(
+        source = documents(
             BabiLongParams(
                 dataset="babilong", task=2, noise=book, sentences=70, train_questions=5, test_questions=5, seed=seed
             )
@@ -180,24 +181,24 @@ def test_stories_longer_than_a_document_are_left_out(book: str) -> None:
     )
     path = write_stories("train.jsonl", [*long, *short])
     params = BabiLongParams(dataset="babilong", task=3, train=(path,), noise=book, sentences=30, test_questions=3)
-    assert [question.text for question in babilong(params).train] == [story.question for story in short]
+    assert [question.text for question in documents(params).train] == [story.question for story in short]
     only_long = write_stories("long.jsonl", long)
     with pytest.raises(CorpusError, match=rf"0 of {len(long)} train stories fit into 30 sentences, expected 1"):
-        babilong(params.model_copy(update={"train": (only_long,)}))
+        documents(params.model_copy(update={"train": (only_long,)}))
     with pytest.raises(CorpusError, match=r"0 of \d+ test stories fit into 1 sentences, expected 1 that"):
-        babilong(
+        documents(
             BabiLongParams(dataset="babilong", task=4, noise=book, sentences=1, train_questions=1, test_questions=1)
         )
 
 
 def test_noise_that_is_too_short_is_one_line(book: str) -> None:
-    source = ruler(RulerParams(dataset="ruler", kind="single", noise=book, sentences=160))
+    source = documents(RulerParams(dataset="ruler", kind="single", noise=book, sentences=160))
     with pytest.raises(CorpusError, match="needs 159 of noise, found 150; name a longer text"):
         list(source.train)
 
 
 def test_the_world_is_noise_enough() -> None:
-    source = ruler(RulerParams(dataset="ruler", kind="single", sentences=2500, train_questions=2, test_questions=2))
+    source = documents(RulerParams(dataset="ruler", kind="single", sentences=2500, train_questions=2, test_questions=2))
     assert sum(1 for _ in source.passages) > 5000
     assert [len(question.candidate_ids) for question in (*source.train, *source.test)] == [2500] * 4
 
