@@ -39,7 +39,7 @@ async def nap():
         time.sleep(0.7)
         Path("ended").write_text(str(unit))
 
-main(nap, arguments=[])
+main(nap)
 """
 TINY = """
 from pathlib import Path
