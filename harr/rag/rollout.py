@@ -67,7 +67,7 @@ def play(
     games = [_Game(question, pipeline(question)) for question in questions]
     for game in games:
         game.advance(None)
-    with bar(total=len(games), desc=desc, unit="episode") if desc else _NoBar() as progress:
+    with bar(total=len(games), desc=desc, unit="episode", shown=bool(desc)) as progress:
         waiting = games
         while waiting:
             still = [game for game in waiting if game.request is not None]
@@ -106,14 +106,3 @@ def _search(searching: Sequence[tuple[_Game, Search | tuple[Search, ...]]], retr
     answers = [list(islice(rest, len(searches))) for searches in asked]
     for (game, request), answer in zip(searching, answers, strict=True):
         game.advance(answer if isinstance(request, tuple) else answer[0])
-
-
-class _NoBar:
-    """Stands where no progress bar was asked for."""
-
-    def __enter__(self) -> "_NoBar":
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def update(self, count: int) -> None: ...

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from harr.compute import distributed
 from harr.params.train import LoopParams
-from harr.rag.policies.dense import pad, unique
+from harr.rag.policies.dense import unique
+from harr.rag.retrieval.hybrid import pad
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup

@@ -113,24 +113,21 @@ class LanguageModel:
             )
         messages = [dict(message) for message in request.messages]
         try:
-            text: str = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except TemplateError as error:
             raise ModelError(
                 f"the chat template of generator {self._name} cannot write these messages: {one_line(error)}; "
                 "use pipeline search_r1, or a model whose template takes system, user and assistant"
             ) from None
-        return text
 
     def encode(self, request: Generate) -> list[int]:
         """Return token ids of a request."""
-        ids: list[int] = self.tokenizer(self.render(request), add_special_tokens=not request.messages)["input_ids"]
-        return ids
+        return self.tokenizer(self.render(request), add_special_tokens=not request.messages)["input_ids"]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of what was written, without the token that ended it."""
         own = ids[:-1] if ids and ids[-1] in self.ends else ids
-        text: str = self.tokenizer.decode(own, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        return text
+        return self.tokenizer.decode(own, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def ended(self, ids: Sequence[int], stop: tuple[str, ...]) -> int:
         """Return how many ids belong to a row that another program sampled: as many as :meth:`generate` would have

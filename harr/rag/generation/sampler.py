@@ -174,7 +174,8 @@ class Sampler:
             )
         markers = (*last.request.stop, *map(self._writer.tokenizer.decode, self._writer.ends))
         if any(written.ending.startswith(marker) and observed.startswith(marker) for marker in markers):
-            observed = observed[_shared(observed, written.ending) :]  # the model wrote that itself
+            pairs = zip(observed, written.ending, strict=False)
+            observed = observed[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) :]  # the model's own
         ids: list[int] = self._writer.tokenizer(observed, add_special_tokens=False)["input_ids"] if observed else []
         return [*written.context, *written.ids, *ids]
 
@@ -187,12 +188,12 @@ class Sampler:
         if not request.messages:
             whole = last.request.prompt + reply
             return request.prompt[len(whole) :] if request.prompt.startswith(whole) else None
-        kept, replies, since = (
-            request.messages[:count],
-            request.messages[count : count + 1],
-            request.messages[count + 1 :],
-        )
-        goes_on = [turn for turn in replies if turn["role"] == "assistant" and turn["content"].startswith(reply)]
+        kept, since = request.messages[:count], request.messages[count + 1 :]
+        goes_on = [
+            turn
+            for turn in request.messages[count : count + 1]
+            if turn["role"] == "assistant" and turn["content"].startswith(reply)
+        ]
         if kept != last.request.messages or not goes_on or not self._keeps_turns:
             return None
         marked = {"role": "assistant", "content": f"{_REPLY}{goes_on[0]['content'][len(reply) :]}"}
@@ -237,8 +238,3 @@ class Samplers:
             max_tokens=self._max_tokens,
             batch_size=self._batch_size,
         )
-
-
-def _shared(first: str, second: str) -> int:
-    """Return how many characters two texts begin with in common."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))

@@ -89,9 +89,8 @@ class LeReT:
         text, escaped = self.prompt(question, context)
         query = query_of((yield request(text, self.template)))
         retrieval: Retrieval = (yield Search(question, query, hops)) if query else Retrieval(())
-        return retrieval, Outcome(
-            None, (Hop(query, ""),), escaped=escaped, turns=1, faults=() if query else ("no query",)
-        )
+        faults = () if query else ("no query",)
+        return retrieval, Outcome(None, (Hop(query, ""),), escaped=escaped, turns=1, faults=faults)
 
     def one_hop(self, context: Sequence[Passage]) -> Pipeline:
         """Play one hop alone, as a pipeline."""

@@ -20,8 +20,8 @@ from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.state import state_texts
-from harr.rag.retrieval.hybrid import DENSE, Fusion
-from harr.types import Passage, Retrieval, Search
+from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
+from harr.types import Retrieval, Search
 
 
 @dataclass
@@ -76,19 +76,12 @@ class DensePolicy:
         distinct, state_of = unique(states)
         encode = partial(self.encoder.encode, prompt=self.encoder.query_prompt, max_tokens=self.max_tokens)
         states_UD = distributed.all_gather(distinct, encode)
-        return distributed.main_process_only(lambda: self._found(searches, states, states_UD, state_of))
 
-    def _found(
-        self,
-        searches: Sequence[Search],
-        states: Sequence[str],
-        states_UD: NDArray[np.float32],
-        state_of: NDArray[np.int64],
-    ) -> list[Retrieval]:
-        """Search, score and choose for states that are encoded."""
-        pool_BN = pad(self._pools(searches, states_UD, state_of))
-        scores_BN = self._scores(states_UD[state_of], pool_BN)
-        return self._choose(searches, states, pool_BN, scores_BN)
+        def found() -> list[Retrieval]:
+            pool_BN = pad(self._pools(searches, states_UD, state_of))
+            return self._choose(searches, states, pool_BN, self._scores(states_UD[state_of], pool_BN))
+
+        return distributed.main_process_only(found)
 
     def _pools(
         self, searches: Sequence[Search], states_UD: NDArray[np.float32], state_of: NDArray[np.int64]
@@ -101,8 +94,7 @@ class DensePolicy:
         excluded = [[rows[pid] for pid in search.exclude_ids] for search in searches]
         if self.candidates == "question":
             given = [[rows[pid] for pid in search.question.candidate_ids] for search in searches]
-            found = [np.asarray(candidates, dtype=np.int64) for candidates in given]
-            limit = max((len(candidates) for candidates in found), default=0)
+            found, limit = [np.asarray(own, dtype=np.int64) for own in given], max(map(len, given), default=0)
         else:
             limit = max(self.pool, *(search.k for search in searches))
             # A state that was cut may stand for several queries, which differ as words.
@@ -111,22 +103,16 @@ class DensePolicy:
             vectors_PD, words = states_UD[[state for state, _ in place]], [query for _, query in place]
             found_PN = self.fusion.find(self.index, vectors_PD, words, limit + max(map(len, excluded)))
             found = [row[row >= 0] for row in (found_PN[place[pair]] for pair in pairs)]
-        return [
-            (rows_N[~np.isin(rows_N, skip)] if skip else rows_N)[:limit]
-            for rows_N, skip in zip(found, excluded, strict=True)
-        ]
+        skipped = zip(found, excluded, strict=True)
+        return [(rows_N[~np.isin(rows_N, skip)] if skip else rows_N)[:limit] for rows_N, skip in skipped]
 
     def _scores(self, states_BD: NDArray[np.float32], pool_BN: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return inner products of every state with its pool; padding scores minus infinity."""
         rows_R, position_BN = np.unique(pool_BN, return_inverse=True)
         vectors_RD = self.vectors.take(np.maximum(rows_R, 0))
-        scores_BN = np.concatenate(
-            [
-                np.einsum("bd,bnd->bn", states_BD[i : i + 256], vectors_RD[position_BN[i : i + 256]])
-                for i in range(0, len(pool_BN), 256)
-            ]
-        )
-        return np.where(pool_BN < 0, -np.inf, scores_BN).astype(np.float32)
+        blocks = [slice(start, start + 256) for start in range(0, len(pool_BN), 256)]
+        scores = [np.einsum("bd,bnd->bn", states_BD[block], vectors_RD[position_BN[block]]) for block in blocks]
+        return np.where(pool_BN < 0, -np.inf, np.concatenate(scores)).astype(np.float32)
 
     def _choose(
         self,
@@ -150,7 +136,8 @@ class DensePolicy:
             pool_BN = np.take_along_axis(pool_BN, order_BN.numpy(), -1)
             logprobs = plackett_luce.log_prob(logits_BN, torch.from_numpy(chosen_B)).tolist()
         taken = [pool_BN[b, : chosen_B[b]] for b in range(len(searches))]
-        passage_of = self._passages_of(taken)
+        rows = np.unique(np.concatenate(taken)).tolist()
+        passage_of = dict(zip(rows, self.passages.take(rows), strict=True))
         return [
             Retrieval(
                 passages=tuple(passage_of[row] for row in taken[b].tolist()),
@@ -161,10 +148,6 @@ class DensePolicy:
             )
             for b in range(len(searches))
         ]
-
-    def _passages_of(self, taken: Sequence[NDArray[np.int64]]) -> dict[int, Passage]:
-        rows = np.unique(np.concatenate(taken)).tolist()
-        return dict(zip(rows, self.passages.take(rows), strict=True))
 
     def logits(self, states_UD: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64]) -> Tensor:
         """Return differentiable logits of stored pools (chosen passages first) under live state vectors.
@@ -191,16 +174,3 @@ def unique(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:
     position: dict[str, int] = {}
     of = np.array([position.setdefault(text, len(position)) for text in texts], dtype=np.int64)
     return list(position), of
-
-
-def pad(pools: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Lay pools of different sizes into one table, filled up with -1.
-
-    >>> pad([(4, 2), (7,)])
-    array([[ 4,  2],
-           [ 7, -1]])
-    """
-    table = np.full((len(pools), max(1, *map(len, pools)) if pools else 1), -1, dtype=np.int64)
-    for row, pool in zip(table, pools, strict=True):
-        row[: len(pool)] = pool
-    return table

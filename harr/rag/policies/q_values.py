@@ -35,8 +35,7 @@ def relative_positions(length: int, picked: Sequence[int]) -> NDArray[np.float32
     """
     cuts = [0, *sorted(picked), length]
     parts = [
-        np.linspace(0.0, 0.9 * INTERVAL, end - start) + INTERVAL * number
-        for number, (start, end) in enumerate(pairwise(cuts))
+        np.linspace(0.0, 0.9 * INTERVAL, end - start) + INTERVAL * n for n, (start, end) in enumerate(pairwise(cuts))
     ]
     return np.concatenate(parts).astype(np.float32)
 
@@ -112,8 +111,7 @@ def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | No
 
 def _rates(pairs: int, device: torch.device) -> Tensor:
     """Return how fast each pair turns, (pairs,)."""
-    rates_F: Tensor = BASE ** (-torch.arange(pairs, device=device) / pairs)
-    return rates_F
+    return BASE ** (-torch.arange(pairs, device=device) / pairs)
 
 
 def soft_value(critics_CBN: Tensor, available_BN: Tensor, temperature: float) -> Tensor:

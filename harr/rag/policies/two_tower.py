@@ -6,7 +6,7 @@ documents and places they stand in; only the rotation by position differs.
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -120,28 +120,24 @@ class TwoTowerPolicy:
 
     def document(self, question: Question) -> Document:
         """Return the candidates of a question, looked up once."""
-        if question.id not in self.documents:
-            if self.passages is None:
-                raise KeyError(question.id)
-            rows = self.passages.rows_of(question.candidate_ids)
-            found = tuple(self.passages.take([rows[name] for name in question.candidate_ids]))
-            return self.attach_document(question, found)
-        return self.documents[question.id]
+        if question.id in self.documents or self.passages is None:
+            return self.documents[question.id]
+        rows = self.passages.rows_of(question.candidate_ids)
+        return self.attach_document(question, tuple(self.passages.take([rows[pid] for pid in question.candidate_ids])))
 
     def state_texts(self, searches: Sequence[Search]) -> list[str]:
         """Return question and picks in document order, joined by [SEP]; the first are dropped where they are too
         many."""
-        ordered = [self._in_order(search) for search in searches]
+        ordered = []
+        for search in searches:
+            document = self.document(search.question)
+            picked = tuple(Hop("", document.passages[place].content) for place in document.picked(search))
+            ordered.append(replace(search, hops=picked))
         texts, dropped = state_texts(
             ordered, style="sep", history=True, max_tokens=self.max_tokens, token_counts=self.states.token_counts
         )
         self.dropped_hops += dropped
         return texts
-
-    def _in_order(self, search: Search) -> Search:
-        document = self.document(search.question)
-        hops = tuple(Hop("", document.passages[place].content) for place in document.picked(search))
-        return Search(search.question, search.query, hops, search.exclude_ids, search.k)
 
     def critics(self, state_D: Tensor, document: Document, picked: Sequence[int]) -> Tensor:
         """Return both critics of all sentences of a document, (2, N), without gradient."""

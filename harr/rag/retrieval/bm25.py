@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.index.passage_index import PassageIndex
@@ -32,10 +30,8 @@ class BM25Retriever:
         longest = max(len(search.exclude_ids) + (search.k or self.k) for search in searches)
         queries = list(dict.fromkeys(search.query for search in searches))
         found_QN, scores_QN = self.index.search_text(queries, self.fetch if self.candidates == "question" else longest)
-        score_of = {
-            query: dict(zip(*pair, strict=True))
-            for query, *pair in zip(queries, found_QN.tolist(), scores_QN.tolist(), strict=True)
-        }
+        ranked = zip(queries, found_QN.tolist(), scores_QN.tolist(), strict=True)
+        score_of = {query: dict(zip(rows, scores, strict=True)) for query, rows, scores in ranked}
         chosen = [self._best(search, list(score_of[search.query])) for search in searches]
         rows = sorted({row for best in chosen for row in best})
         passage_of = dict(zip(rows, self.passages.take(rows), strict=True))
@@ -47,9 +43,5 @@ class BM25Retriever:
     def _best(self, search: Search, ranked: Sequence[int]) -> list[int]:
         skip = set(self.passages.rows_of(search.exclude_ids).values())
         given = set(self.passages.rows_of(search.question.candidate_ids).values())
-        allowed = [
-            int(row)
-            for row in np.asarray(ranked)
-            if row >= 0 and row not in skip and (self.candidates == "corpus" or row in given)
-        ]
-        return allowed[: search.k or self.k]
+        left = [row for row in ranked if row >= 0 and row not in skip]
+        return [row for row in left if self.candidates == "corpus" or row in given][: search.k or self.k]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harr.index.passage_index import PassageIndex
-from harr.types import Passage, Retrieval, Retriever, Search
+from harr.types import Retrieval, Retriever, Search
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,19 @@ def fuse(
     return rows_QN, scores_QN
 
 
+def pad(rankings: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Lay rankings of different lengths into one table, filled up with -1.
+
+    >>> pad([(4, 2), (7,)])
+    array([[ 4,  2],
+           [ 7, -1]])
+    """
+    table = np.full((len(rankings), max(1, *map(len, rankings)) if rankings else 1), -1, dtype=np.int64)
+    for row, ranking in zip(table, rankings, strict=True):
+        row[: len(ranking)] = ranking
+    return table
+
+
 @dataclass
 class HybridRetriever:
     """A retriever that fuses the rankings of two others, for pipelines whose retriever does not learn.
@@ -111,7 +124,7 @@ class HybridRetriever:
         passage_of = {p.id: p for found, _ in sides for retrieval in found for p in retrieval.passages}
         ids = sorted(passage_of)
         number_of = {pid: number for number, pid in enumerate(ids)}
-        ranked = [(_numbers([r.passages for r in found], number_of), weight) for found, weight in sides]
+        ranked = [(pad([[number_of[p.id] for p in r.passages] for r in found]), weight) for found, weight in sides]
         wanted = [search.k or self.k for search in searches]
         rows_QN, scores_QN = fuse(ranked, max(wanted), offset=self.fusion.offset)
         best = [[row for row in rows[:k] if row >= 0] for rows, k in zip(rows_QN.tolist(), wanted, strict=True)]
@@ -119,11 +132,3 @@ class HybridRetriever:
             Retrieval(tuple(passage_of[ids[row]] for row in rows), scores=tuple(scores[: len(rows)]))
             for rows, scores in zip(best, scores_QN.tolist(), strict=True)
         ]
-
-
-def _numbers(rankings: Sequence[Sequence[Passage]], number_of: dict[str, int]) -> NDArray[np.int64]:
-    """Return rankings as numbers, shape (Q, longest), padded with -1."""
-    table = np.full((len(rankings), max(map(len, rankings), default=0)), -1, dtype=np.int64)
-    for row, ranking in zip(table, rankings, strict=True):
-        row[: len(ranking)] = [number_of[passage.id] for passage in ranking]
-    return table
