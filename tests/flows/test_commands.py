@@ -21,7 +21,6 @@ MODULES = (
     "merge",
     "cli",
     "lengths",
-    "send",
     "pipeline",
     "server",
     "up",
