@@ -61,7 +61,7 @@ tracking: {min_questions: 2, registered_model: tiny}
 """
 MODULES = (
     "flows.download flows.embed flows.index flows.filter flows.train flows.evaluate flows.merge flows.pipeline "
-    "harr.build.setup harr.build.methods harr.filter harr.merge.retriever harr.report.plots "
+    "harr.builders.setup harr.builders.methods harr.filter harr.merge.retriever harr.report.plots "
     "harr.report.reward_plots harr.report.page harr.evaluate.play "
     "harr.index.passage_index harr.embed.shards harr.datasets.download milvus_lite mlflow.tracking "
     "mlflow.store.db.utils "

@@ -8,9 +8,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from harr.arms import ARMS
-from harr.build.pipeline import build_pipeline
-from harr.build.setup import open_players
-from harr.build.writers import build_generator, writer_folder
+from harr.builders.pipeline import build_pipeline
+from harr.builders.setup import open_players
+from harr.builders.writers import build_generator, writer_folder
 from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
 from harr.params import Params

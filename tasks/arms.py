@@ -48,8 +48,8 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
 
 def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
     """Do the plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
-    from harr.build.methods import METHODS, method_of
-    from harr.build.setup import arm_params, open_setup
+    from harr.builders.methods import METHODS, method_of
+    from harr.builders.setup import arm_params, open_setup
 
     figures: dict[str, float] = {}
     steps = 0

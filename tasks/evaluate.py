@@ -47,9 +47,9 @@ def play_arms(
     Returns:
         Question rows per arm, one list per seed; and the episodes of the first seed and the first kind of candidates.
     """
-    from harr.build.pipeline import build_reward
-    from harr.build.setup import open_players, open_writer
-    from harr.build.writers import build_generator, build_reader
+    from harr.builders.pipeline import build_reward
+    from harr.builders.setup import open_players, open_writer
+    from harr.builders.writers import build_generator, build_reader
     from harr.evaluate.play import ArmRun, Game
     from harr.evaluate.summary import join_candidates
 
@@ -115,8 +115,8 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
         CorpusError: stage filter has found none. IndexMismatch: it searched another index than this one, or ordered
             what it found by another ``retriever.late_interaction``.
     """
-    from harr.build.pipeline import build_pipeline
-    from harr.build.writers import writer_folder
+    from harr.builders.pipeline import build_pipeline
+    from harr.builders.writers import writer_folder
     from harr.preferences.collect import check_index
     from harr.preferences.few_shot import read_demonstrations
     from harr.rag.pipelines.leret import LeReT

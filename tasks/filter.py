@@ -17,8 +17,8 @@ from tasks.paths import FILTERED, METRICS, PLACES, PLOTS, PREFERENCES_PAGE, QUES
 @task(**GPU_TASK)
 def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     """Try training questions until enough are found that the method can learn from."""
-    from harr.build.methods import method_of
-    from harr.build.setup import open_setup
+    from harr.builders.methods import method_of
+    from harr.builders.setup import open_setup
 
     prepare = method_of(params.train).prepare
     with open_setup(params, PLACES, QUESTIONS / "train.jsonl") as setup:

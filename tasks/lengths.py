@@ -37,7 +37,7 @@ def play_lengths(
         ParamsError: the data set has no stories that could be told in longer documents.
         CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
     """
-    from harr.build.retrievers import trained_towers
+    from harr.builders.retrievers import trained_towers
     from harr.datasets.haystack import check_lengths, sentences_for, tokens_per_sentence
     from harr.datasets.noise import noise_sentences
     from harr.evaluate.lengths import by_length, identity
@@ -131,7 +131,7 @@ def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
     Raises:
         ParamsError: a log is missing, or its name tells no length; or there is no generator.
     """
-    from harr.build.writers import build_generator
+    from harr.builders.writers import build_generator
     from harr.evaluate.lengths import by_length, read_answers, whole_lines
 
     generator = build_generator(params.generator, params.seed, PLACES)

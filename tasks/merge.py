@@ -37,7 +37,7 @@ def merge_adapter(params: Params) -> dict[str, float]:
 
 
 def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, float]:
-    from harr.build.encoder import build_encoder
+    from harr.builders.encoder import build_encoder
     from harr.merge.retriever import merge
 
     encoder = build_encoder(params.encoder)
@@ -54,7 +54,7 @@ def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, floa
 
 def training_facts(params: Params) -> dict[str, str]:
     """Return what a card says of the training: no address of a server is told, and no path of this machine."""
-    from harr.build.methods import method_of
+    from harr.builders.methods import method_of
     from harr.report.hub_cards import plain_name
 
     train, judge = params.train, params.reward.judge

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from harr.build.places import Places
+from harr.builders.places import Places
 
 CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
 VECTORS, INDEX = Path("data/vectors"), Path("data/index")

@@ -9,7 +9,7 @@ from tasks.tracking.fingerprints import revisions
 
 def run_facts(params: Params) -> dict[str, str]:
     """Return what was run, in a person's words."""
-    from harr.build.methods import method_of
+    from harr.builders.methods import method_of
 
     vectors = vectors_manifest()
     filtered = read_state(METRICS / "filter.json", "run `dvc repro -f -s filter`", kept=float, tried=float)

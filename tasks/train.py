@@ -19,8 +19,8 @@ LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
 @task(**GPU_TASK)
 def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
     """Train by the method named in params.yaml; returns one row per step."""
-    from harr.build.methods import method_of
-    from harr.build.setup import open_setup
+    from harr.builders.methods import method_of
+    from harr.builders.setup import open_setup
 
     with open_setup(params, PLACES, FILTERED / "questions.jsonl") as setup:
         history = method_of(params.train).train(params.train, setup, ADAPTER, WORK / "train", log, params.seed)
@@ -54,7 +54,7 @@ def mean_reward(rows: list[dict[str, Any]]) -> float:
 
 def training_figure(params: Params) -> str:
     """Return what the rows of training tell: ``reward``, or ``accuracy``."""
-    from harr.build.methods import method_of
+    from harr.builders.methods import method_of
 
     return method_of(params.train).figure
 

@@ -18,9 +18,9 @@ ENTRY = {
     "embed": ["harr/embed/shards.py", "harr/embed/encoder.py"],
     "index": ["harr/index/passage_index.py"],
     "generator": ["harr/generator/small_lm.py", "harr/generator/warmstart.py"],
-    "filter": ["harr/filter.py", "harr/preferences/collect.py", "harr/build/setup.py"],
-    "train": [*METHODS, "harr/build/setup.py"],
-    "arms": [*METHODS, "harr/build/setup.py"],
+    "filter": ["harr/filter.py", "harr/preferences/collect.py", "harr/builders/setup.py"],
+    "train": [*METHODS, "harr/builders/setup.py"],
+    "arms": [*METHODS, "harr/builders/setup.py"],
     "evaluate": [
         "harr/evaluate/play.py",
         "harr/report/examples.py",
@@ -28,12 +28,12 @@ ENTRY = {
         "harr/preferences/few_shot.py",
         "harr/report/page.py",
         "harr/preferences/collect.py",
-        "harr/build/setup.py",
+        "harr/builders/setup.py",
     ],
     "merge": ["harr/merge/retriever.py", "harr/merge/llm.py", "harr/embed/encoder.py"],
 }
 PLUMBING = tuple(
-    f"harr/{name}" for name in "__init__.py arms.py errors.py types.py params/ io/ services/ build/".split()
+    f"harr/{name}" for name in "__init__.py arms.py errors.py types.py params/ io/ services/ builders/".split()
 )
 """Shapes no result, so that a change here reruns nothing: nouns, what reads parameters (DVC watches their values), what
 writes files whole, what asks a server until it answers, and what chooses by parameters. The table of the arms shapes

@@ -34,13 +34,13 @@ FLOORS = (
     *("harr/rag/rollout.py", "harr/rag/pipelines", "harr/rag/scoring", "harr/rag/retrieval"),
     *("harr/rag/policies", "harr/rag/sources", "harr/rag/generation", "harr/rag/setup.py"),
     *("harr/filter.py", "harr/preferences", "harr/generator", "harr/train", "harr/merge", "harr/evaluate"),
-    *("harr/report", "harr/build"),
+    *("harr/report", "harr/builders"),
 )
 """The rooms of harr from the lowest to the highest; a room imports from rooms below it only."""
 SAME_STEM = {
     "leret": "the program of the paper is a pipeline, its training a method",
 }
-"""Names that two modules of harr may have, with a reason; files of params and build are named after sections."""
+"""Names that two modules of harr may have, with a reason; files of params and builders are named after sections."""
 
 FOLDERS = {"data", "models", "metrics", "plots", "reports", "work", "gx", ".harr"}
 """Folders of a project; what lies in them is named in tasks/paths.py."""
@@ -109,7 +109,7 @@ def test_a_name_is_of_one_thing() -> None:
     trees = [ast.parse(path.read_text()) for path in FILES if not name(path).startswith("benchmarks/")]
     classes = Counter(node.name for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
     assert not {one for one, count in classes.items() if count > 1 and not one.startswith("_")}
-    stems = Counter(path.stem for path in HARR if not name(path).startswith(("harr/params/", "harr/build/")))
+    stems = Counter(path.stem for path in HARR if not name(path).startswith(("harr/params/", "harr/builders/")))
     assert not {stem for stem, count in stems.items() if count > 1} - {*SAME_STEM, "__init__"}
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from letters import save_letters
 
-from harr.build.methods import Method, method_of
+from harr.builders.methods import Method, method_of
 from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
 from harr.io.files import read_json, read_jsonl, write_json, write_text
@@ -44,7 +44,7 @@ def load(people: int = 8) -> Source:
     "search": """
 from collections.abc import Sequence
 
-from harr.build.retrievers import RetrieverInputs
+from harr.builders.retrievers import RetrieverInputs
 from harr.types import Passage, Retrieval, Search
 
 
@@ -63,7 +63,7 @@ class Retriever:
 from pathlib import Path
 from typing import Any
 
-from harr.build.methods import Method
+from harr.builders.methods import Method
 from harr.io.files import write_json
 from harr.params.train import FunctionTrainParams
 from harr.rag.generation.local_model import load_model

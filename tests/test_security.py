@@ -94,7 +94,7 @@ def watch(event, values):
     if event == "socket.getaddrinfo" and values[0] not in (None, "localhost", "127.0.0.1", "::1", b"localhost"):
         events.append([event, str(values[:2])])
 
-import tasks.evaluate, tasks.merge, harr.build.setup  # what libraries do while they are imported is theirs
+import tasks.evaluate, tasks.merge, harr.builders.setup  # what libraries do while they are imported is theirs
 from pathlib import Path
 from harr.datasets.download import download
 from harr.corpus.passages import Passages
@@ -106,8 +106,8 @@ from harr.embed.shards import embed_corpus
 from harr.index.passage_index import build_index
 from harr.embed.encoder import Encoder
 from harr.corpus.vectors import Vectors
-from harr.build.setup import open_setup
-from harr.build.methods import METHODS
+from harr.builders.setup import open_setup
+from harr.builders.methods import METHODS
 from tasks.paths import PLACES
 
 sys.addaudithook(watch)
@@ -262,7 +262,7 @@ from harr.corpus.passages import Passages
 from harr.errors import HarrError
 from harr.filter import filter_questions
 from harr.params import Params
-from harr.build.setup import open_setup
+from harr.builders.setup import open_setup
 from harr.embed.shards import embed_corpus
 from harr.embed.encoder import Encoder
 from harr.index.passage_index import build_index

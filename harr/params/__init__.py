@@ -1,6 +1,6 @@
 """params.yaml as types: one class per section, closed, so that a typo is an error and not a default.
 
-A file holds a section (``harr/params/train.py``: section ``train``). Only flows, tasks and ``harr.build`` see
+A file holds a section (``harr/params/train.py``: section ``train``). Only flows, tasks and ``harr.builders`` see
 :class:`Params`; the rest of the library takes the section it needs or plain values. Nothing else imports pydantic.
 """
 

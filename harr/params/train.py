@@ -312,7 +312,7 @@ class FunctionTrainParams(LoopParams):
     method: Literal["function"]
     """Selects a method of another package."""
     function: Dotted
-    """Record of the method (``harr/build/methods.py``), as ``package.module:name``."""
+    """Record of the method (``harr/builders/methods.py``), as ``package.module:name``."""
     learns: Literal["retriever", "language_model"]
     """Player that learns: the retriever, or the language model."""
     temperature: float = Field(1.0, gt=0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from harr.build.setup import open_players
+from harr.builders.setup import open_players
 from harr.corpus.passages import Passages, read_questions
 from harr.corpus.vectors import Vectors
 from harr.datasets.download import download

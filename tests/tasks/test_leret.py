@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from styled import Styled, Words
 
-from harr.build.writers import build_reader
+from harr.builders.writers import build_reader
 from harr.errors import ExpectationFailed, IndexMismatch
 from harr.evaluate.play import Game
 from harr.generator.traces import open_world

@@ -11,9 +11,9 @@ from peft import PeftModel
 from safetensors.torch import load_file
 
 from harr.arms import ARMS
-from harr.build.methods import METHODS
-from harr.build.setup import open_writer
-from harr.build.writers import writer_folder
+from harr.builders.methods import METHODS
+from harr.builders.setup import open_writer
+from harr.builders.writers import writer_folder
 from harr.compute import trl
 from harr.errors import CorpusError
 from harr.generator.warmstart import train_warmstart

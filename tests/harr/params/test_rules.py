@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 from parameters import GOOD, SERVER, load
 
-from harr.build.pipeline import build_pipeline
+from harr.builders.pipeline import build_pipeline
 from harr.errors import ParamsError
 from harr.params.evaluate import EvaluateParams
 from harr.params.fields import Section

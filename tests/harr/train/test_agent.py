@@ -14,7 +14,7 @@ from letters import TOLD, OnePassage, save_letters, spell
 from safetensors.torch import load_file
 from trl.trainer import grpo_trainer
 
-from harr.build.methods import METHODS
+from harr.builders.methods import METHODS
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.io import progress
 from harr.params.train import AgentParams, LoraParams

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from harr.build.methods import METHODS
+from harr.builders.methods import METHODS
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError
 from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams

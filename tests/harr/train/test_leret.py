@@ -11,7 +11,7 @@ from letters import OnePassage, save_letters
 from peft import PeftModel
 from safetensors.torch import load_file
 
-from harr.build.methods import METHODS
+from harr.builders.methods import METHODS
 from harr.compute import trl
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError

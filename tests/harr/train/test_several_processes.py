@@ -13,8 +13,8 @@ from launching import ROOT, history, launch
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
-from harr.build.methods import METHODS
-from harr.build.setup import open_setup
+from harr.builders.methods import METHODS
+from harr.builders.setup import open_setup
 from harr.corpus.passages import write_questions
 from harr.io.files import read_json, write_json
 from harr.params import Params

@@ -10,7 +10,7 @@ from letters import save_letters
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
-from harr.build.writers import stamps
+from harr.builders.writers import stamps
 from harr.compute.tensors import trained_weights
 from harr.errors import ModelError
 from harr.params.train import AgentParams, LoraParams

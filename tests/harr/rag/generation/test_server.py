@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from serving import chat, serving
 
-from harr.build.writers import build_generator
+from harr.builders.writers import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.params import Params
 from harr.params.generator import ServerParams

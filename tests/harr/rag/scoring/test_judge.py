@@ -9,7 +9,7 @@ import pytest
 import yaml
 from serving import chat, serving
 
-from harr.build.pipeline import build_reward
+from harr.builders.pipeline import build_reward
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.params import Params
 from harr.rag.scoring.reward import Reward

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from harr.arms import ARMS
-from harr.build.places import Places
-from harr.build.setup import open_players, open_setup
+from harr.builders.places import Places
+from harr.builders.setup import open_players, open_setup
 from harr.corpus.passages import write_questions
 from harr.corpus.vectors import Vectors
 from harr.params import Params

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from harr.build.methods import METHODS
+from harr.builders.methods import METHODS
 from harr.params.train import AgentParams, GRPOParams, LeReTParams
 
 
@@ -20,5 +20,5 @@ def test_a_card_says_what_was_trained_and_how() -> None:
 
 
 def test_naming_a_method_does_not_load_trl() -> None:
-    command = "import sys, harr.build.methods; assert 'trl' not in sys.modules"
+    command = "import sys, harr.builders.methods; assert 'trl' not in sys.modules"
     subprocess.run([sys.executable, "-c", command], check=True)

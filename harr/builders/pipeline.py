@@ -3,9 +3,9 @@
 from functools import partial
 from pathlib import Path
 
-from harr.build.encoder import build_encoder
-from harr.build.places import Places
-from harr.build.writers import build_judge, fits
+from harr.builders.encoder import build_encoder
+from harr.builders.places import Places
+from harr.builders.writers import build_judge, fits
 from harr.compute import distributed
 from harr.params.embed import EncoderParams
 from harr.params.pipeline import PickParams, PipelineParams

@@ -105,7 +105,7 @@ def method_of(section: TrainParams) -> Method:
     found = import_named(section.function, key="train.function")
     if not (isinstance(found, Method) or callable(found)):
         raise ParamsError(
-            f"train.function: {section.function} is {type(found).__name__}; give a Method (harr/build/methods.py), or "
-            "its function train(params, setup, out, work, log, seed)"
+            f"train.function: {section.function} is {type(found).__name__}; give a Method (harr/builders/methods.py), "
+            "or its function train(params, setup, out, work, log, seed)"
         )
     return found if isinstance(found, Method) else Method(found)

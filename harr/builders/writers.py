@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from harr.build.places import Places
+from harr.builders.places import Places
 from harr.compute import distributed
 from harr.io.files import fingerprint
 from harr.params.generator import (

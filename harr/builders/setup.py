@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harr.arms import Arm
-from harr.build.encoder import build_encoder, trained_encoder
-from harr.build.pipeline import build_pipeline, build_reward, for_training
-from harr.build.places import Places
-from harr.build.retrievers import (
+from harr.builders.encoder import build_encoder, trained_encoder
+from harr.builders.pipeline import build_pipeline, build_reward, for_training
+from harr.builders.places import Places
+from harr.builders.retrievers import (
     Corpus,
     arm_function,
     dense_policy,
@@ -18,7 +18,7 @@ from harr.build.retrievers import (
     source_retrievers,
     towers_policy,
 )
-from harr.build.writers import build_generator, build_writer, stamps, untaught_folder, writer_folder
+from harr.builders.writers import build_generator, build_writer, stamps, untaught_folder, writer_folder
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, IndexMismatch

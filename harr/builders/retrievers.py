@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from harr.arms import Arm
-from harr.build.encoder import trained_encoder
-from harr.build.places import Places
+from harr.builders.encoder import trained_encoder
+from harr.builders.places import Places
 from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
@@ -169,7 +169,9 @@ def arm_function(arm: Arm) -> Callable[[RetrieverInputs], Any]:
         ParamsError: there is none of this name.
     """
     return function_of(
-        arm.function, key="evaluate.arms", shape="takes RetrieverInputs (harr.build.retrievers) and returns a Retriever"
+        arm.function,
+        key="evaluate.arms",
+        shape="takes RetrieverInputs (harr.builders.retrievers) and returns a Retriever",
     )
 
 
