@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from typer import BadParameter, Option, Typer
 
-from flows.runtime.command import PLAIN, call, run_command, run_stage
+from flows.runtime.command import PLAIN, call, run_command
 from harr.errors import CorpusError
 from tasks.paths import LENGTHS, REPORT
 
@@ -37,26 +37,16 @@ def run(
 
 @app.command()
 def evaluate(
-    questions: Annotated[Path | None, Option(help="question file (README: Your own data); needs --out")] = None,
-    out: Annotated[Path | None, Option(help="where the metrics go, in the shape of metrics/evaluate.json")] = None,
+    questions: Annotated[Path, Option(help="question file (README: Your own data)")],
+    out: Annotated[Path, Option(help="where the metrics go, in the shape of metrics/evaluate.json")],
     model: Annotated[Path | None, Option(help="merged model for the arm full (default: models/adapter)")] = None,
     arms: Annotated[list[str] | None, Option(metavar="ARM ...", help="which arms (default: evaluate.arms)")] = None,
 ) -> None:
-    """Play any model on the questions of a file.
+    """Play any model on the questions of a file."""
+    from harr.params import Params
+    from tasks.evaluate import evaluate_file
 
-    Without options: run the stage evaluate.
-    """
-    if bool(questions) != bool(out):
-        raise BadParameter("--questions and --out go together")
-    if questions and out:
-        from harr.params import Params
-        from tasks.evaluate import evaluate_file
-
-        run_command(lambda: evaluate_file(Params.load(), questions, out, model, arms or ()))
-    else:
-        from flows.evaluate import evaluate as stage
-
-        run_stage(stage, checks=True)
+    run_command(lambda: evaluate_file(Params.load(), questions, out, model, arms or ()))
 
 
 @app.command()

@@ -1,9 +1,10 @@
-"""Stage evaluate: `python -m flows.evaluate`; `harr evaluate --questions FILE` plays any model on any questions."""
+"""Stage evaluate: `python -m flows.evaluate`; with options it is `harr evaluate`, for any model and any questions."""
 
 import sys
 
 from prefect import flow
 
+from flows.runtime.command import run_stage
 from harr.params import Params
 from tasks.evaluate import (
     asked_questions,
@@ -46,6 +47,8 @@ async def evaluate() -> None:
 
 
 if __name__ == "__main__":
-    from flows.cli import main
+    if sys.argv[1:]:
+        from flows.cli import main
 
-    main("evaluate", *sys.argv[1:])
+        main("evaluate", *sys.argv[1:])
+    run_stage(evaluate, checks=True)

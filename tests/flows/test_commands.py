@@ -94,7 +94,7 @@ def test_a_stage_runs_without_prefect_after_one_warning(workplace: Path) -> None
 
 
 def test_evaluating_a_file_needs_both_names_and_a_file(workplace: Path) -> None:
-    assert "go together" in run("flows.evaluate", "--questions", "mine.jsonl").stderr
+    assert "Missing option '--out'" in run("flows.evaluate", "--questions", "mine.jsonl").stderr
     done = run("flows.evaluate", "--questions", "mine.jsonl", "--out", "mine.json")
     assert (
         done.returncode == 1
