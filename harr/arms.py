@@ -18,6 +18,8 @@ class Arm:
 
     says: str
     """What the arm is; the end of a sentence that begins with its name."""
+    look: str = ""
+    """Its colour (``harr/report/plots.py``) and marker in plots; empty: spare ones."""
     learner: Literal["retriever", "writer", "either"] = "retriever"
     """Which player learns in the runs that the arm goes with."""
     trained: bool = False
@@ -46,84 +48,63 @@ class Arm:
     """Whether ``full`` is contrasted with it directly, beside the baseline."""
     before: str = ""
     """How the report names it where it is the baseline."""
-    colour: str = ""
-    """Its colour in plots (``harr/report/plots.py``); empty: a spare one."""
-    marker: str = ""
 
 
 ARMS = {
-    "bm25": Arm("is full-text search", search="sparse", rival=False, colour="grey", marker="s"),
+    "bm25": Arm("is full-text search", "grey s", search="sparse", rival=False),
     "frozen": Arm(
         "is the untrained encoder and sees the current query only",
+        "blue o",
         history=False,
         rival=False,
         before="the frozen retriever",
-        colour="blue",
-        marker="o",
     ),
-    "hybrid": Arm("fuses the rankings of both", search="hybrid", colour="olive", marker="h"),
-    "history": Arm("is the same encoder reading the finished hops as well", colour="orange", marker="^"),
+    "hybrid": Arm("fuses the rankings of both", "olive h", search="hybrid"),
+    "history": Arm("is the same encoder reading the finished hops as well", "orange ^"),
     "rl_no_history": Arm(
-        "was trained the same way, but blind to the finished hops",
-        trained=True,
-        history=False,
-        colour="purple",
-        marker="v",
+        "was trained the same way, but blind to the finished hops", "purple v", trained=True, history=False
     ),
     "infonce": Arm(
         "was trained by the gold passages instead of rewards, with as many questions and updates",
+        "sky P",
         trained=True,
         method="infonce",
-        colour="sky",
-        marker="P",
     ),
     "no_positions": Arm(
         "was trained without being told where a passage stands",
+        "purple v",
         trained=True,
         overrides={"positions": "none"},
-        colour="purple",
-        marker="v",
     ),
     "base": Arm(
         "is the language model before any training",
+        "grey s",
         learner="writer",
         untaught=True,
         before="the untrained language model",
-        colour="grey",
-        marker="s",
     ),
     "warmstart": Arm(
         "is the language model taught by examples, with which training by reward begins",
+        "blue o",
         learner="writer",
         taught=True,
         rival=False,
         before="its warm start",
-        colour="blue",
-        marker="o",
     ),
     "few_shot": Arm(
-        "is the same model shown the best set of demonstrations",
-        learner="writer",
-        demonstrations="best",
-        colour="orange",
-        marker="^",
+        "is the same model shown the best set of demonstrations", "orange ^", learner="writer", demonstrations="best"
     ),
     "few_shot_all": Arm(
-        "is the same model shown all sets of demonstrations",
-        learner="writer",
-        demonstrations="all",
-        colour="purple",
-        marker="v",
+        "is the same model shown all sets of demonstrations", "purple v", learner="writer", demonstrations="all"
     ),
     "sft": Arm(
         "was taught to write without demonstrations what it wrote best with them",
+        "blue o",
         learner="writer",
         trained=True,
         inside="sft",
-        colour="blue",
-        marker="o",
     ),
-    FULL: Arm("was trained by reward", learner="either", trained=True, rival=False, colour="green", marker="D"),
+    FULL: Arm("was trained by reward", "green D", learner="either", trained=True, rival=False),
 }
 
 

@@ -139,9 +139,8 @@ def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, 
     from harr.evaluate.summary import average_seeds, seed_means, summarise
 
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
-    summary: dict[str, Any] = summarise(
-        averaged, baseline=params.baseline, resamples=params.evaluate.resamples, seed=params.seed
-    )
+    resamples, seed = params.evaluate.resamples, params.seed
+    summary: dict[str, Any] = summarise(averaged, baseline=params.baseline, resamples=resamples, seed=seed)
     return summary | {"seeds": {arm: seed_means(by_seed) for arm, by_seed in rows.items() if len(by_seed) > 1}}
 
 
@@ -180,12 +179,11 @@ def write_evaluation(
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
     write_json(METRICS / "evaluate.json", rounded(summary))
     averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
+    resamples, arms = params.evaluate.resamples, params.evaluate.arm_table.items() if FULL in averaged else ()
     contrasts = {
-        f"{FULL}-{name}": contrast(
-            averaged[FULL], averaged[name], resamples=params.evaluate.resamples, seed=params.seed
-        )
-        for name, arm in params.evaluate.arm_table.items()
-        if FULL in averaged and arm.rival and name != params.baseline
+        f"{FULL}-{name}": contrast(averaged[FULL], averaged[name], resamples=resamples, seed=params.seed)
+        for name, arm in arms
+        if arm.rival and name != params.baseline
     }
     write_json(METRICS / "contrasts.json", rounded(contrasts))
 
@@ -272,10 +270,8 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
     try:
         return Params.model_validate(values)
     except ValueError as error:  # pydantic's, which alone knows what is wrong
-        faults: list[Any] = getattr(error, "errors", list)()
-        raise ParamsError(
-            "; ".join(f"--arms {' '.join(arms)}: {describe_fault(fault, Params)}" for fault in faults)
-        ) from None
+        said = [describe_fault(fault, Params) for fault in getattr(error, "errors", list)()]
+        raise ParamsError("; ".join(f"--arms {' '.join(arms)}: {fault}" for fault in said)) from None
 
 
 def check_out(out: Path, questions: Path) -> None:

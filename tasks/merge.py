@@ -128,9 +128,8 @@ def held_expectations(params: Params) -> dict[str, float]:
         filter_suite(params): "filter",
         "evaluation": "evaluate",
     }
-    figures = {stage: METRICS / f"{stage}.json" for stage in suites.values()}
-    told = {
-        stage: read_state(path, f"run `dvc repro -f -s {stage}`") if path.exists() else {}
-        for stage, path in figures.items()
-    }
+    told: dict[str, dict[str, Any]] = {stage: {} for stage in suites.values()}
+    for stage in told:
+        if (path := METRICS / f"{stage}.json").exists():
+            told[stage] = read_state(path, f"run `dvc repro -f -s {stage}`")
     return {suite: float(told[stage].get(f"expected_{suite}", 0)) for suite, stage in suites.items()}

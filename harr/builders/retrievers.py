@@ -149,17 +149,16 @@ def function_retriever(
     Raises:
         ParamsError: there is no such function, or it makes something else.
     """
-    make = arm_function(arm)
-    made = make(
-        RetrieverInputs(corpus.passages, corpus.vectors, corpus.index, encoder, section.k, candidates, arm.settings)
+    inputs = RetrieverInputs(
+        corpus.passages, corpus.vectors, corpus.index, encoder, section.k, candidates, arm.settings
     )
+    made = arm_function(arm)(inputs)
     if not callable(getattr(made, "retrieve", None)):
         raise ParamsError(
             f"evaluate.arms: {arm.function} makes {type(made).__name__} without a method retrieve; return a Retriever "
             "(harr.types)"
         )
-    found: Retriever = made
-    return found
+    return made
 
 
 def arm_function(arm: Arm) -> Callable[[RetrieverInputs], Any]:

@@ -56,8 +56,7 @@ class Checkpoints:
 
     @staticmethod
     def _history(folder: Path | None) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = read_json(folder / "state.json")["history"] if folder else []
-        return found
+        return read_json(folder / "state.json")["history"] if folder else []
 
     def load(
         self, model: torch.nn.Module, head: torch.nn.Module | None, optimizer: torch.optim.Optimizer

@@ -67,8 +67,7 @@ def _joined() -> torch.device:
                 raise ParamsError(f"accelerate is configured for {engine}; use one of recipes/accelerate/*.yaml")
         PartialState(cpu=not torch.cuda.is_available(), timeout=WAIT)
         atexit.register(torch.distributed.destroy_process_group)  # gloo aborts an exit with its threads alive
-    found: torch.device = PartialState().device
-    return found
+    return PartialState().device
 
 
 def _configured(engine: str) -> bool:

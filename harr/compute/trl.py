@@ -228,8 +228,7 @@ def order(rows: int, start: int, end: int, seed: int) -> list[int]:
     (True, [0, 1, 2, 3])
     """
     epochs = [np.random.default_rng([seed, epoch]).permutation(rows) for epoch in range(-(-end // rows))]
-    places: list[int] = np.concatenate(epochs)[start:end].tolist()
-    return places
+    return np.concatenate(epochs)[start:end].tolist()
 
 
 def dataset(rows: Sequence[Tokens], places: Sequence[int]) -> Dataset:

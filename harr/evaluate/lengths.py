@@ -104,8 +104,7 @@ def whole_lines(log: Path) -> list[dict[str, Any]]:
     whole = text[: text.rfind(b"\n") + 1]
     if len(whole) < len(text):
         os.truncate(log, len(whole))  # not written anew: a kill would lose what is there
-    rows: list[dict[str, Any]] = read_jsonl(log)
-    return rows
+    return read_jsonl(log)
 
 
 def _play(batch: Sequence[QuestionDocument], towers: TwoTowerPolicy, picks: int) -> list[dict[str, Any]]:
@@ -140,16 +139,11 @@ def read_answers(rows: Sequence[Mapping[str, Any]], generator: Generator) -> lis
         told = sorted(zip(row["picked"], row["texts"], strict=True))
         shown, _ = passages_text([Passage(str(place), text) for place, text in told])
         requests.append(prompt("pick", Question(row["id"], row["question"]), (), passages=shown))
-    answers = map(short_answer, generator.complete(requests))
-    return [
-        {
-            **row,
-            "answer": answer,
-            "answer_em": exact_match(answer, row["answers"]),
-            "answer_f1": token_f1(answer, row["answers"]),
-        }
-        for row, answer in zip(rows, answers, strict=True)
-    ]
+    read = []
+    for row, answer in zip(rows, map(short_answer, generator.complete(requests)), strict=True):
+        matches = {"answer_em": exact_match(answer, row["answers"]), "answer_f1": token_f1(answer, row["answers"])}
+        read.append({**row, "answer": answer, **matches})
+    return read
 
 
 def by_length(

@@ -59,12 +59,9 @@ def _row(episode: Episode, answering: bool, picking: bool, writing: bool) -> Row
         "repeated_queries": repeated_queries(episode) if writing else None,
         "answer_in_query": answer_in_query(episode) if writing else None,
     }
-    return {
-        "id": question.id,
-        "question": question.text,
-        "answer": episode.answer,
-        "gold_answers": list(question.answers),
-    } | {name: value for name, value in metrics.items() if value is not None}
+    texts = {"id": question.id, "question": question.text, "answer": episode.answer}
+    measured = {name: value for name, value in metrics.items() if value is not None}
+    return texts | {"gold_answers": list(question.answers)} | measured
 
 
 def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:
@@ -83,12 +80,11 @@ def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row
         for row in rows:
             renamed = {key if key in NOT_METRICS else prefix + key: value for key, value in row.items()}
             joined[row["id"]] = renamed | joined.get(row["id"], {})
-    return [{key: row[key] for key in sorted(row, key=_column)} for row in joined.values()]
-
-
-def _column(key: str) -> tuple[bool, bool]:
-    """Return the sort key of a row's columns: the question, then plain metrics, then those with given passages."""
-    return key not in NOT_METRICS, key.startswith("given_")
+    # the question first, then plain metrics, then those with given passages
+    return [
+        dict(sorted(row.items(), key=lambda cell: (cell[0] not in NOT_METRICS, cell[0].startswith("given_"))))
+        for row in joined.values()
+    ]
 
 
 def _metrics(rows: Iterable[Row]) -> list[str]:
@@ -168,11 +164,8 @@ def contrast(rows_a: Sequence[Row], rows_b: Sequence[Row], *, resamples: int, se
 
 def flat_rows(summary: Summary) -> list[Row]:
     """Return the arms of a summary as rows ``{arm, metric, mean, low, high, n}`` for a plot or a CSV file."""
-    return [
-        {"arm": arm, "metric": name, **values}
-        for arm, metrics in summary["arms"].items()
-        for name, values in metrics.items()
-    ]
+    arms = summary["arms"].items()
+    return [{"arm": arm, "metric": name, **values} for arm, metrics in arms for name, values in metrics.items()]
 
 
 def headline(summary: Summary) -> str:
@@ -182,10 +175,9 @@ def headline(summary: Summary) -> str:
         CorpusError: nothing could be scored.
     """
     measured = {name for metrics in summary["arms"].values() for name in metrics}
-    for name in HEADLINES:
-        if name in measured:
-            return name
-    raise CorpusError("no question has a gold answer or a gold passage, so no arm can be scored; add them")
+    if not measured.intersection(HEADLINES):
+        raise CorpusError("no question has a gold answer or a gold passage, so no arm can be scored; add them")
+    return next(name for name in HEADLINES if name in measured)
 
 
 def baseline_of(summary: Summary) -> str:

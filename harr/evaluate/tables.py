@@ -59,12 +59,8 @@ def table(summary: Summary) -> str:
     lead = headline(summary)
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
-    without = {
-        "recall_at_2": "R@2",
-        "recall_at_5": "R@5",
-        "given_all_gold": "given gold",
-        "given_recall": "given recall",
-    }
+    without = {"recall_at_2": "R@2", "recall_at_5": "R@5"}
+    without |= {"given_all_gold": "given gold", "given_recall": "given recall"}
     ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10", "recall": "recall"}
     wanted = with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in measured else without
     extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
@@ -77,14 +73,8 @@ def table(summary: Summary) -> str:
         tail = [spread(gain, "gain", "+.1f"), f"{gain['p']:.2g}"] if gain else ["", ""][: len(gain_titles)]
         grid.append([arm, spread(main, "mean") if main else "-", *cells, str(main["n"] if main else 0), *tail])
     widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if place else cell.ljust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in grid
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in grid]
+    return "\n".join("  ".join(cells).rstrip() for cells in lines)
 
 
 def percent(share: float, form: str = ".1f") -> str:

@@ -297,8 +297,7 @@ def _restore(run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Op
     model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     for number, optimizer in enumerate(optimizers):
         restore_optimizer(optimizer, load_file(folder / f"optimizer-{number}.safetensors"))
-    figures: dict[str, float] = read_json(folder / "figures.json")
-    return figures
+    return read_json(folder / "figures.json")
 
 
 def _test(folder: Path, params: SmallLMParams) -> dict[str, float]:

@@ -131,10 +131,7 @@ class Oracle:
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return what a good search engine might bring: the gold passage, and others that share a word of its title."""
-        return [
-            Retrieval(self._find(search.question.gold_ids[len(search.hops) :], search.exclude_ids))
-            for search in searches
-        ]
+        return [Retrieval(self._find(s.question.gold_ids[len(s.hops) :], s.exclude_ids)) for s in searches]
 
     def _find(self, to_come: Sequence[str], known: frozenset[str]) -> tuple[Passage, ...]:
         passages, rng = self._reader.passages, self._rng

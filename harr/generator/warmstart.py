@@ -56,14 +56,8 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
     checkpoints = Checkpoints(unfinished(work, run))
     learning = Learning(model, tokenizer, optimizer, checkpoints)
     callback = StepCallback(learning, steps, seed, log, desc="warm start")
-    run_sft(
-        kept,
-        callback,
-        lambda step: rate_share(step, steps),
-        params,
-        params.rows_per_step,
-        learning_rate=params.learning_rate,
-    )
+    rate = params.learning_rate
+    run_sft(kept, callback, lambda step: rate_share(step, steps), params, params.rows_per_step, learning_rate=rate)
     whole = model.merge_and_unload() if params.lora else model.to(precision)
     with draft(checkpoints.folder / "model", out) as folder:
         save_llm(whole, tokenizer, folder, params.model)
@@ -97,6 +91,7 @@ def figures(history: Sequence[Mapping[str, float]], rows: Sequence[Tokens], long
     """Return a run in a few numbers."""
     tenth = -(-len(history) // 10)
     ends = {"first": history[:tenth], "last": history[-tenth:]}
+    shown = [(name, end) for name in ("loss", "accuracy") for end in ends]
     return {
         "trained": 1.0,
         "steps": float(len(history)),
@@ -105,10 +100,6 @@ def figures(history: Sequence[Mapping[str, float]], rows: Sequence[Tokens], long
         "tokens": float(sum(len(ids) for ids, _ in rows)),
         "own_tokens": float(sum(sum(own) for _, own in rows)),
         "parameters": float(size),
-        **{
-            f"{name}_{end}": sum(row[name] for row in part) / tenth
-            for name in ("loss", "accuracy")
-            for end, part in ends.items()
-        },
+        **{f"{name}_{end}": sum(row[name] for row in ends[end]) / tenth for name, end in shown},
         "seconds": sum(row["seconds"] for row in history),
     }

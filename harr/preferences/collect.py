@@ -13,7 +13,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +44,9 @@ def collect_preferences(
 ) -> dict[str, float]:
     """Try queries as stage filter is told; :func:`sample_preferences` says what is written, returned and raised."""
     assert setup.sample is not None
-    return sample_preferences(
-        params.preferences or PreferencesParams(),
-        setup,
-        setup.sample,
-        out,
-        work,
-        log,
-        seed,
-        target=params.target,
-        batch_size=params.batch_size,
-    )
+    section = params.preferences or PreferencesParams()
+    limits = {"target": params.target, "batch_size": params.batch_size}
+    return sample_preferences(section, setup, setup.sample, out, work, log, seed, **limits)
 
 
 def sample_preferences(
@@ -202,7 +193,8 @@ def try_all(
                 played = read_json(shard)
                 rows |= {row["question_id"]: row for row in played}
                 progress.update(len(played))
-                log(step, {"hop": float(hop + 1), "tried": float(len(rows)), "ap": _mean_best(played)})
+                best = statistics.fmean(max(tried["ap"] for tried in row["tries"]) for row in played)
+                log(step, {"hop": float(hop + 1), "tried": float(len(rows)), "ap": best})
                 step += 1
                 yield from played
 
@@ -290,10 +282,6 @@ def _unpacked(row: Mapping[str, Any]) -> Retrieval:
     return Retrieval(tuple(Passage(**passage) for passage in row["passages"]), scores=tuple(row["scores"]))
 
 
-def _mean_best(rows: Sequence[Row]) -> float:
-    return statistics.fmean(max(tried["ap"] for tried in row["tries"]) for row in rows)
-
-
 def _write(
     params: PreferencesParams,
     manifest: Row,
@@ -360,5 +348,5 @@ def figures(rows: Sequence[Row], notes: Sequence[Row], tried: Sequence[Row], pro
         "pairs": float(pairs["train"]),
         "pairs_held_out": float(pairs["held_out"]),
         **{f"ap_prompt_{place}": statistics.fmean(values) for place, values in enumerate(by_prompt)},
-        "queries": float(len({made["query"] for made in chain.from_iterable(row["tries"] for row in tried)})),
+        "queries": float(len({made["query"] for row in tried for made in row["tries"]})),
     }

@@ -116,14 +116,9 @@ def demonstrations(episode: Episode, program: LeReT, min_ap: float) -> list[Demo
 def mean_ap(program: LeReT, questions: Sequence[Question], retriever: Retriever, writer: Generator) -> float:
     """Return the mean average precision after all hops."""
     episodes = play(questions, program, retriever, writer)
-    return float(
-        np.mean(
-            [
-                average_precision(documents_of(program.ranked(list(by_hop(e)))), e.question.gold_documents)
-                for e in episodes
-            ]
-        )
-    )
+    ranked = [documents_of(program.ranked(list(by_hop(episode)))) for episode in episodes]
+    golds = [episode.question.gold_documents for episode in episodes]
+    return float(np.mean(list(map(average_precision, ranked, golds))))
 
 
 def chosen_prompts(found: dict[str, Any]) -> list[tuple[Demonstration, ...]]:

@@ -57,8 +57,7 @@ def read_part(folder: Path) -> dict[str, Any]:
         check_sums(folder, "", *FILES)
     except DamagedFile as error:
         raise DamagedFile(f"{str(error).partition(';')[0]}; copy the folder of this part again") from None
-    manifest: dict[str, Any] = read_json(folder / "manifest.json")
-    return manifest
+    return read_json(folder / "manifest.json")
 
 
 def check_alike(part: Part, other: Part) -> None:

@@ -283,7 +283,8 @@ def _hop_rows(rows: Rows) -> list[dict[str, Any]]:
 def arm_style(arm: str, names: Sequence[str]) -> tuple[str, str]:
     """Return colour and marker of an arm; one that is not in ``ARMS`` takes a spare colour."""
     if arm in ARMS:
-        return OF_ARMS[ARMS[arm].colour], ARMS[arm].marker
+        colour, marker = ARMS[arm].look.split()
+        return OF_ARMS[colour], marker
     spare = [name for name in names if name not in ARMS]
     return EXTRA[spare.index(arm) % len(EXTRA)], "X"
 

@@ -148,10 +148,8 @@ class RolloutFunction:
         table = reward.table(scores, self.step, self.params.group_size)
         rewards = scalarize.combine(*table, reward.mix).flatten().tolist()
         kept = scalarize.consistent(*table).flatten().tolist() if reward.filter_by_mean else [True] * len(rewards)
-        return [
-            value if keep and total is not None else None
-            for value, keep, total in zip(rewards, kept, totals, strict=True)
-        ]
+        rows = zip(rewards, kept, totals, strict=True)
+        return [value if keep and total is not None else None for value, keep, total in rows]
 
 
 def trace_figures(episodes: Sequence[Episode], traces: Sequence[Trace]) -> dict[str, float]:
@@ -304,10 +302,8 @@ def finish(callback: AgentCallback, base: str, out: Path) -> None:
     if callback.stopped:
         best = callback.best()
         learning.checkpoints.load_best(learning.model, None, best)
-        print(
-            f"train stopped after step {len(learning.history)}: {callback.stopped}; "
-            f"keeping the checkpoint of step {best}"
-        )
+        done = len(learning.history)
+        print(f"train stopped after step {done}: {callback.stopped}; keeping the checkpoint of step {best}")
     note_published(learning.checkpoints.folder)
     with draft(learning.checkpoints.folder / "adapter", out) as folder:
         save_llm(learning.model, learning.tokenizer, folder, base)

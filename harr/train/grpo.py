@@ -103,9 +103,8 @@ def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, floa
     for number, rows in enumerate(passes, start=1):
         logits_BN = learner.logits(rows)
         new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B)
-        old_B, advantage_B, weight_B = (
-            column.to(new_B) for column in (rows.old_B, rows.columns["advantage"], rows.columns["weight"])
-        )
+        columns = (rows.old_B, rows.columns["advantage"], rows.columns["weight"])
+        old_B, advantage_B, weight_B = (column.to(new_B) for column in columns)
         loss_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high)
         if params.kl_weight:
             kl_B = k3_kl(new_B, learner.reference(rows))

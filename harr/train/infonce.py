@@ -67,9 +67,8 @@ def update(
         logits_UG = states_UD @ vectors_GD.to(states_UD).T / policy.temperature
         hidden_UG = torch.from_numpy(~allowed_UG[first:end]).to(states_UD.device)
         label_U = torch.tensor([golds.index(targets[state]) for state in part], device=states_UD.device)
-        loss = torch.nn.functional.cross_entropy(
-            logits_UG.masked_fill(hidden_UG, float("-inf")), label_U, reduction="sum"
-        )
+        masked_UG = logits_UG.masked_fill(hidden_UG, float("-inf"))
+        loss = torch.nn.functional.cross_entropy(masked_UG, label_U, reduction="sum")
         learner.backward(loss / len(states))
         total += float(loss.detach())
     return distributed.total({"loss": total / len(states)}) | learner.update()

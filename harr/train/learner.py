@@ -124,10 +124,8 @@ class Learner:
                 for group, rate in zip(self.optimizer.param_groups, self._rates, strict=False):
                     group["lr"] = rate * rate_share(params, step)
                 yield step
-                measured = {
-                    "dropped_hops": float(self.policy.dropped_hops - dropped),
-                    "seconds": time.perf_counter() - began,
-                }
+                dropped, seconds = self.policy.dropped_hops - dropped, time.perf_counter() - began
+                measured = {"dropped_hops": float(dropped), "seconds": seconds}
                 row = self.history[-1] = {"step": step, **self.history[-1], **measured}
                 if main:
                     log(step, plain(row))

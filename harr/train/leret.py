@@ -119,13 +119,8 @@ class _Iteration:
     """SFT and IPO of one set of preferences; what is finished stays in ``folder``."""
 
     def __init__(self, params: LeReTParams, setup: Setup, rows: Rows, folder: Path, log: Log, seed: int) -> None:
-        self.params, self.template, self.folder, self.log, self.seed = (
-            params,
-            setup.pipeline.template,  # type: ignore[attr-defined]
-            folder,
-            log,
-            seed,
-        )
+        self.params, self.folder, self.log, self.seed = params, folder, log, seed
+        self.template = setup.pipeline.template  # type: ignore[attr-defined]
         self.rows = {split: [row for row in rows if row["split"] == split] for split in ("train", "held_out")}
         if not self.rows["train"]:
             raise CorpusError(f"{setup.data} holds no preferences to learn; run `dvc repro filter`")
@@ -224,10 +219,8 @@ def pairs(writer: LanguageModel, rows: Rows, template: str) -> list[Pair]:
     found = []
     for row in rows:
         coded = [tokens(writer, row, query, template) for query in row["responses"]]
-        for chosen, rejected in row["pairs"]:
-            found.append(
-                {"prompt_ids": coded[0][0], "chosen_ids": coded[chosen][1], "rejected_ids": coded[rejected][1]}
-            )
+        for better, worse in row["pairs"]:
+            found.append({"prompt_ids": coded[0][0], "chosen_ids": coded[better][1], "rejected_ids": coded[worse][1]})
     return found
 
 
@@ -271,12 +264,8 @@ def _sampled_again(params: LeReTParams, setup: Setup, model: str, part: Path, se
         at_once = read_json(setup.data / "manifest.json")["settings"]["sampled_at_once"]
         sample = Samplers(model, max_tokens=params.max_tokens, batch_size=at_once, seed=seed)
         game = replace(setup, identity=fingerprint([setup.identity, base_identity(model)]))
-        sample_again(setup.data, game, sample, data, part / "sampling", _silent, seed)
+        sample_again(setup.data, game, sample, data, part / "sampling", lambda step, values: None, seed)
     return data
-
-
-def _silent(step: int, values: object) -> None:
-    """Log nothing: the steps of sampling are none of training."""
 
 
 def _merged(part: Path) -> str:

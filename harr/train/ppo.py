@@ -35,9 +35,8 @@ def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed
         rewards = setup.reward.totals(scores, step)
         values = reward_figures(params, setup, scores, rewards, episodes, step)
         if any(episode.steps for episode in episodes):
-            rewards_by_step = step_rewards(
-                setup.reward.parts(scores, episodes, step, by_step=params.credit == "step"), episodes
-            )
+            parts = setup.reward.parts(scores, episodes, step, by_step=params.credit == "step")
+            rewards_by_step = step_rewards(parts, episodes)
             batch, figures = make_batch(params, learner, head, episodes, rewards_by_step)
             values |= figures
             for _ in range(params.num_iterations):
@@ -132,9 +131,8 @@ def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Ba
         states_UD = learner.vectors(rows.states)
         logits_BN = learner.dense.logits(states_UD, rows.state_of_B, rows.pool_BN)
         new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B)
-        old_B, advantage_B, value_B, target_B = (
-            column.to(new_B) for column in (rows.old_B, *(rows.columns[name] for name in COLUMNS))
-        )
+        columns = (rows.old_B, *(rows.columns[name] for name in COLUMNS))
+        old_B, advantage_B, value_B, target_B = (column.to(new_B) for column in columns)
         policy_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high)
         now_B = head(states_UD.detach().float()).squeeze(-1)[rows.state_of_B]
         fit_B = clipped_value(now_B, value_B, target_B, params.value_clip)

@@ -36,7 +36,8 @@ def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, A
     for name, values in applying.items():
         figures[f"reward_{name}_mean"] = float(np.mean(values))
         figures[f"reward_{name}_std"] = float(np.std(values))
-    return figures | {"quantiles": {name: _quantiles(values) for name, values in spread.items()}}
+    levels = {name: np.quantile(values, LEVELS).tolist() for name, values in spread.items()}
+    return figures | {"quantiles": {name: [round(value, 4) for value in values] for name, values in levels.items()}}
 
 
 def column(term: str) -> str:
@@ -55,7 +56,3 @@ def plain(row: Mapping[str, Any]) -> dict[str, float]:
     {'reward_mean': 0.5}
     """
     return {name: value for name, value in row.items() if not isinstance(value, dict)}
-
-
-def _quantiles(values: Sequence[float]) -> list[float]:
-    return [round(float(value), 4) for value in np.quantile(values, LEVELS)]

@@ -79,9 +79,8 @@ def generate_by_vllm(
     for stop in dict.fromkeys(stops):
         rows = [row for row, one in enumerate(stops) if one == stop]
         generation.generation_kwargs = {"stop": list(stop), "include_stop_str_in_output": True} if stop else {}
-        _, found, logprobs, _ = generation.generate(
-            prompts=[list(contexts[row]) for row in rows], images=None, num_generations=1
-        )
+        prompts = [list(contexts[row]) for row in rows]
+        _, found, logprobs, _ = generation.generate(prompts=prompts, images=None, num_generations=1)
         for row, ids, scores in zip(rows, found, logprobs, strict=True):
             size = writer.ended(ids, stop)
             written[row] = Scored.of(ids[:size], [score[0] for score in scores[:size]])

@@ -16,7 +16,8 @@ OTHERS = {"infonce", "hybrid", "warmstart"}
 @pytest.mark.parametrize("name", ARMS)
 def test_a_record_fits_its_readers(name: str) -> None:
     arm = ARMS[name]
-    assert arm.colour in OF_ARMS and arm.marker and not arm.says.endswith(".")
+    colour, marker = arm.look.split()
+    assert colour in OF_ARMS and len(marker) == 1 and not arm.says.endswith(".")
     assert not (arm.inside or arm.method or arm.overrides) or arm.trained
     assert not (arm.search and arm.trained) and not arm.function
 
