@@ -79,7 +79,7 @@ def kinds(root: Path) -> dict[str, Kind]:
     optimizer = torch.optim.AdamW(layer.parameters())
     layer(torch.ones(1, 8)).sum().backward()
     optimizer.step()
-    Checkpoints(root / "train").save(1, layer, None, optimizer, [{"loss": 1.0}], best=1)
+    Checkpoints(root / "train").save(1, layer, None, [optimizer], [{"loss": 1.0}], best=1)
     tried = [{"id": f"q{i}", "kept": True} for i in range(8)]
     keep(root / "batch/batch-00000.jsonl", tried)
 

@@ -4,6 +4,7 @@ Random numbers need no saving: every step seeds its own generator from (seed, st
 """
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ class Checkpoints:
         step: int,
         model: torch.nn.Module,
         head: torch.nn.Module | None,
-        optimizer: torch.optim.Optimizer,
+        optimizers: Sequence[torch.optim.Optimizer],
         history: list[dict[str, Any]],
         *,
         best: int,
@@ -40,7 +41,8 @@ class Checkpoints:
             save_file(weights, folder / "weights.safetensors")
             if head is not None:
                 save_file(head.state_dict(), folder / "value_head.safetensors")
-            save_file(optimizer_tensors(optimizer), folder / "optimizer.safetensors")
+            for number, optimizer in enumerate(optimizers):
+                save_file(optimizer_tensors(optimizer), folder / f"optimizer{number or ''}.safetensors")
             write_json(folder / "state.json", {"step": step, "history": history})
         for old in self._whole()[:-1]:
             if old != self._path(best):
@@ -59,7 +61,7 @@ class Checkpoints:
         return read_json(folder / "state.json")["history"] if folder else []
 
     def load(
-        self, model: torch.nn.Module, head: torch.nn.Module | None, optimizer: torch.optim.Optimizer
+        self, model: torch.nn.Module, head: torch.nn.Module | None, optimizers: Sequence[torch.optim.Optimizer]
     ) -> list[dict[str, Any]]:
         """Restore the latest sound checkpoint and return its history; [] where there is none."""
         folder = newest_sound(self._whole())
@@ -68,7 +70,8 @@ class Checkpoints:
         self.load_weights(model, folder)
         if head is not None:
             head.load_state_dict(load_file(folder / "value_head.safetensors"))
-        restore_optimizer(optimizer, load_file(folder / "optimizer.safetensors"))
+        for number, optimizer in enumerate(optimizers):
+            restore_optimizer(optimizer, load_file(folder / f"optimizer{number or ''}.safetensors"))
         return self._history(folder)
 
     def load_best(self, model: torch.nn.Module, head: torch.nn.Module | None, best: int) -> None:

@@ -56,13 +56,13 @@ class Learning:
 
     def restore(self) -> None:
         """Put model and optimizer back as they were after the last step of ``history``."""
-        self.checkpoints.load(self.model, None, self.optimizer)
+        self.checkpoints.load(self.model, None, [self.optimizer])
 
     def save(self, best: int) -> None:
         """Keep the state after the last step, unless that is done, and the checkpoint of step ``best``."""
         done = len(self.history)
         if done and done not in self.checkpoints.steps() and distributed.is_main():
-            self.checkpoints.save(done, self.model, None, self.optimizer, self.history, best=best)
+            self.checkpoints.save(done, self.model, None, [self.optimizer], self.history, best=best)
 
 
 class StepCallback(TrainerCallback):

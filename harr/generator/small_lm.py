@@ -17,15 +17,14 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from harr.compute.tensors import optimizer_tensors, restore_optimizer
+from harr.compute.checkpoints import Checkpoints
 from harr.generator.query_styles import QUERY_HOPS, examples, share_as_taught
 from harr.generator.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
-from harr.io.files import draft, newest_sound, note_published, read_json, write_json
+from harr.io.files import draft, note_published
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
 from harr.params.generator import SmallLMParams
@@ -67,7 +66,9 @@ def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed:
     model = _model(len(tokenizer), params.width, params.layers)
     _save_model(model, tokenizer, run / BASE)  # the same again where a killed run goes on
     optimizers = _optimizers(model)
-    figures = _restore(run, model, optimizers)
+    checkpoints = Checkpoints(run)
+    rows = checkpoints.load(model, None, optimizers)
+    figures: dict[str, float] = rows[0] if rows else {"step": 0.0, "tokens": 0.0, "seconds": 0.0, "loss": 0.0}
     start = int(figures["step"])
     if start:
         print(f"resuming the generator at step {start}/{params.steps}")
@@ -83,7 +84,7 @@ def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed:
             progress.set_postfix(loss=f"{loss:.2f}", right=f"{right:.1%}", refresh=False)
             progress.update()
             if (step + 1) % SAVE_EVERY == 0 or stop_asked():
-                _save(run, model, optimizers, figures)
+                checkpoints.save(step + 1, model, None, optimizers, [figures], best=step + 1)
     with draft(run / "model", out) as folder:
         _save_model(model, tokenizer, folder)
         shutil.move(run / BASE, folder / BASE)
@@ -270,34 +271,6 @@ def _learn(
         optimizer.step()
         optimizer.zero_grad()
     return loss.item(), (logits_LV.argmax(-1) == target_L).float().mean().item()
-
-
-def _save(
-    run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer], figures: dict[str, float]
-) -> None:
-    with draft(run / "checkpoint.draft", run / f"checkpoint-{int(figures['step']):06d}") as folder:
-        save_file(dict(model.named_parameters()), folder / "model.safetensors")
-        for number, optimizer in enumerate(optimizers):
-            save_file(optimizer_tensors(optimizer), folder / f"optimizer-{number}.safetensors")
-        write_json(folder / "figures.json", figures)
-    for old in _checkpoints(run)[:-1]:
-        shutil.rmtree(old)
-
-
-def _checkpoints(run: Path) -> list[Path]:
-    """Return whole checkpoints, the latest last."""
-    return sorted(path for path in run.glob("checkpoint-*") if (path / "figures.json").exists())
-
-
-def _restore(run: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer]) -> dict[str, float]:
-    """Put the last checkpoint back and return its figures; those of a fresh run where there is none."""
-    folder = newest_sound(_checkpoints(run))
-    if folder is None:
-        return {"step": 0.0, "tokens": 0.0, "seconds": 0.0, "loss": 0.0}
-    model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
-    for number, optimizer in enumerate(optimizers):
-        restore_optimizer(optimizer, load_file(folder / f"optimizer-{number}.safetensors"))
-    return read_json(folder / "figures.json")
 
 
 def _test(folder: Path, params: SmallLMParams) -> dict[str, float]:

@@ -103,7 +103,7 @@ class Learner:
         checkpoints = Checkpoints(
             distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))
         )
-        history = checkpoints.load(adapter, head, optimizer)
+        history = checkpoints.load(adapter, head, [optimizer])
         distributed.check_same_step(len(history), checkpoints.folder)
         rates = [params.learning_rate, head_rate]
         return cls(params, policy, adapter, head, accelerator, optimizer, checkpoints, history, _rates=rates)
@@ -137,7 +137,7 @@ class Learner:
                 due = last or (step + 1) % params.checkpoint_every == 0
                 if due and main:
                     best = best_step(self.history, params.guard_window, self.checkpoints.steps())
-                    self.checkpoints.save(step + 1, self.adapter, self.head, self.optimizer, self.history, best=best)
+                    self.checkpoints.save(step + 1, self.adapter, self.head, [self.optimizer], self.history, best=best)
                 if self.stopped:
                     break
 
