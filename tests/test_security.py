@@ -206,7 +206,7 @@ def test_templates_take_nothing_as_markup_but_our_own_figures() -> None:
         text = path.read_text(encoding="utf-8")
         assert not re.findall(r"[^'\"\s]\s*\|\s*safe\b", text), f"{path.name}: only words of its own are markup"
     makers = {name(path) for path in FILES if "Markup(" in path.read_text(encoding="utf-8")}
-    assert makers <= {"harr/report/page.py", "harr/report/preferences.py"}
+    assert makers <= {"harr/report/plots.py"}
 
 
 def test_a_text_of_a_corpus_does_not_act_on_a_terminal(tmp_path: Path) -> None:

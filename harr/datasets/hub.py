@@ -33,6 +33,11 @@ FILES = {
 """Repository, training files, test files; a benchmark's development split is our test split."""
 WIKI18 = ("PeterJinGo/wiki-18-corpus", "wiki-18.jsonl.gz")
 WIKI17 = ("BeIR/hotpotqa", "corpus.jsonl.gz")
+HOVER_FILES = {
+    "train": ("hover_train_release_v1.1.json", "train*.parquet"),
+    "test": ("hover_dev_release_v1.1.json", "validation*.parquet"),
+}
+"""The official file, or the hub's; the development split is our test split."""
 
 Read = tuple[Question, list[Passage]]
 
@@ -43,8 +48,27 @@ def hotpotqa(params: HubParams) -> Source:
 
 
 def hover(params: HoverParams) -> Source:
-    """Open HoVer's claims over wiki17 (:func:`harr.datasets.wiki17.hover`)."""
-    return wiki17.hover(params, _rows, _articles(params.root))
+    """Open HoVer's claims over wiki17; the gold of a claim are the articles it rests on, its answer is yes or no.
+
+    Raises:
+        CorpusError: a file is not there, or a row is not in HoVer's format.
+    """
+
+    def split(name: str, limit: int) -> Callable[[], Iterator[Question]]:
+        official, hub = HOVER_FILES[name]
+        folder = Path(params.claims)
+        paths = [folder / official] if (folder / official).exists() else sorted(folder.glob(hub))
+        if not paths:
+            raise CorpusError(f"download: neither {official} nor {hub} in {params.claims}; put HoVer's files there")
+
+        def questions() -> Iterator[Question]:
+            claims = map(wiki17.claim, chain.from_iterable(map(_rows, paths)))
+            return islice((claim for claim in claims if int(claim.kind[0]) in params.hops), limit or None)
+
+        return questions
+
+    train, test = split("train", params.train_questions), split("test", params.test_questions)
+    return wiki17.over_wiki17(train, test, _articles(params.root))
 
 
 def two_wiki(params: HubParams) -> Source:
@@ -185,7 +209,8 @@ def _hotpot_row(row: Row) -> Read:
 
 def _fullwiki_row(row: Row) -> Read:
     question, _ = _hotpot_row(row)
-    return wiki17.fullwiki(question, row), []
+    gold = dict.fromkeys(map(wiki17.article_id, row.values["supporting_facts"]["title"]))
+    return replace(question, gold_ids=tuple(gold), candidate_ids=()), []
 
 
 def _musique_row(row: Row) -> Read:

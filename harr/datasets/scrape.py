@@ -172,19 +172,23 @@ class _Guest:
 
     def page(self, url: str) -> tuple[str, str]:
         """Return (text, "") of a page's article, or ("", reason)."""
-        deadline = time.monotonic() + self._params.deadline_seconds
         try:
-            for _ in range(REDIRECTS + 1):
-                if not _host_of(url):
-                    raise _Failed("no http address")
-                self._check_robots(url, deadline)
-                answer = self._ask(url, deadline)
-                if answer.next_request is None:
-                    return self._article(answer), ""
-                url = urljoin(url, answer.headers["location"])
-            raise _Failed(f"more than {REDIRECTS} redirects")
+            return self._article(self._follow(url, time.monotonic() + self._params.deadline_seconds, robots=True)), ""
         except _Failed as reason:
             return "", str(reason)
+
+    def _follow(self, url: str, deadline: float, *, robots: bool) -> httpx.Response:
+        """Return the answer behind all redirects; with ``robots``, each address is one that robots.txt allows."""
+        for _ in range(REDIRECTS + 1):
+            if not _host_of(url):
+                raise _Failed("no http address")
+            if robots:
+                self._check_robots(url, deadline)
+            answer = self._ask(url, deadline)
+            if answer.next_request is None:
+                return answer
+            url = urljoin(url, answer.headers["location"])
+        raise _Failed(f"more than {REDIRECTS} redirects")
 
     def _article(self, answer: httpx.Response) -> str:
         if answer.status_code != 200:
@@ -214,11 +218,7 @@ class _Guest:
     def _robots(self, url: str, deadline: float, host: _Host) -> Protego:
         """Return what robots.txt says: without one (4xx) all is allowed, with one that cannot be read nothing is."""
         try:
-            for _ in range(REDIRECTS + 1):
-                answer = self._ask(url, deadline)
-                if answer.next_request is None:
-                    break
-                url = urljoin(url, answer.headers["location"])
+            answer = self._follow(url, deadline, robots=False)
         except _Failed as reason:
             host.refused = f"robots.txt cannot be read ({reason})"
             return Protego.parse("")
@@ -226,8 +226,6 @@ class _Guest:
 
     def _ask(self, url: str, deadline: float) -> httpx.Response:
         """Return an answer below 500 and not 429; anything else is asked for again until the deadline."""
-        if not _host_of(url):
-            raise _Failed("no http address")
         left = deadline - time.monotonic()
         return retry(lambda: self._once(url), left, _may_come, first=2.0, longest=30.0, sleep=self._stop.wait)
 

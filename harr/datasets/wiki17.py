@@ -8,21 +8,12 @@ import hashlib
 import html
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from itertools import islice
-from pathlib import Path
 
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.jsonl import Row
-from harr.params.download import HoverParams
 from harr.types import Passage, Question
 
-HOVER_FILES = {
-    "train": ("hover_train_release_v1.1.json", "train*.parquet"),
-    "test": ("hover_dev_release_v1.1.json", "validation*.parquet"),
-}
-"""The official file, or the hub's; the development split is our test split."""
 LABELS = {"NOT_SUPPORTED": "no", "SUPPORTED": "yes"}
 """Answers to ASKS, in the order of the classes in the hub's files."""
 ASKS = "Is this statement supported?"
@@ -64,37 +55,6 @@ def over_wiki17(
                 yield question
 
     return Source(articles(), reachable(train), reachable(test), figures=figures)
-
-
-def fullwiki(question: Question, row: Row) -> Question:
-    """Return a question of HotpotQA whose gold are articles, and which is given no passages."""
-    titles = row.values["supporting_facts"]["title"]
-    gold = tuple(dict.fromkeys(article_id(title) for title in titles))
-    return replace(question, gold_ids=gold, candidate_ids=())
-
-
-def hover(params: HoverParams, read: Callable[[Path], Iterator[Row]], passages: Iterator[Row]) -> Source:
-    """Return claims of HoVer with the articles they rest on, in the order of the first mention; the answer is yes or
-    no.
-
-    Raises:
-        CorpusError: a file is not there, or a row is not in HoVer's format.
-    """
-
-    def split(name: str, limit: int) -> Callable[[], Iterator[Question]]:
-        paths = [path for pattern in HOVER_FILES[name] for path in sorted(Path(params.claims).glob(pattern))]
-        if not paths:
-            official, hub = HOVER_FILES[name]
-            raise CorpusError(f"download: neither {official} nor {hub} in {params.claims}; put HoVer's files there")
-
-        def questions() -> Iterator[Question]:
-            rows = (claim(row) for path in paths[: 1 if paths[0].suffix == ".json" else None] for row in read(path))
-            wanted = (question for question in rows if int(question.kind[0]) in params.hops)
-            return islice(wanted, limit or None)
-
-        return questions
-
-    return over_wiki17(split("train", params.train_questions), split("test", params.test_questions), passages)
 
 
 def claim(row: Row) -> Question:

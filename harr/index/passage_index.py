@@ -131,11 +131,17 @@ def _build_collection(
             start_job, state = import_jobs(client, name)
             import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)
         else:
-            done = first
-            for end in _inserted(client, name, passages, vectors, rows, first, params):
-                write_json(known, {"rows": end})
-                progress.update(end - done)
-                done = end
+            # A killed client's last batch may still arrive at a server: upsert makes it harmless.
+            write, unflushed = client.upsert if first else client.insert, 0
+            for start in stoppable(range(first, len(rows), params.batch_size)):
+                batch = rows[start : start + params.batch_size]
+                write(name, _records(passages, vectors, batch, params), timeout=BUILD_SECONDS)
+                write_json(known, {"rows": start + len(batch)})
+                progress.update(len(batch))
+                unflushed += len(batch)
+                if not params.uri and not params.full_text and unflushed >= FLUSH_ROWS:
+                    client.flush(name, timeout=BUILD_SECONDS)
+                    unflushed = 0
     return _finish(client, name, content), len(rows) - first
 
 
@@ -294,28 +300,6 @@ def _first_missing(client: Connection, name: str, content: dict[str, Any], width
     properties = {"harr": json.dumps(content)}
     client.create_collection(name, schema=schema, properties=properties, consistency_level="Strong")
     return 0
-
-
-def _inserted(
-    client: Connection,
-    name: str,
-    passages: Passages,
-    vectors: Vectors,
-    rows: NDArray[np.int64],
-    first: int,
-    params: IndexParams,
-) -> Iterator[int]:
-    """Send the rows from ``first`` on, and yield where each batch ends once it has arrived."""
-    # A killed client's last batch may still arrive at a server: upsert makes it harmless.
-    write, unflushed = client.upsert if first else client.insert, 0
-    for start in stoppable(range(first, len(rows), params.batch_size)):
-        batch = rows[start : start + params.batch_size]
-        write(name, _records(passages, vectors, batch, params), timeout=BUILD_SECONDS)
-        yield start + len(batch)
-        unflushed += len(batch)
-        if not params.uri and not params.full_text and unflushed >= FLUSH_ROWS:
-            client.flush(name, timeout=BUILD_SECONDS)
-            unflushed = 0
 
 
 def _finish(client: Connection, name: str, content: dict[str, Any]) -> int:

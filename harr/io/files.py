@@ -185,13 +185,7 @@ def _swap(new: Path, out: Path, old: Path) -> None:
     """Rename what is at ``out`` to ``old``, and ``new`` to ``out``; if that fails, all is as it was."""
     if out.exists():
         shutil.rmtree(old, ignore_errors=True)
-        try:
-            out.replace(old)
-        except OSError as error:
-            if error.errno != errno.EXDEV:  # of a folder that came with a container's image
-                raise
-            _copied(out, old)
-            shutil.rmtree(out)
+        shutil.move(out, old)  # a folder that came with a container's image is copied
     try:
         new.replace(out)
     except OSError:

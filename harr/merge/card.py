@@ -1,6 +1,53 @@
-"""What a model card says that both the merged folder and the hub show."""
+"""Model cards: the README of a merged folder, and with more in it that of the hub."""
 
 from collections.abc import Mapping
+
+RETRIEVER = """---
+{head}library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+{base_model}tags: [sentence-transformers, harr, dense-retrieval]
+---
+# {title}
+
+{what}
+
+```python
+from sentence_transformers import SentenceTransformer
+
+queries = SentenceTransformer("{name}").encode_query(["Query: Where was Ada Brown born?"])
+```
+
+{body}| fact | value |
+|---|---|
+{facts}
+"""
+
+LLM = """---
+{head}library_name: transformers
+pipeline_tag: text-generation
+{base_model}tags: [{tags}]
+---
+# {title}
+
+{what}
+
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model = AutoModelForCausalLM.from_pretrained("{name}", use_safetensors=True)
+tokenizer = AutoTokenizer.from_pretrained("{name}")
+```
+
+{body}| fact | value |
+|---|---|
+{facts}
+"""
+
+
+def folder_card(template: str, facts: Mapping[str, str], **values: str) -> str:
+    """Return the card of a merged folder: a template with no more in it than the ``facts`` of its harr.json."""
+    table = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+    return template.format(name="path/of/this/folder", head="", base_model="", body="", facts=table, **values)
 
 
 def purpose(facts: Mapping[str, str]) -> str:

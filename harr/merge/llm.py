@@ -10,6 +10,7 @@ from torch import Tensor
 
 from harr.errors import ModelError
 from harr.io.files import draft, read_json, write_json, write_text
+from harr.merge.card import LLM, folder_card
 from harr.merge.retriever import PROBES
 from harr.rag.generation.llm_adapter import save_llm
 from harr.rag.generation.local_model import load_model
@@ -19,27 +20,6 @@ TOKENS = 128
 BOUND = {torch.float32: 1e-3}
 """How far a logit may move by merging; ``ROUNDED`` where weights have half the bits."""
 ROUNDED = 0.5
-
-CARD = """---
-library_name: transformers
-pipeline_tag: text-generation
-tags: [harr, search]
----
-# A language model trained by harr to search and to answer
-
-It was trained by reward in a pipeline that searches; its base is {base}.
-
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-model = AutoModelForCausalLM.from_pretrained("path/of/this/folder", use_safetensors=True)
-tokenizer = AutoTokenizer.from_pretrained("path/of/this/folder")
-```
-
-| fact | value |
-|---|---|
-{facts}
-"""
 
 
 def merge_llm(
@@ -66,8 +46,9 @@ def merge_llm(
         del model  # before the next one comes: there may be room for one only
         known = {**read_json(trained / "harr.json"), **facts}
         known.pop("beside", None)
-        table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
-        write_text(folder / "README.md", CARD.format(base=known["base_model"], facts=table))
+        what = f"It was trained by reward in a pipeline that searches; its base is {known['base_model']}."
+        title = "A language model trained by harr to search and to answer"
+        write_text(folder / "README.md", folder_card(LLM, known, title=title, what=what, tags="harr, search"))
         write_json(folder / "harr.json", {**known, "training": dict(training)} if training else known)
         found = _logits(*load_model(str(folder)))
         differences = torch.cat([(one - two).abs().flatten() for one, two in zip(wanted, found, strict=True)])

@@ -12,7 +12,7 @@ from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import draft, read_json, write_json, write_text
 from harr.io.model_folder import KINDS
-from harr.merge.card import purpose
+from harr.merge.card import RETRIEVER, folder_card, purpose
 from harr.rag.policies.encoder_adapter import load_adapter
 
 PROBES = (
@@ -28,26 +28,6 @@ PROBES = (
 
 KEPT = KINDS - {".jinja", ".model"}
 """What an encoder's folder holds."""
-
-CARD = """---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-transformers, harr, dense-retrieval]
----
-# A query encoder trained by harr
-
-{what}
-
-```python
-from sentence_transformers import SentenceTransformer
-
-queries = SentenceTransformer("path/of/this/folder").encode_query(["Query: Where was Ada Brown born?"])
-```
-
-| fact | value |
-|---|---|
-{facts}
-"""
 
 
 def merge(
@@ -73,8 +53,8 @@ def merge(
         for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT]:
             path.unlink()  # a chat template or a tokenizer's own format; the reloaded folder proves it is not needed
         known = {**read_json(adapter / "harr.json"), **facts}
-        table = "\n".join(f"| {name} | {value} |" for name, value in known.items())
-        write_text(folder / "README.md", CARD.format(what=purpose(known), facts=table))
+        card = folder_card(RETRIEVER, known, title="A query encoder trained by harr", what=purpose(known))
+        write_text(folder / "README.md", card)
         write_json(folder / "harr.json", known)
         cosines_N = _reloaded_cosines(folder, wanted_ND)
         if cosines_N.min() < min_cosine:

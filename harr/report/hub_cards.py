@@ -8,7 +8,7 @@ from harr import __version__
 from harr.arms import FULL
 from harr.evaluate.summary import Summary, headline
 from harr.evaluate.tables import is_share, label, percent, spread
-from harr.merge.card import purpose
+from harr.merge.card import LLM, RETRIEVER, purpose
 
 EVALUATION = """## Evaluation
 
@@ -42,44 +42,7 @@ Training questions for a RAG retriever, {choice}.
 {reasons}
 """
 
-MODEL = """---
-{license}library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-{base_model}tags: [sentence-transformers, harr, dense-retrieval]
----
-# {name}
-
-A query encoder trained by harr {version}. {what}
-
-```python
-from sentence_transformers import SentenceTransformer
-
-queries = SentenceTransformer("{name}").encode_query(["Query: Where was Ada Brown born?"])
-```
-
-{evaluation}
-
-| fact | value |
-|---|---|
-{facts}
-"""
-
-LLM = """---
-{license}library_name: transformers
-pipeline_tag: text-generation
-{base_model}tags: [transformers, harr, search, question-answering]
----
-# {name}
-
-A language model trained by harr {version} to search and to answer. Its base is {base}.
-
-```python
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
-model = AutoModelForCausalLM.from_pretrained("{name}", use_safetensors=True)
-tokenizer = AutoTokenizer.from_pretrained("{name}")
-```
-
+TRAINING = """\
 It writes searches, whose results somebody has to put into its text: docs/usage_llm.md of harr does so in 20 lines.
 
 ## Training
@@ -96,9 +59,6 @@ All metrics of `full`; shares in percent:
 |---|---|---|
 {metrics}
 
-| fact | value |
-|---|---|
-{facts}
 """
 
 
@@ -136,53 +96,53 @@ def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts:
         contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n}}}``.
         license: the hub's short name of a licence; empty: the card says nothing.
     """
-    return MODEL.format(
-        **_common(name, facts, summary, contrasts, license),
-        what=purpose(plain_facts(facts)),
-    )
+    facts = plain_facts(facts)
+    what = f"A query encoder trained by harr {__version__}. {purpose(facts)}"
+    return RETRIEVER.format(**_common(name, facts, license), what=what, body=f"{_evaluation(summary, contrasts)}\n\n")
 
 
 def llm_card(
     name: str, facts: Mapping[str, str], training: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str
 ) -> str:
-    """Return the card of a language model that was trained by reward.
+    """Return the card of a language model that was trained by reward; arguments are those of :func:`model_card`.
 
-    Args:
-        name: owner and name of the repository.
-        facts: harr.json of the model folder; ``base_model`` is the model that training began with.
-        training: what to say of its training, in order: method, pipeline, rewards and the like.
-        summary: metrics/evaluate.json.
-        contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n}}}``.
-        license: the hub's short name of a licence; empty: the card says nothing.
+    ``training`` is what to say of its training, in order: method, pipeline, rewards and the like.
     """
-    return LLM.format(
-        **_common(name, facts, summary, contrasts, license),
+    facts = plain_facts(facts)
+    body = TRAINING.format(
         training="\n".join(_row(key, value) for key, value in training.items()),
+        evaluation=_evaluation(summary, contrasts),
         metrics="\n".join(
             _row(label(metric), spread(found, "mean") if is_share(metric) else _plain(found), found["n"])
             for metric, found in summary["arms"].get(FULL, {}).items()
         ),
     )
+    what = f"A language model trained by harr {__version__} to search and to answer. Its base is {facts['base_model']}."
+    tags = "transformers, harr, search, question-answering"
+    return LLM.format(**_common(name, facts, license), what=what, tags=tags, body=body)
 
 
-def _common(name: str, facts: Mapping[str, str], summary: Summary, contrasts: Summary, license: str) -> dict[str, str]:
+def _common(name: str, facts: Mapping[str, str], license: str) -> dict[str, str]:
     """Return what the cards of both kinds of model say."""
-    facts = plain_facts(facts)
-    lead, base = headline(summary), facts["base_model"]
-    others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
+    base = facts["base_model"]
     return {
         "name": name,
-        "license": _license(license),
-        "base": base,
+        "title": name,
+        "head": _license(license),
         "base_model": f"base_model: {base}\n" if "/" in base else "",
-        "version": __version__,
-        "evaluation": EVALUATION.format(
-            title=label(lead)[0].upper() + label(lead)[1:],
-            arms="\n".join(_arms(summary, lead)),
-            contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
-        ).rstrip(),
         "facts": "\n".join(_row(key, value) for key, value in facts.items()),
     }
+
+
+def _evaluation(summary: Summary, contrasts: Summary) -> str:
+    """Return the arms in the leading metric, and the contrasts of the trained one."""
+    lead = headline(summary)
+    others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
+    return EVALUATION.format(
+        title=label(lead)[0].upper() + label(lead)[1:],
+        arms="\n".join(_arms(summary, lead)),
+        contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
+    ).rstrip()
 
 
 def _plain(found: Mapping[str, float]) -> str:

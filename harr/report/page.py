@@ -1,23 +1,18 @@
 """reports/index.html: one self-contained page that shows what a run learnt, and how sure we are."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
-from matplotlib.figure import Figure
-
 from harr.arms import ARMS, FULL, Arm
 from harr.evaluate.summary import Summary, baseline_of, flat_rows, headline
 from harr.evaluate.tables import label, percent, spread
 from harr.io.files import write_text
-from harr.report.plots import COLOURS, draw_arms, draw_filter, draw_hops, draw_learning_curve, svg
+from harr.report.html import render
+from harr.report.plots import draw_arms, draw_filter, draw_hops, draw_learning_curve, inline
 from harr.report.reward_plots import draw_reward_distribution, draw_reward_progress
 
-TEMPLATE = "page.html.j2"
 RANKED = ("recall_at_2", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
 ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
 AUDITS = ("repeated_queries", "answer_in_query")
@@ -65,10 +60,8 @@ def write_report(
     lead, baseline = headline(summary), baseline_of(summary)
     rows = flat_rows(summary)
     reasons = Counter(row["reason"] for row in filter_rows)
-    page = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    ).get_template(TEMPLATE)
-    text = page.render(
+    text = render(
+        "page.html.j2",
         lead=_lead(summary, lead),
         what="a language model" if baseline in ARMS and ARMS[baseline].learner == "writer" else "a retriever",
         baseline=baseline,
@@ -79,10 +72,10 @@ def write_report(
         seed_means=[percent(mean) for mean in summary.get("seeds", {}).get(FULL, {}).get(lead, [])],
         blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix, candidates[0]))],
         contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
-        arms=_inline(draw_arms(rows)),
-        hops=_inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
+        arms=inline(draw_arms(rows)),
+        hops=inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
         **_training(curve, signal),
-        filter=_inline(draw_filter(filter_rows)) if any("reward_mean" in row for row in filter_rows) else "",
+        filter=inline(draw_filter(filter_rows)) if any("reward_mean" in row for row in filter_rows) else "",
         paid=_best_paid(played),
         reasons=[(reason, n, percent(n / len(filter_rows))) for reason, n in reasons.most_common()],
         trajectories=trajectories,
@@ -97,10 +90,10 @@ def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]
     """Return the figures of the training, and whether it was one by preferences."""
     with_terms = any("quantiles" in row for row in curve)
     return {
-        "curve": _inline(draw_learning_curve(curve, signal)) if curve else "",
+        "curve": inline(draw_learning_curve(curve, signal)) if curve else "",
         "prefers": bool(curve) and signal == "accuracy",
-        "progress": _inline(draw_reward_progress(curve)) if with_terms else "",
-        "distribution": _inline(draw_reward_distribution(curve)) if with_terms else "",
+        "progress": inline(draw_reward_progress(curve)) if with_terms else "",
+        "distribution": inline(draw_reward_distribution(curve)) if with_terms else "",
     }
 
 
@@ -193,11 +186,3 @@ def _range(sizes: Sequence[int]) -> str:
     ('400', '380 to 1,400')
     """
     return f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
-
-
-def _inline(figure: Figure) -> Markup:
-    """Return a figure as SVG in the page's own colours and font; made by us, so it is not escaped."""
-    text = re.sub(r"<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
-    for name, colour in COLOURS.items():
-        text = text.replace(colour, f"var(--{name})")
-    return Markup(text[text.index("<svg") :].replace("<svg ", '<svg role="img" ', 1))

@@ -6,6 +6,7 @@ The SVG bytes depend on the rows only. Text stays text, and the colours have nam
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import matplotlib
 import numpy as np
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -59,6 +61,8 @@ STYLE: dict[Any, Any] = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
 }
+styled = matplotlib.rc_context(STYLE)
+"""A decorator of functions that draw in this style."""
 
 
 def learning_curve(rows: Rows, path: Path, signal: str = "reward") -> None:
@@ -96,38 +100,38 @@ def hops(rows: Rows, path: Path) -> None:
     write(draw_hops(rows), path, ["arm", "hop", "mean", "low", "high", "n"], _hop_rows(rows))
 
 
+@styled
 def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
     """Draw the figure of :func:`learning_curve`."""
     prefers = signal == "accuracy"
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.8, 4.0), layout="constrained")
-        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
-        steps = [row["step"] for row in rows]
-        reward = np.asarray([row["reward_mean"] for row in rows], dtype=float)
-        window = 2 * min(4, len(rows) // 10) + 1
-        top.plot(steps, reward, color=GREY, linewidth=0.9, marker="o", markersize=2.5, label="each step")
-        if window > 1:
-            top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
-        changes = [after["step"] for before, after in pairwise(rows) if before.get("phase") != after.get("phase")]
-        for number, step in enumerate(changes):
-            label = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
-            for axes in (top, bottom):
-                axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=label)
-        top.set_title(f"{'Accuracy' if prefers else 'Reward'} while training (n = {len(rows)} steps)")
-        top.set_ylabel("of tokens (SFT), of pairs (IPO)" if prefers else "mean reward")
-        top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
-        top.legend(loc="upper left" if _low_left(reward) else "lower right")
-        if prefers:
-            bottom.plot(steps, [row["loss"] for row in rows], color=ORANGE, linewidth=1.4)
-            bottom.set_yscale("symlog", linthresh=1.0)  # nats a token of SFT, squared nats of IPO
-            bottom.set_ylabel("loss")
-        else:
-            bottom.plot(steps, [100 * row["zero_std_share"] for row in rows], color=ORANGE, linewidth=1.4)
-            bottom.set_ylim(0, 102)
-            bottom.set_ylabel("% of groups\nwithout signal")
-        bottom.set_xlabel("optimiser step")
-        bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
-        figure.align_ylabels()
+    figure = Figure(figsize=(5.8, 4.0), layout="constrained")
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
+    steps = [row["step"] for row in rows]
+    reward = np.asarray([row["reward_mean"] for row in rows], dtype=float)
+    window = 2 * min(4, len(rows) // 10) + 1
+    top.plot(steps, reward, color=GREY, linewidth=0.9, marker="o", markersize=2.5, label="each step")
+    if window > 1:
+        top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
+    changes = [after["step"] for before, after in pairwise(rows) if before.get("phase") != after.get("phase")]
+    for number, step in enumerate(changes):
+        label = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
+        for axes in (top, bottom):
+            axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=label)
+    top.set_title(f"{'Accuracy' if prefers else 'Reward'} while training (n = {len(rows)} steps)")
+    top.set_ylabel("of tokens (SFT), of pairs (IPO)" if prefers else "mean reward")
+    top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)
+    top.legend(loc="upper left" if _low_left(reward) else "lower right")
+    if prefers:
+        bottom.plot(steps, [row["loss"] for row in rows], color=ORANGE, linewidth=1.4)
+        bottom.set_yscale("symlog", linthresh=1.0)  # nats a token of SFT, squared nats of IPO
+        bottom.set_ylabel("loss")
+    else:
+        bottom.plot(steps, [100 * row["zero_std_share"] for row in rows], color=ORANGE, linewidth=1.4)
+        bottom.set_ylim(0, 102)
+        bottom.set_ylabel("% of groups\nwithout signal")
+    bottom.set_xlabel("optimiser step")
+    bottom.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.align_ylabels()
     return figure
 
 
@@ -146,31 +150,22 @@ def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
     return np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
 
 
+@styled
 def draw_filter(rows: Rows) -> Figure:
     """Draw the figure of :func:`filter_histogram`."""
     centres, kept, dropped = _bars(rows)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.8, 3.3), layout="constrained")
-        axes = figure.subplots()
-        width = float(centres[1] - centres[0]) * 0.86
-        axes.bar(centres, kept, width, color=GREEN, label=f"kept ({kept.sum():,})")
-        axes.bar(
-            centres,
-            dropped,
-            width,
-            bottom=kept,
-            color=GREY,
-            hatch="////",
-            edgecolor=GRID,
-            linewidth=0,
-            label=f"dropped ({dropped.sum():,})",
-        )
-        axes.set_title(f"Questions by mean reward of their rollouts (n = {kept.sum() + dropped.sum():,})")
-        axes.set_xlabel("mean reward of a question")
-        axes.set_ylabel("questions")
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(False, axis="x")
-        axes.legend(loc="upper right")
+    figure = Figure(figsize=(5.8, 3.3), layout="constrained")
+    axes = figure.subplots()
+    width = float(centres[1] - centres[0]) * 0.86
+    axes.bar(centres, kept, width, color=GREEN, label=f"kept ({kept.sum():,})")
+    style = {"color": GREY, "hatch": "////", "edgecolor": GRID, "linewidth": 0}
+    axes.bar(centres, dropped, width, bottom=kept, label=f"dropped ({dropped.sum():,})", **style)
+    axes.set_title(f"Questions by mean reward of their rollouts (n = {kept.sum() + dropped.sum():,})")
+    axes.set_xlabel("mean reward of a question")
+    axes.set_ylabel("questions")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(False, axis="x")
+    axes.legend(loc="upper right")
     return figure
 
 
@@ -185,24 +180,24 @@ def _bars(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     return centres, np.histogram(means[kept], edges)[0], np.histogram(means[~kept], edges)[0]
 
 
+@styled
 def draw_arms(rows: Rows) -> Figure:
     """Draw the figure of :func:`arms`: one panel per headline metric, one line per arm."""
     metrics = [name for name in HEADLINES if any(row["metric"] == name for row in rows)][:4]
     names = list(dict.fromkeys(row["arm"] for row in rows))
     counts = sorted({int(row["n"]) for row in rows if row["metric"] in metrics})
     size = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9.6, 1.2 + 0.38 * len(names)), layout="constrained")
-        panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
-        for panel, metric in zip(panels, metrics, strict=True):
-            _arm_panel(panel, metric, names, [row for row in rows if row["metric"] == metric])
-        panels[0].set_yticks(range(len(names)), names)
-        for tick in panels[0].get_yticklabels():
-            tick.set_color(INK)
-        panels[0].set_ylim(len(names) - 0.5, -0.5)
-        figure.suptitle(
-            f"Arms with 95 % intervals (n = {size} questions)", x=0.0, ha="left", fontsize=10.5, fontweight="bold"
-        )
+    figure = Figure(figsize=(9.6, 1.2 + 0.38 * len(names)), layout="constrained")
+    panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
+    for panel, metric in zip(panels, metrics, strict=True):
+        _arm_panel(panel, metric, names, [row for row in rows if row["metric"] == metric])
+    panels[0].set_yticks(range(len(names)), names)
+    for tick in panels[0].get_yticklabels():
+        tick.set_color(INK)
+    panels[0].set_ylim(len(names) - 0.5, -0.5)
+    figure.suptitle(
+        f"Arms with 95 % intervals (n = {size} questions)", x=0.0, ha="left", fontsize=10.5, fontweight="bold"
+    )
     return figure
 
 
@@ -230,42 +225,35 @@ def _arm_panel(panel: Axes, metric: str, names: list[str], rows: Rows) -> None:
     panel.tick_params(axis="y", length=0)
 
 
+@styled
 def draw_hops(rows: Rows) -> Figure:
     """Draw the figure of :func:`hops`: hop on the x axis, one marked line per arm."""
     points = _hop_rows(rows)
     names = list(dict.fromkeys(row["arm"] for row in points))
     last = max((row["hop"] for row in points), default=1)
     sizes = {row["hop"]: row["n"] for row in points}
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.8, 3.6), layout="constrained")
-        axes = figure.subplots()
-        for place, arm in enumerate(names):
-            own = [row for row in points if row["arm"] == arm]
-            colour, marker = arm_style(arm, names)
-            x = [row["hop"] + 0.05 * (place - (len(names) - 1) / 2) for row in own]
-            mean = np.asarray([row["mean"] for row in own])
-            below = mean - [row["low"] for row in own]
-            above = [row["high"] for row in own] - mean
-            axes.errorbar(
-                x,
-                100 * mean,
-                yerr=100 * np.maximum([below, above], 0.0),
-                color=colour,
-                marker=marker,
-                markersize=6,
-                linewidth=1.6,
-                elinewidth=1.4,
-                label=arm,
-            )
-        axes.set_xlim(0.7, last + 0.3)
-        axes.set_ylim(-2, 102)
-        axes.set_xticks(range(1, last + 1), [f"hop {hop}\nn = {sizes.get(hop, 0):,}" for hop in range(1, last + 1)])
-        axes.set_ylabel("questions whose gold\npassage was found, %")
-        axes.set_title(f"Recall by hop with 95 % intervals (n = {max(sizes.values(), default=0):,} questions)")
-        axes.grid(False, axis="x")
-        if names:
-            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    figure = Figure(figsize=(5.8, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for place, arm in enumerate(names):
+        own = [row for row in points if row["arm"] == arm]
+        colour, marker = arm_style(arm, names)
+        x = [row["hop"] + 0.05 * (place - (len(names) - 1) / 2) for row in own]
+        _intervals(axes, x, own, color=colour, marker=marker, markersize=6, linewidth=1.6, elinewidth=1.4, label=arm)
+    axes.set_xlim(0.7, last + 0.3)
+    axes.set_ylim(-2, 102)
+    axes.set_xticks(range(1, last + 1), [f"hop {hop}\nn = {sizes.get(hop, 0):,}" for hop in range(1, last + 1)])
+    axes.set_ylabel("questions whose gold\npassage was found, %")
+    axes.set_title(f"Recall by hop with 95 % intervals (n = {max(sizes.values(), default=0):,} questions)")
+    axes.grid(False, axis="x")
+    if names:
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
+
+
+def _intervals(axes: Axes, x: Sequence[float], rows: Rows, **style: Any) -> None:
+    """Draw the means of ``rows`` in percent, each with its interval."""
+    mean, low, high = (np.asarray([row[key] for row in rows], dtype=float) for key in ("mean", "low", "high"))
+    axes.errorbar(x, 100 * mean, yerr=100 * np.maximum([mean - low, high - mean], 0.0), **style)
 
 
 def _hop_rows(rows: Rows) -> list[dict[str, Any]]:
@@ -289,12 +277,20 @@ def arm_style(arm: str, names: Sequence[str]) -> tuple[str, str]:
     return EXTRA[spare.index(arm) % len(EXTRA)], "X"
 
 
+@styled
 def svg(figure: Figure) -> str:
     """Return the figure as SVG text, the same bytes every time."""
     buffer = io.StringIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return buffer.getvalue()
+
+
+def inline(figure: Figure) -> Markup:
+    """Return a figure as SVG in the colours and font of a page; made by us, so it is not escaped."""
+    text = re.sub(r"<metadata>.*?</metadata>", "", svg(figure), flags=re.DOTALL)
+    for name, colour in COLOURS.items():
+        text = text.replace(colour, f"var(--{name})")
+    return Markup(text[text.index("<svg") :].replace("<svg ", '<svg role="img" ', 1))
 
 
 def write(figure: Figure, path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -314,21 +310,19 @@ def lengths_plot(rows: Rows, path: Path) -> None:
     write(draw_lengths(rows), path, ["sentences", "metric", "mean", "low", "high", "n"], rows)
 
 
+@styled
 def draw_lengths(rows: Rows) -> Figure:
     """Draw the figure of :func:`lengths_plot`."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.8, 3.3), layout="constrained")
-        axes = figure.subplots()
-        for metric, colour, marker in (("fact_em", GREEN, "D"), ("fact_f1", BLUE, "o")):
-            found = [row for row in rows if row["metric"] == metric]
-            means = np.array([100 * row["mean"] for row in found])
-            spread = [means - [100 * row["low"] for row in found], [100 * row["high"] for row in found] - means]
-            lengths = [row["sentences"] for row in found]
-            axes.errorbar(lengths, means, spread, color=colour, marker=marker, capsize=3, label=label(metric))
-        axes.set_xscale("log")
-        axes.set_ylim(0, 102)
-        axes.set_title(f"Facts found by length of the document (n = {min(row['n'] for row in rows):,} stories)")
-        axes.set_xlabel("sentences")
-        axes.set_ylabel("%")
-        axes.legend(loc="lower left")
+    figure = Figure(figsize=(5.8, 3.3), layout="constrained")
+    axes = figure.subplots()
+    for metric, colour, marker in (("fact_em", GREEN, "D"), ("fact_f1", BLUE, "o")):
+        found = [row for row in rows if row["metric"] == metric]
+        lengths = [row["sentences"] for row in found]
+        _intervals(axes, lengths, found, color=colour, marker=marker, capsize=3, label=label(metric))
+    axes.set_xscale("log")
+    axes.set_ylim(0, 102)
+    axes.set_title(f"Facts found by length of the document (n = {min(row['n'] for row in rows):,} stories)")
+    axes.set_xlabel("sentences")
+    axes.set_ylabel("%")
+    axes.legend(loc="lower left")
     return figure

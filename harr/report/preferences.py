@@ -1,19 +1,16 @@
 """reports/preferences.html: what was tried, how often it paid, and examples; one self-contained page."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from harr.io.files import read_json, write_text
 from harr.preferences.collect import read_preferences
-from harr.report.plots import BLUE, COLOURS, GREEN, GREY, STYLE, svg
+from harr.report.html import render
+from harr.report.plots import BLUE, GREEN, GREY, inline, styled
 
 EXAMPLES = 12
 """Number of prompts that are shown, those with the largest differences of each hop first."""
@@ -33,19 +30,14 @@ def write_page(folder: Path, out: Path) -> None:
     """Write the page about the preferences in ``folder``. Texts are escaped; nothing is loaded from elsewhere."""
     rows, prompts = read_preferences(folder), read_json(folder / "prompts.json")
     gain = read_json(folder / "manifest.json")["settings"]["gain"]
-    page = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    ).get_template("preferences.html.j2")
-    figure = re.sub(r"<metadata>.*?</metadata>", "", svg(draw_levels(rows, WORTH[gain])), flags=re.DOTALL)
-    for name, colour in COLOURS.items():
-        figure = figure.replace(colour, f"var(--{name})")
-    text = page.render(
+    text = render(
+        "preferences.html.j2",
         pairs=sum(len(row["pairs"]) for row in rows),
         held_out=sum(len(row["pairs"]) for row in rows if row["split"] == "held_out"),
         prompts=len(rows),
         questions=len({row["question_id"] for row in rows}),
         told=TOLD[gain],
-        levels=Markup(figure[figure.index("<svg") :]),
+        levels=inline(draw_levels(rows, WORTH[gain])),
         zero_shot=prompts["zero_shot"],
         sets=prompts["sets"],
         examples=examples(rows),
@@ -65,22 +57,22 @@ def levels(rows: Rows) -> dict[int, Counter[float]]:
     return dict(sorted(found.items()))
 
 
+@styled
 def draw_levels(rows: Rows, worth: str) -> Figure:
     """Draw bars of :func:`levels`, the hops side by side; ``worth`` says what a score is."""
     found = levels(rows)
     known = sorted({level for counts in found.values() for level in counts})
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(5.8, 3.2), layout="constrained")
-        axes = figure.subplots()
-        for number, (hop, counts) in enumerate(found.items()):
-            places = [place + (number + 0.5) * 0.8 / len(found) - 0.4 for place in range(len(known))]
-            colour = (BLUE, GREEN, GREY)[number % 3]
-            axes.bar(places, [counts[level] for level in known], 0.8 / len(found), label=f"hop {hop}", color=colour)
-        axes.set_xticks(range(len(known)), [f"{level:g}" for level in known], rotation=60 if len(known) > 8 else 0)
-        axes.set_xlabel(worth)
-        axes.set_ylabel("queries")
-        axes.grid(visible=False, axis="x")
-        axes.legend()
+    figure = Figure(figsize=(5.8, 3.2), layout="constrained")
+    axes = figure.subplots()
+    for number, (hop, counts) in enumerate(found.items()):
+        places = [place + (number + 0.5) * 0.8 / len(found) - 0.4 for place in range(len(known))]
+        colour = (BLUE, GREEN, GREY)[number % 3]
+        axes.bar(places, [counts[level] for level in known], 0.8 / len(found), label=f"hop {hop}", color=colour)
+    axes.set_xticks(range(len(known)), [f"{level:g}" for level in known], rotation=60 if len(known) > 8 else 0)
+    axes.set_xlabel(worth)
+    axes.set_ylabel("queries")
+    axes.grid(visible=False, axis="x")
+    axes.legend()
     return figure
 
 

@@ -2,11 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-TEMPLATE = "promotion.html.j2"
+from harr.report.html import render
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,43 +40,51 @@ def table(conditions: Sequence[Condition]) -> str:
     )
 
 
-def page(
-    conditions: Sequence[Condition],
-    *,
-    model: str,
-    version: str,
-    against: str,
-    gains: Mapping[str, Mapping[str, float]],
-    facts: Mapping[str, str],
-) -> str:
-    """Return the gate as one HTML page; every text is escaped and nothing is loaded from elsewhere.
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate found about a candidate.
 
     Args:
-        conditions: all of them, also those that hold.
-        model: name of the registered model.
+        name: name of the registered model.
         version: number of the candidate.
         against: whom it was compared with, in words.
+        conditions: all of them, also those that hold.
         gains: paired gains per metric, as from ``evaluate.contrast``.
         facts: further names and values, such as fingerprints.
     """
-    from harr.evaluate.tables import label
 
-    rows = [
-        (label(name), _gain(name, gain), f"{gain['p']:.2g}", int(gain["n"]), "up" if gain["low"] > 0 else "level")
-        for name, gain in gains.items()
-    ]
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    return environment.get_template(TEMPLATE).render(
-        conditions=conditions,
-        passed=not failures(conditions),
-        model=model,
-        version=version,
-        against=against,
-        gains=rows,
-        facts=facts,
-    )
+    name: str
+    version: str
+    against: str
+    conditions: tuple[Condition, ...]
+    gains: Mapping[str, Mapping[str, float]]
+    facts: Mapping[str, str]
+
+    @property
+    def refusal(self) -> str:
+        """Why not, in one line; empty where the candidate may become champion."""
+        missed = failures(self.conditions)
+        return f"version {self.version} of {self.name} against {self.against}: {missed}" if missed else ""
+
+    @property
+    def page(self) -> str:
+        """The verdict as one HTML page; every text is escaped and nothing is loaded from elsewhere."""
+        from harr.evaluate.tables import label
+
+        rows = [
+            (label(name), _gain(name, gain), f"{gain['p']:.2g}", int(gain["n"]), "up" if gain["low"] > 0 else "level")
+            for name, gain in self.gains.items()
+        ]
+        return render(
+            "promotion.html.j2",
+            conditions=self.conditions,
+            passed=not self.refusal,
+            model=self.name,
+            version=self.version,
+            against=self.against,
+            gains=rows,
+            facts=self.facts,
+        )
 
 
 def _gain(name: str, gain: Mapping[str, float]) -> str:

@@ -11,14 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from harr.report.plots import BLUE, GREEN, GREY, INK, MUTED, ORANGE, STYLE, smooth, write
+from harr.report.plots import BLUE, GREEN, GREY, INK, MUTED, ORANGE, smooth, styled, write
 
 Rows = Sequence[Mapping[str, Any]]
 Array = NDArray[np.float64]
@@ -54,50 +53,50 @@ def reward_distribution(rows: Rows, path: Path) -> None:
     write(draw_reward_distribution(rows), path, ["step", "term", *QUANTILES], spread)
 
 
+@styled
 def draw_reward_progress(rows: Rows) -> Figure:
     """Draw the figure of :func:`reward_progress`: a panel for the total and for every term."""
     names = terms(rows)
-    with matplotlib.rc_context(STYLE):
-        figure, panels = _panels(f"Reward while training, by term ({_size(rows)})", names, rows)
-        for name, panel in zip(names, panels, strict=True):
-            steps, means, smoothed = curve(rows, name)
-            found = fitted(steps, means)
-            size = 2.5 if len(steps) <= BINS else 0
-            panel.plot(steps, means, color=GREY, linewidth=0.8, marker="o", markersize=size, label="mean of each step")
-            title = found.text if found else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
-            if window(rows) > 1:
-                panel.plot(steps, smoothed, color=GREEN, linewidth=2.4, label=f"mean over {window(rows)} steps")
-                r2 = determined(means, smoothed)
-                title += "" if math.isnan(r2) else f"\nmean over {window(rows)} steps: R² = {r2:.2f}"
-            if found:
-                dashes = (0, (4, 2))
-                panel.plot(steps, found.line, color=ORANGE, linewidth=1.6, linestyle=dashes, label="fit over all steps")
-            panel.set_title(title, fontsize=8, fontweight="normal", color=MUTED, pad=4)
-        _legend(figure, panels)
+    figure, panels = _panels(f"Reward while training, by term ({_size(rows)})", names, rows)
+    for name, panel in zip(names, panels, strict=True):
+        steps, means, smoothed = curve(rows, name)
+        found = fitted(steps, means)
+        size = 2.5 if len(steps) <= BINS else 0
+        panel.plot(steps, means, color=GREY, linewidth=0.8, marker="o", markersize=size, label="mean of each step")
+        title = found.text if found else "no fit: all steps alike" if len(steps) > 2 else "no fit: too few steps"
+        if window(rows) > 1:
+            panel.plot(steps, smoothed, color=GREEN, linewidth=2.4, label=f"mean over {window(rows)} steps")
+            r2 = determined(means, smoothed)
+            title += "" if math.isnan(r2) else f"\nmean over {window(rows)} steps: R² = {r2:.2f}"
+        if found:
+            dashes = (0, (4, 2))
+            panel.plot(steps, found.line, color=ORANGE, linewidth=1.6, linestyle=dashes, label="fit over all steps")
+        panel.set_title(title, fontsize=8, fontweight="normal", color=MUTED, pad=4)
+    _legend(figure, panels)
     return figure
 
 
+@styled
 def draw_reward_distribution(rows: Rows) -> Figure:
     """Draw the figure of :func:`reward_distribution`: bands of quantiles, with the mean."""
     names = terms(rows)
     size = -(-len(rows) // BINS)
-    with matplotlib.rc_context(STYLE):
-        title = f"Spread of the reward over episodes, by term ({_size(rows)})"
-        figure, panels = _panels(title, names, rows)
-        for name, panel in zip(names, panels, strict=True):
-            own = [row for row in rows if name in row.get("quantiles", {})]
-            if not own:
-                continue
-            parts = [own[first : first + size] for first in range(0, len(own), size)]
-            steps = [np.mean([row["step"] for row in part]) for part in parts]
-            bands = np.array([np.mean([row["quantiles"][name] for row in part], axis=0) for part in parts]).T
-            means = [np.mean([row[mean_column(name)] for row in part]) for part in parts]
-            panel.fill_between(steps, bands[0], bands[6], color=GREY, alpha=0.14, linewidth=0, label="all episodes")
-            panel.fill_between(steps, bands[1], bands[5], color=BLUE, alpha=0.22, linewidth=0, label="10 to 90 %")
-            panel.fill_between(steps, bands[2], bands[4], color=BLUE, alpha=0.40, linewidth=0, label="25 to 75 %")
-            panel.plot(steps, bands[3], color=BLUE, linewidth=1.6, label="median")
-            panel.plot(steps, means, color=ORANGE, linewidth=1.6, linestyle=(0, (4, 1.5)), label="mean")
-        _legend(figure, panels)
+    title = f"Spread of the reward over episodes, by term ({_size(rows)})"
+    figure, panels = _panels(title, names, rows)
+    for name, panel in zip(names, panels, strict=True):
+        own = [row for row in rows if name in row.get("quantiles", {})]
+        if not own:
+            continue
+        parts = [own[first : first + size] for first in range(0, len(own), size)]
+        steps = [np.mean([row["step"] for row in part]) for part in parts]
+        bands = np.array([np.mean([row["quantiles"][name] for row in part], axis=0) for part in parts]).T
+        means = [np.mean([row[mean_column(name)] for row in part]) for part in parts]
+        panel.fill_between(steps, bands[0], bands[6], color=GREY, alpha=0.14, linewidth=0, label="all episodes")
+        panel.fill_between(steps, bands[1], bands[5], color=BLUE, alpha=0.22, linewidth=0, label="10 to 90 %")
+        panel.fill_between(steps, bands[2], bands[4], color=BLUE, alpha=0.40, linewidth=0, label="25 to 75 %")
+        panel.plot(steps, bands[3], color=BLUE, linewidth=1.6, label="median")
+        panel.plot(steps, means, color=ORANGE, linewidth=1.6, linestyle=(0, (4, 1.5)), label="mean")
+    _legend(figure, panels)
     return figure
 
 

@@ -3,14 +3,13 @@
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harr.arms import FULL
 from harr.io.files import read_jsonl
 from harr.params import Params
-from harr.report.promotion import Condition, failures, page, table
+from harr.report.promotion import Condition, Verdict
 from tasks.embed import vectors_manifest
 from tasks.paths import VECTORS
 
@@ -28,41 +27,6 @@ FACTS = {
     "environment": "environment (requirements.txt)",
 }
 """Fingerprints of a version, and how the page names them."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What the gate found: the conditions, the paired gains per metric, and whom it compared with."""
-
-    name: str
-    version: str
-    against: str
-    conditions: tuple[Condition, ...]
-    gains: Mapping[str, Mapping[str, float]]
-    facts: Mapping[str, str]
-
-    @property
-    def refusal(self) -> str:
-        """Return why not, in one line; empty where the candidate may become champion."""
-        missed = failures(self.conditions)
-        return f"version {self.version} of {self.name} against {self.against}: {missed}" if missed else ""
-
-    @property
-    def table(self) -> str:
-        """Return the conditions for the terminal."""
-        return table(self.conditions)
-
-    @property
-    def page(self) -> str:
-        """Return the conditions, gains and fingerprints as HTML."""
-        return page(
-            self.conditions,
-            model=self.name,
-            version=self.version,
-            against=self.against,
-            gains=self.gains,
-            facts=self.facts,
-        )
 
 
 def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> Verdict:

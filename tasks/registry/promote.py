@@ -18,6 +18,7 @@ from harr.errors import PromotionRefused
 from harr.io.files import check_sums
 from harr.io.model_folder import check_publishable
 from harr.params import Params
+from harr.report.promotion import table
 from tasks.common import TASK
 from tasks.registry.gate import judge
 from tasks.tracking.client import open_client
@@ -102,7 +103,7 @@ def promote(params: Params) -> str:
             verdict = judge(client, params, candidate, champion)
             with uploading("promotion.html"):
                 client.log_text(candidate.run_id, verdict.page, "promotion.html")
-            print(f"{verdict.table}\nkept as promotion.html with run {candidate.run_id}")
+            print(f"{table(verdict.conditions)}\nkept as promotion.html with run {candidate.run_id}")
             if verdict.refusal:
                 raise PromotionRefused(f"{verdict.refusal}; the alias stays where it is")
             if champion:
