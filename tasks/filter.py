@@ -81,9 +81,8 @@ def write_preferences_page() -> Path:
 def preferences_frame() -> pd.DataFrame:
     """Return the pairs of queries as a table for the suite ``preferences``."""
     rows = read_jsonl(FILTERED / "preferences.jsonl")
-    split = {"train": {row["question_id"] for row in rows if row["split"] == "train"}}
-    split["held_out"] = {row["question_id"] for row in rows if row["split"] == "held_out"}
-    both = split["train"] & split["held_out"]
+    learnt = {row["question_id"] for row in rows if row["split"] == "train"}
+    both = learnt & {row["question_id"] for row in rows if row["split"] == "held_out"}
     return pd.DataFrame(
         {
             "id": row["id"],

@@ -10,10 +10,13 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.search_r1 import documents, information, search_r1
-from harr.types import Generate, Passage, Pipeline, Question, Request, Retrieval, Retriever, Search
+from harr.rag.rollout import play
+from harr.types import Passage, Pipeline, Question, Retrieval, Retriever, Search
 from harr.world import grammar, scripted
 from harr.world.relations import RELATIONS, SOURCES
 from harr.world.world import make_world
@@ -103,24 +106,15 @@ def trace(question: Question, retriever: Retriever, plays: str = "search_r1", te
     >>> pieces[0][0].startswith("Question: "), pieces[-1][0].endswith("</answer>")
     (True, True)
     """
-    teacher = scripted.plan if plays == "r_search" else scripted.turn
-    game = game_of(plays, len(question.gold_ids), template)(question)
-    request: Request = next(game)
+    says = scripted.plan if plays == "r_search" else scripted.turn
+    teacher: Any = SimpleNamespace(complete=lambda requests: [says(request.prompt) for request in requests])
+    [episode] = play([question], game_of(plays, len(question.gold_ids), template), retriever, teacher)
     pieces: list[Piece] = []
     shown = 0
-    try:
-        while True:
-            if isinstance(request, Generate):
-                written = teacher(request.prompt)
-                pieces += [(request.prompt[shown:], False), (written, True)]
-                shown = len(request.prompt) + len(written)
-                request = game.send(written)
-            elif isinstance(request, Search):
-                request = game.send(retriever.retrieve([request])[0])
-            else:
-                request = game.send(retriever.retrieve(request))
-    except StopIteration:
-        return pieces
+    for turn in episode.turns:
+        pieces += [(turn.request.prompt[shown:], False), (turn.completion, True)]
+        shown = len(turn.request.prompt) + len(turn.completion)
+    return pieces
 
 
 class Oracle:

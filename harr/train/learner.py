@@ -194,26 +194,22 @@ class Learner:
         return figures
 
     def export(
-        self,
-        out: Path,
-        also: Mapping[str, tuple[torch.nn.Module, Encoder]] | None = None,
-        facts: Mapping[str, str] | None = None,
+        self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]] = {}, facts: Mapping[str, str] = {}
     ) -> list[dict[str, float]]:
         """Write the adapter to ``out``: the last one, or after a collapse the best. Returns the history.
 
         ``also``: further adapters with their encoders, by the name of their folder in ``out``. ``facts``: what
         else harr.json says.
         """
-        distributed.main_process_only(lambda: self._export(out, also or {}, facts or {}))
+        distributed.main_process_only(lambda: self._export(out, also, facts))
         return self.history
 
     def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]], facts: Mapping[str, str]) -> None:
         if self.stopped:
             best = best_step(self.history, self.params.guard_window, self.checkpoints.steps())
             self.checkpoints.load_best(self.adapter, self.head, best)
-            print(
-                f"train stopped after step {len(self.history)}: {self.stopped}; keeping the checkpoint of step {best}"
-            )
+            done = len(self.history)
+            print(f"train stopped after step {done}: {self.stopped}; keeping the checkpoint of step {best}")
         with draft(self.checkpoints.folder / "adapter", out) as folder:
             save_adapter(self.adapter, self.policy.encoder, folder)
             for name, (adapter, encoder) in also.items():

@@ -139,11 +139,8 @@ TERMS: dict[str, Term] = {
     "semantic_f1": semantic_f1,
 }
 """Names for ``reward.terms``. Whether a term applies depends on question and pipeline alone, not on the play."""
-STEP_TERMS: dict[str, Callable[[Episode], list[float] | None]] = {
-    "relevance": relevance,
-    "novelty": novelty,
-    "misses": misses,
-}
+StepTerm = Callable[[Episode], list[float] | None]
+STEP_TERMS: dict[str, StepTerm] = {"relevance": relevance, "novelty": novelty, "misses": misses}
 """Process rewards: one value per step."""
 
 
