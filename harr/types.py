@@ -36,8 +36,7 @@ class Passage:
 
 
 def document_of(passage_id: str) -> str:
-    """Return the document of a passage: chunk ids are ``<document>_chunk_<number>``, any other passage is its own
-    document.
+    """Return the document of a passage: chunk ids are ``<document>_chunk_<number>``, others are their own document.
 
     >>> document_of("lung_chunk_12"), document_of("p7")
     ('lung', 'p7')
@@ -140,8 +139,7 @@ class Generate:
         return text[: min((text.find(word) for word in self.stop if word in text), default=len(text))]
 
     def stopped(self, completion: str) -> bool:
-        """Return whether a stop string ended a completion. One that has no ``ending`` cannot tell, and is taken for
-        stopped.
+        """Return whether a stop string ended a completion; one without an ``ending`` is taken for stopped.
 
         >>> request = Generate(prompt="q", stop=("</a>",))
         >>> request.stopped("Bath "), request.stopped(TruncatedCompletion("Bath "))

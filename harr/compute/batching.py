@@ -38,8 +38,7 @@ def auto_batch(
 
 
 def _tried(run: Callable[[Sequence[Row]], T], batch: Sequence[Row]) -> T | None:
-    """Return what ``run`` makes of a batch; None where there is no room, once the traceback, which holds tensors, is
-    gone."""
+    """Return what ``run`` makes of a batch; None without room, once the traceback, which holds tensors, is gone."""
     try:
         return run(batch)
     except torch.OutOfMemoryError:

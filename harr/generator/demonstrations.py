@@ -43,8 +43,7 @@ def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
 
 
 def make_demonstrations(number: int, template: str, seed: int, writer: LanguageModel) -> list[Tokens]:
-    """Make ``number`` traces of ``search_r1``, played by a scripted teacher in fictional worlds that nobody is asked
-    about."""
+    """Make ``number`` traces of ``search_r1``, played by a scripted teacher in worlds that nobody is asked about."""
     rng, rows = random.Random(f"{seed}/demonstrations"), list[Tokens]()
     for world in count(seed * 100_000 + 100):
         reader = open_world(world, hops=(1, 2, 3))
@@ -57,8 +56,7 @@ def make_demonstrations(number: int, template: str, seed: int, writer: LanguageM
 
 
 def encode(writer: LanguageModel, pieces: Sequence[Piece], *, begins: bool) -> Tokens:
-    """Return the tokens of a text in pieces; where it ``begins`` as raw text, the tokenizer puts its first token before
-    it."""
+    """Return the tokens of a text in pieces; one that ``begins`` as raw text has the tokenizer's first token."""
     ids: list[int] = []
     own: list[bool] = []
     for place, (text, learnt) in enumerate(pieces):

@@ -28,8 +28,7 @@ UNFOUND = 0.15
 
 
 def query(question: str, context: Sequence[Passage], style: str) -> str:
-    """Return what to search for next, knowing the passages in ``context``; a question that cannot be parsed as it
-    stands.
+    """Return what to search for next, knowing the ``context``; a question that cannot be parsed as it stands.
 
     ``question``: all of it again. ``start``: the thing that it begins with. ``told``: what the passages say, and what
     is to be found out about that.

@@ -172,8 +172,7 @@ def try_all(
     *,
     batch_size: int,
 ) -> Iterator[Row]:
-    """Yield what every hop of every question led to with the prompts in ``run``; batches on disk are not played
-    again."""
+    """Yield what every hop of every question led to with the prompts in ``run``; what is on disk is not played."""
     assert isinstance(setup.pipeline, LeReT)
     shown = chosen_prompts(read_json(run / "prompts.json"))
     programs = [replace(setup.pipeline, demonstrations=examples) for examples in shown]

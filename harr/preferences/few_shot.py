@@ -143,8 +143,7 @@ def read_demonstrations(which: str, folder: Path) -> tuple[Demonstration, ...]:
 
 
 def hop_metrics(episode: Episode, program: LeReT) -> dict[str, float]:
-    """Return the recall and average precision of all passages after each hop, ``recall_after_1``, ``ap_after_1`` and so
-    on."""
+    """Return recall and average precision of all passages after each hop: ``recall_after_1``, ``ap_after_1``, ..."""
     gold, found = episode.question.gold_documents, list(by_hop(episode))
     if not gold:
         return {}

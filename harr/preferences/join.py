@@ -119,8 +119,7 @@ def check_apart(parts: Sequence[Path]) -> None:
 
 
 def summed(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return figures of parts as those of the whole: counts added, means over their situations, and those of the
-    prompts.
+    """Return figures of parts as those of the whole: counts are added, means weighed by their situations.
 
     >>> part = {"tried": 2.0, "kept": 1.0, "situations": 3.0, "ap_prompt_0": 0.5, "zero_shot_ap": 0.3}
     >>> summed([part, part | {"situations": 1.0, "ap_prompt_0": 0.1}])

@@ -33,8 +33,7 @@ def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Epi
 
 
 def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -> Sequence[T]:
-    """Return the questions that the curriculum opens: the easiest 1/S of the questions in the first S-th of the steps,
-    then 2/S, and so on.
+    """Return the questions that the curriculum opens: the easiest 1/S in the first S-th of the steps, then 2/S, ...
 
     ``questions`` are ordered from easy to hard, as the filter writes them.
 
@@ -153,8 +152,7 @@ class Batch:
 
 
 def shares(states: int, states_per_pass: int) -> Iterator[tuple[int, int]]:
-    """Yield the first and end of this process's states in every pass; a share may be empty, but all make the same
-    passes.
+    """Yield the first and end of this process's states in every pass; a share may be empty, no pass is left out.
 
     >>> list(shares(5, 2))
     [(0, 2), (2, 4), (4, 5)]

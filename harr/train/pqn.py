@@ -67,8 +67,7 @@ class Tower:
 
 
 class Companions(torch.nn.Module):
-    """A module of what is trained and kept beside the state tower: the action tower's weights, and the target copies of
-    both.
+    """A module of what is kept beside the state tower: the action tower's weights, and the target copies of both.
 
     The tensors are those of the towers themselves; this gathers them for the optimizer and the checkpoints.
     """

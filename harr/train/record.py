@@ -14,8 +14,7 @@ LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, Any]:
-    """Return the mean and standard deviation of every term over the episodes to which it applies, and ``quantiles`` of
-    all.
+    """Return mean and deviation of every term over the episodes to which it applies, and ``quantiles`` of all.
 
     A term per step enters with its mean over the steps; one that applies to no episode is left out. ``quantiles``
     holds a list by ``LEVELS`` for each term and for the total of all.

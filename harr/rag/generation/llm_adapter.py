@@ -16,8 +16,7 @@ BLOCKS, BLOCK = 256, 64 * 1024
 
 
 def begin(model: Any, lora: LoraParams | None, seed: int) -> Any:
-    """Return what will be trained: a fresh LoRA on all linear layers but the output's, or without ``lora`` every
-    weight.
+    """Return what will be trained: a fresh LoRA on all linear layers but the output's, or else every weight.
 
     On a base of 4 bits the LoRA is in bfloat16 as published (arXiv 2305.14314); else what learns is in 32 bits, since
     a weight in bfloat16 does not hear of an update smaller than 1/256 of itself.

@@ -130,8 +130,7 @@ class LanguageModel:
         return self.tokenizer.decode(own, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
     def ended(self, ids: Sequence[int], stop: tuple[str, ...]) -> int:
-        """Return how many ids belong to a row that another program sampled: as many as :meth:`generate` would have
-        kept."""
+        """Return how many ids belong to a row that another program sampled: those :meth:`generate` keeps."""
         size = next((place for place, token in enumerate(ids) if token in self.ends), len(ids))
         if not any(word in self.decode(ids[:size]) for word in stop):
             return min(size + 1, len(ids))

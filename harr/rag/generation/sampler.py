@@ -98,8 +98,7 @@ class Trace:
 
 
 def independent(seed: object, contexts: Sequence[Sequence[int]]) -> list[str]:
-    """Return keys for :meth:`LanguageModel.generate` that differ where a context comes again: rollouts of a question
-    are independent.
+    """Return keys for :meth:`LanguageModel.generate` that differ where a context comes again, as rollouts do.
 
     They follow from the seed, the context and how often it came before; the other contexts change nothing.
 

@@ -129,8 +129,7 @@ def by_hop(episode: Episode) -> Iterator[Retrieval]:
 def answered(
     episodes: Sequence[Episode], program: LeReT, reader: Generator, *, batch_size: int, desc: str
 ) -> list[Episode]:
-    """Return the episodes with the answers of a ``reader``, which is shown the question and all that was found, as
-    ranked.
+    """Return the episodes with answers of a ``reader``, which is shown the question and all that was found, ranked.
 
     An episode that found nothing is not read: its answer is "".
     """
@@ -171,8 +170,7 @@ def accumulated(found: Sequence[Retrieval], order: str) -> tuple[Passage, ...]:
 
 
 def render(question: str, context: Sequence[Passage], demonstrations: Sequence[Demonstration] = ()) -> tuple[str, int]:
-    """Return the prompt of a hop, and how many control tags were escaped in it. A passage is one line, so it cannot
-    ask.
+    """Return the prompt of a hop, and how many control tags were escaped; a passage is one line, so it cannot ask.
 
     >>> found = (Passage("p", "Born in Bath.", "Ada Brown"),)
     >>> print(render("Who?", found, [Demonstration("When?", (), "year")])[0])

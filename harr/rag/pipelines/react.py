@@ -18,8 +18,7 @@ from harr.types import Generate, Hop, Outcome, Question, Request, Retrieval, Sea
 
 TOOL, STOP = "search", "</tool_call>"
 QUERY_CHARACTERS = 2000
-"""Length of the longest query that is searched: every encoder would cut a longer one, and a search engine of words may
-refuse it."""
+"""Length of the longest query that is searched: encoders cut a longer one, a search of words may refuse it."""
 CALL = '<tool_call>{"name": "search", "arguments": {"query": "..."}}</tool_call>'
 CORRECTION = f'Reply with one {CALL} or one line "Final answer: ...".'
 LAST_TURN = 'No more searches are possible. Reply with one line "Final answer: ...", as well as you can.'

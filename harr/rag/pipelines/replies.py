@@ -15,8 +15,7 @@ from harr.rag.pipelines.tags import escape
 from harr.types import Generate, Hop, Passage, Question, Request, Retrieval, Search
 
 LOOKED_THROUGH = 32_768
-"""Number of a reply's last characters that may hold JSON: every bracket is a try, which takes longer in a longer
-text."""
+"""Number of a reply's last characters that may hold JSON: every bracket is a try, the longer the text the slower."""
 STATUSES = ("FOUND", "NOT_FOUND", "AMBIGUOUS")
 _THOUGHTS = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
 _DECODER = json.JSONDecoder()

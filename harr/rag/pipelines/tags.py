@@ -57,8 +57,7 @@ def fault(turn: str, *, acts: bool) -> str:
 
 
 def disorder(text: str, blocks: Sequence[str]) -> str:
-    """Return why a text is not just these blocks, each once, in this order; "" where it is. No model may write a
-    result.
+    """Return why a text is not just these blocks, each once, in order; "" where it is. No model may write a result.
 
     >>> disorder("<think>Bath?</think> <answer>Bath</answer>", ["think", "answer"])
     ''

@@ -126,8 +126,7 @@ class TwoTowerPolicy:
         return self.attach_document(question, tuple(self.passages.take([rows[pid] for pid in question.candidate_ids])))
 
     def state_texts(self, searches: Sequence[Search]) -> list[str]:
-        """Return question and picks in document order, joined by [SEP]; the first are dropped where they are too
-        many."""
+        """Return question and picks in document order, joined by [SEP]; of too many the first are dropped."""
         ordered = []
         for search in searches:
             document = self.document(search.question)

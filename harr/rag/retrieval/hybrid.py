@@ -29,8 +29,7 @@ class Fusion:
     def find(
         self, index: PassageIndex, vectors_QD: NDArray[np.float32], texts: Sequence[str], n: int
     ) -> NDArray[np.int64]:
-        """Return rows of the ``n`` best passages for Q queries, shape (Q, n), padded with -1: one call of the index a
-        side.
+        """Return rows of the ``n`` best passages for Q queries, (Q, n), padded with -1: one call of the index a side.
 
         ``texts`` are the queries as words, ``vectors_QD`` as vectors. Each side gives its ``n`` best.
         """
@@ -46,8 +45,7 @@ DENSE = Fusion()
 
 
 def fusion_of(search: str, fusion: str, weights: tuple[float, float]) -> Fusion:
-    """Return the weights of ``dense``, ``sparse`` or ``hybrid`` search; of hybrid by ``fusion`` ``weighted`` or
-    ``rrf``.
+    """Return the weights of ``dense``, ``sparse`` or ``hybrid`` search; of hybrid by ``weighted`` fusion or ``rrf``.
 
     >>> fusion_of("hybrid", "weighted", (0.8, 0.2)), fusion_of("hybrid", "rrf", (0.8, 0.2))
     (Fusion(dense=0.8, sparse=0.2, offset=1), Fusion(dense=1.0, sparse=1.0, offset=61))

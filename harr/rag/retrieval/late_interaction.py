@@ -35,8 +35,7 @@ class TokenVectors:
         return dict(zip(distinct, self.model.encode_query(distinct), strict=True)) if distinct else {}
 
     def passages(self, texts: Sequence[str]) -> dict[str, Tensor]:
-        """Return token vectors of passages by text, each (tokens, D); those that were seen lately are not encoded
-        again."""
+        """Return token vectors of passages by text, each (tokens, D); those seen lately are not encoded again."""
         distinct = dict.fromkeys(texts)
         found = {text: self._known.pop(text) for text in distinct if text in self._known}
         new = [text for text in distinct if text not in found]
@@ -98,8 +97,7 @@ def load_multi_vector(name: str, device: str | None = None) -> TokenVectors:
 
 
 def search_identity(index: str, model: str) -> str:
-    """Return the identity of a search: that of its ``index``, and by content of the multi-vector ``model`` that orders
-    anew.
+    """Return the identity of a search: that of its ``index``, and by content of the ``model`` that orders anew.
 
     Without such a model ("") it is that of the index, unchanged. A copy of the folder is the same model.
 

@@ -14,8 +14,7 @@ _GRADE = re.compile(r'\{\s*"score"\s*:\s*([01](?:\.\d+)?)\s*\}')
 
 
 def verdicts(judge: Generator, episodes: Sequence[Episode]) -> tuple[list[Value], int]:
-    """Return 1.0 or 0.0 by the judge's verdict, 0.0 without an answer, None where it cannot be read; and how many
-    cannot."""
+    """Return 1.0 or 0.0 by the judge, 0.0 without an answer, None where it cannot be read; and how many cannot."""
     asked = [i for i, episode in enumerate(episodes) if episode.answer]
     values: list[Value] = [0.0] * len(episodes)
     requests = [_request("judge", episodes[i]) for i in asked]

@@ -84,8 +84,7 @@ def best_reciprocal_rank(episode: Episode) -> float | None:
 
 
 def ndcg_at(episode: Episode, k: int) -> float | None:
-    """Return the normalised discounted cumulative gain of the first ``k`` documents, gold or not (Jarvelin and
-    Kekalainen, 2002).
+    """Return the nDCG of the first ``k`` documents, each gold or not (Jarvelin and Kekalainen, 2002).
 
     None for a question without gold, or if fewer than ``k`` passages were asked for. A ranking that ends early has
     nothing in its missing places.

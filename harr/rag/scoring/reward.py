@@ -103,8 +103,7 @@ class Reward:
         return scores
 
     def means(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:
-        """Return every term that applies, by name, and ``reward``, their total as at the end of training, for each
-        episode.
+        """Return for each episode every term that applies, and ``reward``, their total as at the end of training.
 
         A term per step enters with its mean. Where no term applies there is no ``reward`` either.
         """
@@ -152,8 +151,7 @@ class Reward:
         return [_total(row, weights) for row in _rows({name: scores[name] for name in weights})]
 
     def table(self, scores: Scores, step: int, group_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what :func:`harr.rag.scoring.scalarize.combine` takes: the terms that count at a step (B, G, K), and K
-        weights.
+        """Return what ``scalarize.combine`` takes: the terms that count at a step, (B, G, K), and K weights.
 
         A term per step enters with its mean; one that does not apply is NaN, but ``semantic`` 0, as in
         :meth:`totals`.

@@ -44,8 +44,7 @@ def rouge(episode: Episode) -> float | None:
 
 
 def format_reward(episode: Episode) -> float | None:
-    """Return the share of the model's turns that are well-formed, 0.0 if it never searched; ``Outcome.faults`` has the
-    reasons.
+    """Return the share of the model's turns that are well-formed (``Outcome.faults``), 0.0 if it never searched.
 
     Where searches are a graph, the term ``graph`` says whether they could be made. None where the pipeline does not
     look at the form of turns.
@@ -57,8 +56,7 @@ def format_reward(episode: Episode) -> float | None:
 
 
 def valid_graph(episode: Episode) -> float | None:
-    """Return 1.0 where the model wrote a search graph, else 0.0 (``Outcome.graph`` has the reasons); None without
-    graphs."""
+    """Return 1.0 where the model wrote a search graph, else 0.0 (see ``Outcome.graph``); None without graphs."""
     return None if episode.outcome.graph is None else float(not episode.outcome.graph)
 
 
@@ -106,8 +104,7 @@ def novelty(episode: Episode) -> list[float]:
 
 
 def misses(episode: Episode) -> list[float] | None:
-    """Return per step 1.0 where it found no gold document that was not found before; a negative weight charges extra
-    steps.
+    """Return per step 1.0 where it found no new gold document; a negative weight charges extra steps.
 
     None for a question without gold.
     """

@@ -67,8 +67,7 @@ class WebSource:
         self._usage: Counter[str] = Counter(asked=0, cached=0, failed=0, timed_out=0)
 
     def usage(self) -> Mapping[str, float]:
-        """Return counts since the start: queries ``asked``, answers ``cached``, queries ``failed`` and, of those,
-        ``timed_out``."""
+        """Return counts: queries ``asked``, answers ``cached``, queries ``failed`` and, of those, ``timed_out``."""
         return {name: float(count) for name, count in self._usage.items()}
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -138,8 +137,7 @@ class WebSource:
         came.put((request, answers))
 
     def _own(self, passage: Passage) -> Passage:
-        """Return a passage as it can be kept and shown: half a character (a lone surrogate), as left by a cut, is
-        "?"."""
+        """Return a passage as it can be kept and shown: half a character (a lone surrogate) is "?"."""
         own = [text.encode("utf-8", "replace").decode() for text in (passage.id, passage.text, passage.title)]
         return Passage(own[0], own[1], own[2], self.tool)
 
