@@ -67,8 +67,8 @@ def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed:
     _save_model(model, tokenizer, run / BASE)  # the same again where a killed run goes on
     optimizers = _optimizers(model)
     checkpoints = Checkpoints(run)
-    rows = checkpoints.load(model, None, optimizers)
-    figures: dict[str, float] = rows[0] if rows else {"step": 0.0, "tokens": 0.0, "seconds": 0.0, "loss": 0.0}
+    fresh = {"step": 0.0, "tokens": 0.0, "seconds": 0.0, "loss": 0.0}
+    figures: dict[str, float] = (checkpoints.load(model, None, optimizers) or [fresh])[0]
     start = int(figures["step"])
     if start:
         print(f"resuming the generator at step {start}/{params.steps}")

@@ -5,6 +5,7 @@ of all turns but the last, so that the next turn would go on from another text t
 such templates in a form that keeps them.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from jinja2 import TemplateError
@@ -35,10 +36,8 @@ def keep_turns(tokenizer: Any) -> Any:
     from trl.chat_template_utils import get_training_chat_template  # takes a second to import; most need none
 
     own = tokenizer.chat_template
-    try:
+    with suppress(TemplateError, TypeError, ValueError):  # TRL has none for it
         tokenizer.chat_template = get_training_chat_template(tokenizer) or own
-    except (TemplateError, TypeError, ValueError):  # TRL has none for it
-        return tokenizer
     if not keeps_turns(tokenizer):
         tokenizer.chat_template = own
     return tokenizer
