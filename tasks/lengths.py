@@ -40,7 +40,7 @@ def play_lengths(
     from harr.builders.retrievers import trained_towers
     from harr.datasets.haystack import check_lengths, sentences_for, tokens_per_sentence
     from harr.datasets.noise import noise_sentences
-    from harr.evaluate.lengths import by_length, identity
+    from harr.evaluate.lengths import by_length, identity, whole_lines
     from harr.params.pipeline import PickParams
     from harr.report.plots import lengths_plot
 
@@ -60,21 +60,14 @@ def play_lengths(
     for sentences in lengths:
         log = out / f"eval_seed{seed}_ns{sentences}.jsonl"
         _play_length(told, sentences, towers, params.embed, log, picks=params.pipeline.picks)
+    logs = {int(log.stem.rpartition("ns")[2]): whole_lines(log) for log in out.glob(f"eval_seed{seed}_ns*.jsonl")}
     table = [
         {"sentences": row["sentences"], "tokens": round(row["sentences"] * mean), **row}
-        for row in by_length(_all_logs(out, seed), params.evaluate.resamples, params.seed)
+        for row in by_length(logs, params.evaluate.resamples, params.seed)
     ]
     write_json(out / "lengths.json", table)
     lengths_plot(table, out / "lengths.svg")
     return table
-
-
-def _all_logs(out: Path, seed: int) -> dict[int, list[dict[str, Any]]]:
-    """Return the lines of every log of a seed, by length."""
-    from harr.evaluate.lengths import whole_lines
-
-    logs = out.glob(f"eval_seed{seed}_ns*.jsonl")
-    return {int(log.stem.rpartition("ns")[2]): whole_lines(log) for log in logs}
 
 
 def _claim(out: Path, game: dict[str, Any]) -> None:

@@ -73,7 +73,10 @@ def embed_corpus(
     }
     _take_back(out, work / fingerprint(plan), passages, encoder, plan)
     folder = unfinished(work, plan)
-    manifest = _resume(folder, passages, encoder, params) or _begin(passages, encoder, dtype, params.batch_size)
+    manifest = _resume(folder, passages, encoder, params)
+    if manifest is None:  # it fixes the dtype, so that a resumed run keeps it
+        chosen = _choose_dtype(passages, encoder, params.batch_size) if dtype == "auto" else dtype
+        manifest = _header(passages, encoder, chosen)
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)
     done = {shard["file"]: shard for shard in manifest["shards"]}
@@ -138,16 +141,16 @@ def embed_shard(
     )
     on_batch(len(texts) - len(distinct))
     vectors = vectors_UD[[distinct[text] for text in texts]]
-    return _write_shard(folder / _file(number), vectors, truncated=_count_truncated(encoder, texts))
+    path = folder / _file(number)
+    with appears_whole(path) as temporary, temporary.open("wb") as handle:
+        np.save(handle, vectors, allow_pickle=False)
+    counts = encoder.token_counts([encoder.passage_prompt + text for text in texts])
+    truncated = int((counts > encoder.max_tokens).sum())
+    return {"file": path.name, "rows": len(vectors), "sha256": sha256(path), "truncated": truncated}
 
 
 def _file(number: int) -> str:
     return f"vectors-{number:05d}.npy"
-
-
-def _begin(passages: Passages, encoder: Encoder, dtype: str, batch_size: int) -> dict[str, Any]:
-    """Return the manifest of a fresh run; it fixes the dtype, so that a resumed run keeps it."""
-    return _header(passages, encoder, _choose_dtype(passages, encoder, batch_size) if dtype == "auto" else dtype)
 
 
 def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
@@ -235,17 +238,6 @@ def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
     ratio = seconds["float32"] / seconds["bfloat16"]
     tqdm.write(f"embedding in {chosen}: bfloat16 is {ratio:.1f} times as fast, cosine at least {cosine:.5f}")
     return chosen
-
-
-def _count_truncated(encoder: Encoder, texts: list[str]) -> int:
-    counts = encoder.token_counts([encoder.passage_prompt + text for text in texts])
-    return int((counts > encoder.max_tokens).sum())
-
-
-def _write_shard(path: Path, vectors: NDArray[np.float32], *, truncated: int) -> dict[str, Any]:
-    with appears_whole(path) as temporary, temporary.open("wb") as handle:
-        np.save(handle, vectors, allow_pickle=False)
-    return {"file": path.name, "rows": len(vectors), "sha256": sha256(path), "truncated": truncated}
 
 
 def _figures(manifest: dict[str, Any], *, embedded: int, seconds: float) -> dict[str, float]:

@@ -94,3 +94,13 @@ def spread(values: Mapping[str, float], centre: str, form: str = ".1f") -> str:
     """
     middle, low, high = (percent(values[key], form) for key in (centre, "low", "high"))
     return f"{middle} [{low}, {high}]"
+
+
+def plain(values: Mapping[str, float], centre: str, form: str) -> str:
+    """Return a mean or gain with its interval, as plain numbers.
+
+    >>> plain({"gain": 0.5, "low": -0.25, "high": 1.0}, "gain", "+.2f")
+    '+0.50 [-0.25, +1.00]'
+    """
+    middle, low, high = (format(values[key], form) for key in (centre, "low", "high"))
+    return f"{middle} [{low}, {high}]"

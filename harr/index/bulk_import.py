@@ -6,7 +6,7 @@ The server imports a file as whole segments. It must see the files: in the bucke
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -119,21 +119,14 @@ def write_parquet(
     fields += [pa.field("text", pa.string(), nullable=False)] * params.full_text
     schema = pa.schema(fields)
     with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=False) as writer:
-        for columns in _columns(passages, vectors, rows, params):
+        for start in range(0, len(rows), params.batch_size):
+            chunk = rows[start : start + params.batch_size]
+            flat = pa.array(vectors.take(chunk).ravel())
+            offsets = np.arange(0, vectors.width * (len(chunk) + 1), vectors.width, dtype=np.int32)
+            columns = [pa.array(chunk), pa.ListArray.from_arrays(pa.array(offsets), flat)]
+            if params.full_text:
+                columns.append(pa.array([searched_text(passage.content) for passage in passages.take(chunk.tolist())]))
             writer.write_batch(pa.record_batch(columns, schema=schema))
-
-
-def _columns(
-    passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: IndexParams
-) -> Iterator[list[pa.Array]]:
-    for start in range(0, len(rows), params.batch_size):
-        chunk = rows[start : start + params.batch_size]
-        flat = pa.array(vectors.take(chunk).ravel())
-        offsets = np.arange(0, vectors.width * (len(chunk) + 1), vectors.width, dtype=np.int32)
-        columns = [pa.array(chunk), pa.ListArray.from_arrays(pa.array(offsets), flat)]
-        if params.full_text:
-            columns.append(pa.array([searched_text(passage.content) for passage in passages.take(chunk.tolist())]))
-        yield columns
 
 
 def searched_text(content: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from harr import __version__
 from harr.arms import FULL
 from harr.evaluate.summary import Summary, headline
-from harr.evaluate.tables import is_share, label, percent, spread
+from harr.evaluate.tables import is_share, label, percent, plain, spread
 from harr.merge.card import LLM, RETRIEVER, purpose
 
 EVALUATION = """## Evaluation
@@ -113,7 +113,7 @@ def llm_card(
         training="\n".join(_row(key, value) for key, value in training.items()),
         evaluation=_evaluation(summary, contrasts),
         metrics="\n".join(
-            _row(label(metric), spread(found, "mean") if is_share(metric) else _plain(found), found["n"])
+            _row(label(metric), spread(found, "mean") if is_share(metric) else plain(found, "mean", ".3f"), found["n"])
             for metric, found in summary["arms"].get(FULL, {}).items()
         ),
     )
@@ -143,11 +143,6 @@ def _evaluation(summary: Summary, contrasts: Summary) -> str:
         arms="\n".join(_arms(summary, lead)),
         contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
     ).rstrip()
-
-
-def _plain(found: Mapping[str, float]) -> str:
-    """Return a mean that is no share, with its interval."""
-    return "{mean:.3f} [{low:.3f}, {high:.3f}]".format(**found)
 
 
 def plain_facts(facts: Mapping[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from harr.arms import ARMS, FULL, Arm
 from harr.evaluate.summary import Summary, baseline_of, flat_rows, headline
-from harr.evaluate.tables import label, percent, spread
+from harr.evaluate.tables import label, percent, plain, spread
 from harr.io.files import write_text
 from harr.report.html import render
 from harr.report.plots import draw_arms, draw_filter, draw_hops, draw_learning_curve, inline
@@ -112,7 +112,7 @@ def _lead(summary: Summary, lead: str) -> dict[str, str]:
 def _reward(summary: Summary) -> list[tuple[str, str, str]]:
     """Return per arm the mean reward and its gain, both as plain numbers: a total of terms need not be a share."""
     return [
-        (arm, _plain(metrics["reward"], "mean", ".3f"), _plain(gain, "gain", "+.3f") if gain else "")
+        (arm, plain(metrics["reward"], "mean", ".3f"), plain(gain, "gain", "+.3f") if gain else "")
         for arm, metrics in summary["arms"].items()
         if "reward" in metrics
         for gain in [summary["paired"].get(arm, {}).get("reward")]
@@ -129,16 +129,6 @@ def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[
     paid = [{**dict.fromkeys(AUDITS), **row} for row in rows if audited and "reward" in row]
     order = ("answer_in_query", "repeated_queries")
     return sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
-
-
-def _plain(values: Mapping[str, float], centre: str, form: str) -> str:
-    """Return a mean or gain with its interval.
-
-    >>> _plain({"gain": 0.5, "low": -0.25, "high": 1.0}, "gain", "+.2f")
-    '+0.50 [-0.25, +1.00]'
-    """
-    middle, low, high = (format(values[key], form) for key in (centre, "low", "high"))
-    return f"{middle} [{low}, {high}]"
 
 
 def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:

@@ -141,12 +141,15 @@ def _low_left(values: NDArray[Any]) -> bool:
 
 
 def smooth(values: NDArray[Any], window: int) -> NDArray[Any]:
-    """Return the mean over ``window`` neighbouring values, centred; fewer at the ends.
+    """Return the mean over ``window`` neighbouring values, centred; fewer at the ends and of fewer values.
 
-    >>> smooth(np.array([0.0, 3.0, 6.0]), 3).tolist()
-    [1.5, 3.0, 4.5]
+    >>> smooth(np.array([0.0, 3.0, 6.0]), 3).tolist(), smooth(np.array([0.0, 1.0]), 5).tolist()
+    ([1.5, 3.0, 4.5], [0.0, 1.0])
     """
-    kernel = np.ones(window)
+    odd = min(window, len(values) - 1 + len(values) % 2)
+    if odd < 2:
+        return values
+    kernel = np.ones(odd)
     return np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
 
 
@@ -158,7 +161,7 @@ def draw_filter(rows: Rows) -> Figure:
     axes = figure.subplots()
     width = float(centres[1] - centres[0]) * 0.86
     axes.bar(centres, kept, width, color=GREEN, label=f"kept ({kept.sum():,})")
-    style = {"color": GREY, "hatch": "////", "edgecolor": GRID, "linewidth": 0}
+    style: dict[str, Any] = {"color": GREY, "hatch": "////", "edgecolor": GRID, "linewidth": 0}
     axes.bar(centres, dropped, width, bottom=kept, label=f"dropped ({dropped.sum():,})", **style)
     axes.set_title(f"Questions by mean reward of their rollouts (n = {kept.sum() + dropped.sum():,})")
     axes.set_xlabel("mean reward of a question")

@@ -69,10 +69,14 @@ class Verdict:
     @property
     def page(self) -> str:
         """The verdict as one HTML page; every text is escaped and nothing is loaded from elsewhere."""
-        from harr.evaluate.tables import label
+        from harr.evaluate.tables import is_share, label, plain, spread
 
+        shown = {  # points where the metric is a share, else the plain number
+            name: spread(gain, "gain", "+.1f") if is_share(name) else plain(gain, "gain", "+.2f")
+            for name, gain in self.gains.items()
+        }
         rows = [
-            (label(name), _gain(name, gain), f"{gain['p']:.2g}", int(gain["n"]), "up" if gain["low"] > 0 else "level")
+            (label(name), shown[name], f"{gain['p']:.2g}", int(gain["n"]), "up" if gain["low"] > 0 else "level")
             for name, gain in self.gains.items()
         ]
         return render(
@@ -85,12 +89,3 @@ class Verdict:
             gains=rows,
             facts=self.facts,
         )
-
-
-def _gain(name: str, gain: Mapping[str, float]) -> str:
-    """Return a gain with its interval: points where the metric is a share, else the plain number."""
-    from harr.evaluate.tables import is_share, spread
-
-    if is_share(name):
-        return spread(gain, "gain", "+.1f")
-    return f"{gain['gain']:+.2f} [{gain['low']:+.2f}, {gain['high']:+.2f}]"

@@ -116,7 +116,7 @@ def curve(rows: Rows, name: str) -> tuple[Array, Array, Array]:
     means = np.array([row[mean_column(name)] for row in own], dtype=float)
     phases = np.array([row.get("phase", 0.0) for row in own])
     cuts = np.flatnonzero(np.diff(phases)) + 1
-    smoothed = np.concatenate([_smooth(part, window(rows)) for part in np.split(means, cuts)])
+    smoothed = np.concatenate([smooth(part, window(rows)) for part in np.split(means, cuts)])
     return np.array([row["step"] for row in own], dtype=float), means, smoothed
 
 
@@ -184,16 +184,6 @@ def _progress_rows(rows: Rows) -> Iterator[dict[str, Any]]:
                 "smoothed": float(smoothed[place]),
                 "smoothed_r2": None if math.isnan(r2) else r2,
             } | ({"fitted": float(found.line[place]), "fit": found.text, "fit_r2": found.r2} if found else {})
-
-
-def _smooth(values: Array, width: int) -> Array:
-    """Smooth as :func:`harr.report.plots.smooth`, also for fewer values than the window has.
-
-    >>> _smooth(np.array([0.0, 1.0]), 5).tolist()
-    [0.0, 1.0]
-    """
-    odd = min(width, len(values) - 1 + len(values) % 2)
-    return np.asarray(smooth(values, odd)) if odd > 1 else values
 
 
 def _size(rows: Rows) -> str:
