@@ -63,7 +63,9 @@ def _of_noise(params: Any) -> str:
 
 
 def _function(params: Any) -> Source:
-    source = function_of(params.function, key="download.function", shape="returns a Source")(**params.settings)
+    settings = params.settings
+    load = function_of(params.function, key="download.function", shape="returns a Source", takes=0, settings=settings)
+    source = load(**settings)
     if not isinstance(source, Source):
         raise ParamsError(
             f"download.function: {params.function} returned {type(source).__name__}; return a Source "

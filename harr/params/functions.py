@@ -5,30 +5,43 @@ can run anything that is importable, with the rights of the stage. Run recipes o
 """
 
 import importlib
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from harr.errors import ParamsError
+from harr.errors import ParamsError, one_line
 
 
 def import_named(name: str, *, key: str) -> Any:
     """Import what ``key`` of params.yaml names.
 
     Raises:
-        ParamsError: there is no such module, or nothing of that name in it.
+        ParamsError: there is no such module, nothing of that name in it, or the module fails as it is imported.
     """
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ParamsError(f"{key}: {name} cannot be imported ({error}); is its folder on PYTHONPATH?") from None
+    except Exception as error:  # the module is somebody's code, which may raise anything
+        lost = isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")
+        mend = "is its folder on PYTHONPATH?" if lost else f"try `python -c 'import {module}'`"
+        what = f"{type(error).__name__}: {one_line(error)}"
+        raise ParamsError(f"{key}: {name} cannot be imported ({what}); {mend}") from None
 
 
-def function_of(name: str, *, key: str, shape: str) -> Callable[..., Any]:
-    """Import the function that ``key`` of params.yaml names; ``shape`` says what it takes and returns.
+def function_of(
+    name: str, *, key: str, shape: str, takes: int = 1, settings: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
+    """Import the function that ``key`` of params.yaml names.
+
+    Args:
+        name: ``package.module:function``.
+        key: the parameter that names it.
+        shape: what it takes and returns, for the message.
+        takes: number of arguments that it is called with.
+        settings: what it is called with by name.
 
     Raises:
-        ParamsError: there is no such module, or no such function in it.
+        ParamsError: there is no such module, or no such function in it, or it takes other arguments.
 
     >>> function_of("math:sqrt", key="reward.terms", shape="takes an Episode and returns a number")(4.0)
     2.0
@@ -36,4 +49,10 @@ def function_of(name: str, *, key: str, shape: str) -> Callable[..., Any]:
     found: Callable[..., Any] = import_named(name, key=key)
     if not callable(found):
         raise ParamsError(f"{key}: {name} is no function; give one that {shape}")
+    try:
+        inspect.signature(found).bind(*[None] * takes, **(settings or {}))
+    except ValueError:  # a function of C may not say what it takes
+        pass
+    except TypeError as error:
+        raise ParamsError(f"{key}: {name} cannot be called so ({error}); give one that {shape}") from None
     return found

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from harr.errors import ParamsError
 from harr.io.progress import bar
 from harr.types import (
     Episode,
@@ -34,7 +35,11 @@ class _Game:
     outcome: Outcome = field(default_factory=Outcome)
 
     def advance(self, answer: Any) -> None:
-        """Send an answer (None starts the pipeline) and keep the next request; None when it ended."""
+        """Send an answer (None starts the pipeline) and keep the next request; None when it ended.
+
+        Raises:
+            ParamsError: the pipeline, of another package, yields or returns what no pipeline does.
+        """
         if isinstance(self.request, Search):
             self.steps.append(Step(self.request, answer))
         elif isinstance(self.request, tuple):
@@ -45,6 +50,15 @@ class _Game:
             self.request = self.moves.send(answer)
         except StopIteration as end:
             self.request, self.outcome = None, end.value
+            if not isinstance(end.value, Outcome):
+                raise ParamsError(f"the pipeline returned {end.value!r}; return an Outcome (harr/types.py)") from None
+        else:
+            asked = self.request if isinstance(self.request, tuple) else (self.request,)
+            known = Search if isinstance(self.request, tuple) else Search | Generate
+            if not all(isinstance(one, known) for one in asked):
+                raise ParamsError(
+                    f"the pipeline yielded {self.request!r}; yield a Search, a Generate or a tuple of Searches"
+                )
 
 
 def play(

@@ -1,6 +1,7 @@
 """An arm of another package, as docs/arms.md shows it: played, scored, contrasted, and shown wherever arms are."""
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(folder)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:  # of another test file
+            patch.delitem(sys.modules, name)
         write_text(Path("mine/search.py"), code[1])
         run = params("frozen")
         download(run.download, CORPUS, QUESTIONS, WORK / "download")

@@ -7,7 +7,7 @@ that its model acts by stand in ``harr/rag/pipelines/tags.py``. One of another p
 
 from collections.abc import Callable
 from functools import partial
-from inspect import isfunction, isgeneratorfunction
+from inspect import isclass, isfunction, isgeneratorfunction
 from typing import Any
 
 from harr.errors import ParamsError
@@ -42,8 +42,8 @@ def _leret(section: Any, fits: Fits) -> Pipeline:
 
 def _function(section: Any, fits: Fits) -> Pipeline:
     shape = "takes a Question and yields Search and Generate"
-    play = function_of(section.function, key="pipeline.function", shape=shape)
-    if isfunction(play) and not isgeneratorfunction(play):
+    play = function_of(section.function, key="pipeline.function", shape=shape, settings=section.settings)
+    if isclass(play) or (isfunction(play) and not isgeneratorfunction(play)):
         raise ParamsError(f"pipeline.function: {section.function} yields nothing; give one that {shape}")
     return partial(play, **section.settings)
 

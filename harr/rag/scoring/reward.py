@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -216,4 +217,13 @@ def _term(name: str) -> Callable[[Episode], Any]:
     if ":" not in name:
         names = ", ".join([*known, *BATCHED])
         raise ParamsError(f"reward.terms: unknown term {name}; known: {names}, or package.module:function")
-    return function_of(name, key="reward.terms", shape="takes an Episode and returns a number")
+    shape = "takes an Episode and returns a finite number, or None where it does not apply"
+    term = function_of(name, key="reward.terms", shape=shape)
+
+    def checked(episode: Episode) -> float | None:
+        value: Any = term(episode)
+        if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
+            raise ParamsError(f"reward.terms: {name} returned {value!r}; give one that {shape}")
+        return None if value is None else float(value)
+
+    return checked

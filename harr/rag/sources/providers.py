@@ -36,9 +36,8 @@ def open_provider(tool: str, section: OutsideParams) -> SearchFn | BatchSearchFn
         case ExaParams():
             return exa(tool, section)
         case FunctionSourceParams():
-            return function_of(
-                section.function, key=f"sources.{tool}.function", shape="takes a query and k and returns passages"
-            )
+            shape = "takes a query and k and returns passages"
+            return function_of(section.function, key=f"sources.{tool}.function", shape=shape, takes=2)
         case RetrieveParams():
             return RetrieveClient(section.base_url, section.deadline_seconds)
         case CassetteParams():

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from harr.errors import ParamsError
 from harr.rag.pipelines.pick import pick
 from harr.rag.rollout import play
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
@@ -122,3 +123,22 @@ def test_a_reader_sees_the_picks_in_the_order_of_the_document() -> None:
         game.send("Answer: office.")
     except StopIteration as end:
         assert (end.value.answer, end.value.escaped, len(end.value.hops)) == ("office", 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("moves", "line"),
+    [
+        (["Where?"], r"the pipeline yielded .Where\?.; yield a Search, a Generate or a tuple of Searches"),
+        ([[Search(Question("q", "Who?"), "Who?")]], r"the pipeline yielded \[Search"),
+        ([(Generate(prompt="Who?"),)], r"the pipeline yielded \(Generate"),
+        ([None], "the pipeline yielded None"),
+        ([], "the pipeline returned 'Bath'; return an Outcome"),
+    ],
+)
+def test_a_pipeline_of_another_package_that_yields_something_else_is_told(moves: list[Any], line: str) -> None:
+    def pipeline(question: Question) -> Any:
+        yield from moves
+        return "Bath"
+
+    with pytest.raises(ParamsError, match=line):
+        play([Question("q", "Who?")], pipeline, CountingRetriever(), Echo())

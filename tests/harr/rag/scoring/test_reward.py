@@ -59,7 +59,9 @@ def test_where_a_term_does_not_apply_the_others_weigh_more() -> None:
 def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_terms.py").write_text(
         "limit = 3\ndef short(episode):\n    return float(len(episode.steps) < limit)\n"
+        "def wild(episode):\n    return float('nan')\ndef nothing():\n    return 1.0\n"
     )
+    (tmp_path / "broken_terms.py").write_text("def short(episode:\n")
     monkeypatch.syspath_prepend(tmp_path)
     reward = Reward({"my_terms:short": 1.0})
     assert [reward(episode("Ada", "a")), reward(episode("Ada", "a", "b", "c"))] == [1.0, 0.0]
@@ -67,10 +69,14 @@ def test_a_function_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("my_terms:long", "cannot be imported"),
         ("no_such_module:short", "cannot be imported"),
         ("my_terms:limit", "is no function"),
+        ("my_terms:nothing", r"cannot be called so \(too many positional arguments\); give one that takes an Episode"),
+        ("broken_terms:short", r"cannot be imported \(SyntaxError: .*; try `python -c 'import broken_terms'`"),
         ("answer_f2", "unknown term answer_f2; known: answer_f1"),
     ):
         with pytest.raises(ParamsError, match=message):
             Reward({name: 1.0})
+    with pytest.raises(ParamsError, match="my_terms:wild returned nan; give one that takes an Episode"):
+        Reward({"my_terms:wild": 1.0})(episode("Ada"))
 
 
 @pytest.mark.parametrize("weights", [{"recall": 0.0}, {"recall": float("nan")}, {"judge": 1.0}])
