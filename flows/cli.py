@@ -39,7 +39,7 @@ def run(
 def evaluate(
     questions: Annotated[Path, Option(help="question file (README: Your own data)")],
     out: Annotated[Path, Option(help="where the metrics go, in the shape of metrics/evaluate.json")],
-    model: Annotated[Path | None, Option(help="merged model for the arm full (default: models/adapter)")] = None,
+    model: Annotated[Path | None, Option(help="adapter or merged model of full (default: models/adapter)")] = None,
     arms: Annotated[list[str] | None, Option(metavar="ARM ...", help="which arms (default: evaluate.arms)")] = None,
 ) -> None:
     """Play any model on the questions of a file."""
@@ -178,7 +178,7 @@ def ui(prefect_port: PrefectPort = 4200, mlflow_port: MlflowPort = 5000) -> None
 
 @app.command()
 def report(
-    send: Annotated[bool, Option("--send", help="send to MLflow what it has not received")] = False,
+    send: Annotated[bool, Option("--send", help="report to MLflow what it has not received yet")] = False,
 ) -> None:
     """Print the arms of the last evaluation, and where its page is."""
     if send:

@@ -21,7 +21,7 @@ class WorldParams(Section):
     hops: NonEmpty[Annotated[int, Field(ge=1, le=4)]] = (2, 3, 4)
     """Numbers of searches that questions need; there are equally many questions of each."""
     sources: bool = False
-    """Every passage names its source: people and towns General, firms News, works and schools Academy."""
+    """Whether every passage names its source: people and towns General, firms News, works and schools Academy."""
     seed: Seed = 0
     """Seed of the random numbers that the encyclopaedia is made with."""
 

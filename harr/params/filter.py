@@ -70,6 +70,6 @@ class FilterParams(Section):
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the language model, where that is what learns; the same as in train."""
     max_tokens: Positive = 64
-    """Maximum length, in tokens, of its completions; the same as in train."""
+    """Maximum length, in tokens, of the completions of a language model that learns; the same as in train."""
     preferences: PreferencesParams | None = None
     """Trial of queries in place of whole rollouts, for train.method leret; with null it is as published."""

@@ -76,7 +76,7 @@ class LoopParams(TrainFacts):
     """Number of steps that rewards are averaged over to find the best checkpoint and a collapse; after as many steps in
     which no group's rewards differ (GRPO), the run stops."""
     guard_drop: Fraction = 0.5
-    """Share of its best below which that average stops the run; 0 means never."""
+    """Share of the best average reward below which the average reward stops the run; 0 means never."""
     lora: LoraParams | None = LoraParams()
     """Adapter that learns; with null the model's own layers are trained (full fine-tuning)."""
 
@@ -312,7 +312,7 @@ class FunctionTrainParams(LoopParams):
     method: Literal["function"]
     """Selects a method of another package."""
     function: Dotted
-    """Record of the method (``harr/builders/methods.py``), as ``package.module:name``."""
+    """Record of the method (``harr/builders/methods.py``), or its function ``train``, as ``package.module:name``."""
     learns: Literal["retriever", "language_model"]
     """Player that learns: the retriever, or the language model."""
     temperature: float = Field(1.0, gt=0)
