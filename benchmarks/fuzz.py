@@ -23,7 +23,7 @@ SHARES = {
     "vectors of a server": 0.01,
     "parameters": 0.004,
 }
-"""Of the cases; those that are slow to read come last."""
+"""Weights of the cases; those that are slow to read come last."""
 
 
 def main() -> None:

@@ -31,7 +31,7 @@ def seconds(call: Callable[[], Tensor]) -> tuple[float, Tensor]:
 
 
 def by_dictionary(state_D: Tensor, texts: list[str], vectors_of: dict[str, Tensor], position_N: Tensor) -> Tensor:
-    """As it was: look every sentence up, stack, turn every vector, multiply."""
+    """Compute as it was: look every sentence up, stack, turn every vector, multiply."""
     vectors_ND = torch.stack([vectors_of[text] for text in texts])
     parts = [
         values(state_D[None], rotate(vectors_ND[i : i + ROWS], position_N[i : i + ROWS])[None])[:, 0]
@@ -41,7 +41,7 @@ def by_dictionary(state_D: Tensor, texts: list[str], vectors_of: dict[str, Tenso
 
 
 def by_rows(state_D: Tensor, sentences: Sentences, rows_N: NDArray[np.int64], position_N: Tensor | None) -> Tensor:
-    """As it is: gather blocks of rows; nothing is turned."""
+    """Compute as it is: gather blocks of rows; nothing is turned."""
     parts = [
         rotary_q_values(
             state_D,

@@ -28,7 +28,7 @@ def hanging(query: str, k: int) -> list[Passage]:
 
 
 def seconds(sources: Sources, tools: list[str], queries: int) -> float:
-    """Of one call with so many queries a tool, the median of ``TIMES``."""
+    """Return the median of ``TIMES`` seconds of one call with so many queries a tool."""
     took = []
     for number in range(TIMES):
         searches = [Search(Question("q", "?"), f"{number} {i}", tool=tool) for tool in tools for i in range(queries)]

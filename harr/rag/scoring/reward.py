@@ -217,13 +217,14 @@ def _term(name: str) -> Callable[[Episode], Any]:
     if ":" not in name:
         names = ", ".join([*known, *BATCHED])
         raise ParamsError(f"reward.terms: unknown term {name}; known: {names}, or package.module:function")
-    shape = "takes an Episode and returns a finite number, or None where it does not apply"
+    shape = "takes an Episode and returns a finite number, a list of one per step, or None where it does not apply"
     term = function_of(name, key="reward.terms", shape=shape)
 
-    def checked(episode: Episode) -> float | None:
-        value: Any = term(episode)
-        if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
+    def checked(episode: Episode) -> Value:
+        value: Value = term(episode)
+        numbers = value if isinstance(value, list) else [] if value is None else [value]
+        if not all(isinstance(number, Real) and math.isfinite(number) for number in numbers):
             raise ParamsError(f"reward.terms: {name} returned {value!r}; give one that {shape}")
-        return None if value is None else float(value)
+        return value
 
     return checked
