@@ -50,17 +50,22 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
     """Do the plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
     from harr.builders.methods import METHODS, method_of
     from harr.builders.setup import arm_params, open_setup
+    from harr.corpus.passages import read_questions
 
+    runs, questions = trained_runs(params), FILTERED / "questions.jsonl"
+    for kind in {params.evaluate.arm_table[name].method for name in runs} - {""}:
+        if check := METHODS[kind].check:
+            check(read_questions(questions))
     figures: dict[str, float] = {}
     steps = 0
-    for name, folders in trained_runs(params).items():
+    for name, folders in runs.items():
         arm = params.evaluate.arm_table[name]
         for seed, folder in enumerate(folders, start=params.seed):
             if folder == ADAPTER or arm.inside:
                 continue
             tell(f"arm {name}, seed {seed}")
             own = arm_params(params, arm)
-            with open_setup(own, PLACES, FILTERED / "questions.jsonl", history=arm.history) as setup:
+            with open_setup(own, PLACES, questions, history=arm.history) as setup:
                 method = METHODS[arm.method] if arm.method else method_of(params.train)
                 history = method.train(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             figures[f"{folder.name}.{method.figure}{LAST}"] = mean_reward(history[-10:])

@@ -3,7 +3,7 @@
 A method of another package is such a record, too: ``train: {method: function, function: "mine.train:METHOD"}``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from harr.params.train import FunctionTrainParams, TrainParams
 from harr.preferences.collect import collect_preferences
 from harr.rag.setup import Setup
 from harr.train import grpo, infonce, ppo, pqn
-from harr.types import Log
+from harr.types import Log, Question
 
 Train = Callable[[Any, Setup, Path, Path, Log, int], list[dict[str, Any]]]
 """``train(params, setup, out, work, log, seed)``: train the player that learns, and write its adapter to ``out``.
@@ -50,12 +50,14 @@ class Method:
         describe: section ``train`` as facts for the model card and the report; ``method`` is the first.
         figure: what its rows tell as ``reward_mean``. ``accuracy`` is of predictions: of tokens in even, of pairs in
             odd phases (``phase`` of a row).
+        check: refuses questions that the method could not learn from, before any is played.
     """
 
     train: Train
     prepare: Prepare = filter_questions
     describe: Callable[[Any], dict[str, str]] = describe_steps
     figure: Literal["reward", "accuracy"] = "reward"
+    check: Callable[[Sequence[Question]], None] | None = None
 
 
 def _train_agent(*args: Any) -> list[dict[str, Any]]:
@@ -88,7 +90,7 @@ METHODS = {
     "grpo": Method(grpo.train),
     "ppo": Method(ppo.train),
     "pqn": Method(pqn.train),
-    "infonce": Method(infonce.train),
+    "infonce": Method(infonce.train, check=infonce.check_labels),
     "agent": Method(_train_agent, describe=_describe_agent),
     "leret": Method(_train_leret, collect_preferences, _describe_leret, figure="accuracy"),
 }

@@ -2,10 +2,14 @@
 
 Same questions, same rollouts and same number of updates as the RL run, but the gradient comes from
 labels: every state is drawn to the first gold passage that its episode had not found yet, and away
-from the gold passages of all other questions of the step (in-batch negatives).
+from the gold passages of all other questions of the step (in-batch negatives). A question without gold
+passages is learnt as in DPR (arXiv 2004.04906): what states one of its answers, among the passages that a
+state competes for, is its positive.
 """
 
 from collections.abc import Sequence
+from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,49 +17,116 @@ import torch
 from numpy.typing import NDArray
 
 from harr.compute import distributed
+from harr.corpus.passages import Passages
+from harr.errors import CorpusError
 from harr.params.train import PolicyParams
 from harr.rag.policies.dense import unique
+from harr.rag.scoring.text import statable, states_answer
 from harr.rag.setup import Setup
 from harr.train.batch import reward_figures, rollouts, shares
 from harr.train.learner import Learner
-from harr.types import Episode, Log
+from harr.types import Episode, Log, Question
+
+Wanted = Sequence[Sequence[Sequence[str]]]
+"""Ids of passages that should be found: by episode, by step, the first one first."""
+
+
+def check_labels(questions: Sequence[Question]) -> None:
+    """Refuse questions that all lack what a positive is found by.
+
+    Raises:
+        CorpusError: none has a gold passage, or an answer that a passage can state.
+    """
+    if not any(question.gold_ids or statable(question.answers) for question in questions):
+        raise CorpusError(
+            f"infonce: none of {len(questions)} training questions has gold passages, or an answer other than yes and "
+            "no that a passage could state, so nothing would be learnt; leave infonce out of evaluate.arms"
+        )
 
 
 def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
-    """Train the retriever of ``setup`` on gold passages and write its adapter to ``out``; resumes as GRPO does."""
+    """Train the retriever of ``setup`` on gold passages and write its adapter to ``out``; resumes as GRPO does.
+
+    ``answer_positives`` is the number of states whose positive states an answer, their question having no gold.
+
+    Raises:
+        CorpusError: no question has gold or an answer to look for, or a ``guard_window`` of steps found no positive.
+    """
+    check_labels(setup.questions)
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
         values = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
-        targets = first_missing_gold(episodes)
+        wanted = positives(episodes, learner.dense.passages)
+        targets = first_missing(episodes, wanted)
         if targets:
             for _ in range(params.num_iterations):
-                values |= update(params, learner, targets, episodes)
-        learner.history.append(values | {"distinct_states": float(len(targets))})
+                values |= update(params, learner, targets, groups_of(episodes, wanted))
+        gold = {step.retrieval.state for episode in episodes if episode.question.gold_ids for step in episode.steps}
+        counts = {"distinct_states": len(targets), "answer_positives": len(targets.keys() - gold)}
+        learner.history.append(values | {name: float(count) for name, count in counts.items()})
+        _check_found(learner.history, params.guard_window)
     return learner.export(out)
 
 
-def first_missing_gold(episodes: Sequence[Episode]) -> dict[str, str]:
-    """Return state -> id of the first gold passage, in hop order, that the searches before had not found."""
+def positives(episodes: Sequence[Episode], passages: Passages) -> Wanted:
+    """Return what each search should have found: the gold in hop order.
+
+    For a question without gold: what states one of its answers in the pool of that search, in the order of the pool.
+    """
+    unlabelled = [episode for episode in episodes if not episode.question.gold_ids]
+    rows = sorted({row for episode in unlabelled for step in episode.steps for row in step.retrieval.pool})
+    passage_of = dict(zip(rows, passages.take(rows), strict=True))
+
+    @cache
+    def states(row: int, answers: tuple[str, ...]) -> bool:
+        return states_answer(passage_of[row].content, answers)
+
+    def wanted(question: Question, pool: Sequence[int]) -> Sequence[str]:
+        if question.gold_ids:
+            return question.gold_ids
+        return [passage_of[row].id for row in pool if states(row, question.answers)]
+
+    return [[wanted(episode.question, step.retrieval.pool) for step in episode.steps] for episode in episodes]
+
+
+def first_missing(episodes: Sequence[Episode], wanted: Wanted) -> dict[str, str]:
+    """Return state -> id of the first passage wanted there that the searches before had not found."""
     targets: dict[str, str] = {}
-    for episode in episodes:
+    for episode, by_step in zip(episodes, wanted, strict=True):
         found: set[str] = set()
-        for step in episode.steps:
-            missing = [pid for pid in episode.question.gold_ids if pid not in found]
+        for step, ids in zip(episode.steps, by_step, strict=True):
+            missing = [pid for pid in ids if pid not in found]
             if missing:
                 targets.setdefault(step.retrieval.state, missing[0])
             found |= {passage.id for passage in step.retrieval.passages}
     return targets
 
 
+def groups_of(episodes: Sequence[Episode], wanted: Wanted) -> list[tuple[str, ...]]:
+    """Return all that was wanted of each question: passages that are no negatives of each other."""
+    groups: dict[str, dict[str, None]] = {}
+    for episode, by_step in zip(episodes, wanted, strict=True):
+        groups.setdefault(episode.question.id, {}).update(dict.fromkeys(chain.from_iterable(by_step)))
+    return [tuple(group) for group in groups.values()]
+
+
+def _check_found(history: Sequence[dict[str, float]], window: int) -> None:
+    """Refuse to go on where so many first steps have found no positive."""
+    if len(history) == window and not any(row["distinct_states"] for row in history):
+        raise CorpusError(
+            f"infonce: in {window} steps no pool held a passage that states an answer, so nothing is learnt; raise "
+            "retriever.pool, or leave infonce out of evaluate.arms"
+        )
+
+
 def update(
-    params: PolicyParams, learner: Learner, targets: dict[str, str], episodes: Sequence[Episode]
+    params: PolicyParams, learner: Learner, targets: dict[str, str], groups: Sequence[Sequence[str]]
 ) -> dict[str, float]:
     """Take one optimizer step on the mean cross-entropy of all distinct states."""
     learner.optimizer.zero_grad()
     policy, states = learner.dense, list(targets)
-    groups = [episode.question.gold_ids for episode in episodes]
     golds, _ = unique([pid for group in groups for pid in group])
     rows = policy.passages.rows_of(golds)
     vectors_GD = torch.from_numpy(policy.vectors.take(np.array([rows[pid] for pid in golds])))

@@ -18,7 +18,7 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train.batch import Batch, question_batch
 from harr.train.grpo import advantages_of, train
-from harr.train.infonce import first_missing_gold
+from harr.train.infonce import first_missing, positives, train as infonce
 from harr.types import Episode, Log, Question
 
 COMMON = {
@@ -182,7 +182,39 @@ def test_gradient_checkpointing_changes_no_gradient(setup: Setup, tmp_path: Path
 
 def test_infonce_wants_the_first_gold_passage_not_yet_found(setup: Setup) -> None:
     episodes = play(list(setup.questions[:2]), setup.pipeline, setup.retriever, None)
-    assert list(first_missing_gold(episodes).values()) == [question.gold_ids[0] for question in setup.questions[:2]]
+    targets = first_missing(episodes, positives(episodes, setup.policy.passages))
+    assert list(targets.values()) == [question.gold_ids[0] for question in setup.questions[:2]]
+
+
+def asks_without_gold(setup: Setup, *answers: str) -> Setup:
+    """The game on questions that lack gold passages and have these answers."""
+    bare = [replace(question, gold_ids=(), answers=answers) for question in setup.questions]
+    return replace(fresh(setup), questions=bare, reward=Reward({"letters:half": 1.0}))
+
+
+def test_infonce_learns_without_gold_from_what_states_an_answer(setup: Setup, tmp_path: Path) -> None:
+    game = asks_without_gold(setup, "full of snow", "yes")
+    episodes = play(list(game.questions[:3]), game.pipeline, game.retriever, None)
+    for episode, (ids,) in zip(episodes, positives(episodes, game.policy.passages), strict=True):
+        pool = [passage.id for passage in game.policy.passages.take(episode.steps[0].retrieval.pool)]
+        assert ids == [pid for pid in pool if pid.endswith("-winter")], "those of its pool, in the pool's order"
+    params = PARAMS.model_copy(update={"steps": 2})
+    history = infonce(params, game, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+    assert all(row["answer_positives"] == row["distinct_states"] > 0 for row in history)
+    weights = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    assert max(float(weight.abs().max()) for name, weight in weights.items() if "lora_B" in name) > 0
+
+
+def test_infonce_refuses_what_it_could_not_learn_from(setup: Setup, tmp_path: Path) -> None:
+    def learn(game: Setup) -> None:
+        params = PARAMS.model_copy(update={"guard_window": 2})
+        infonce(params, game, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+
+    with pytest.raises(CorpusError, match="none of 20 training questions has gold passages, or an answer other than"):
+        learn(asks_without_gold(setup, "yes"))
+    assert not (tmp_path / "work").exists(), "before the first rollout"
+    with pytest.raises(CorpusError, match="in 2 steps no pool held a passage that states an answer"):
+        learn(asks_without_gold(setup, "Timbuktu"))
 
 
 def test_every_question_comes_once_an_epoch(setup: Setup) -> None:
