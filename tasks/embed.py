@@ -21,11 +21,15 @@ def vectors_manifest() -> dict[str, Any]:
     """Return what is told of the published vectors, compared with its hash; the vectors themselves are not read.
 
     Raises:
-        DamagedFile: it is missing or changed.
+        DamagedFile: it is missing or changed. IndexMismatch: they are of another corpus than the one that is here.
     """
-    from harr.corpus.vectors import REBUILD
+    from harr.corpus import passages, vectors
 
-    return read_manifest(VECTORS, REBUILD, shards=False, keys={"rows": int, "dtype": str})
+    manifest = read_manifest(VECTORS, vectors.REBUILD, shards=False, keys={"rows": int, "dtype": str})
+    if CORPUS.exists():
+        corpus = read_manifest(CORPUS, passages.REBUILD, shards=False)
+        vectors.check_corpus(manifest, corpus["identity"], VECTORS)
+    return manifest
 
 
 @task(**GPU_TASK)
@@ -64,9 +68,10 @@ def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[di
 @task(**TASK)
 def vectors_frame() -> pd.DataFrame:
     """Return the length and first coordinate of the vectors (an even sample of very many) for the suite ``vectors``."""
+    from harr.corpus.passages import Passages
     from harr.corpus.vectors import Vectors
 
-    vectors = Vectors.open(VECTORS)
+    vectors = Vectors.of(Passages.open(CORPUS), VECTORS)
     rows = even_sample(vectors.rows)
     parts = [vectors.take(rows[i : i + 10_000]) for i in range(0, len(rows), 10_000)]
     return pd.DataFrame(

@@ -19,7 +19,8 @@ def index_passages(params: Params) -> dict[str, float]:
     from harr.corpus.vectors import Vectors
     from harr.index.passage_index import build_index
 
-    return build_index(Passages.open(CORPUS), Vectors.open(VECTORS), params.index, INDEX, WORK / "index")
+    passages = Passages.open(CORPUS)
+    return build_index(passages, Vectors.of(passages, VECTORS), params.index, INDEX, WORK / "index")
 
 
 @task(**TASK)

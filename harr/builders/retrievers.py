@@ -16,7 +16,7 @@ from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
-from harr.errors import IndexMismatch, ModelError, ParamsError
+from harr.errors import ModelError, ParamsError
 from harr.index.passage_index import PassageIndex
 from harr.io.files import read_json
 from harr.params.embed import EncoderParams
@@ -50,12 +50,8 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
     Raises:
         IndexMismatch: the three are not of one corpus.
     """
-    passages, vectors = Passages.open(places.corpus), Vectors.open(places.vectors)
-    if vectors.rows != len(passages):
-        raise IndexMismatch(
-            f"{places.vectors} holds {vectors.rows} vectors, {places.corpus} {len(passages)} passages; run `dvc repro "
-            "embed`"
-        )
+    passages = Passages.open(places.corpus)
+    vectors = Vectors.of(passages, places.vectors)
     opened = partial(PassageIndex.open, places.index, section, identity=vectors.identity)
     with distributed.held_by_main(opened) as index:
         yield Corpus(passages, vectors, index)

@@ -1,6 +1,6 @@
 """Passage vectors by row number: memory-mapped float32 shards that were checked by hash."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from mmap import MADV_DONTNEED, mmap
 from pathlib import Path
 from typing import Any
@@ -8,9 +8,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harr.corpus.passages import Passages
+from harr.errors import IndexMismatch
 from harr.io.files import read_manifest
 
 REBUILD = "dvc repro -f -s embed"
+TOLD = {"rows": int, "width": int, "shards": list}
+
+
+def check_corpus(manifest: Mapping[str, Any], corpus: str, folder: Path) -> None:
+    """Compare what the vectors of ``folder`` were made of, as their manifest tells, with the ``corpus`` identity.
+
+    Raises:
+        IndexMismatch: they are of another corpus, however many passages it has.
+    """
+    if (made := manifest.get("corpus")) != corpus:
+        raise IndexMismatch(
+            f"{folder} was made of corpus {made}, but the corpus beside it is {corpus}; run `dvc repro`, or bring "
+            "back that corpus"
+        )
 
 
 class Vectors:
@@ -32,14 +48,25 @@ class Vectors:
 
     @classmethod
     def open(cls, folder: Path) -> "Vectors":
-        """Map the shards of ``folder`` after checking their hashes.
+        """Map the shards of ``folder`` after checking their hashes; where a corpus is searched, :meth:`of` it.
 
         Raises:
             DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
         """
-        manifest = read_manifest(folder, REBUILD, keys={"rows": int, "width": int, "shards": list})
+        manifest = read_manifest(folder, REBUILD, keys=TOLD)
         mapped = [np.load(folder / shard["file"], mmap_mode="r", allow_pickle=False) for shard in manifest["shards"]]
         return cls(manifest, mapped)
+
+    @classmethod
+    def of(cls, passages: Passages, folder: Path) -> "Vectors":
+        """Map the shards of ``folder`` (:meth:`open`), which must be of this corpus; all stages open vectors here.
+
+        Raises:
+            DamagedFile: as :meth:`open`. IndexMismatch: they were made of another corpus.
+        """
+        manifest = read_manifest(folder, REBUILD, shards=False, keys=TOLD)
+        check_corpus(manifest, passages.identity, folder)
+        return cls.open(folder)
 
     def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return vectors of ``rows`` (any shape), shape (*rows.shape, D), in memory.

@@ -45,7 +45,7 @@ def on_disk(noise: Sequence[str], actions: Encoder, params: EmbedParams, folder:
     out = folder / fingerprint([passages.identity, tower.identity])
     if not (out / "manifest.json").exists():
         embed_corpus(passages, tower, params, out, folder)
-    return Sentences(noise, Vectors.open(out))
+    return Sentences(noise, Vectors.of(passages, out))
 
 
 def identity(towers: TwoTowerPolicy) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harr.arms import FULL
+from harr.errors import IndexMismatch
 from harr.io.files import read_jsonl
 from harr.params import Params
 from harr.report.promotion import Condition, Verdict
@@ -116,7 +117,7 @@ def _index(candidate: Any) -> Condition:
     """Ask that the version was trained for the index that is here."""
     try:
         here = str(vectors_manifest()["identity"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, IndexMismatch):
         here = ""
     found = candidate.tags.get("index", "none recorded")
     needed = here or f"the one of {VECTORS}, which is missing here; run `dvc pull` or `dvc repro embed`"

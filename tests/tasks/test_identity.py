@@ -1,0 +1,65 @@
+"""Vectors of another corpus are refused by every stage and command that opens them: one opener compares, all use it."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harr.corpus.passages import Passages, write_passages, write_questions
+from harr.errors import IndexMismatch
+from harr.io.files import write_json
+from harr.params import Params
+from harr.types import Passage, Question
+from tasks.arms import train_each
+from tasks.embed import vectors_frame, vectors_manifest
+from tasks.evaluate import play_arms
+from tasks.filter import filter_training_questions
+from tasks.index import index_passages
+from tasks.merge import merge_adapter
+from tasks.paths import CORPUS, FILTERED, QUESTIONS, VECTORS
+from tasks.report_facts import run_facts
+from tasks.train import train_policy
+
+ROOT = Path(__file__).parents[2]
+ASKED = [Question("q", "Where?", ("Bath",), ("p1",))]
+
+
+def nothing(*told: object) -> None:
+    """A log nobody reads."""
+
+
+USERS: dict[str, Callable[[Params], object]] = {
+    "embed": lambda params: vectors_frame.fn(),
+    "index": lambda params: index_passages.fn(params),
+    "filter": lambda params: filter_training_questions.fn(params, nothing),
+    "train": lambda params: train_policy.fn(params, nothing),
+    "arms": lambda params: train_each(params, nothing, nothing),
+    "evaluate": lambda params: play_arms.fn(params, ASKED, nothing, model=None),
+    "merge": lambda params: merge_adapter.fn(params),
+    "report": lambda params: run_facts(params),
+    "manifest": lambda params: vectors_manifest(),
+}
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_vectors_of_another_corpus_of_the_same_size_are_refused(user: str, workplace: Path) -> None:
+    passages = [Passage(f"p{row}", f"text {row}") for row in range(4)]
+    write_passages(passages, CORPUS)
+    QUESTIONS.mkdir(parents=True)
+    FILTERED.mkdir(parents=True)
+    write_questions(ASKED, QUESTIONS / "train.jsonl")
+    write_questions(ASKED, FILTERED / "questions.jsonl")
+    made = {"identity": "v", "rows": 4, "width": 2, "dtype": "float32", "encoder": "e", "shards": []}
+    write_json(VECTORS / "manifest.json", made | {"corpus": "0123"})
+    here = Passages.open(CORPUS).identity
+    told = f"data/vectors was made of corpus 0123, but the corpus beside it is {here}; run `dvc repro`"
+    with pytest.raises(IndexMismatch, match=f"^{re.escape(told)}"):
+        USERS[user](Params.load())
+
+
+def test_no_vectors_are_opened_but_with_their_corpus() -> None:
+    """``Vectors.open`` compares no corpus: only ``Vectors.of``, which does, calls it."""
+    code = [path for room in ("harr", "tasks", "flows") for path in sorted((ROOT / room).rglob("*.py"))]
+    opening = [path.relative_to(ROOT).as_posix() for path in code if re.search(r"\bVectors\.open\(", path.read_text())]
+    assert opening == []
