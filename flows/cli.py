@@ -86,7 +86,7 @@ def push(
 
 @app.command()
 def preview(
-    split: Annotated[Literal["train", "test"], Option()] = "train",
+    split: Annotated[Literal["train", "validation", "test"], Option()] = "train",
     examples: Annotated[int, Option(min=0, metavar="N", help="show the first N questions")] = 3,
     export: Annotated[Path | None, Option(metavar="FILE", help="also write the questions as JSON lines")] = None,
     as_json: AsJson = False,

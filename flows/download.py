@@ -16,7 +16,7 @@ async def download() -> None:
     params = Params.load()
     with tracked_run("download", params) as run:
         figures = download_corpus(params)
-        held = expect("corpus", corpus_frame()) | expect("questions", questions_frame())
+        held = expect("corpus", corpus_frame()) | expect("questions", questions_frame(params))
         run.record("download", figures | held)
         run.dataset("corpus", CORPUS, "corpus")
         run.dataset("questions", QUESTIONS, "questions")

@@ -40,7 +40,7 @@ def show(found: Mapping[str, Any], lines: Sequence[str], *, as_json: bool, code:
 
 def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
     """Return a split in words: numbers first, then examples."""
-    left_out = f"  ({shown.left_out:,} more are also test questions)" if shown.left_out else ""
+    left_out = f"  ({shown.left_out:,} more stand in another split)" if shown.left_out else ""
     counts = [("level", shown.levels), ("kind", shown.kinds)]
     return [
         f"{painted(f'{shown.questions:,} {shown.split} questions', BOLD)}{left_out}",

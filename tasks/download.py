@@ -1,11 +1,15 @@
 """Stage download: corpus and questions on disk, checked."""
 
+from collections import Counter
+
 import pandas as pd
 from prefect import task
 
 from harr.params import Params
 from tasks.common import TASK, even_sample
 from tasks.paths import CORPUS, QUESTIONS, WORK
+
+SPLITS = ("train", "validation", "test")
 
 
 @task(**TASK)
@@ -37,14 +41,21 @@ def corpus_frame() -> pd.DataFrame:
 
 
 @task(**TASK)
-def questions_frame() -> pd.DataFrame:
-    """Return questions of both splits as a table for the suite ``questions``."""
+def questions_frame(params: Params) -> pd.DataFrame:
+    """Return questions of all splits as a table for the suite ``questions``.
+
+    ``gold_elsewhere`` counts gold passages of a question that are gold in another split, where the data set promises
+    that there are none.
+    """
     from harr.corpus.passages import Passages, read_questions
+    from harr.datasets import DATASETS
 
     passages = Passages.open(CORPUS)
-    splits = {split: read_questions(QUESTIONS / f"{split}.jsonl") for split in ("train", "test")}
+    splits = {split: read_questions(QUESTIONS / f"{split}.jsonl") for split in SPLITS}
     known = passages.rows_of({pid for questions in splits.values() for q in questions for pid in q.gold_ids})
-    asked = {split: {question.identity for question in questions} for split, questions in splits.items()}
+    asked = Counter(name for questions in splits.values() for name in {q.identity for q in questions})
+    apart = DATASETS[params.download.dataset].apart
+    gold = Counter(pid for questions in splits.values() for pid in {pid for q in questions for pid in q.gold_ids})
     return pd.DataFrame(
         {
             "split": split,
@@ -52,7 +63,8 @@ def questions_frame() -> pd.DataFrame:
             "question": question.text,
             "targets": len(question.answers) + len(question.gold_ids),
             "missing_gold": sum(pid not in known for pid in question.gold_ids),
-            "in_other_split": split == "test" and question.identity in asked["train"],
+            "in_other_split": asked[question.identity] > 1,
+            "gold_elsewhere": sum(apart and gold[pid] > 1 for pid in question.gold_ids),
         }
         for split, questions in splits.items()
         for question in questions

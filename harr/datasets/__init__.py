@@ -29,12 +29,14 @@ class Dataset:
         origin: where its passages come from, in words.
         cut: whether documents are cut into chunks of tokens.
         vast: whether its questions can be read alone: passages may be millions.
+        apart: whether it promises that no passage is gold in two splits.
     """
 
     load: Callable[..., Source]
     origin: Callable[[Any], str]
     cut: bool = False
     vast: bool = False
+    apart: bool = False
 
 
 def _of_hub(params: Any) -> str:
@@ -75,7 +77,7 @@ def _function(params: Any) -> Source:
 
 
 DATASETS = {
-    "world": Dataset(world, _of_world),
+    "world": Dataset(world, _of_world, apart=True),
     "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
@@ -83,8 +85,8 @@ DATASETS = {
     "nq": Dataset(nq, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
     "medquad": Dataset(medquad, _of_medquad, cut=True),
-    "babilong": Dataset(documents, _of_noise),
-    "ruler": Dataset(documents, _of_noise),
+    "babilong": Dataset(documents, _of_noise, apart=True),
+    "ruler": Dataset(documents, _of_noise, apart=True),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 

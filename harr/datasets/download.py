@@ -10,6 +10,7 @@ from tqdm import tqdm
 from harr.corpus.passages import Passages, write_passages, write_questions
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
+from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.io.files import publish, write_text
 from harr.io.progress import bar
@@ -26,7 +27,9 @@ def download(
 ) -> dict[str, float]:
     """Fetch or make a data set in the folder ``work``, check all of it, then publish ``corpus`` and ``questions``.
 
-    Training questions that are also test questions (same text; of a story, same story) are left out and counted.
+    No question is in two splits (same text; of a story, same story): training questions that are also validation or
+    test questions are left out and counted, and validation questions that are also test questions.
+    data/questions/validation.jsonl is empty where none were asked for.
     ``spans`` tells the tokens of a text, for a data set that is cut into chunks.
 
     Returns:
@@ -51,10 +54,10 @@ def download(
     stored = Passages.open(work / "corpus")
     test = check_questions(source.test, "test", stored)
     train = check_questions(source.train, "train", stored)
-    leaked = {question.identity for question in test}
-    kept = [question for question in train if question.identity not in leaked]
-    write_questions(kept, work / "questions" / "train.jsonl")
-    write_questions(test, work / "questions" / "test.jsonl")
+    own = None if source.validation is None else check_questions(source.validation, "validation", stored)
+    splits = divide(train, own, test, params.validation_questions)
+    for split in ("train", "validation", "test"):
+        write_questions(splits.of(split)[0], work / "questions" / f"{split}.jsonl")
     publish(work / "corpus", corpus)
     publish(work / "questions", questions)
     shutil.rmtree(work, ignore_errors=True)
@@ -62,9 +65,7 @@ def download(
         "passages": float(len(words)),
         "searchable": float(len(stored.searchable_rows())),
         "words_per_passage": sum(words) / len(words),
-        "train_questions": float(len(kept)),
-        "test_questions": float(len(test)),
-        "train_questions_dropped_because_in_test": float(len(train) - len(kept)),
+        **splits.figures,
         **({"left_out": float(len(source.left_out))} if source.left_out else {}),
         **source.figures,
     }

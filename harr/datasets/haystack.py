@@ -19,6 +19,7 @@ from harr.datasets.babi import Story, make_stories, read_stories
 from harr.datasets.needles import make_needles
 from harr.datasets.noise import noise_sentences
 from harr.datasets.source import Source
+from harr.datasets.splits import hold_out
 from harr.errors import CorpusError
 from harr.params.download import BabiLongParams, RulerParams
 from harr.types import Passage, Question
@@ -86,7 +87,8 @@ def sentences_for(tokens: int, mean: float) -> int:
 def documents(params: BabiLongParams | RulerParams) -> Source:
     """Open bAbI (BABILong, arXiv 2406.10149) or needles (RULER, arXiv 2404.06654) in long documents.
 
-    Noise and facts are passages; training documents are filled from the first half of the noise, or its beginning.
+    Noise and facts are passages; documents of training and validation are filled from the first half of the noise, or
+    its beginning.
 
     Raises:
         CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
@@ -95,7 +97,8 @@ def documents(params: BabiLongParams | RulerParams) -> Source:
     noise = noise_sentences(params.noise, params.sentences, params.seed)
     ids = [f"n{row:07d}" for row in range(len(noise))]
     half = len(ids) // 2
-    halves = {"train": ids[: min(half, params.train_noise or half)], "test": ids[half:]}
+    first = ids[: min(half, params.train_noise or half)]
+    halves = {"train": first, "validation": first, "test": ids[half:]}
 
     def passages() -> Iterator[Passage]:
         yield from map(Passage, ids, noise)
@@ -107,11 +110,18 @@ def documents(params: BabiLongParams | RulerParams) -> Source:
         for number, story in enumerate(told[split]):
             yield _question(params, _question_id(params, split, number), story, halves[split], params.sentences)
 
-    return Source(passages(), questions("train"), questions("test"), searchable=lambda passage: "-" not in passage.id)
+    return Source(
+        passages(),
+        questions("train"),
+        questions("test"),
+        searchable=lambda passage: "-" not in passage.id,
+        validation=questions("validation") if params.validation_questions else None,
+    )
 
 
 def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
-    """Return the stories of both splits, from official files or made; none is in both."""
+    """Return the stories of all splits, from official files or made; none is in two. Those of validation are drawn
+    from those of training."""
 
     def of_split(split: str, count: int) -> list[Story]:
         tries = 2 * _TRIES * count
@@ -126,8 +136,12 @@ def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
 
     test = of_split("test", params.test_questions)
     known = {(story.question, story.facts) for story in test}
-    train = of_split("train", params.train_questions)
-    return {"train": [story for story in train if (story.question, story.facts) not in known], "test": test}
+    learnt = of_split("train", params.train_questions + params.validation_questions)
+    learnt = [story for story in learnt if (story.question, story.facts) not in known]
+    train, validation = hold_out(learnt, params.validation_questions, params.seed)
+    held = {(story.question, story.facts) for story in validation}
+    train = [story for story in train if (story.question, story.facts) not in held]
+    return {"train": train, "validation": validation, "test": test}
 
 
 def noise_for(params: BabiLongParams | RulerParams, sentences: int) -> list[str]:

@@ -18,6 +18,7 @@ from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
 from harr.datasets import wiki17
 from harr.datasets.source import Source
+from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError, one_line
 from harr.io.jsonl import Row, read_rows
 from harr.params.download import HoverParams, HubParams
@@ -67,7 +68,7 @@ def hover(params: HoverParams) -> Source:
 
         return questions
 
-    train, test = split("train", params.train_questions), split("test", params.test_questions)
+    train, test = split("train", rows_to_read(params)), split("test", params.test_questions)
     return wiki17.over_wiki17(train, test, _articles(params.root))
 
 
@@ -101,7 +102,7 @@ def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
         return (convert(row) for row in islice(wanted, limit or None))
 
     def train_rows() -> Iterator[Read]:
-        return read(train, params.train_questions, params.train_level)
+        return read(train, rows_to_read(params), params.train_level)
 
     def test_rows() -> Iterator[Read]:
         return read(test, params.test_questions)

@@ -7,6 +7,7 @@ from reprlib import repr as short
 from typing import Any
 
 from harr.datasets.source import Source
+from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, read_rows
 from harr.params.download import JsonlParams, WorldParams
@@ -18,12 +19,14 @@ SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
 
 
 def world(params: WorldParams) -> Source:
-    """Open the fictional encyclopaedia; training and test questions never share a chain."""
-    made = make_world(params.passages, params.seed)
+    """Open the fictional encyclopaedia; questions of two splits never share an entity."""
+    validating = params.validation_questions
+    made = make_world(params.passages, params.seed, validation=validating > 0)
     return Source(
         passages=made.passages(sources=params.sources),
         train=made.questions("train", params.train_questions, params.hops),
         test=made.questions("test", params.test_questions, params.hops),
+        validation=made.questions("validation", validating, params.hops) if validating else None,
     )
 
 
@@ -64,12 +67,16 @@ def jsonl(params: JsonlParams) -> Source:
                     held_back.add(passage.id)
                 yield passage
 
+    own = read_questions_where(params.validation, params.validation_where, params.validation_questions)
     return Source(
         passages=passages(),
-        train=read_questions_where(params.train, params.train_where, params.train_questions),
+        train=read_questions_where(
+            params.train, params.train_where, params.train_questions if params.validation else rows_to_read(params)
+        ),
         test=read_questions_where(params.test, params.test_where, params.test_questions),
         searchable=lambda passage: passage.id not in held_back,
         left_out=left_out,
+        validation=own if params.validation else None,
     )
 
 

@@ -6,9 +6,10 @@ Several questions share a page, and their rows need not stand together; so all r
 import hashlib
 import random
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -57,6 +58,8 @@ def medquad(params: MedQuADParams, spans: Spans) -> Source:
         random.Random(params.seed).shuffle(names)
         chosen = set(names[: max(1, round(params.test_share * len(names)))])
         items = [replace(item, split="test") if item.document in chosen else item for item in items]
+    if params.validation_questions:
+        items = _with_validation(items, params.validation_questions, params.seed)
     held: dict[str, list[str]] = {}
 
     def questions(split: str) -> Iterator[Question]:
@@ -66,7 +69,33 @@ def medquad(params: MedQuADParams, spans: Spans) -> Source:
                 yield Question(item.id, item.question, (item.answer,), gold, kind=item.kind)
 
     passages = _passages(params, documents, spans, held, figures)
-    return Source(passages=passages, train=questions("train"), test=questions("test"), figures=figures)
+    return Source(
+        passages=passages,
+        train=questions("train"),
+        test=questions("test"),
+        figures=figures,
+        validation=questions("validation") if params.validation_questions else None,
+    )
+
+
+def _with_validation(items: Sequence[Item], count: int, seed: int) -> list[Item]:
+    """Return the questions, those of some training documents as validation questions: ``count`` in all, or the few
+    more of the last document.
+
+    Raises:
+        CorpusError: no training document would be left.
+    """
+    tested = {item.document for item in items if item.split == "test"}
+    sizes = Counter(item.document for item in items if item.document not in tested)
+    names = sorted(sizes)
+    random.Random(f"{seed}/validation").shuffle(names)
+    before = accumulate((sizes[name] for name in names), initial=0)
+    chosen = {name for name, questions in zip(names, before, strict=False) if questions < count}
+    if len(chosen) == len(names):
+        raise CorpusError(
+            f"download.validation_questions {count} leaves no training document of {len(names)}; lower it"
+        )
+    return [replace(item, split="validation") if item.document in chosen else item for item in items]
 
 
 def _gather(params: MedQuADParams) -> tuple[list[Item], dict[str, float]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
+from harr.datasets.splits import divide
 from harr.params.download import DatasetParams
 from harr.types import Question
 
@@ -14,7 +15,7 @@ from harr.types import Question
 class Preview:
     """The questions of a split in words: how many, of what level and kind, where the passages come from.
 
-    ``left_out``: training questions that are also test questions.
+    ``left_out``: questions of the split that another split has.
     """
 
     split: str
@@ -27,8 +28,7 @@ class Preview:
 
 
 def read_split(params: DatasetParams, split: str, spans: Spans | None = None) -> tuple[list[Question], int]:
-    """Return the questions of ``split`` as stage download would write them, and how many it would leave out of
-    training.
+    """Return the questions of ``split`` as stage download would write them, and how many it would leave out of it.
 
     Nothing is written; no page is scraped. A hub's files come from ``root`` or through the hub's own cache.
 
@@ -43,9 +43,8 @@ def read_split(params: DatasetParams, split: str, spans: Spans | None = None) ->
     test = list(source.test)
     if split == "test":
         return test, 0
-    known, train = {question.identity for question in test}, list(source.train)
-    kept = [question for question in train if question.identity not in known]
-    return kept, len(train) - len(kept)
+    own = None if source.validation is None else list(source.validation)
+    return divide(list(source.train), own, test, params.validation_questions).of(split)
 
 
 def preview(params: DatasetParams, split: str, questions: Sequence[Question], left_out: int, examples: int) -> Preview:

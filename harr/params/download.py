@@ -7,7 +7,20 @@ from pydantic import Field, model_validator
 from harr.params.fields import Dotted, MaybePathOrName, NonEmpty, PathOrName, Positive, Section, Seed
 
 
-class WorldParams(Section):
+class QuestionsParams(Section):
+    """What all data sets share: questions to validate with."""
+
+    validation_questions: int = Field(0, ge=0)
+    """Number of validation questions, which training plays (train.validate_every) and never learns from; 0 means none.
+    Where the data set has none of its own, they are drawn from the training questions."""
+
+    @property
+    def validates(self) -> bool:
+        """Return whether there may be validation questions."""
+        return self.validation_questions > 0
+
+
+class WorldParams(QuestionsParams):
     """The fictional encyclopaedia, which is made and not fetched (see ``harr/world/world.py``)."""
 
     dataset: Literal["world"]
@@ -26,7 +39,7 @@ class WorldParams(Section):
     """Seed of the random numbers that the encyclopaedia is made with."""
 
 
-class JsonlParams(Section):
+class JsonlParams(QuestionsParams):
     """Local files in the shape of the README's data section: JSON lines, or .json with one list; plain or gzipped."""
 
     dataset: Literal["jsonl"]
@@ -37,6 +50,9 @@ class JsonlParams(Section):
     """Files with training questions."""
     test: tuple[PathOrName, ...]
     """Files with test questions."""
+    validation: tuple[PathOrName, ...] = ()
+    """Files with validation questions, of which the first validation_questions that match are used (0: all); if empty,
+    they are drawn from the training questions."""
     passages_where: dict[str, Any] = Field({})
     """Fields and values of the passages to keep; where a field is a list, it must contain the value."""
     searchable_where: dict[str, Any] = Field({})
@@ -45,6 +61,8 @@ class JsonlParams(Section):
     """Fields and values of the training questions to keep."""
     test_where: dict[str, Any] = Field({})
     """Fields and values of the test questions to keep."""
+    validation_where: dict[str, Any] = Field({})
+    """Fields and values of the questions of the validation files to keep."""
     train_questions: int = Field(0, ge=0)
     """Maximum number of training questions, the first that match; 0 means all."""
     test_questions: int = Field(0, ge=0)
@@ -53,8 +71,13 @@ class JsonlParams(Section):
     """Maximum number of passages that cannot be read and are left out, each with its place and reason in
     data/corpus/left_out.txt; with 0 the first one ends the stage."""
 
+    @property
+    def validates(self) -> bool:
+        """Return whether there may be validation questions."""
+        return bool(self.validation) or super().validates
 
-class HubParams(Section):
+
+class HubParams(QuestionsParams):
     """A public benchmark from the Hugging Face hub, checked by hash and resumed by its client."""
 
     dataset: Literal["hotpotqa", "2wikimultihopqa", "musique", "nq"]
@@ -80,7 +103,7 @@ class HubParams(Section):
         return self
 
 
-class HoverParams(Section):
+class HoverParams(QuestionsParams):
     """Claims to verify, each over two to four articles of Wikipedia's introductions of 2017 (arXiv 2011.03088)."""
 
     dataset: Literal["hover"]
@@ -97,7 +120,7 @@ class HoverParams(Section):
     """Maximum number of test claims; 0 means all."""
 
 
-class HaystackParams(Section):
+class HaystackParams(QuestionsParams):
     """What is told in between the sentences of a long text."""
 
     noise: PathOrName = "world"
@@ -152,7 +175,7 @@ class ScrapeParams(Section):
     """Number of seconds after which a page is given up, with all its attempts."""
 
 
-class MedQuADParams(Section):
+class MedQuADParams(QuestionsParams):
     """Medical questions, each with the page that answers it (arXiv 1901.08079)."""
 
     dataset: Literal["medquad"]
@@ -187,7 +210,7 @@ class MedQuADParams(Section):
         return self
 
 
-class FunctionDatasetParams(Section):
+class FunctionDatasetParams(QuestionsParams):
     """A data set that another package brings."""
 
     dataset: Literal["function"]
@@ -196,6 +219,11 @@ class FunctionDatasetParams(Section):
     """Function that returns passages and questions, as ``package.module:function``."""
     settings: dict[str, Any] = Field({})
     """Keyword arguments that the function is called with."""
+
+    @property
+    def validates(self) -> bool:
+        """Return whether there may be validation questions: the function may bring its own."""
+        return True
 
 
 DatasetParams = Annotated[

@@ -26,7 +26,7 @@ SHARES = {"person": 0.45, "firm": 0.17, "town": 0.14, "work": 0.17, "school": 0.
 NEAR, SAME = 0.05, 0.04
 CAREER = ("employer", "school")
 _BY_DOMAIN = {kind: tuple(r for r in RELATIONS.values() if r.domain == kind) for kind in SHARES}
-_TEST_PERCENT = 40
+_TEST_PERCENT, _VALIDATION_PERCENT = 40, 20
 _TRIES = 1000
 _Entity = tuple[str, int]
 
@@ -35,13 +35,13 @@ class World:
     """A fictional encyclopaedia as :func:`make_world` draws it. ``links[relation][i]`` is the object's number, a year,
     or -1: not stated."""
 
-    def __init__(self, passages: int, seed: int) -> None:
+    def __init__(self, passages: int, seed: int, *, validation: bool = False) -> None:
         rng = np.random.default_rng([seed, passages])
         seconds = passages // 5
         entities = passages - seconds
         counts = {kind: int(share * entities) for kind, share in SHARES.items()}
         counts["person"] += entities - sum(counts.values())
-        self.size, self.seed, self.counts = passages, seed, counts
+        self.size, self.seed, self.counts, self.validation = passages, seed, counts, validation
         self.names = {kind: _draw(kind, n, rng) for kind, n in counts.items()}
         self.qualifiers = {
             "person": _qualifiers(rng, self.names["person"].twin, len(PROFESSIONS)),
@@ -67,10 +67,10 @@ class World:
             yield self._passage("person", index, self.second.item(index), SOURCES["person"] if sources else "")
 
     def questions(self, split: str, count: int, hops: Sequence[int]) -> list[Question]:
-        """Return ``count`` questions of ``split`` (train or test), the hop numbers in turn.
+        """Return ``count`` questions of ``split`` (train, validation or test), the hop numbers in turn.
 
         Entities are divided by the hash of their title, and all passages a question needs are about
-        entities of its own split; so no passage is gold in both splits. A chain uses no relation and
+        entities of its own split; so no passage is gold in two splits. A chain uses no relation and
         no entity twice, and the text names only its start.
 
         Raises:
@@ -180,12 +180,17 @@ class World:
         return steps, tuple(relations)
 
     def _split(self, entity: _Entity) -> str:
-        """Train or test, by the title alone."""
-        return "test" if zlib.crc32(self.title(entity).encode()) % 100 < _TEST_PERCENT else "train"
+        """Return the split of an entity, by its title alone; test is the same with and without validation."""
+        place = zlib.crc32(self.title(entity).encode()) % 100
+        if place < _TEST_PERCENT:
+            return "test"
+        return "validation" if self.validation and place < _TEST_PERCENT + _VALIDATION_PERCENT else "train"
 
 
-def make_world(passages: int, seed: int) -> World:
+def make_world(passages: int, seed: int, *, validation: bool = False) -> World:
     """Return a fictional encyclopaedia of exactly ``passages`` passages.
+
+    ``validation``: 20 of the 60 entities in 100 that training questions are about are those of validation questions.
 
     >>> world = make_world(200, seed=0)
     >>> sum(1 for _ in world.passages())
@@ -194,7 +199,7 @@ def make_world(passages: int, seed: int) -> World:
     >>> len(question.gold_ids), question.kind
     (2, '2hop')
     """
-    return World(passages, seed)
+    return World(passages, seed, validation=validation)
 
 
 def _draw(kind: str, count: int, rng: np.random.Generator) -> Names:

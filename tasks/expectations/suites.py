@@ -46,6 +46,7 @@ SUITES: dict[str, list[Any]] = {
         gxe.ExpectColumnValuesToBeBetween(column="targets", min_value=1),
         gxe.ExpectColumnValuesToBeBetween(column="missing_gold", max_value=0),
         gxe.ExpectColumnValuesToBeInSet(column="in_other_split", value_set=[False]),
+        gxe.ExpectColumnValuesToBeBetween(column="gold_elsewhere", max_value=0),
     ],
     "vectors": [
         gxe.ExpectColumnValuesToNotBeNull(column="norm"),

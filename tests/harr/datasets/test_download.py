@@ -134,6 +134,57 @@ def test_the_world_is_a_data_set_like_any_other(tmp_path: Path, monkeypatch: pyt
     assert (counts["passages"], counts["train_questions"], counts["test_questions"]) == (300, 20, 10)
 
 
+def asked(split: str) -> list[str]:
+    return [question.id for question in read_questions(Path(f"data/questions/{split}.jsonl"))]
+
+
+MANY = [{**QUESTION, "id": f"q{number}", "question": f"Who founded Acme {number}?"} for number in range(8)]
+
+
+def test_validation_questions_are_drawn_from_those_of_training(write: Callable[..., JsonlParams]) -> None:
+    counts = run(write(train=[*MANY, {**OTHER, "id": "again"}], validation_questions=3))
+    assert (counts["train_questions"], counts["validation_questions"]) == (5, 3)
+    drawn = asked("validation")
+    assert sorted([*asked("train"), *drawn]) == [f"q{number}" for number in range(8)] and drawn != ["q0", "q1", "q2"]
+    run(write(train=MANY, validation_questions=3))
+    assert asked("validation") == drawn, "the same ones again"
+    run(write(train=MANY, validation_questions=3, train_questions=4))
+    assert (len(asked("train")), len(asked("validation"))) == (4, 3), "as many to train with as were asked for"
+    with pytest.raises(CorpusError, match="validation_questions 8 leaves none of 8 training questions; lower it"):
+        run(write(train=MANY, validation_questions=8))
+
+
+def test_validation_questions_of_ones_own_stand_in_no_other_split(write: Callable[..., JsonlParams]) -> None:
+    own = [{**MANY[0], "id": "v0"}, {**OTHER, "id": "v1"}, {**MANY[1], "id": "v2", "set": "x"}]
+    Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
+    counts = run(write(train=MANY, validation=["mine.jsonl"]))
+    assert asked("validation") == ["v0", "v2"] and asked("train") == [f"q{number}" for number in range(2, 8)]
+    assert asked("test") == ["q2"], "test questions stay as they are"
+    assert counts["validation_questions_dropped_because_in_test"] == 1
+    assert counts["train_questions_dropped_because_in_validation"] == 2
+    run(write(train=MANY, validation=["mine.jsonl"], validation_where={"set": "x"}))
+    assert asked("validation") == ["v2"]
+    run(write(train=MANY, validation=["mine.jsonl"], validation_questions=1))
+    assert asked("validation") == ["v0"]
+
+
+def test_without_validation_questions_the_others_are_as_ever(write: Callable[..., JsonlParams]) -> None:
+    assert run(write(train=MANY))["validation_questions"] == 0
+    assert Path("data/questions/validation.jsonl").read_text() == "" and len(asked("train")) == 8
+
+
+def test_the_world_validates_with_entities_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    counts = run(WorldParams(dataset="world", passages=600, train_questions=20, test_questions=10))
+    before = Path("data/questions/test.jsonl").read_text()
+    section = WorldParams(
+        dataset="world", passages=600, train_questions=20, test_questions=10, validation_questions=10, hops=(2, 3)
+    )
+    counts = run(section.model_copy(update={"hops": (2, 3, 4)}))
+    assert (counts["train_questions"], counts["validation_questions"], counts["test_questions"]) == (20, 10, 10)
+    assert Path("data/questions/test.jsonl").read_text() == before
+
+
 def test_a_corpus_on_another_disk_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared = Path("/dev/shm")
     if not shared.is_dir() or not os.access(shared, os.W_OK) or shared.stat().st_dev == tmp_path.stat().st_dev:

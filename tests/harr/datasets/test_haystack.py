@@ -49,6 +49,22 @@ def test_facts_and_noise_keep_their_order(facts: list[str], spare: int, seed: in
     assert noise == list(range(noise[0], noise[0] + spare)) if noise else spare == 0
 
 
+def test_validation_stories_are_neither_learnt_nor_tested(book: str) -> None:
+    """Task 4 has few different stories, so that chance alone would put some into two splits."""
+    params = BabiLongParams(
+        dataset="babilong", task=4, noise=book, sentences=12, train_questions=400, test_questions=100
+    )
+    validated = params.model_copy(update={"validation_questions": 100})
+    figures = download(validated, Path("data/corpus"), Path("data/questions"), Path("work/download"))
+    told = haystack.stories(validated)
+    splits = {split: {(story.question, story.facts) for story in told[split]} for split in told}
+    assert not splits["validation"] & (splits["train"] | splits["test"]) and len(told["validation"]) == 100
+    assert told["test"] == haystack.stories(params)["test"] and figures["validation_questions"] == 100
+    questions = read_questions(Path("data/questions/validation.jsonl"))
+    second = {f"n{row:07d}" for row in range(150, 300)}
+    assert not second & {pid for question in questions for pid in question.candidate_ids}, "noise as in training"
+
+
 def test_a_sentence_that_stands_twice_is_gold_at_its_own_place() -> None:
     document, (place,) = hide(TWICE, BOOK, 20, random.Random(0))
     same = [i for i, sentence in enumerate(document) if sentence == TWICE.facts[0]]

@@ -72,6 +72,18 @@ def test_a_preview_writes_nothing(run: Callable[..., Any], spans: Spans) -> None
     assert before == {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
 
 
+def test_validation_questions_are_of_documents_that_nothing_else_asks_for(run: Callable[..., Any]) -> None:
+    pages = [row(f"{page}{number}", f"{page} {number}.", f"http://h/{page}") for page in "pqrs" for number in (1, 2)]
+    figures, _, others = run(train=[TRAIN[0], *pages], validation_questions=3)
+    validation = read_questions(Path("data/questions/validation.jsonl"))
+    assert len(validation) == figures["validation_questions"] == 3
+    elsewhere = {document for question in others.values() for document in question.gold_documents}
+    assert not elsewhere & {document for question in validation for document in question.gold_documents}
+    assert {"c1", "a3"} <= others.keys()
+    with pytest.raises(CorpusError, match="leaves no training document"):
+        run(train=[TRAIN[0], *pages], validation_questions=90)
+
+
 def test_questions_of_one_page_share_a_document(run: Callable[..., Any]) -> None:
     figures, passages, questions = run()
     heart = questions["a1"].gold_documents

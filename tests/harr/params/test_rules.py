@@ -300,7 +300,7 @@ def test_what_another_package_brings_is_taken_with_any_generator(tmp_path: Path)
     ("section", "change", "line"),
     [
         ("pipeline", {"function": "mine/agent.py"}, "pipeline.function: should be package.module:function"),
-        ("download", {"sizes": 3}, "unknown parameter download.sizes; known here: dataset, function, settings"),
+        ("download", {"sizes": 3}, "unknown parameter download.sizes; known here: validation_questions, dataset"),
         ("train", {"learns": "both"}, "train.learns: should be 'retriever' or 'language_model'"),
         ("evaluate", {"arms": [{"name": "mine"}]}, "evaluate.arms.0.retriever is missing"),
         ("evaluate", {"arms": ["full", "full"]}, "evaluate: arms names full twice"),

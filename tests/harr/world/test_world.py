@@ -165,6 +165,19 @@ def test_no_passage_is_gold_in_both_splits(world: World) -> None:
     assert not train & test
 
 
+def test_validation_has_entities_of_its_own_and_changes_no_test_question(world: World) -> None:
+    divided, hops = make_world(SIZE, seed=0, validation=True), [2, 3, 4]
+    gold = {
+        split: {pid for q in divided.questions(split, 90, hops) for pid in q.gold_ids}
+        for split in ("train", "validation", "test")
+    }
+    assert all(gold.values()) and sum(map(len, gold.values())) == len(set().union(*gold.values()))
+    assert divided.questions("test", 90, hops) == world.questions("test", 90, hops)
+    assert list(divided.passages()) == list(world.passages())
+    with pytest.raises(CorpusError, match=r"lower download\.validation_questions"):
+        world.questions("validation", 1, hops)
+
+
 def test_too_small_a_world_says_what_to_change() -> None:
     with pytest.raises(CorpusError, match=r"a world of 200 passages .* raise download.passages or lower download.test"):
         make_world(200, seed=0).questions("test", 2000, [2, 3, 4])

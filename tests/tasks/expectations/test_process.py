@@ -17,6 +17,7 @@ QUESTIONS = {
     "targets": [1, 2],
     "missing_gold": [0, 0],
     "in_other_split": [False, False],
+    "gold_elsewhere": [0, 0],
 }
 VECTORS = {"row": [0, 1, 2], "norm": [1.0, 1.0, 1.0], "first": [0.1, 0.2, 0.3]}
 INDEX = {"collection": ["harr_1"], "indexed": [9], "searchable": [9], "vectors": [10], "passages": [10]}
@@ -69,6 +70,7 @@ def test_a_sound_table_passes(suite: str) -> None:
         ("corpus", "text", ["One.", "", "Three."], "value_lengths", "id b"),
         ("questions", "missing_gold", [0, 2], "missing_gold", "id q2"),
         ("questions", "in_other_split", [False, True], "in_other_split", "split test"),
+        ("questions", "gold_elsewhere", [0, 1], "gold_elsewhere", "split test"),
         ("questions", "split", ["train", "train"], "split", "missing ['test']"),
         ("vectors", "norm", [1.0, 0.0, 1.0], "norm", "row 1"),
         ("vectors", "norm", [1.0, float("nan"), 1.0], "not_be_null", "row 1"),

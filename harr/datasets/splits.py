@@ -1,0 +1,85 @@
+"""Training, validation and test questions: none is in two of them."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from harr.errors import CorpusError
+from harr.params.download import HoverParams, HubParams, JsonlParams
+from harr.types import Question
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The questions of every split; ``figures`` counts them, and those left out because another split has them."""
+
+    train: list[Question]
+    validation: list[Question]
+    test: list[Question]
+    figures: dict[str, float]
+
+    def of(self, split: str) -> tuple[list[Question], int]:
+        """Return the questions of a split, and how many were left out of it."""
+        lost = sum(value for name, value in self.figures.items() if name.startswith(f"{split}_questions_dropped"))
+        return getattr(self, split), int(lost)
+
+
+def divide(train: Sequence[Question], own: Sequence[Question] | None, test: Sequence[Question], count: int) -> Splits:
+    """Return splits that share no question (:attr:`Question.identity`); test questions stay as they are.
+
+    ``own`` are the data set's own validation questions, of which the first ``count`` are taken (0: all). None: it has
+    none, and ``count`` are drawn from ``train``.
+
+    Raises:
+        CorpusError: as many are to be drawn as there are training questions.
+    """
+    tested = _identities(test)
+    kept = [question for question in train if question.identity not in tested]
+    figures = {"train_questions_dropped_because_in_test": float(len(train) - len(kept))}
+    if own is None:
+        kept, validation = hold_out(kept, count)
+    else:
+        asked = own[:count] if count else own
+        validation = [question for question in asked if question.identity not in tested]
+        figures["validation_questions_dropped_because_in_test"] = float(len(asked) - len(validation))
+    validated = _identities(validation)
+    left = [question for question in kept if question.identity not in validated]
+    figures["train_questions_dropped_because_in_validation"] = float(len(kept) - len(left))
+    sizes = {"train": left, "validation": validation, "test": test}
+    counts = {f"{split}_questions": float(len(questions)) for split, questions in sizes.items()}
+    return Splits(left, validation, list(test), counts | figures)
+
+
+def hold_out(rows: Sequence[T], count: int, seed: int = 0) -> tuple[list[T], list[T]]:
+    """Return the rows that stay, and ``count`` that were drawn by ``seed``, both in their order.
+
+    >>> kept, drawn = hold_out(range(5), 2)
+    >>> sorted([*kept, *drawn]), len(drawn)
+    ([0, 1, 2, 3, 4], 2)
+
+    Raises:
+        CorpusError: no row would stay.
+    """
+    if count and count >= len(rows):
+        raise CorpusError(
+            f"download.validation_questions {count} leaves none of {len(rows)} training questions; lower it, or widen "
+            "the training questions"
+        )
+    chosen = set(random.Random(f"{seed}/validation").sample(range(len(rows)), count))
+    return [row for i, row in enumerate(rows) if i not in chosen], [row for i, row in enumerate(rows) if i in chosen]
+
+
+def rows_to_read(params: JsonlParams | HubParams | HoverParams) -> int:
+    """Return how many training questions are read, with those that are drawn from them; 0: all.
+
+    >>> rows_to_read(HubParams(dataset="musique", train_questions=800, validation_questions=200))
+    1000
+    """
+    return params.train_questions and params.train_questions + params.validation_questions
+
+
+def _identities(questions: Sequence[Question]) -> set[tuple[str, ...]]:
+    return {question.identity for question in questions}
