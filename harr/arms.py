@@ -10,6 +10,10 @@ from typing import Any, Literal
 
 FULL = "full"
 """The arm that is what stage train made; all others are compared with it."""
+Rewriting = Literal["", "last_answer", "first_answer", "all_answers", "question_query", "oracle_query"]
+"""The rules of ``harr/rag/retrieval/rewritten.py``, by name; empty: none."""
+Ranking = Literal["", "sparse", "hybrid", "mention"]
+"""A ranking that is returned as it is; empty: that of the encoder."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,12 @@ class Arm:
     """Parameters of section ``retriever`` that differ from those of the run."""
     history: bool = True
     """Whether the retriever sees the finished hops."""
-    search: Literal["", "sparse", "hybrid"] = ""
+    search: Ranking = ""
     """The ranking that it returns as it is, whatever ``retriever.search`` says; empty: its encoder ranks."""
+    query: Rewriting = ""
+    """The rule that writes what it searches for; empty: the query as it is."""
+    ceiling: bool = False
+    """Whether it is told what no retriever is told, so that it bounds the others and competes with none."""
     untaught: bool = False
     """Whether the language model is as it was before stage generator taught it."""
     taught: bool = False
@@ -50,6 +58,30 @@ class Arm:
     """How the report names it where it is the baseline."""
 
 
+def _rewriting(does: str, prefix: str, search: Ranking, colour: str) -> dict[str, Arm]:
+    """Return the untrained arms that search, one way, for what each rule writes."""
+    rules: dict[Rewriting, tuple[str, str]] = {
+        "last_answer": ("the last answer before the query", "<"),
+        "first_answer": ("the first answer before the query", ">"),
+        "all_answers": ("all answers so far before the query", "d"),
+        "question_query": ("the question before the query", "p"),
+    }
+    oracle = Arm(
+        f"{does} the query with the name that its pronoun stands for, which only the script knows: a ceiling",
+        f"{colour} *",
+        history=False,
+        search=search,
+        query="oracle_query",
+        ceiling=True,
+        rival=False,
+    )
+    plain = {
+        f"{prefix}{rule}": Arm(f"{does} {what}", f"{colour} {marker}", history=False, search=search, query=rule)
+        for rule, (what, marker) in rules.items()
+    }
+    return plain | {f"{prefix}oracle_query": oracle}
+
+
 ARMS = {
     "bm25": Arm("is full-text search", "grey s", search="sparse", rival=False),
     "frozen": Arm(
@@ -58,6 +90,13 @@ ARMS = {
         history=False,
         rival=False,
         before="the frozen retriever",
+    ),
+    **_rewriting("is the untrained encoder reading", "", "", "brown"),
+    **_rewriting("is full-text search of", "bm25_", "sparse", "slate"),
+    "mention": Arm(
+        "takes passages by their titles, those that the query names and those that these name, then full-text search",
+        "teal H",
+        search="mention",
     ),
     "hybrid": Arm("fuses the rankings of both", "olive h", search="hybrid"),
     "history": Arm("is the same encoder reading the finished hops as well", "orange ^"),

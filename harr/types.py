@@ -106,7 +106,8 @@ class Search:
     """A request of a pipeline to the retriever for ``k`` passages (0: the retriever's own k).
 
     ``hops`` is the history before this query; passages in ``exclude_ids`` are never returned. ``tool`` names the
-    source to ask, where there are several.
+    source to ask, where there are several. ``resolved`` is the query with the name in it that a pronoun stands for,
+    where whoever wrote it says so; only the arms of an oracle read it.
     """
 
     question: Question
@@ -115,6 +116,7 @@ class Search:
     exclude_ids: frozenset[str] = frozenset()
     k: int = 0
     tool: str = ""
+    resolved: str = ""
 
 
 @dataclass(frozen=True, slots=True)

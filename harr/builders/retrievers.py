@@ -29,6 +29,7 @@ from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vector
+from harr.rag.retrieval.mention import MentionRetriever
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.router import Sources
 from harr.types import Retriever
@@ -60,7 +61,13 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
 def fixed_retriever(
     section: RetrieverParams, search: str, encoder: Encoder, corpus: Corpus, candidates: str
 ) -> Retriever:
-    """Return one that does not learn and sees the current query alone: ``dense``, ``sparse`` or ``hybrid``."""
+    """Return one that does not learn and sees the current query alone: ``dense``, ``sparse``, ``hybrid``, ``mention``.
+
+    Raises:
+        CorpusError: no passage has a title to be mentioned by.
+    """
+    if search == "mention":
+        return MentionRetriever(corpus.index, corpus.passages, section.k, candidates)
     sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
     dense = replace(dense_policy(section, encoder, corpus, candidates, history=False), fusion=DENSE)
     found: Retriever = dense if search == "dense" else sparse

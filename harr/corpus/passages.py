@@ -125,6 +125,11 @@ class Passages:
         return {pid: row for pid in wanted if (row := self._row_of[pid]) is not None}
 
     @property
+    def titles(self) -> pa.ChunkedArray:
+        """Return the titles of all passages, by row, as a column of Arrow."""
+        return self._table.data.column("title")
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """Return the sources of the searchable passages, in the order of the alphabet; () where the corpus has none."""
         if "source" not in self._table.column_names:

@@ -16,6 +16,9 @@ class GeneratorFacts(Section):
     taught: ClassVar[bool] = False
     """Whether stage generator teaches it by examples, before anything else trains it."""
 
+    resolves: ClassVar[bool] = False
+    """Whether it says which names the pronouns in its queries stand for."""
+
     @property
     def knows(self) -> str:
         """Return the one pipeline that it plays; empty: any."""
@@ -30,6 +33,7 @@ class GeneratorFacts(Section):
 class ScriptedParams(GeneratorFacts):
     """A deterministic planner and reader for the fictional world."""
 
+    resolves: ClassVar[bool] = True
     kind: Literal["scripted"]
     """Selects the planner and reader of the fictional world."""
 

@@ -25,6 +25,11 @@ class PipelineFacts(Section):
     taught_tools: ClassVar[tuple[str, ...]] = ()
     """The tools that the small language model asks when it plays it."""
 
+    writes_queries: ClassVar[bool] = True
+    """Whether every hop has a query of its own and an answer; if not, all searches ask the question."""
+    resolves: ClassVar[bool] = False
+    """Whether its queries can come with the names that their pronouns stand for."""
+
     @property
     def needs_generator(self) -> bool:
         """Return whether a language model writes its queries or answers."""
@@ -35,6 +40,7 @@ class MultistepParams(PipelineFacts):
     """A planner asks sub-queries, a reader answers each from K passages."""
 
     scripted: ClassVar[bool] = True
+    resolves: ClassVar[bool] = True
     name: Literal["multistep"]
     """Selects the planner with a reader."""
     max_hops: Positive = 5
@@ -116,6 +122,7 @@ class LeReTPipelineParams(PipelineFacts):
 class PickParams(PipelineFacts):
     """Passages are picked one after the other; no language model, unless one reads them at the end."""
 
+    writes_queries: ClassVar[bool] = False
     name: Literal["pick"]
     """Selects picking without queries."""
     picks: Positive = 2

@@ -228,6 +228,25 @@ def arms_go_with_the_method(params: "Params") -> None:
         )
 
 
+def queries_are_there_to_rewrite(params: "Params") -> None:
+    """Arms that rewrite queries play where there are queries, and an oracle where somebody resolves them."""
+    pipeline, generator = params.pipeline, params.generator
+    rewriting = {name: arm for name, arm in params.evaluate.arm_table.items() if arm.query}
+    if not rewriting or pipeline.foreign:
+        return
+    if not pipeline.writes_queries:
+        raise ValueError(
+            f"evaluate.arms {min(rewriting)} rewrites queries, and pipeline {pipeline.name} searches for the question "
+            "alone; leave it out"
+        )
+    oracles = [name for name, arm in rewriting.items() if arm.ceiling]
+    if oracles and not (pipeline.resolves and generator.resolves):
+        raise ValueError(
+            f"evaluate.arms {min(oracles)} needs queries whose pronouns are resolved, which pipeline {pipeline.name} "
+            f"with generator {generator.kind} does not give; leave it out"
+        )
+
+
 def filter_samples_what_learns(params: "Params") -> None:
     """Stage filter plays as training does."""
     train, section = params.train, params.filter
@@ -279,6 +298,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     method_plays_the_pipeline,
     language_model_can_learn,
     arms_go_with_the_method,
+    queries_are_there_to_rewrite,
     filter_samples_what_learns,
     groups_can_be_mixed,
 )

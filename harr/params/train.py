@@ -10,7 +10,9 @@ from pydantic import Field, model_validator
 from harr.arms import ARMS
 from harr.params.fields import Dotted, Fraction, MaybeAddress, Positive, Section
 
-RETRIEVERS = ("bm25", "frozen", "hybrid", "history", "rl_no_history", "infonce", "full")
+UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
+"""The arms of a retriever that nothing trains."""
+RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "full")
 """The arms that a retriever is compared with after training."""
 
 
@@ -150,7 +152,7 @@ class PQNParams(StatesParams, LoopParams):
     """Values of two towers instead of a policy (Q-RAG, arXiv 2511.07328; PQN, arXiv 2407.04811)."""
 
     learns: ClassVar[str] = "retriever"
-    arms: ClassVar[tuple[str, ...]] = ("bm25", "frozen", "hybrid", "history", "no_positions", "full")
+    arms: ClassVar[tuple[str, ...]] = (*UNTRAINED, "no_positions", "full")
     plays: ClassVar[tuple[str, ...]] = ("pick",)
     positions: ClassVar[bool] = True
     given_only: ClassVar[bool] = True

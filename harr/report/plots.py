@@ -30,11 +30,11 @@ Rows = Sequence[Mapping[str, Any]]
 INK, MUTED, GRID = "#1c2530", "#5d6875", "#dfe3e8"
 BLUE, ORANGE, GREEN, GREY = "#0072b2", "#d98200", "#00875f", "#8a929b"
 PURPLE, SKY = "#b5578f", "#3f9bd1"
-OLIVE = "#7a6a00"
+OLIVE, TEAL, BROWN, SLATE = "#7a6a00", "#0b7a75", "#8c4a2f", "#4a5a78"
 EXTRA = ("#c2541b", "#6b4fa0", "#0f6f6f")
 COLOURS = {"ink": INK, "muted": MUTED, "grid": GRID, "blue": BLUE, "orange": ORANGE, "green": GREEN, "grey": GREY}
 """Darkened Okabe-Ito colours by name: told apart with any colour vision; arms also differ in their marker."""
-OF_ARMS = COLOURS | {"purple": PURPLE, "sky": SKY, "olive": OLIVE}
+OF_ARMS = COLOURS | {"purple": PURPLE, "sky": SKY, "olive": OLIVE, "teal": TEAL, "brown": BROWN, "slate": SLATE}
 """The colours that ``harr/arms.py`` names."""
 
 STYLE: dict[Any, Any] = {
@@ -237,10 +237,11 @@ def draw_hops(rows: Rows) -> Figure:
     sizes = {row["hop"]: row["n"] for row in points}
     figure = Figure(figsize=(5.8, 3.6), layout="constrained")
     axes = figure.subplots()
+    apart = min(0.05, 0.5 / max(1, len(names)))
     for place, arm in enumerate(names):
         own = [row for row in points if row["arm"] == arm]
         colour, marker = arm_style(arm, names)
-        x = [row["hop"] + 0.05 * (place - (len(names) - 1) / 2) for row in own]
+        x = [row["hop"] + apart * (place - (len(names) - 1) / 2) for row in own]
         _intervals(axes, x, own, color=colour, marker=marker, markersize=6, linewidth=1.6, elinewidth=1.4, label=arm)
     axes.set_xlim(0.7, last + 0.3)
     axes.set_ylim(-2, 102)

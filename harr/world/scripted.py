@@ -150,15 +150,17 @@ def _plan(question: str, history: Sequence[Mapping[str, str]]) -> dict[str, str]
         return _stop("the last fact was not found")
     if len(history) == len(chain.relations):
         return _stop("all facts are known")
-    query = _query(question, chain, len(history), history[-1]["answer"] if history else "")
-    return _ask(query, f"look up {chain.relations[len(history)].name.replace('_', ' ')}")
+    hop, known = len(history), history[-1]["answer"] if history else ""
+    query, resolved = _query(question, chain, hop, known), _query(question, chain, hop, known, vague=False)
+    asked = _ask(query, f"look up {chain.relations[hop].name.replace('_', ' ')}")
+    return asked if resolved == query else asked | {"resolved": resolved}
 
 
-def _query(question: str, chain: grammar.Chain, hop: int, known: str) -> str:
-    """Return the sub-query of a hop; of half the later ones the subject ``known`` is a pronoun."""
+def _query(question: str, chain: grammar.Chain, hop: int, known: str, *, vague: bool = True) -> str:
+    """Return the sub-query of a hop; where it may be ``vague``, half the later ones have a pronoun for ``known``."""
     digest = hashlib.sha256(f"{question}\n{hop}".encode()).digest()  # crc32 would tie the hops to each other
     pick = int.from_bytes(digest[:4], "little")
-    if hop and pick % 2:
+    if vague and hop and pick % 2:
         return grammar.ask_vaguely(chain.relations[hop], grammar.gender(known), pick // 2)
     return grammar.ask(chain.relations[hop], known if hop else chain.start, pick // 2)
 

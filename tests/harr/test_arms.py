@@ -2,14 +2,17 @@
 
 import ast
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from harr.arms import ARMS, FULL
+from harr.arms import ARMS, FULL, Rewriting
+from harr.params.train import RETRIEVERS
+from harr.rag.retrieval.rewritten import RULES
 from harr.report.plots import OF_ARMS
 
 ROOT = Path(__file__).parents[2]
-OTHERS = {"infonce", "hybrid", "warmstart"}
+OTHERS = {"infonce", "hybrid", "mention", "warmstart"}
 """Also the names of a method, of a search and of a generator."""
 
 
@@ -20,6 +23,17 @@ def test_a_record_fits_its_readers(name: str) -> None:
     assert colour in OF_ARMS and len(marker) == 1 and not arm.says.endswith(".")
     assert not (arm.inside or arm.method or arm.overrides) or arm.trained
     assert not (arm.search and arm.trained) and not arm.function
+
+
+def test_rules_that_write_queries_are_those_that_arms_may_name() -> None:
+    assert {"", *RULES} == {*get_args(Rewriting)} == {arm.query for arm in ARMS.values()}
+
+
+def test_arms_that_do_not_learn_bound_or_rival_the_trained_one() -> None:
+    """An oracle bounds; no arm is drawn alike another that the same run may compare it with."""
+    assert [name for name, arm in ARMS.items() if arm.ceiling] == ["oracle_query", "bm25_oracle_query"]
+    looks = [ARMS[name].look for name in RETRIEVERS]
+    assert len(set(looks)) == len(looks)
 
 
 def test_no_other_file_asks_for_an_arm_by_its_name() -> None:

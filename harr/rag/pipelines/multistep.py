@@ -6,6 +6,9 @@ After HARR's planner and reader pipeline (arXiv 2602.03645). What malformed repl
 - a reader reply that is not the asked-for JSON counts as AMBIGUOUS with an empty answer.
 
 Both are counted in ``Outcome.malformed``. An answer of "unknown" becomes "", which scores 0.
+
+A planner may add the key ``resolved``: its sub-query with the name in it that a pronoun stands for. It is kept beside
+the search (:class:`harr.types.Search`) and is in no state and no prompt.
 """
 
 from collections.abc import Generator as PyGenerator
@@ -26,7 +29,7 @@ def multistep(question: Question, *, max_hops: int) -> PyGenerator[Request, Any,
             break
         if action != "ASK" or not sub_query:
             return Outcome("", hops, malformed + 1, escaped, tool_errors=errors)
-        hop, broken, found, failed = yield from look_up(question, hops, sub_query)
+        hop, broken, found, failed = yield from look_up(question, hops, sub_query, line(plan.get("resolved")))
         hops, malformed, escaped, errors = (*hops, hop), malformed + broken, escaped + found, errors + failed
     answer = short_answer((yield prompt("answer", question, hops)))
     return Outcome(answer, hops, malformed, escaped, tool_errors=errors)

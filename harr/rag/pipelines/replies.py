@@ -22,14 +22,14 @@ _DECODER = json.JSONDecoder()
 
 
 def look_up(
-    question: Question, hops: Sequence[Hop], sub_query: str
+    question: Question, hops: Sequence[Hop], sub_query: str, resolved: str = ""
 ) -> PyGenerator[Request, Any, tuple[Hop, bool, int, bool]]:
     """Search for a sub-query and let a reader answer it from the passages found, or from why there are none.
 
     Returns: the finished hop; whether the reader's reply was malformed, which counts as AMBIGUOUS with an
     empty answer; how many control tags were escaped in the passages; and whether a source failed the search.
     """
-    retrieval: Retrieval = yield Search(question, sub_query, tuple(hops))
+    retrieval: Retrieval = yield Search(question, sub_query, tuple(hops), resolved=resolved)
     failed = bool(retrieval.error)
     passages, escaped = escape(f"Error: {line(retrieval.error)}") if failed else passages_text(retrieval.passages)
     reading = last_json((yield prompt("reader", question, hops, sub_query=sub_query, passages=passages)), "status")

@@ -64,6 +64,22 @@ from harr.types import Question
             {"pipeline": {"name": "search_r1"}, "generator": {"kind": "small_lm"}},
             "was never shown the instructions of pipeline.template plain; set bare",
         ),
+        (
+            {
+                "pipeline": {"name": "pick"},
+                "generator": {"kind": "none"},
+                "evaluate": {"arms": ["last_answer", "mention", "full"]},
+            },
+            "evaluate.arms last_answer rewrites queries, and pipeline pick searches for the question alone; leave it",
+        ),
+        (
+            {"pipeline": {"name": "search_r1"}, "evaluate": {"arms": ["bm25_oracle_query", "full"]}},
+            "evaluate.arms bm25_oracle_query needs queries whose pronouns are resolved, which pipeline search_r1",
+        ),
+        (
+            {"index": {"full_text": False}, "evaluate": {"arms": ["mention", "full"]}},
+            "the arm mention needs the BM25 index; set index.full_text: true",
+        ),
         ({"retriever": {"fusion": "rrf"}}, r"retriever\.fusion is for search: hybrid and the arm hybrid"),
         ({"retriever": {"search": "sparse", "weights": [0.5, 0.5]}}, r"retriever\.weights is for search: hybrid"),
         (

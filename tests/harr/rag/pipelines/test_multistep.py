@@ -53,6 +53,14 @@ def test_the_next_search_sees_finished_hops_only() -> None:
     assert len(outcome.hops) == 2
 
 
+def test_a_resolved_sub_query_is_kept_beside_the_search_and_shown_to_nobody() -> None:
+    ask = '{"action": "ASK", "sub_query": "Where was she born?", "resolved": "Where was Ada born?"}'
+    requests, _ = drive(ask, Retrieval(PASSAGES), '{"status": "FOUND", "answer": "Bath"}', STOP, "Bath")
+    assert requests[1] == Search(QUESTION, "Where was she born?", resolved="Where was Ada born?")
+    shown = [message["content"] for request in requests[2:] for message in request.messages]
+    assert not any("Where was Ada born?" in text for text in shown)
+
+
 @pytest.mark.parametrize(
     "reply",
     [

@@ -1,0 +1,99 @@
+"""Passages by the titles that are named."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from harr.errors import CorpusError
+from harr.rag.retrieval.mention import MentionRetriever, Titles
+from harr.types import Passage, Question, Search
+
+SHELF = (
+    Passage("film", "The Old Mill is a film. It was directed by Ada Brown. Carl Dean wrote the music.", "The Old Mill"),
+    Passage("mill", "A mill grinds.", "Mill"),
+    Passage("carl", "Carl Dean wrote songs.", "Carl Dean"),
+    Passage("ada", "Ada Brown was born in Bath.", "Ada Brown (director)"),
+    Passage("ada2", "Ada Brown swam.", "Ada Brown"),
+    Passage("it", "It is a novel.", "It"),
+    Passage("rest", "Directors are born.", "Born"),
+)
+
+
+class Corpus:
+    """Passages in memory; every read is counted."""
+
+    def __init__(self, passages: Sequence[Passage] = SHELF) -> None:
+        self.rows = list(passages)
+        self.titles = pa.chunked_array([[passage.title for passage in passages]])
+        self.reads = 0
+
+    def take(self, rows: Sequence[int]) -> list[Passage]:
+        self.reads += 1
+        return [self.rows[row] for row in rows]
+
+    def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
+        return {passage.id: row for row, passage in enumerate(self.rows) if passage.id in ids}
+
+
+class Index:
+    """Full text that always finds the last passage."""
+
+    calls = 0
+
+    def search_text(self, texts: Sequence[str], n: int) -> tuple[Any, Any]:
+        self.calls += 1
+        return np.array([[len(SHELF) - 1, *[-1] * (n - 1)]] * len(texts)), None
+
+
+def retriever(candidates: str = "corpus") -> MentionRetriever:
+    return MentionRetriever(Index(), Corpus(), 5, candidates)  # type: ignore[arg-type]
+
+
+def ids(search: Search, candidates: str = "corpus") -> list[str]:
+    (found,) = retriever(candidates).retrieve([search])
+    return [passage.id for passage in found.passages]
+
+
+ASKED = Question("q", "Where was the director of The Old Mill born, is it known?")
+
+
+def test_named_passages_come_first_then_those_that_they_name_then_full_text() -> None:
+    """ "directed by Ada Brown" shares no more words than the music does, so passages of the query's words decide."""
+    found = ids(Search(ASKED, ASKED.text))
+    assert found[0] == "film" and set(found[1:4]) == {"ada", "ada2", "carl"} and found[4] == "rest"
+    assert found[1] == "ada"  # "born" is in it
+
+
+def test_a_pick_takes_the_place_of_its_number() -> None:
+    whole = ids(Search(ASKED, ASKED.text))
+    assert [ids(Search(ASKED, ASKED.text, (), frozenset(whole[:n]), 1)) for n in range(5)] == [[pid] for pid in whole]
+
+
+def test_given_passages_only_and_many_searches_at_once() -> None:
+    given = Question("q", ASKED.text, candidate_ids=("ada", "mill", "rest"))
+    assert ids(Search(given, given.text), "question") == ["ada", "rest"]
+    player = retriever()
+    assert len(player.retrieve([Search(ASKED, ASKED.text), Search(ASKED, "Who is Carl Dean?")] * 8)) == 16
+    assert player.index.calls == 1 and player.passages.reads == 3  # type: ignore[attr-defined]
+
+
+def test_the_longest_title_counts_and_a_word_alone_needs_its_capital() -> None:
+    titles = Titles(Corpus().titles)
+    names = [passage.title for passage in SHELF]
+    read = {text: titles.named_in(text) for text in ("the old mill", "a mill", "a Mill", "It is", "ada brown")}
+    named = {text: sorted(names[titles.rows(code)[0]] for code, _ in found) for text, found in read.items()}
+    assert named == {
+        "the old mill": ["The Old Mill"],
+        "a mill": [],
+        "a Mill": ["Mill"],
+        "It is": [],
+        "ada brown": ["Ada Brown", "Ada Brown (director)"],
+    }
+
+
+def test_a_corpus_without_titles_is_refused() -> None:
+    with pytest.raises(CorpusError, match="the arm mention goes by titles, and no passage has one; leave it out"):
+        MentionRetriever(Index(), Corpus([Passage("p", "text")]), 5, "corpus")  # type: ignore[arg-type]

@@ -1,0 +1,43 @@
+"""Queries that a rule writes."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from harr.rag.retrieval.rewritten import RULES, Rewritten
+from harr.types import Hop, Question, Retrieval, Search
+
+QUESTION = Question("q", "Where was the teacher of the founder of Acme born?")
+HOPS = (Hop("Who founded Acme?", "Ada Brown", "FOUND"), Hop("Who taught her?", "Bea Cole", "FOUND"))
+SEARCH = Search(QUESTION, "Where was she born?", HOPS, frozenset("x"), 2, "news", "Where was Bea Cole born?")
+
+
+@pytest.mark.parametrize(
+    ("rule", "hops", "written"),
+    [
+        ("last_answer", HOPS, "Bea Cole Where was she born?"),
+        ("first_answer", HOPS, "Ada Brown Where was she born?"),
+        ("all_answers", HOPS, "Ada Brown Bea Cole Where was she born?"),
+        ("question_query", HOPS, f"{QUESTION.text} Where was she born?"),
+        ("oracle_query", HOPS, "Where was Bea Cole born?"),
+        ("last_answer", (*HOPS, Hop("Where?", "", "NOT_FOUND")), "Bea Cole Where was she born?"),
+        ("last_answer", (), "Where was she born?"),
+        ("all_answers", (), "Where was she born?"),
+    ],
+)
+def test_a_rule_writes_what_is_searched_for(rule: str, hops: tuple[Hop, ...], written: str) -> None:
+    asked: list[Search] = []
+
+    class Shelf:
+        def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+            asked.extend(searches)
+            return [Retrieval(())] * len(searches)
+
+    search = Search(QUESTION, SEARCH.query, hops, SEARCH.exclude_ids, SEARCH.k, SEARCH.tool, SEARCH.resolved)
+    assert len(Rewritten(Shelf(), RULES[rule]).retrieve([search, search])) == 2
+    assert [one.query for one in asked] == [written] * 2
+    assert {(one.hops, one.exclude_ids, one.k, one.tool) for one in asked} == {((), frozenset("x"), 2, "news")}
+
+
+def test_an_oracle_falls_back_on_the_query() -> None:
+    assert RULES["oracle_query"](Search(QUESTION, "Who founded Acme?")) == "Who founded Acme?"
