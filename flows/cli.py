@@ -13,7 +13,7 @@ from typer import BadParameter, Option, Typer
 
 from flows.runtime.command import PLAIN, call, run_command
 from harr.errors import CorpusError
-from tasks.paths import LENGTHS, REPORT
+from tasks.paths import DIAGNOSIS, LENGTHS, REPORT
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
@@ -47,6 +47,28 @@ def evaluate(
     from tasks.evaluate import evaluate_file
 
     run_command(lambda: evaluate_file(Params.load(), questions, out, model, arms or ()))
+
+
+@app.command()
+def diagnose(
+    questions: Annotated[
+        Path | None, Option(help="question file (default: the validation questions, or else those of training)")
+    ] = None,
+    count: Annotated[int, Option(min=10, metavar="N", help="at most so many of them, drawn by the seed")] = 300,
+    out: Annotated[Path, Option(help="folder of index.html and diagnosis.json")] = DIAGNOSIS,
+) -> None:
+    """Say before training what it could add, and what to do.
+
+    Plays every arm that needs no training, and some rollouts. Needs what stages download, embed and index have made.
+    """
+    from harr.params import Params
+    from tasks.diagnose import diagnose
+
+    def body() -> None:
+        print(*(f"- {sentence}" for sentence in diagnose(Params.load(), questions, count, out)), sep="\n")
+        print(f"page: {(out / 'index.html').resolve()}")
+
+    run_command(body)
 
 
 @app.command()

@@ -50,7 +50,7 @@ def filter_questions(
             found = kept(shard)
             if found is None:
                 batch = questions[first : first + params.batch_size]
-                found = _try_batch(params, setup, batch, seed * 1_000_003 + number)
+                found = try_questions(params, setup, batch, seed * 1_000_003 + number)
                 keep(shard, found)
             rows += found
             count = sum(row["kept"] for row in rows)
@@ -76,8 +76,8 @@ def kept(shard: Path) -> list[dict[str, Any]] | None:
     return [json.loads(line) for line in lines.split("\n")[:-1]] if fingerprint(lines) == digest else None
 
 
-def _try_batch(params: FilterParams, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
-    """Return statistics of one batch of questions from G rollouts each."""
+def try_questions(params: FilterParams, setup: Setup, batch: Sequence[Question], seed: int) -> list[dict[str, Any]]:
+    """Return per question the statistics of G sampled rollouts, and whether the filter keeps it."""
     playable = [q for q in batch if q.candidate_ids or getattr(setup.retriever, "candidates", "corpus") == "corpus"]
     if params.keep == "all":
         return [{"id": q.id, "kept": True, "reason": "all are kept"} for q in playable]

@@ -13,6 +13,8 @@ METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
 STATS = METRICS / "training_stats.jsonl"
 """All that is known of every training step, a line a step."""
 REPORT, PREFERENCES_PAGE = REPORTS / "index.html", REPORTS / "preferences.html"
+DIAGNOSIS = Path("diagnosis")
+"""What `harr diagnose` writes; not reports/, which DVC empties before stage evaluate."""
 WORK = Path("work")
 """Unfinished work: a folder per stage, outside of what DVC deletes before a run."""
 STATE = Path(".harr")

@@ -1,0 +1,1 @@
+"""What can be known before training is paid for: how good simple search is, what limits it, what training could add."""

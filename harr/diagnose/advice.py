@@ -1,0 +1,129 @@
+"""What to do before training is paid for: a rule is a line of a table, from the figures to a sentence."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+ENOUGH, BETTER_POOL, SIGNAL, SMALL, AMBIGUOUS = 0.9, 0.05, 0.1, 0.05, 0.05
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The figures of a diagnosis that advice is drawn from; shares are between 0 and 1."""
+
+    metric: str
+    """The metric that leads, in words."""
+    best: str
+    """The untrained arm that is best in it, but for those that know what a query refers to."""
+    means: Mapping[str, float]
+    """Mean of that metric by untrained arm."""
+    dense: str
+    """The untrained arm that training would begin from; empty where it was not played."""
+    gain_of_best: Mapping[str, float]
+    """Paired gain of the best arm over that one: gain, low, high; empty where they are the same."""
+    pool: int
+    """Passages that compete for a search (``retriever.pool``)."""
+    all_gold: Mapping[int, float]
+    """Share of questions with all gold among the first so many passages of their searches, by depth; empty without
+    gold."""
+    found: float
+    """Share of questions with all gold found by the untrained arm that finds most."""
+    later_queries: float
+    """Number of queries after a question's first one."""
+    ambiguous_share: float
+    """Share of these that only the history can tell apart."""
+    disagreeing: float
+    """Share of questions whose rollouts have different rewards."""
+    all_right: float
+    """Share of questions whose rollouts are all right."""
+    detectable: float
+    """Smallest gain that the test questions show with a power of 80 %."""
+    method: str
+    """``train.method`` of params.yaml."""
+    needed: int
+    """Questions that a gain of 5 points needs."""
+
+    @property
+    def ceiling(self) -> float:
+        """Return the share of questions with all gold in the pool: with the same searches no policy finds more."""
+        return self.all_gold.get(self.pool, 1.0)
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _enough(f: Figures) -> str:
+    if f.means[f.best] < ENOUGH:
+        return ""
+    return f"{f.best} is enough: without training it reaches {_points(f.means[f.best])} in {f.metric}"
+
+
+def _simple(f: Figures) -> str:
+    if not f.gain_of_best or f.gain_of_best["low"] <= 0:
+        return ""
+    gain = f.gain_of_best
+    return (
+        f"begin with {f.best}: it stands {_points(gain['gain'])} points [{_points(gain['low'])}, "
+        f"{_points(gain['high'])}] above {f.dense}; what is trained must beat it, not {f.dense}"
+    )
+
+
+def _pool(f: Figures) -> str:
+    deeper = {depth: share for depth, share in f.all_gold.items() if depth > f.pool}
+    worth = [depth for depth, share in sorted(deeper.items()) if share - f.ceiling > BETTER_POOL]
+    if not worth:
+        return ""
+    return (
+        f"raise retriever.pool from {f.pool} to {worth[0]}: all gold is among the nearest passages for "
+        f"{_points(deeper[worth[0]])} % of the questions instead of {_points(f.ceiling)} %"
+    )
+
+
+def _signal(f: Figures) -> str:
+    if f.disagreeing >= SIGNAL:
+        return ""
+    found = f"only {_points(f.disagreeing)} % of the questions have rollouts that disagree"
+    if f.all_right > 0.5:
+        return f"add hard questions: {found}, and {_points(f.all_right)} % are always right"
+    return (
+        f"raise retriever.temperature or filter.group_size, add easier questions, or set train.warm_start: {found}, "
+        f"and {_points(1 - f.disagreeing - f.all_right)} % are never right or always alike"
+    )
+
+
+def _history(f: Figures) -> str:
+    if f.ambiguous_share < AMBIGUOUS:
+        return ""
+    share = _points(f.ambiguous_share)
+    return f"let the retriever read the history: {share} % of the later queries mean nothing without it"
+
+
+def _test_questions(f: Figures) -> str:
+    if f.detectable <= SMALL:
+        return ""
+    return (
+        f"add test questions: those of now show a gain of {_points(f.detectable)} points or more; 5 points need about "
+        f"{f.needed:,}"
+    )
+
+
+def _train(f: Figures) -> str:
+    if f.means[f.best] >= ENOUGH or f.disagreeing < SIGNAL or (f.all_gold and f.ceiling - f.found < SMALL):
+        return ""
+    room = f", and the pool holds all gold of {_points(f.ceiling - f.found)} % more than is found" if f.all_gold else ""
+    return f"train: {f.method}; {_points(f.disagreeing)} % of the questions have rollouts to learn from{room}"
+
+
+RULES: tuple[Callable[[Figures], str], ...] = (_enough, _simple, _pool, _signal, _history, _test_questions, _train)
+
+
+def advice(figures: Figures) -> list[str]:
+    """Return what to do, the most telling first; never empty."""
+    told = [sentence for rule in RULES if (sentence := rule(figures))]
+    return told or [f"training can add little: {figures.best} finds nearly all that its pool holds"]
+
+
+def as_json(figures: Figures) -> dict[str, Any]:
+    """Return the figures under their names, with the ceiling."""
+    return {**vars(figures), "ceiling": figures.ceiling}
