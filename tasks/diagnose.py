@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import pstdev
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,7 @@ def some_questions(file: Path | None, count: int, seed: int) -> tuple[Path, list
     from harr.datasets.local import read_question_file
 
     validation = QUESTIONS / "validation.jsonl"
-    own = validation if validation.exists() else QUESTIONS / "train.jsonl"
+    own = validation if validation.exists() and validation.stat().st_size else QUESTIONS / "train.jsonl"
     questions = list(read_question_file(file)) if file else read_questions(own)
     if not questions:
         raise CorpusError(f"{file or own} holds no question; name a file of questions with --questions")
@@ -141,9 +142,12 @@ def figures_of(
     means = {name: metrics[lead]["mean"] for name, metrics in summary["arms"].items() if lead in metrics}
     rivals = sorted((name for name in means if name not in ORACLES), key=lambda name: -means[name])
     best, dense = rivals[0], params.baseline
-    other = dense if dense != best else rivals[-1]
-    theirs = {row["id"]: row.get(lead, 0.0) for row in rows[other]}
-    differences = [row[lead] - theirs[row["id"]] for row in rows[best] if lead in row]
+    scores = {name: [row.get(lead, 0.0) for row in rows[name]] for name in rivals}
+    differences = max(
+        ([ours - theirs for ours, theirs in zip(scores[best], scores[name], strict=True)] for name in rivals[1:]),
+        key=pstdev,
+        default=scores[best],
+    )
     gain = contrast(rows[best], rows[dense], resamples=resamples, seed=seed)[lead] if best != dense else {}
     tests = len(read_questions(QUESTIONS / "test.jsonl"))
     pool = params.retriever.pool

@@ -111,8 +111,9 @@ def _test_questions(f: Figures) -> str:
 def _train(f: Figures) -> str:
     if f.means[f.best] >= ENOUGH or f.disagreeing < SIGNAL or (f.all_gold and f.ceiling - f.found < SMALL):
         return ""
-    room = f", and the pool holds all gold of {_points(f.ceiling - f.found)} % more than is found" if f.all_gold else ""
-    return f"train: {f.method}; {_points(f.disagreeing)} % of the questions have rollouts to learn from{room}"
+    room = _points(f.ceiling - f.found)
+    more = f"; for {room} % of all questions the pool holds gold that no untrained arm finds" if f.all_gold else ""
+    return f"train: {f.method}; {_points(f.disagreeing)} % of the questions have rollouts to learn from{more}"
 
 
 RULES: tuple[Callable[[Figures], str], ...] = (_enough, _simple, _pool, _signal, _history, _test_questions, _train)

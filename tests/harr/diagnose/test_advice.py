@@ -1,0 +1,51 @@
+"""Advice: each rule speaks where its figures are so, and only there."""
+
+from dataclasses import replace
+
+import pytest
+
+from harr.diagnose.advice import Figures, advice
+
+TRAIN = Figures(
+    metric="answer F1",
+    best="last_answer",
+    means={"frozen": 0.3, "last_answer": 0.45, "oracle_query": 0.94},
+    dense="frozen",
+    gain_of_best={"gain": 0.15, "low": 0.1, "high": 0.2},
+    pool=30,
+    all_gold={30: 0.8, 60: 0.82, 120: 0.84},
+    found=0.45,
+    later_queries=300.0,
+    ambiguous_share=0.4,
+    disagreeing=0.5,
+    all_right=0.1,
+    detectable=0.04,
+    method="grpo",
+    needed=260,
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said", "unsaid"),
+    [
+        ({}, "train: grpo; 50.0 %", "retriever.pool from"),
+        ({}, "begin with last_answer: it stands 15.0 points [10.0, 20.0] above frozen", "is enough"),
+        ({"means": {"last_answer": 0.95, "frozen": 0.3}}, "last_answer is enough", "train: grpo"),
+        ({"gain_of_best": {"gain": 0.1, "low": -0.01, "high": 0.2}}, "train: grpo", "begin with"),
+        ({"all_gold": {30: 0.5, 60: 0.54, 120: 0.7}}, "raise retriever.pool from 30 to 120", "is enough"),
+        ({"disagreeing": 0.05, "all_right": 0.8}, "add hard questions", "train: grpo"),
+        ({"disagreeing": 0.05, "all_right": 0.0}, "raise retriever.temperature", "train: grpo"),
+        ({"ambiguous_share": 0.01}, "train: grpo", "read the history"),
+        ({"detectable": 0.08}, "5 points need about 260", "is enough"),
+        ({"all_gold": {}}, "train: grpo", "the pool holds"),
+        ({"found": 0.79}, "begin with", "train: grpo"),
+    ],
+)
+def test_a_rule_speaks_where_its_figures_are_so(changed: dict[str, object], said: str, unsaid: str) -> None:
+    told = "\n".join(advice(replace(TRAIN, **changed)))  # type: ignore[arg-type]
+    assert said in told and unsaid not in told
+
+
+def test_there_is_always_advice() -> None:
+    nothing = replace(TRAIN, gain_of_best={}, ambiguous_share=0.0, found=0.8)
+    assert advice(nothing) == ["training can add little: last_answer finds nearly all that its pool holds"]

@@ -1,0 +1,49 @@
+"""What untrained play tells: gold at every depth, ambiguous queries, and the gain that n questions can show."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harr.diagnose.measure import DeepRetriever, ambiguous_queries, detectable_gain
+from harr.types import Episode, Hop, Passage, Question, Retrieval, Search, Step
+
+
+class Ranked:
+    """A retriever that finds p0, p1, ... for everything, as many as it is asked for."""
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        return [Retrieval(tuple(Passage(f"p{n}", "") for n in range(search.k))) for search in searches]
+
+
+def test_a_deep_retriever_notes_all_and_hands_on_what_was_asked_for() -> None:
+    deep, question = DeepRetriever(Ranked(), k=2, depth=4), Question("q", "Who?")
+    found = deep.retrieve([Search(question, "who"), Search(question, "who", k=3), Search(question, "who", k=6)])
+    assert [len(one.passages) for one in found] == [2, 3, 6]
+    assert [len(ranks) for ranks in deep.found["q"]] == [4, 4, 6]
+
+
+def episode(name: str, later: str, gold: str) -> Episode:
+    question = Question(name, "Who?", gold_ids=("first", gold))
+    hops = (Hop("Who was first?", "Ada"),)
+    first = Step(Search(question, "Who was first?"), Retrieval(()))
+    return Episode(question, (first, Step(Search(question, later, hops), Retrieval(()))))
+
+
+def test_a_later_query_is_ambiguous_where_its_words_seek_other_gold_elsewhere() -> None:
+    episodes = [
+        episode("a", "Where was she born?", "p1"),
+        episode("b", "where was  she born?", "p2"),
+        episode("c", "Where was Ada born?", "p3"),
+        episode("d", "Where was Ada born?", "p3"),
+    ]
+    assert ambiguous_queries(episodes) == {"later_queries": 4.0, "ambiguous_share": 0.5}
+    assert ambiguous_queries([])["ambiguous_share"] == 0.0
+
+
+def test_the_detectable_gain_is_found_in_8_of_10_samples() -> None:
+    rng = np.random.default_rng(0)
+    n, spread = 400, np.array([1.0, 0.0, 0.0, -1.0])
+    gain = detectable_gain(spread.tolist(), n)
+    samples = rng.choice(spread, size=(4000, n)) + gain
+    z = samples.mean(1) / (samples.std(1) / np.sqrt(n))
+    assert 0.77 < (z > 1.96).mean() < 0.83
