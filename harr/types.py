@@ -184,6 +184,21 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortened:
+    """What a state lost to the limits on its length: of its ``hops``, how many were ``cut`` and ``dropped``.
+
+    ``question`` says that the original question was cut; ``query`` that the current query alone was longer than the
+    limit, so that its end is not read.
+    """
+
+    hops: int = 0
+    cut: int = 0
+    dropped: int = 0
+    question: bool = False
+    query: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Retrieval:
     """The retriever's answer: ``passages`` in rank (or sampled) order.
 
@@ -191,7 +206,7 @@ class Retrieval:
     numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice. One
     that goes by values stores ``value``, the Q of its first passage. A source that failed brings no passages but an
     ``error``: the reason in a line, which the model is shown. ``scores``: one per passage, higher is better, of a
-    retriever that ranks by scores of its own.
+    retriever that ranks by scores of its own. ``shortened``: what the state lacks of question and history.
     """
 
     passages: tuple[Passage, ...]
@@ -201,6 +216,7 @@ class Retrieval:
     value: float | None = None
     error: str = ""
     scores: tuple[float, ...] = ()
+    shortened: Shortened = Shortened()
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,8 @@ def play_run(
     section = params.evaluate
     episodes = game.play(questions, batch_size=section.batch_size)
     report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
-    if dropped := getattr(game.retriever, "dropped_hops", 0):
+    if lost := [step.retrieval.shortened for e in episodes for step in e.steps if step.retrieval.shortened.dropped]:
+        dropped = sum(own.dropped for own in lost)
         print(f"{game.desc}: {dropped} hops left out of states longer than retriever.max_tokens")
     rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
     if section.pass_at:

@@ -25,6 +25,7 @@ def build_encoder(section: EncoderParams, model: str = "") -> Encoder:
         model or section.model,
         max_tokens=section.max_tokens,
         query_prompt=section.query_prompt,
+        plain_prompt=section.plain_prompt,
         passage_prompt=section.passage_prompt,
         device=distributed.device(),
     )

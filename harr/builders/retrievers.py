@@ -104,6 +104,7 @@ def dense_policy(
         max_tokens=section.max_tokens,
         sampling=None if seed is None else torch.Generator().manual_seed(seed),
         fusion=fusion_of(section.search, section.fusion, section.weights),
+        pick_tokens=section.pick_tokens,
     )
 
 
@@ -214,5 +215,6 @@ def towers_policy(
         mode=section.positions,
         temperature=section.temperature,
         max_tokens=section.max_tokens,
+        pick_tokens=section.pick_tokens,
         sampling=None if seed is None else torch.Generator().manual_seed(seed),
     )

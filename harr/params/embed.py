@@ -15,7 +15,11 @@ class EncoderParams(Section):
     max_tokens: int = Field(256, ge=8)
     """Maximum length of a passage in tokens; longer ones are truncated and counted."""
     query_prompt: str = ""
-    """Text put before every state text, e.g. ``Instruct: ...\\nQuery:`` for Qwen3-Embedding."""
+    """Text put before every state text, e.g. ``Instruct: ...\\n`` for Qwen3-Embedding: a state has its own ``Query:``,
+    but for that of [SEP]."""
+    plain_prompt: str | None = None
+    """Text put before the query of an arm that sees no history (``frozen``, ``rl_no_history``), and of a search that
+    does not learn; with null it is query_prompt."""
     passage_prompt: str = ""
     """Text put before every passage."""
     base_url: MaybeAddress = ""

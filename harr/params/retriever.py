@@ -35,7 +35,19 @@ class RetrieverParams(Section):
     state: Literal["json", "sep"] = "json"
     """Format of the history: as HARR writes it (labelled lines, JSON hops) or as Q-RAG does (joined by [SEP])."""
     max_tokens: int = Field(256, ge=16)
-    """Maximum length of the state text in tokens; the oldest hops are dropped first."""
+    """Maximum length of the state text in tokens, prompt included. Where it is longer the first hops are dropped, then
+    the question is cut in the middle; the current query never is."""
+    pick_tokens: int = Field(0, ge=0)
+    """Maximum length, in tokens, of each pick in a state joined by [SEP], whose rest is cut; 0 means that a pick is
+    whole, or dropped where the state is too long."""
+
+    @model_validator(mode="after")
+    def _picks_are_cut_where_there_are_some(self) -> "RetrieverParams":
+        if self.pick_tokens and self.state != "sep":
+            raise ValueError(f"pick_tokens is for state: sep (found {self.state}); leave it out")
+        if self.pick_tokens >= self.max_tokens:
+            raise ValueError(f"a pick of pick_tokens {self.pick_tokens} fills a state of max_tokens {self.max_tokens}")
+        return self
 
     @model_validator(mode="after")
     def _k_fits_pool(self) -> "RetrieverParams":

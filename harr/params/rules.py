@@ -112,6 +112,15 @@ def chunks_fit_the_encoder(params: "Params") -> None:
         )
 
 
+def a_state_has_one_query(params: "Params") -> None:
+    """The prompt before a state does not end with the label that the state begins its query with."""
+    for name in ("query_prompt", "plain_prompt"):
+        if params.retriever.state == "json" and (getattr(params.encoder, name) or "").rstrip().endswith("Query:"):
+            raise ValueError(
+                f"encoder.{name} ends with Query:, which retriever.state json writes itself; end it with a line break"
+            )
+
+
 def index_has_what_is_searched(params: "Params") -> None:
     """The BM25 index is there where it is searched, and what is said of a search is read."""
     retriever, search = params.retriever, params.retriever.search
@@ -292,6 +301,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     small_model_plays_what_it_knows,
     traces_are_of_the_pipeline,
     chunks_fit_the_encoder,
+    a_state_has_one_query,
     index_has_what_is_searched,
     retriever_ranks_as_it_learns,
     sources_are_asked,

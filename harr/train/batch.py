@@ -17,7 +17,7 @@ from harr.rag.retrieval.hybrid import pad
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup
-from harr.train.record import term_figures
+from harr.train.record import state_figures, term_figures
 from harr.types import Episode, Question
 
 T = TypeVar("T")
@@ -96,6 +96,7 @@ def reward_figures(
         "escaped_tags": float(sum(episode.outcome.escaped for episode in episodes)),
         "searches": float(sum(len(episode.steps) for episode in episodes)),
         "episodes": float(len(episodes)),
+        **state_figures(episodes),
         **term_figures(scores, rewards),
     }
 

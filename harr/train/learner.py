@@ -120,13 +120,11 @@ class Learner:
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
         with bar(total=params.steps, desc="train", unit="step", initial=start, shown=main) as progress:
             for step in stoppable(range(start, 0 if self.stopped else params.steps)):
-                began, dropped = time.perf_counter(), self.policy.dropped_hops
+                began = time.perf_counter()
                 for group, rate in zip(self.optimizer.param_groups, self._rates, strict=False):
                     group["lr"] = rate * rate_share(params, step)
                 yield step
-                dropped, seconds = self.policy.dropped_hops - dropped, time.perf_counter() - began
-                measured = {"dropped_hops": float(dropped), "seconds": seconds}
-                row = self.history[-1] = {"step": step, **self.history[-1], **measured}
+                row = self.history[-1] = {"step": step, **self.history[-1], "seconds": time.perf_counter() - began}
                 if main:
                     log(step, plain(row))
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
@@ -148,8 +146,7 @@ class Learner:
         """
         if not states:
             return self.vectors([""])[:0]
-        encoder = self.policy.encoder
-        return encoder.forward(states, prompt=encoder.query_prompt, max_tokens=self.policy.max_tokens)
+        return self.policy.encoder.forward(states, prompt=self.policy.prompt, max_tokens=self.policy.max_tokens)
 
     @property
     def dense(self) -> DensePolicy:

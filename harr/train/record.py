@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from harr.rag.scoring.reward import Scores, mean_of
+from harr.types import Episode
 
 TOTAL = "total"
 """The weighted sum of all terms, beside the names of the terms."""
@@ -37,6 +38,27 @@ def term_figures(scores: Scores, rewards: Sequence[float | None]) -> dict[str, A
         figures[f"reward_{name}_std"] = float(np.std(values))
     levels = {name: np.quantile(values, LEVELS).tolist() for name, values in spread.items()}
     return figures | {"quantiles": {name: [round(value, 4) for value in values] for name, values in levels.items()}}
+
+
+def state_figures(episodes: Sequence[Episode]) -> dict[str, float]:
+    """Return what the states of a step's searches lost to their limit of tokens; empty where a search has no state.
+
+    ``dropped_hops`` and ``cut_hops`` are numbers, ``dropped_share`` and ``cut_share`` their shares of all hops that
+    states had to show; ``cut_questions`` and ``cut_queries`` count states.
+    """
+    found = [step.retrieval for episode in episodes for step in episode.steps]
+    lost = [retrieval.shortened for retrieval in found if retrieval.state]
+    if not lost:
+        return {}
+    hops, dropped, cut = (sum(part) for part in zip(*((own.hops, own.dropped, own.cut) for own in lost), strict=True))
+    return {
+        "dropped_hops": float(dropped),
+        "cut_hops": float(cut),
+        "dropped_share": dropped / max(1, hops),
+        "cut_share": cut / max(1, hops),
+        "cut_questions": float(sum(own.question for own in lost)),
+        "cut_queries": float(sum(own.query for own in lost)),
+    }
 
 
 def column(term: str) -> str:

@@ -5,7 +5,7 @@ in whether they sample. The policy embeds its own queries, so what is rolled out
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +19,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
-from harr.rag.policies.state import state_texts
+from harr.rag.policies.state import StateFormat
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.types import Retrieval, Search
 
@@ -35,9 +35,8 @@ class DensePolicy:
         fusion: which search says what is nearest: by the state's vector, by the words of the query, or by both. What is
             found is always scored, chosen and learnt by vectors.
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
-        style, history, max_tokens: how a state is written (``harr/rag/policies/state.py``).
+        style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
-        dropped_hops: how many hops were left out of states that were too long.
     """
 
     encoder: Encoder
@@ -53,35 +52,35 @@ class DensePolicy:
     max_tokens: int
     sampling: torch.Generator | None = None
     fusion: Fusion = DENSE
-    dropped_hops: int = 0
+    pick_tokens: int = 0
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
         """Return the encoders whose layers may learn."""
         return (self.encoder,)
 
+    @property
+    def prompt(self) -> str:
+        """Return what is put before a state: it tells of the history where the state does."""
+        return self.encoder.query_prompt if self.history else self.encoder.plain_prompt
+
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Answer all searches: every distinct state is encoded once, one index call, one gather.
 
         Of several processes each encodes its share of the states, and the main one chooses for all.
         """
-        states, dropped = state_texts(
-            searches,
-            style=self.style,
-            history=self.history,
-            max_tokens=self.max_tokens,
-            token_counts=self.encoder.token_counts,
-        )
-        self.dropped_hops += dropped
+        written = StateFormat(self.style, self.history, self.max_tokens, self.prompt, self.pick_tokens)
+        states, lost = written.texts(searches, self.encoder)
         distinct, state_of = unique(states)
-        encode = partial(self.encoder.encode, prompt=self.encoder.query_prompt, max_tokens=self.max_tokens)
+        encode = partial(self.encoder.encode, prompt=self.prompt, max_tokens=self.max_tokens)
         states_UD = distributed.all_gather(distinct, encode)
 
         def found() -> list[Retrieval]:
             pool_BN = pad(self._pools(searches, states_UD, state_of))
             return self._choose(searches, states, pool_BN, self._scores(states_UD[state_of], pool_BN))
 
-        return distributed.main_process_only(found)
+        chosen = distributed.main_process_only(found)
+        return [replace(one, shortened=own) for one, own in zip(chosen, lost, strict=True)]
 
     def _pools(
         self, searches: Sequence[Search], states_UD: NDArray[np.float32], state_of: NDArray[np.int64]

@@ -5,12 +5,14 @@ Q-RAG's (question and picked passages joined by [SEP], arXiv 2511.07328).
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harr.types import Hop, Search
+from harr.types import Hop, Search, Shortened
 
 
 def state_text(search: Search, *, style: str, history: bool) -> str:
@@ -34,30 +36,99 @@ def state_text(search: Search, *, style: str, history: bool) -> str:
     return f"Original Question: {search.question.text}\nHistory: {entries}\nQuery: {search.query}"
 
 
-def state_texts(
-    searches: Sequence[Search],
-    *,
-    style: str,
-    history: bool,
-    max_tokens: int,
-    token_counts: Callable[[Sequence[str]], NDArray[np.int64]],
-) -> tuple[list[str], int]:
-    """Return the states of many searches, each within ``max_tokens``, and how many hops were dropped for it.
+class Reader(Protocol):
+    """What reads states, and so knows their length: an encoder (:class:`harr.embed.encoder.Encoder`)."""
 
-    The oldest hop goes first; the current query is never dropped.
+    def token_counts(self, texts: Sequence[str], *, prompt: str) -> NDArray[np.int64]:
+        """Return tokens of each text behind the prompt, shape (n,)."""
+        ...
+
+    def cut(self, texts: Sequence[str], tokens: int) -> list[str]:
+        """Return each text up to the end of its first so many tokens."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StateFormat:
+    """How states are written for one reader, which puts ``prompt`` before each and reads ``max_tokens`` of them.
+
+    ``pick_tokens``: of each hop in a state joined by [SEP]; 0: all.
     """
-    shortened = list(searches)
-    texts = [state_text(search, style=style, history=history) for search in shortened]
-    dropped, check = 0, list(range(len(texts))) if history else []
-    while check:
-        counts = token_counts([texts[i] for i in check])
-        check = [i for i, count in zip(check, counts, strict=True) if count > max_tokens and shortened[i].hops]
-        for i in check:
-            search = shortened[i]
-            shortened[i] = Search(search.question, search.query, search.hops[1:], search.exclude_ids, search.k)
-            texts[i] = state_text(shortened[i], style=style, history=history)
-        dropped += len(check)
-    return texts, dropped
+
+    style: str
+    history: bool
+    max_tokens: int
+    prompt: str = ""
+    pick_tokens: int = 0
+
+    def texts(self, searches: Sequence[Search], reader: Reader) -> tuple[list[str], list[Shortened]]:
+        """Return the states of many searches, each within ``max_tokens``, and what they lack for it.
+
+        The first hops are dropped first. Where none is left the question is cut in the middle, or dropped. The current
+        query is never cut: only one that is longer than the limit on its own ends where the reader's limit is.
+        """
+        drafts, cut = self._with_short_picks(searches, reader)
+        texts = [self._text(draft) for draft in drafts]
+        lost = [Shortened(hops=len(d.hops), cut=own) for d, own in zip(drafts, cut, strict=True)]
+        check = list(range(len(texts)))
+        while check:
+            lengths = reader.token_counts([texts[i] for i in check], prompt=self.prompt)
+            over = [i for i, length in zip(check, lengths, strict=True) if length > self.max_tokens]
+            for i in over:
+                if drafts[i].hops:
+                    drafts[i] = replace(drafts[i], hops=drafts[i].hops[1:])
+                    texts[i], lost[i] = self._text(drafts[i]), replace(lost[i], dropped=lost[i].dropped + 1)
+                else:
+                    texts[i], read = self._without_question(drafts[i], reader)
+                    lost[i] = replace(lost[i], question=self._asks, query=not read)
+            check = [i for i in over if not (lost[i].question or lost[i].query)]
+        return texts, [replace(own, cut=min(own.cut, own.hops - own.dropped)) for own in lost]
+
+    @property
+    def _asks(self) -> bool:
+        """Return whether a state tells the original question beside the query."""
+        return self.style == "json" and self.history
+
+    def _text(self, search: Search) -> str:
+        return state_text(search, style=self.style, history=self.history)
+
+    def _with_short_picks(self, searches: Sequence[Search], reader: Reader) -> tuple[list[Search], list[int]]:
+        """Return the searches with what their states show of the history, and how many of its hops were cut."""
+        shown = [search if self.history else replace(search, hops=()) for search in searches]
+        if not self.pick_tokens:
+            return shown, [0] * len(shown)
+        answers = list({hop.answer: None for search in shown for hop in search.hops})
+        short = dict(zip(answers, reader.cut(answers, self.pick_tokens), strict=True))
+        drafts = [replace(s, hops=tuple(replace(hop, answer=short[hop.answer]) for hop in s.hops)) for s in shown]
+        return drafts, [sum(short[hop.answer] != hop.answer for hop in search.hops) for search in shown]
+
+    def _without_question(self, search: Search, reader: Reader) -> tuple[str, bool]:
+        """Return the state with as much of both ends of the question as has room, and whether it is read whole."""
+
+        def fits(text: str) -> bool:
+            return int(reader.token_counts([text], prompt=self.prompt)[0]) <= self.max_tokens
+
+        def asking(kept: int) -> str:
+            return self._text(replace(search, question=replace(search.question, text=middle_cut(question, kept))))
+
+        question = search.question.text
+        if not self._asks or not fits(asking(0)):
+            alone = state_text(search, style=self.style, history=False)
+            return alone, fits(alone)
+        low, high = 0, len(question)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(asking(middle)) else (low, middle)
+        return asking(low), True
+
+
+def middle_cut(text: str, kept: int) -> str:
+    """Return so many characters of a text, half of them from each end, with dots between; "" for none.
+
+    >>> middle_cut("Where was the founder of Acme born?", 16)
+    'Where wa ... me born?'
+    """
+    return f"{text[: kept - kept // 2]} ... {text[len(text) - kept // 2 :]}" if kept else ""
 
 
 def _entry(hop: Hop) -> dict[str, str]:

@@ -20,8 +20,8 @@ from harr.embed.encoder import Encoder
 from harr.rag.policies.dense import unique
 from harr.rag.policies.q_values import positions, rotary_q_values, select_action
 from harr.rag.policies.sentence_vectors import Sentences
-from harr.rag.policies.state import state_texts
-from harr.types import Hop, Passage, Question, Retrieval, Search
+from harr.rag.policies.state import StateFormat
+from harr.types import Hop, Passage, Question, Retrieval, Search, Shortened
 
 BLOCK = 1024
 """Sentences that are gathered and scored at a time: their vectors stay in the processor's cache."""
@@ -55,10 +55,9 @@ class TwoTowerPolicy:
         passages: where candidate ids are looked up; None where ``documents`` holds all there are.
         mode: how positions are told (``harr/rag/policies/q_values.py``). A state shows its picks in document order.
         temperature: of the Boltzmann choice among the best five.
-        max_tokens: length limit of a state.
+        max_tokens, pick_tokens: length limits of a state, and of each pick that it shows (0: none).
         sampling: random numbers for acting; None takes the best.
         sentences, documents: sentences that were encoded, and documents that were looked up.
-        dropped_hops: how many picks were left out of states that were too long.
     """
 
     states: Encoder
@@ -71,7 +70,7 @@ class TwoTowerPolicy:
     candidates: str = "question"
     sentences: Sentences = field(default_factory=Sentences)
     documents: dict[str, Document] = field(default_factory=dict)
-    dropped_hops: int = 0
+    pick_tokens: int = 0
 
     @property
     def encoder(self) -> Encoder:
@@ -83,9 +82,14 @@ class TwoTowerPolicy:
         """Return both towers."""
         return self.states, self.actions
 
+    @property
+    def prompt(self) -> str:
+        """Return what is put before a state."""
+        return self.states.query_prompt
+
     def encode_states(self, texts: Sequence[str]) -> Tensor:
         """Return vectors of states, (U, D), without gradient; of several processes each encodes a share."""
-        encode = partial(self.states.encode, prompt=self.states.query_prompt, max_tokens=self.max_tokens)
+        encode = partial(self.states.encode, prompt=self.prompt, max_tokens=self.max_tokens)
         return torch.from_numpy(distributed.all_gather(texts, encode))
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -94,11 +98,11 @@ class TwoTowerPolicy:
         Distinct states and sentences are encoded once.
         """
         documents = self.prepared([search.question for search in searches])
-        texts = self.state_texts(searches)
+        texts, lost = self.state_texts(searches)
         distinct, state_of = unique(texts)
         states_UD = self.encode_states(distinct)
         found = []
-        for search, document, text, row in zip(searches, documents, texts, state_of.tolist(), strict=True):
+        for search, document, text, row, own in zip(searches, documents, texts, state_of.tolist(), lost, strict=True):
             picked = document.picked(search)
             q_N, available_N = self.critics(states_UD[row], document, picked).sum(0), document.available(picked)
             count = min(max(search.k, 1), int(available_N.sum()))
@@ -107,7 +111,8 @@ class TwoTowerPolicy:
             else:
                 chosen = q_N.masked_fill(~available_N, -torch.inf).topk(count).indices.tolist()
             passages = tuple(document.passages[place] for place in chosen)
-            found.append(Retrieval(passages, state=text, value=float(q_N[chosen[0]]) if chosen else None))
+            value = float(q_N[chosen[0]]) if chosen else None
+            found.append(Retrieval(passages, state=text, value=value, shortened=own))
         return found
 
     def prepared(self, questions: Sequence[Question]) -> list[Document]:
@@ -125,18 +130,15 @@ class TwoTowerPolicy:
         rows = self.passages.rows_of(question.candidate_ids)
         return self.attach_document(question, tuple(self.passages.take([rows[pid] for pid in question.candidate_ids])))
 
-    def state_texts(self, searches: Sequence[Search]) -> list[str]:
-        """Return question and picks in document order, joined by [SEP]; of too many the first are dropped."""
+    def state_texts(self, searches: Sequence[Search]) -> tuple[list[str], list[Shortened]]:
+        """Return question and picks in document order, joined by [SEP], and what they lack: of too many the first."""
         ordered = []
         for search in searches:
             document = self.document(search.question)
             picked = tuple(Hop("", document.passages[place].content) for place in document.picked(search))
             ordered.append(replace(search, hops=picked))
-        texts, dropped = state_texts(
-            ordered, style="sep", history=True, max_tokens=self.max_tokens, token_counts=self.states.token_counts
-        )
-        self.dropped_hops += dropped
-        return texts
+        written = StateFormat("sep", True, self.max_tokens, self.prompt, self.pick_tokens)
+        return written.texts(ordered, self.states)
 
     def critics(self, state_D: Tensor, document: Document, picked: Sequence[int]) -> Tensor:
         """Return both critics of all sentences of a document, (2, N), without gradient."""

@@ -71,6 +71,7 @@ def test_cut_and_prompt(encoder: Encoder) -> None:
 def test_token_counts_are_before_any_cut(encoder: Encoder) -> None:
     assert encoder.token_counts(["Paris", "", "snow " * 600]).tolist() == [3, 2, 602]
     assert encoder.token_counts([]).tolist() == []
+    assert encoder.token_counts(["Paris"], prompt="query: ").tolist() == [5], "the prompt counts"
 
 
 def test_batches_are_reported(encoder: Encoder) -> None:

@@ -51,6 +51,15 @@ from harr.types import Question
             "reward.mix pca compares the rollouts of a group, which ppo does not; use train.method grpo",
         ),
         ({"reward": {"filter_by_mean": True}, "train": {"method": "ppo"}}, "reward.filter_by_mean compares"),
+        (
+            {"encoder": {"plain_prompt": "Instruct: Find it\nQuery: "}},
+            "encoder.plain_prompt ends with Query:, which retriever.state json writes itself; end it with a line break",
+        ),
+        ({"retriever": {"pick_tokens": 64}}, r"pick_tokens is for state: sep \(found json\); leave it out"),
+        (
+            {"retriever": {"pick_tokens": 256, "state": "sep"}},
+            "a pick of pick_tokens 256 fills a state of max_tokens 256",
+        ),
         ({"filter": {"temperature": 0.7}}, "filter.temperature is for train.method agent; leave it out"),
         (
             {"reward": {"mix": "std"}, "train": {"method": "grpo", "credit": "step"}},

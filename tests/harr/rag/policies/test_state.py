@@ -1,18 +1,31 @@
-"""State texts: both styles, and the token budget."""
+"""State texts: both styles, the published format, and the budget of tokens that nothing takes from the query."""
 
-from collections.abc import Sequence
+from pathlib import Path
 
-import numpy as np
+import pytest
 
-from harr.rag.policies.state import state_text, state_texts
-from harr.types import Hop, Question, Search
+from harr.embed.encoder import Encoder
+from harr.io.model_folder import PACKAGED
+from harr.params import Params
+from harr.rag.policies.state import StateFormat, state_text
+from harr.types import Hop, Question, Search, Shortened
 
+RECIPES = Path(__file__).parents[4] / "recipes"
 QUESTION = Question("q", "Where was the founder of Acme born?")
 HOPS = (Hop("one two", "three", "FOUND"), Hop("four", "five six"))
+PROMPT = "Instruct: Given a long question, find what answers the current hop\n"
+LONG = "Which of the many rivers of the county, " * 60 + "is the longest?"
 
 
-def words(texts: Sequence[str]) -> np.ndarray:
-    return np.array([len(text.split()) for text in texts])
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return Encoder(PACKAGED, max_tokens=64)
+
+
+def read(encoder: Encoder, text: str, prompt: str = PROMPT) -> str:
+    """What the model reads of a state, token by token, as text."""
+    (ids,) = encoder.token_ids([text], prompt=prompt)
+    return str(encoder.model.tokenizer.decode(ids, skip_special_tokens=False))
 
 
 def test_sep_style_joins_question_and_picks() -> None:
@@ -25,20 +38,92 @@ def test_an_empty_history_is_an_empty_list() -> None:
     assert "\nHistory: []\n" in state_text(Search(QUESTION, "Who?"), style="json", history=True)
 
 
-def test_the_oldest_hop_goes_first_and_the_query_stays() -> None:
+def test_the_oldest_hop_goes_first_and_the_query_stays(encoder: Encoder) -> None:
     search = Search(QUESTION, "Where was she born?", HOPS)
     full = state_text(search, style="json", history=True)
-    (text,), dropped = state_texts(
-        [search], style="json", history=True, max_tokens=len(full.split()) - 1, token_counts=words
-    )
-    assert dropped == 1
+    limit = int(encoder.token_counts([full], prompt=PROMPT)[0])
+    (text,), (lost,) = StateFormat("json", True, limit, PROMPT).texts([search], encoder)
+    assert text == full and lost == Shortened(hops=2)
+    (text,), (lost,) = StateFormat("json", True, limit - 1, PROMPT).texts([search], encoder)
+    assert lost == Shortened(hops=2, dropped=1), "the prompt counts"
     assert "three" not in text and "five six" in text
-    assert text.endswith("Query: Where was she born?")
+    assert read(encoder, text).endswith("query : where was she born? [SEP]")
 
 
-def test_a_question_over_the_limit_keeps_its_query_and_ends() -> None:
-    (text,), dropped = state_texts(
-        [Search(QUESTION, "Who?", HOPS)], style="json", history=True, max_tokens=1, token_counts=words
+@pytest.mark.parametrize("question", [QUESTION.text, LONG, "mill-" * 400], ids=["short", "long", "one word"])
+@pytest.mark.parametrize("limit", [24, 30, 64])
+def test_the_current_query_is_read_whole_whatever_is_cut(encoder: Encoder, question: str, limit: int) -> None:
+    """By token ids: with the prompt the state may be over the limit, and the encoder cuts what is over."""
+    small = Encoder(PACKAGED, max_tokens=limit)
+    asked = [Search(Question("q", question), query, HOPS) for query in ("Where was she born?", "Who is her son?")]
+    texts, lost = StateFormat("json", True, limit, PROMPT).texts(asked, encoder)
+    assert max(encoder.token_counts(texts, prompt=PROMPT)) <= limit
+    for text, query in zip(texts, ("where was she born?", "who is her son?"), strict=True):
+        assert read(small, text).endswith(f"query : {query} [SEP]")
+    one, two = small.encode(texts, prompt=PROMPT)
+    assert one @ two < 0.99, "states with other queries have other vectors"
+    assert all(own.question == (limit < 64 or question != QUESTION.text) for own in lost)
+
+
+def test_of_a_long_question_both_ends_are_read(encoder: Encoder) -> None:
+    search = Search(Question("q", LONG), "Who?", HOPS)
+    (text,), (lost,) = StateFormat("json", True, 60, PROMPT).texts([search], encoder)
+    assert text.startswith("Original Question: Which of the many")
+    assert text.endswith("is the longest?\nHistory: []\nQuery: Who?")
+    assert " ... " in text and lost == Shortened(hops=2, dropped=2, question=True)
+    assert encoder.token_counts([text], prompt=PROMPT)[0] > 50, "as much of it as has room"
+
+
+def test_a_query_over_the_limit_ends_there_and_is_counted(encoder: Encoder) -> None:
+    for style, history in (("json", True), ("json", False), ("sep", True)):
+        format_ = StateFormat(style, history, 30, PROMPT)
+        (text,), (lost,) = format_.texts([Search(QUESTION, LONG, HOPS)], encoder)
+        assert lost.query and text.removeprefix("Query: ") == LONG
+
+
+def test_picks_are_cut_each_and_not_dropped(encoder: Encoder) -> None:
+    picks = tuple(Hop("", f"{name}: {'a long text ' * 30}") for name in ("Rome", "Ada"))
+    search = Search(QUESTION, QUESTION.text, picks)
+    (text,), (lost,) = StateFormat("sep", True, 64).texts([search], encoder)
+    assert lost == Shortened(hops=2, dropped=2) and text == QUESTION.text
+    (text,), (lost,) = StateFormat("sep", True, 64, pick_tokens=12).texts([search], encoder)
+    assert lost == Shortened(hops=2, cut=2)
+    assert text == f"{QUESTION.text} [SEP] Rome: {'a long text ' * 3}a [SEP] Ada: {'a long text ' * 3}a"
+    assert encoder.cut(["Ada", "two words"], 1) == ["Ada", "two"]
+
+
+STATEFUL = (
+    "Given the original question, the finished hops and the current hop, retrieve passages that answer the current hop"
+)
+PLAIN = "Given a web search query, retrieve relevant passages that answer the query"
+PUBLISHED = ["harr_wiki18_0.6b", "harr_wiki18_4b", "harr_search_r1"]
+
+
+@pytest.mark.parametrize("recipe", PUBLISHED)
+def test_arms_with_and_without_history_read_the_published_format(recipe: str) -> None:
+    """Whole strings of HARR (arXiv 2602.03645): "Instruct: {}\\n{}", three labelled lines, or the query alone."""
+    told = Params.load(RECIPES / f"{recipe}.yaml")
+    reader = Encoder(
+        PACKAGED, max_tokens=128, query_prompt=told.encoder.query_prompt, plain_prompt=told.encoder.plain_prompt
     )
-    assert dropped == 2
-    assert text.endswith("Query: Who?")
+    search = Search(QUESTION, "Where was she born?", (Hop("Who founded Acme?", "Ada Brown", "FOUND"),))
+    seen = {}
+    for history, prompt in ((True, reader.query_prompt), (False, reader.plain_prompt)):
+        (text,), _ = StateFormat(told.retriever.state, history, 128, prompt).texts([search], reader)
+        seen[history] = prompt + text
+    assert seen[False] == f"Instruct: {PLAIN}\nQuery: Where was she born?"
+    assert seen[True] == (
+        f"Instruct: {STATEFUL}\nOriginal Question: Where was the founder of Acme born?\n"
+        'History: [{"sub_query": "Who founded Acme?", "status": "FOUND", "answer": "Ada Brown"}]\n'
+        "Query: Where was she born?"
+    )
+
+
+@pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*.yaml") if path.stem != "params"))
+def test_no_recipe_says_query_twice(recipe: str) -> None:
+    told = Params.load(RECIPES / f"{recipe}.yaml")
+    plain = told.encoder.query_prompt if told.encoder.plain_prompt is None else told.encoder.plain_prompt
+    search = Search(QUESTION, "Where was she born?")
+    for prompt, history in ((told.encoder.query_prompt, True), (plain, False)):
+        text = prompt + state_text(search, style=told.retriever.state, history=history)
+        assert text.lower().count("query:") <= 1, text
