@@ -36,7 +36,7 @@ def state_text(search: Search, *, style: str, history: bool) -> str:
     return f"Original Question: {search.question.text}\nHistory: {entries}\nQuery: {search.query}"
 
 
-class Reader(Protocol):
+class StateReader(Protocol):
     """What reads states, and so knows their length: an encoder (:class:`harr.embed.encoder.Encoder`)."""
 
     def token_counts(self, texts: Sequence[str], *, prompt: str) -> NDArray[np.int64]:
@@ -61,7 +61,7 @@ class StateFormat:
     prompt: str = ""
     pick_tokens: int = 0
 
-    def texts(self, searches: Sequence[Search], reader: Reader) -> tuple[list[str], list[Shortened]]:
+    def texts(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[str], list[Shortened]]:
         """Return the states of many searches, each within ``max_tokens``, and what they lack for it.
 
         The first hops are dropped first. Where none is left the question is cut in the middle, or dropped. The current
@@ -92,7 +92,7 @@ class StateFormat:
     def _text(self, search: Search) -> str:
         return state_text(search, style=self.style, history=self.history)
 
-    def _with_short_picks(self, searches: Sequence[Search], reader: Reader) -> tuple[list[Search], list[int]]:
+    def _with_short_picks(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[Search], list[int]]:
         """Return the searches with what their states show of the history, and how many of its hops were cut."""
         shown = [search if self.history else replace(search, hops=()) for search in searches]
         if not self.pick_tokens:
@@ -102,7 +102,7 @@ class StateFormat:
         drafts = [replace(s, hops=tuple(replace(hop, answer=short[hop.answer]) for hop in s.hops)) for s in shown]
         return drafts, [sum(short[hop.answer] != hop.answer for hop in search.hops) for search in shown]
 
-    def _without_question(self, search: Search, reader: Reader) -> tuple[str, bool]:
+    def _without_question(self, search: Search, reader: StateReader) -> tuple[str, bool]:
         """Return the state with as much of both ends of the question as has room, and whether it is read whole."""
 
         def fits(text: str) -> bool:

@@ -119,8 +119,9 @@ def test_picks_left_out_of_a_long_state_are_counted(corpus, tmp_path: Path) -> N
     (row,) = pqn.train(one, short, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert row["dropped_hops"] == 20, "the second state of every episode has no room for the first pick"
     assert (row["dropped_share"], row["cut_share"]) == (1.0, 0.0)
-    short.retriever.pick_tokens = 4
-    (row,) = pqn.train(one, short, tmp_path / "cut", tmp_path / "cut-work", nothing, 0)
+    cutting = game(corpus, picks=2)
+    cutting.retriever.max_tokens, cutting.retriever.pick_tokens = 16, 4
+    (row,) = pqn.train(one, cutting, tmp_path / "cut", tmp_path / "cut-work", nothing, 0)
     assert (row["cut_hops"], row["cut_share"], row["dropped_hops"]) == (20, 1.0, 0)
     (row,) = pqn.train(one, game(corpus, picks=2), tmp_path / "other", tmp_path / "other-work", nothing, 0)
     assert row["dropped_hops"] == 0
