@@ -17,6 +17,7 @@ from tasks.evaluate import (
 )
 from tasks.expectations.process import data_docs, expect
 from tasks.filter import write_preferences_page
+from tasks.occlusion import play_occluded
 from tasks.paths import EVALUATION, PLOTS, QUESTIONS, REPORT
 from tasks.report_facts import run_facts
 from tasks.tracking.run import tracked_run
@@ -32,10 +33,11 @@ async def evaluate() -> None:
         rows, episodes = play_arms(params, questions, run.log, model=None)
         summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
         write_evaluation(params, rows, episodes, summary)
+        occluded = play_occluded(params, questions, rows, run.log, model=None)
         links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
         if params.train.prefers:
             links = {"Preferences between queries": write_preferences_page().name, **links}
-        plot_and_report(params, summary, run_facts(params), links)
+        plot_and_report(params, summary, run_facts(params), links, occluded)
         run.log(
             0, {f"{arm}.{name}": v["mean"] for arm, metrics in summary["arms"].items() for name, v in metrics.items()}
         )

@@ -191,7 +191,11 @@ def write_evaluation(
 
 @task(**TASK)
 def plot_and_report(
-    params: Params, summary: dict[str, Any], facts: Mapping[str, str], links: Mapping[str, str]
+    params: Params,
+    summary: dict[str, Any],
+    facts: Mapping[str, str],
+    links: Mapping[str, str],
+    occlusion: Mapping[str, Any] | None = None,
 ) -> None:
     """Draw the arms and recall by hop, and write reports/index.html."""
     from harr.evaluate.summary import flat_rows
@@ -205,6 +209,7 @@ def plot_and_report(
         REPORT,
         summary=summary,
         contrasts=read_json(METRICS / "contrasts.json"),
+        occlusion=occlusion or {},
         curve=training_curve(),
         filter_rows=statistics_rows(),
         trajectories=read_json(EVALUATION / "trajectories.json"),

@@ -27,7 +27,7 @@ from harr.params import Params
 from harr.params.filter import PreferencesParams
 from harr.rag.generation.sampler import Samplers
 from harr.rag.retrieval.late_interaction import search_identity
-from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten
+from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, searching_for
 from harr.rag.setup import Setup
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.router import open_sources, source_facts
@@ -127,7 +127,7 @@ def open_players(
 
         def player(arm: Arm, trained: Path | None) -> Retriever:
             found = searcher(arm, trained)
-            return Rewritten(found, REWRITES[arm.query]) if arm.query else found
+            return Rewritten(found, searching_for(REWRITES[arm.query])) if arm.query else found
 
         def searcher(arm: Arm, trained: Path | None) -> Retriever:
             section = arm_params(params, arm).retriever

@@ -53,6 +53,8 @@ class EvaluateParams(Section):
     reader: Annotated[ServerParams | LocalParams | ScriptedParams, Field(discriminator="kind")] | None = None
     """Model that answers from what a pipeline without answers (leret) has found, so that answers are scored; with null
     none are."""
+    occlusion: bool = False
+    """Whether ``full`` also plays with a part of its state left out: the question, the history or the query."""
     resamples: Positive = 10_000
     """Number of bootstrap samples of an interval."""
 

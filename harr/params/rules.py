@@ -256,6 +256,20 @@ def queries_are_there_to_rewrite(params: "Params") -> None:
         )
 
 
+def a_state_is_there_to_hide(params: "Params") -> None:
+    """Parts of the state are left out for the trained retriever, where it reads one."""
+    train = params.train
+    if not params.evaluate.occlusion:
+        return
+    if not (train.occluded or train.foreign) or train.learns == LANGUAGE_MODEL:
+        raise ValueError(
+            f"evaluate.occlusion hides parts of the state text of a retriever, which train.method {train.method} does "
+            f"not train; leave it out, or set train.method: {methods(occluded=True)}"
+        )
+    if FULL not in params.evaluate.arm_table:
+        raise ValueError("evaluate.occlusion plays the arm full again; add full to evaluate.arms")
+
+
 def filter_samples_what_learns(params: "Params") -> None:
     """Stage filter plays as training does."""
     train, section = params.train, params.filter
@@ -309,6 +323,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     language_model_can_learn,
     arms_go_with_the_method,
     queries_are_there_to_rewrite,
+    a_state_is_there_to_hide,
     filter_samples_what_learns,
     groups_can_be_mixed,
 )

@@ -40,6 +40,8 @@ class TrainFacts(Section):
     """Whether its retriever may be told where a passage stands."""
     given_only: ClassVar[bool] = False
     """Whether its retriever ranks only the passages given with a question."""
+    occluded: ClassVar[bool] = False
+    """Whether its retriever reads a state text, parts of which can be left out."""
     compares_groups: ClassVar[bool] = True
     """Whether the rollouts of a question are compared with each other."""
     prefers: ClassVar[bool] = False
@@ -115,6 +117,7 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
 
     learns: ClassVar[str] = "retriever"
     arms: ClassVar[tuple[str, ...]] = RETRIEVERS
+    occluded: ClassVar[bool] = True
     credit: Literal["episode", "step"] = "episode"
     """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from harr.arms import ARMS, FULL, Arm
@@ -18,6 +19,9 @@ ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
 AUDITS = ("repeated_queries", "answer_in_query")
 """Audits: metrics that are good where they are low."""
 SHOWN_METRICS = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", *RANKED, *AUDITS)
+HARDLY = 0.1
+"""What hiding a part of the state must cost for the report to say that the model uses it: 10 points."""
+COST = {"gain": "", "low": "_low", "high": "_high"}
 KINDS = {
     "gained": "right only after training",
     "lost": "right only before training",
@@ -38,6 +42,7 @@ def write_report(
     links: Mapping[str, str],
     arms: Mapping[str, Arm] = ARMS,
     candidates: Sequence[str] = ("corpus",),
+    occlusion: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType({}),
     played: Sequence[Mapping[str, Any]] = (),
     signal: str = "reward",
 ) -> None:
@@ -54,12 +59,12 @@ def write_report(
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.
+        occlusion: ``full`` with a part of its state left out, as in metrics/occlusion.json; may be empty.
         played: question rows of ``full``; the best paid are shown where queries are written.
         signal: what the steps tell: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
     rows = flat_rows(summary)
-    reasons = Counter(row["reason"] for row in filter_rows)
     text = render(
         "page.html.j2",
         lead=_lead(summary, lead),
@@ -72,12 +77,12 @@ def write_report(
         seed_means=[percent(mean) for mean in summary.get("seeds", {}).get(FULL, {}).get(lead, [])],
         blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix, candidates[0]))],
         contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
+        occlusion=_occlusion(summary, occlusion, lead),
         arms=inline(draw_arms(rows)),
         hops=inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
         **_training(curve, signal),
-        filter=inline(draw_filter(filter_rows)) if any("reward_mean" in row for row in filter_rows) else "",
+        **_filtered(filter_rows),
         paid=_best_paid(played),
-        reasons=[(reason, n, percent(n / len(filter_rows))) for reason, n in reasons.most_common()],
         trajectories=trajectories,
         kinds=KINDS,
         facts=facts,
@@ -94,6 +99,15 @@ def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]
         "prefers": bool(curve) and signal == "accuracy",
         "progress": inline(draw_reward_progress(curve)) if with_terms else "",
         "distribution": inline(draw_reward_distribution(curve)) if with_terms else "",
+    }
+
+
+def _filtered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the figure of the filter, and how many questions it kept or dropped for which reason."""
+    reasons = Counter(row["reason"] for row in rows)
+    return {
+        "filter": inline(draw_filter(rows)) if any("reward_mean" in row for row in rows) else "",
+        "reasons": [(reason, n, percent(n / len(rows))) for reason, n in reasons.most_common()],
     }
 
 
@@ -129,6 +143,20 @@ def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[
     paid = [{**dict.fromkeys(AUDITS), **row} for row in rows if audited and "reward" in row]
     order = ("answer_in_query", "repeated_queries")
     return sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
+
+
+def _occlusion(summary: Summary, parts: Mapping[str, Any], lead: str) -> list[dict[str, str]]:
+    """Return a row for ``full`` and one for each hidden part, with what that costs and what it says of the reading."""
+    name = lead.removeprefix("given_")
+    measured = {part: metrics[name] for part, metrics in parts.items() if name in metrics}
+    if not measured:
+        return []
+    told = [{"name": FULL, "mean": spread(summary["arms"][FULL][lead], "mean"), "cost": "", "says": ""}]
+    for part, values in measured.items():
+        cost = spread({key: values[f"cost{end}"] for key, end in COST.items()}, "gain", "+.1f")
+        reads = f"it reads the {part}" if values["cost"] >= HARDLY else f"it hardly uses the {part}"
+        told.append({"name": f"{FULL} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads})
+    return told
 
 
 def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from harr.params.embed import EmbedParams
 from harr.params.index import IndexParams
 from tasks.arms import trained_runs
 from tasks.evaluate import evaluate_file, play_arms, plot_and_report, summarise_arms, with_arms, write_evaluation
+from tasks.occlusion import play_occluded
 from tasks.paths import CORPUS, EVALUATION, INDEX, PLACES, QUESTIONS, REPORT, STATS, VECTORS, WORK
 
 ROOT = Path(__file__).parents[2]
@@ -79,6 +80,8 @@ def test_an_arm_of_another_package_is_an_arm_as_any_other(place: Path, monkeypat
     assert "recall" in read_json(Path("metrics/contrasts.json"))["full-mine"]
     assert len(read_jsonl(EVALUATION / "mine.jsonl")) == len(asked)
     write_text(STATS, '{"step": 1, "reward_mean": 0.5, "zero_std_share": 0.0}\n')
+    play_occluded.fn(run, asked, rows, nothing, model=None)
+    assert read_json(Path("metrics/occlusion.json")) == {}
     plot_and_report.fn(run, summary, {"Seed": "0"}, {})
     assert "is the retriever mine.search:Retriever" in REPORT.read_text()
     assert "mine" in Path("plots/arms.svg").read_text() and "mine" in Path("plots/arms.csv").read_text()

@@ -89,6 +89,20 @@ from harr.types import Question
             {"index": {"full_text": False}, "evaluate": {"arms": ["mention", "full"]}},
             "the arm mention needs the BM25 index; set index.full_text: true",
         ),
+        (
+            {"evaluate": {"arms": ["frozen"], "occlusion": True}},
+            "evaluate.occlusion plays the arm full again; add full to evaluate.arms",
+        ),
+        (
+            {
+                "train": {"method": "agent"},
+                "pipeline": {"name": "search_r1"},
+                "generator": {"kind": "local", "model": "m"},
+                "filter": {"keep": "all"},
+                "evaluate": {"arms": ["base", "full"], "occlusion": True},
+            },
+            "train.method agent does not train; leave it out, or set train.method: grpo or ppo",
+        ),
         ({"retriever": {"fusion": "rrf"}}, r"retriever\.fusion is for search: hybrid and the arm hybrid"),
         ({"retriever": {"search": "sparse", "weights": [0.5, 0.5]}}, r"retriever\.weights is for search: hybrid"),
         (

@@ -59,6 +59,16 @@ def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(tmp_path: Pa
     assert "full against history: +80.0 [" in text
 
 
+def test_a_hidden_part_that_costs_little_is_said_to_be_hardly_used(tmp_path: Path) -> None:
+    figures = {"mean": 0.85, "low": 0.7, "high": 0.95, "n": 30, "cost": 0.05, "cost_low": -0.05, "cost_high": 0.15}
+    worth = {"mean": 0.1, "low": 0.0, "high": 0.2, "n": 30, "cost": 0.8, "cost_low": 0.65, "cost_high": 0.9}
+    parts = {"question": {"answer_f1": figures}, "history": {"answer_f1": worth}}
+    text = words(report(tmp_path / "index.html", occlusion=parts))
+    assert "full without the question 85.0 [70.0, 95.0] +5.0 [-5.0, +15.0] it hardly uses the question" in text
+    assert "full without the history 10.0 [0.0, 20.0] +80.0 [+65.0, +90.0] it reads the history" in text
+    assert "full without" not in words(report(tmp_path / "index.html"))
+
+
 def test_a_run_that_tells_its_reward_terms_shows_their_curves_and_spread(tmp_path: Path) -> None:
     plain = report(tmp_path / "index.html")
     rows = [{**row, **term_figures({"recall": [0.0, 0.1 * row["step"]]}, [0.0, 1.0])} for row in CURVE]

@@ -1,0 +1,78 @@
+"""What the trained retriever reads: it plays again with a part of its state left out (evaluate.occlusion)."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prefect import task
+
+from harr.arms import FULL
+from harr.io.files import write_json
+from harr.params import Params
+from harr.types import Log, Question
+from tasks.common import GPU_TASK
+from tasks.evaluate import Rows, arm_pipelines, arm_runs, rounded
+from tasks.paths import METRICS, PLACES
+
+if TYPE_CHECKING:
+    from harr.evaluate.play import ArmRun
+
+OCCLUSION = METRICS / "occlusion.json"
+
+
+@task(**GPU_TASK)
+def play_occluded(
+    params: Params, questions: Sequence[Question], rows: Mapping[str, list[Rows]], log: Log, *, model: Path | None
+) -> dict[str, Any]:
+    """Play every run of ``full`` once for each part of its state, which is hidden; return what it costs.
+
+    ``rows`` are those of the arms, ``full`` with its whole state among them; ``model`` as for the arms. Each part has
+    for every metric its mean without the part and what the part is worth (``cost``), paired by question.
+    metrics/occlusion.json is empty where ``evaluate.occlusion`` is not set.
+    """
+    runs = [run for run in arm_runs(params, model) if run.name == FULL]
+    played = params.evaluate.occlusion
+    figures = rounded(_occlusion(params, questions, runs, rows[FULL], log)) if played else {}
+    write_json(OCCLUSION, figures)
+    return dict(figures)
+
+
+def _occlusion(
+    params: Params, questions: Sequence[Question], runs: "Sequence[ArmRun]", full: list[Rows], log: Log
+) -> dict[str, Any]:
+    from harr.builders.pipeline import build_reward
+    from harr.builders.setup import open_players
+    from harr.builders.writers import build_generator
+    from harr.evaluate.play import Game
+    from harr.evaluate.summary import average_seeds, contrast, summarise
+    from harr.rag.retrieval.rewritten import Rewritten, hidden_parts
+
+    section, pipeline = params.evaluate, params.pipeline
+    hidden = hidden_parts(params.retriever.state, writes_queries=pipeline.writes_queries)
+    where = "corpus" if "corpus" in section.candidates else "question"  # its metrics have no prefix
+    asked = [q for q in questions if q.candidate_ids] if where == "question" else questions
+    reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
+    generator = build_generator(params.generator, params.seed, PLACES)
+    found: dict[str, list[Rows]] = {part: [] for part in hidden}
+    with open_players(params, PLACES, asked, candidates=where) as player:
+        for run in runs:
+            retriever = player(run.arm, run.folder)
+            for part, hide in hidden.items():
+                desc = f"{run} without the {part}"
+                game = Game(desc, arm_pipelines(params)[FULL], Rewritten(retriever, hide), generator)
+                episodes = game.play(asked, batch_size=section.batch_size)
+                found[part].append(game.rows(episodes, reward.means(episodes), picking=pipeline.name == "pick"))
+    averaged = {FULL: average_seeds(full)} | {part: average_seeds(runs) for part, runs in found.items()}
+    drawn = {"resamples": section.resamples, "seed": params.seed}
+    means = summarise(averaged, baseline=FULL, **drawn)["arms"]
+    costs = {part: contrast(averaged[FULL], averaged[part], **drawn) for part in hidden}
+    figures = {
+        part: {
+            name: {**values, "cost": gain["gain"], "cost_low": gain["low"], "cost_high": gain["high"]}
+            for name, values in means[part].items()
+            if (gain := costs[part].get(name))
+        }
+        for part in hidden
+    }
+    log(0, {f"{FULL}_without_{part}.{name}": v["mean"] for part, m in figures.items() for name, v in m.items()})
+    return figures

@@ -1,0 +1,44 @@
+"""The trained model with a part of its state hidden."""
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harr.io.files import read_json
+from harr.params import Params
+from harr.types import Passage, Question, Retrieval, Search
+from tasks.occlusion import play_occluded
+
+SMOKE = yaml.safe_load((Path(__file__).parents[2] / "recipes/smoke.yaml").read_text())
+
+
+class ReadsQuery:
+    """A retriever that needs the query and nothing else: it finds the gold passage by it."""
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        gold, other = Passage("gold", "Ada Brown was born in Bath.", "Ada Brown"), Passage("other", "No.", "No")
+        return [Retrieval((gold if search.query else other,)) for search in searches]
+
+
+def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def players(*values: Any, **named: Any) -> Any:
+        yield lambda arm, folder: ReadsQuery()
+
+    monkeypatch.setattr("harr.builders.setup.open_players", players)
+    evaluate = {"arms": ["frozen", "full"], "seeds": 2, "occlusion": True, "resamples": 50}
+    params = Params.model_validate(SMOKE | {"evaluate": evaluate})
+    asked = [Question(f"q{n}", "Where was Ada Brown born?", ("Bath",), ("gold",)) for n in range(4)]
+    whole = [[{"id": question.id, "recall": 1.0, "answer_f1": 0.75} for question in asked]] * 2
+    logged: dict[str, float] = {}
+    play_occluded.fn(params, asked, {"full": whole}, lambda step, values: logged.update(values), model=None)
+    figures = read_json(Path("metrics/occlusion.json"))
+    assert list(figures) == ["question", "history", "query"]
+    recall = {part: (metrics["recall"]["mean"], metrics["recall"]["cost"]) for part, metrics in figures.items()}
+    assert recall == {"question": (1.0, 0.0), "history": (1.0, 0.0), "query": (0.0, 1.0)}
+    assert set(figures["query"]["recall"]) == {"mean", "low", "high", "n", "cost", "cost_low", "cost_high"}
+    assert logged["full_without_query.recall"] == 0.0
