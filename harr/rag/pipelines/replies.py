@@ -22,9 +22,11 @@ _DECODER = json.JSONDecoder()
 
 
 def look_up(
-    question: Question, hops: Sequence[Hop], sub_query: str, resolved: str = ""
+    question: Question, hops: Sequence[Hop], sub_query: str, resolved: str = "", *, reader_sees: str
 ) -> PyGenerator[Request, Any, tuple[Hop, bool, int, bool]]:
     """Search for a sub-query and let a reader answer it from the passages found, or from why there are none.
+
+    ``reader_sees``: ``sub_query`` and the passages alone (HARR), or the question and the ``history`` as well.
 
     Returns: the finished hop; whether the reader's reply was malformed, which counts as AMBIGUOUS with an
     empty answer; how many control tags were escaped in the passages; and whether a source failed the search.
@@ -32,7 +34,8 @@ def look_up(
     retrieval: Retrieval = yield Search(question, sub_query, tuple(hops), resolved=resolved)
     failed = bool(retrieval.error)
     passages, escaped = escape(f"Error: {line(retrieval.error)}") if failed else passages_text(retrieval.passages)
-    reading = last_json((yield prompt("reader", question, hops, sub_query=sub_query, passages=passages)), "status")
+    name = "reader_history" if reader_sees == "history" else "reader"
+    reading = last_json((yield prompt(name, question, hops, sub_query=sub_query, passages=passages)), "status")
     status, answer = line(reading.get("status")).upper(), line(reading.get("answer"))
     if status not in STATUSES or (status == "FOUND" and not answer):
         return Hop(sub_query, "", "AMBIGUOUS"), True, escaped, failed

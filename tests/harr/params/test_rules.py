@@ -55,6 +55,10 @@ from harr.types import Question
             {"encoder": {"plain_prompt": "Instruct: Find it\nQuery: "}},
             "encoder.plain_prompt ends with Query:, which retriever.state json writes itself; end it with a line break",
         ),
+        (
+            {"pipeline": {"name": "react", "shows": "passages", "reader_sees": "history"}},
+            "reader_sees is for shows: answer; the agent itself reads the passages; leave it out",
+        ),
         ({"retriever": {"pick_tokens": 64}}, r"pick_tokens is for state: sep \(found json\); leave it out"),
         (
             {"retriever": {"pick_tokens": 256, "state": "sep"}},

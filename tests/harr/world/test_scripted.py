@@ -14,6 +14,8 @@ from harr.world import grammar
 from harr.world.scripted import Scripted
 from harr.world.world import World, make_world
 
+GAME = partial(multistep, max_hops=5, reader_sees="history")
+
 
 def ask(prompt: str) -> str:
     return Scripted().complete([Generate(({"role": "system", "content": "..."}, {"role": "user", "content": prompt}))])[
@@ -76,7 +78,7 @@ def test_a_foreign_question_is_searched_once_and_given_up(question: str) -> None
         def retrieve(self, searches: list[Search]) -> list[Retrieval]:
             return [Retrieval((Passage("p", "Some text.", "Some title"),)) for _ in searches]
 
-    episode = play([Question("q", question)], partial(multistep, max_hops=5), Nothing(), Scripted())[0]
+    episode = play([Question("q", question)], GAME, Nothing(), Scripted())[0]
     assert [step.search.query for step in episode.steps] == ([question] if question else [])
     assert episode.answer == ""
 
@@ -100,7 +102,7 @@ def world() -> World:
 
 def test_gold_passages_answer_every_question(world: World) -> None:
     questions = world.questions("train", 400, [1, 2, 3, 4]) + world.questions("test", 400, [1, 2, 3, 4])
-    for episode in play(questions, partial(multistep, max_hops=5), Gold(world), Scripted()):
+    for episode in play(questions, GAME, Gold(world), Scripted()):
         assert episode.answer == episode.question.answers[0]
         assert len(episode.steps) == len(episode.question.gold_ids)
         assert episode.outcome.malformed == 0
@@ -108,7 +110,7 @@ def test_gold_passages_answer_every_question(world: World) -> None:
 
 def test_a_missed_hop_ends_the_episode_without_an_answer(world: World) -> None:
     questions = [q for q in world.questions("test", 60, [2, 3, 4]) if "w0000000" not in q.gold_ids]
-    for episode in play(questions, partial(multistep, max_hops=5), Gold(world, blind=1), Scripted()):
+    for episode in play(questions, GAME, Gold(world, blind=1), Scripted()):
         assert [hop.status for hop in episode.outcome.hops] == ["FOUND", "NOT_FOUND"]
         assert episode.answer == ""
 
@@ -128,7 +130,7 @@ def test_half_of_the_later_sub_queries_need_the_history(world: World) -> None:
     questions = world.questions("train", 600, [4])
     vague = [
         [grammar.parse_vague(step.search.query) is not None for step in episode.steps]
-        for episode in play(questions, partial(multistep, max_hops=5), Gold(world), Scripted())
+        for episode in play(questions, GAME, Gold(world), Scripted())
     ]
     shares = [sum(hop) / len(vague) for hop in zip(*vague, strict=True)]
     assert shares[0] == 0
@@ -148,6 +150,11 @@ def test_thousands_of_requests_a_second(world: World) -> None:
             Counted.seconds += time.process_time() - began
             return replies
 
-    play(world.questions("train", 300, [3]), partial(multistep, max_hops=5), Gold(world), Counted())
+    play(
+        world.questions("train", 300, [3]),
+        GAME,
+        Gold(world),
+        Counted(),
+    )
     assert Counted.requests == 300 * (3 + 3 + 1 + 1)
     assert Counted.requests / Counted.seconds > 2000

@@ -15,9 +15,9 @@ ASK = '{"action": "ASK", "sub_query": "Who founded Acme?", "strategy": "s"}'
 STOP = '{"action": "STOP", "sub_query": "", "strategy": "s"}'
 
 
-def drive(*replies: Any, max_hops: int = 5) -> tuple[list[Any], Outcome]:
+def drive(*replies: Any, **settings: Any) -> tuple[list[Any], Outcome]:
     """Send the replies one after the other; the requests that came before each, and the outcome."""
-    game = multistep(QUESTION, max_hops=max_hops)
+    game = multistep(QUESTION, **{"max_hops": 5} | settings)
     requests = [next(game)]
     for reply in replies[:-1]:
         requests.append(game.send(reply))
@@ -37,12 +37,27 @@ def test_one_hop_from_question_to_answer() -> None:
     history = 'History: [{"sub_query": "Who founded Acme?", "answer": "Ada", "status": "FOUND"}]'
     assert planner == f"{question}\nHistory: []\nNext action:"
     assert reader == (
-        f"{question}\nHistory: []\nSub-query: Who founded Acme?\nPassages:\n"
+        "Sub-query: Who founded Acme?\nPassages:\n"
         "[1] Acme\nFounded by Ada $history {Brown}.\n[2] \nNo title here.\nReading:"
-    )
+    ), "as published: neither the question nor the history"
+    assert "question" not in requests[2].messages[0]["content"].lower(), "nor are its instructions of them"
     assert second == f"{question}\n{history}\nNext action:"
     assert answer == f"{question}\n{history}\nFinal answer:"
     assert '"ASK" or "STOP"' in requests[0].messages[0]["content"]
+
+
+def test_a_reader_that_sees_the_history_is_asked_for_by_name() -> None:
+    found = '{"status": "FOUND", "answer": "Ada"}'
+    ask_next = '{"action": "ASK", "sub_query": "Where was she born?"}'
+    replies = (ASK, Retrieval(PASSAGES), found, ask_next, Retrieval(()), found, STOP, "Ada")
+    requests, _ = drive(*replies, reader_sees="history")
+    assert requests[5].messages[1]["content"] == (
+        "Question: Where was the founder of $Acme {Tools} born?\n"
+        'History: [{"sub_query": "Who founded Acme?", "answer": "Ada", "status": "FOUND"}]\n'
+        "Sub-query: Where was she born?\nPassages:\n\nReading:"
+    )
+    plain, _ = drive(*replies)
+    assert plain[5].messages[1]["content"] == "Sub-query: Where was she born?\nPassages:\n\nReading:"
 
 
 def test_the_next_search_sees_finished_hops_only() -> None:
