@@ -81,7 +81,7 @@ def _writer(
     writer: Generator
     match section.kind:
         case "scripted":
-            return ScriptedGenerator()
+            return ScriptedGenerator(section.references.model_dump())
         case "server":
             writer, known = ServerGenerator(section, seed=seed, name=name), section.base_url
         case "local" | "small_lm" | "warmstart":

@@ -11,7 +11,7 @@ from typing import Any
 from harr.datasets.chunks import Spans
 from harr.datasets.haystack import documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, hotpotqa, hover, musique, nq, two_wiki
-from harr.datasets.local import jsonl, world
+from harr.datasets.local import jsonl, people, world
 from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
 from harr.errors import ParamsError
@@ -55,6 +55,10 @@ def _of_world(params: Any) -> str:
     return f"the fictional encyclopaedia, {params.passages:,} passages made from seed {params.seed}"
 
 
+def _of_people(params: Any) -> str:
+    return f"the fictional world of {params.people:,} people, {params.relations} passages each, from seed {params.seed}"
+
+
 def _of_medquad(params: Any) -> str:
     return f"MedQuAD's {params.documents}s, from {params.root or ', '.join((*params.train, *params.test))}"
 
@@ -78,6 +82,7 @@ def _function(params: Any) -> Source:
 
 DATASETS = {
     "world": Dataset(world, _of_world, apart=True),
+    "people": Dataset(people, _of_people, apart=True),
     "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),

@@ -10,8 +10,9 @@ from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, read_rows
-from harr.params.download import JsonlParams, WorldParams
+from harr.params.download import JsonlParams, PeopleParams, WorldParams
 from harr.types import Passage, Question
+from harr.world.people import People
 from harr.world.world import make_world
 
 SOURCE = r"[A-Za-z][A-Za-z0-9_]{0,39}"
@@ -27,6 +28,18 @@ def world(params: WorldParams) -> Source:
         train=made.questions("train", params.train_questions, params.hops),
         test=made.questions("test", params.test_questions, params.hops),
         validation=made.questions("validation", validating, params.hops) if validating else None,
+    )
+
+
+def people(params: PeopleParams) -> Source:
+    """Open the people's world; nobody is linked to people of another split."""
+    made, programs = People(params.people, params.relations, params.seed), params.programs.model_dump()
+    validating = params.validation_questions
+    return Source(
+        passages=made.passages(),
+        train=made.questions("train", params.train_questions, programs),
+        test=made.questions("test", params.test_questions, programs),
+        validation=made.questions("validation", validating, programs) if validating else None,
     )
 
 

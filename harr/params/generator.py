@@ -30,12 +30,35 @@ class GeneratorFacts(Section):
         return "", ""
 
 
+class ReferencesParams(Section):
+    """Rates at which the planner of the people's world uses each kind of reference (``harr/world/references.py``).
+
+    Of the kinds that can be understood at a step, one is drawn in proportion to its rate. The defaults are not
+    measured: we have no count of how often a language model leaves out whom it asks about, and expect a few in 100.
+    """
+
+    name: float = Field(0.25, gt=0)
+    """Rate of the full name: Ada Brown's."""
+    pronoun: float = Field(0.25, ge=0)
+    """Rate of a pronoun for whoever was spoken of last: her."""
+    ellipsis: float = Field(0.15, ge=0)
+    """Rate of leaving out whoever was spoken of last: the."""
+    description: float = Field(0.35, ge=0)
+    """Rate of naming an earlier answer by its relation: the teacher's."""
+    epithet: float = Field(0.15, ge=0)
+    """Rate of naming a person of the question by their profession: the painter's."""
+    other: float = Field(0.05, ge=0)
+    """Rate of naming one of two people by not being the one that was spoken of last: the other one's."""
+
+
 class ScriptedParams(GeneratorFacts):
-    """A deterministic planner and reader for the fictional world."""
+    """A deterministic planner and reader for the fictional worlds."""
 
     resolves: ClassVar[bool] = True
     kind: Literal["scripted"]
-    """Selects the planner and reader of the fictional world."""
+    """Selects the planner and reader of the fictional worlds."""
+    references: ReferencesParams = ReferencesParams()
+    """Rates of references in the sub-queries of the people's world."""
 
 
 class ServerParams(GeneratorFacts):

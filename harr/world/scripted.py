@@ -1,8 +1,9 @@
 """A deterministic scripted stand-in for an LLM that only reads the messages it is given.
 
 It plays planner, reader and answer writer of ``harr/rag/pipelines/multistep.py``, every turn of
-``harr/rag/pipelines/search_r1.py`` and the reader of ``evaluate.reader`` in the fictional world;
-:func:`plan` is a teacher for ``harr/rag/pipelines/r_search.py``.
+``harr/rag/pipelines/search_r1.py`` and the reader of ``evaluate.reader`` in the fictional encyclopaedia;
+:func:`plan` is a teacher for ``harr/rag/pipelines/r_search.py``. Questions of the people's world are those of
+``harr/world/people_player.py``, by planner, reader and answer writer alone.
 Like an LLM it tells the prompts apart by their text, finds its way by the grammar of English (here
 ``harr/world/grammar.py``) and knows nothing that is not written in the prompt.
 
@@ -19,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 from harr.types import Generate
-from harr.world import grammar
+from harr.world import grammar, people_player, programs, references
 from harr.world.relations import SOURCES, Relation
 
 LABELS = "ABCDEFGH"
@@ -29,10 +30,14 @@ _DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
 
 
 class Scripted:
-    """A :class:`harr.types.Generator` without a model."""
+    """A :class:`harr.types.Generator` without a model.
 
-    def __init__(self) -> None:
-        self._requests = 0
+    ``references``: rates of the kinds of reference in the people's world (``harr/world/references.py``); without them
+    its sub-queries name everybody.
+    """
+
+    def __init__(self, references: Mapping[str, float] = {}) -> None:
+        self._requests, self._references = 0, references
 
     def usage(self) -> dict[str, float]:
         """Return requests since the start."""
@@ -47,7 +52,9 @@ class Scripted:
         """
         self._requests += len(requests)
         return [
-            _reply(request.messages[-1]["content"]) if request.messages else request.cut(turn(request.prompt))
+            _reply(request.messages[-1]["content"], self._references)
+            if request.messages
+            else request.cut(turn(request.prompt))
             for request in requests
         ]
 
@@ -127,7 +134,7 @@ def follow(chain: grammar.Chain, passages: Sequence[tuple[str, str]]) -> list[tu
     return hops
 
 
-def _reply(prompt: str) -> str:
+def _reply(prompt: str, kinds: Mapping[str, float]) -> str:
     if prompt.startswith("Passages:\n"):
         return _answer_from(*prompt.removeprefix("Passages:\n").rpartition("\n\nQuestion: ")[::2])
     head, _, passages = prompt.partition("\nPassages:\n")
@@ -135,10 +142,14 @@ def _reply(prompt: str) -> str:
     question = fields.get("Question", "")
     history = json.loads(fields.get("History", "[]"))
     if "Sub-query" in fields:
+        if references.understand(fields["Sub-query"]):
+            return json.dumps(people_player.look(fields["Sub-query"], _pairs(passages)), ensure_ascii=False)
         return json.dumps(_read(fields["Sub-query"], history, passages), ensure_ascii=False)
+    of_people = programs.parse(question) is not None
     if prompt.endswith("Final answer:"):
-        return _answer(question, history)
-    return json.dumps(_plan(question, history), ensure_ascii=False)
+        return people_player.answer(question, history) if of_people else _answer(question, history)
+    planned = people_player.plan(question, history, kinds) if of_people else _plan(question, history)
+    return json.dumps(planned, ensure_ascii=False)
 
 
 def _plan(question: str, history: Sequence[Mapping[str, str]]) -> dict[str, str]:

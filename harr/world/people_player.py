@@ -1,0 +1,65 @@
+"""The scripted planner and reader of the people's world; both read only the message that they are given.
+
+The planner sees question and history, looks up step after step, and skips what hangs on a step that failed. The reader
+sees a sub-query and passages: it answers from the first passage that states the relation asked for and, where a person
+is named, is about that person. Of a pronoun or a description it cannot tell whom it means.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harr.world.biography import FACT, read
+from harr.world.grammar import split_mention
+from harr.world.people import join
+from harr.world.programs import Node, parse, steps
+from harr.world.references import sub_query, understand
+
+
+def plan(question: str, history: Sequence[Mapping[str, str]], references: Mapping[str, float]) -> dict[str, str]:
+    """Return the next sub-query, and as ``resolved`` the same with the full name; STOP when nothing is left to ask.
+
+    >>> question = "Name the summer home of the rival of the painter Ada Brown."
+    >>> past = [{"sub_query": "Who was Ada Brown's rival?", "status": "FOUND", "answer": "Clara Gray"}]
+    >>> plan(question, past, {"pronoun": 1})["sub_query"], plan(question, past, {"pronoun": 1})["resolved"]
+    ('Which town was her summer home?', "Which town was Clara Gray's summer home?")
+    """
+    asked, known, following = _replay(question, history)
+    if following is None:
+        return {"action": "STOP", "sub_query": "", "strategy": "nothing is left to ask", "resolved": ""}
+    people = {node: name for node, name in known.items() if not node[1:] or FACT[node[-1]].range == "person"}
+    said, resolved = sub_query(question, following, asked, people, references)
+    return {"action": "ASK", "sub_query": said, "strategy": f"look up the {following[-1]}", "resolved": resolved}
+
+
+def answer(question: str, history: Sequence[Mapping[str, str]]) -> str:
+    """Return what was found of what the question asks, in its order."""
+    _, known, _ = _replay(question, history)
+    return join([known[leaf] for leaf in parse(question) or () if leaf in known]) or "unknown"
+
+
+def look(sub_query: str, passages: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the reading of a sub-query from passages, as pairs of title and text, best first.
+
+    >>> look("Who was her rival?", [("Ada Brown", "Ada Brown had a lifelong rival, Clara Gray.")])
+    {'status': 'FOUND', 'answer': 'Clara Gray'}
+    """
+    fact, name = understand(sub_query) or (None, "")
+    told = [read(fact, text) for title, text in passages if not name or title == name] if fact else []
+    found = next((value for value in told if value), "")
+    return {"status": "FOUND" if found else "NOT_FOUND", "answer": found}
+
+
+def _replay(question: str, history: Sequence[Mapping[str, Any]]) -> tuple[list[Node], dict[Node, str], Node | None]:
+    """Return the steps asked so far, what is known by node, and the next step."""
+    known: dict[Node, str] = {(leaf[0],): split_mention(leaf[0])[0] for leaf in parse(question) or ()}
+    asked: list[Node] = []
+    for step in steps(question):
+        if step[:-1] not in known:
+            continue
+        if len(asked) == len(history):
+            return asked, known, step
+        hop = history[len(asked)]
+        asked.append(step)
+        if hop["status"] == "FOUND":
+            known[step] = hop["answer"]
+    return asked, known, None

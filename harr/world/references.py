@@ -1,0 +1,95 @@
+"""How a planner of the people's world speaks of the person that a sub-query is about, and how a reader understands it.
+
+| kind | sub-query | of whom |
+|---|---|---|
+| name | Who was Ada Brown's rival? | anybody |
+| pronoun | Who was her rival? | who was spoken of last |
+| ellipsis | Who was the rival? | who was spoken of last |
+| description | Who was the teacher's rival? | who was found as the answer |
+| epithet | Who was the painter's rival? | a person of the question |
+| other | Who was the other one's rival? | one of two, where the last sub-query was about the first |
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+
+from harr.world.biography import FACT, FACTS, Fact
+from harr.world.grammar import PRONOUNS, gender, split_mention
+from harr.world.programs import Node
+
+ASKS = {
+    "person": ("Who was {} {}?", "What was the name of {} {}?"),
+    "town": ("Which town was {} {}?", "What was the town of {} {}?"),
+    "firm": ("Which firm was {} {}?", "What was the firm of {} {}?"),
+}
+_NOUNS = "|".join(fact.noun for fact in FACTS)
+_SUB_QUERY = re.compile(rf"(?:Who was|Which \w+ was|What was the \w+ of) (.+?) ({_NOUNS})\?")
+
+
+def ask(fact: Fact, whose: str, pick: int) -> str:
+    """Return a sub-query for a fact, in wording number ``pick``; ``whose`` is a possessive.
+
+    >>> ask(FACT["summer home"], "her", 0), ask(FACT["summer home"], "Ada Brown's", 1)
+    ('Which town was her summer home?', "What was the town of Ada Brown's summer home?")
+    """
+    forms = ASKS[fact.range]
+    return forms[pick % len(forms)].format(whose, fact.noun)
+
+
+def understand(sub_query: str) -> tuple[Fact, str] | None:
+    """Return the relation that a sub-query asks for, and the name of whom, "" where it names nobody; or None.
+
+    >>> understand("Who was Ada Brown's rival?")[1], understand("Who was the teacher's rival?")[1]
+    ('Ada Brown', '')
+    >>> understand("Where was Ada Brown born?") is None
+    True
+    """
+    found = _SUB_QUERY.fullmatch(sub_query)
+    if not found:
+        return None
+    whose = found[1]
+    named = whose.endswith("'s") and not whose.startswith("the ")
+    return FACT[found[2]], whose.removesuffix("'s") if named else ""
+
+
+def possessives(node: Node, asked: Sequence[Node], known: Mapping[Node, str]) -> dict[str, str]:
+    """Return by kind the possessives that can be understood as ``node``, a person, after the steps ``asked``.
+
+    ``known`` are the names of the people found so far, those of the question included.
+
+    >>> x, rival = ("the painter Ada Brown",), ("the painter Ada Brown", "rival")
+    >>> possessives(rival, [rival], {x: "Ada Brown", rival: "Clara Gray"})
+    {'name': "Clara Gray's", 'description': "the rival's", 'pronoun': 'her', 'ellipsis': 'the'}
+    """
+    name = known[node]
+    described = {"description": f"the {node[-1]}'s"} if node[1:] else {"epithet": f"the {split_mention(node[0])[1]}'s"}
+    found = {"name": f"{name}'s", **described}
+    if asked and node == (last := asked[-1] if asked[-1] in known else asked[-1][:-1]):
+        found |= {"pronoun": PRONOUNS[gender(name)]["their"], "ellipsis": "the"}
+    elif asked and node != last and _compared(node, asked[-1][:-1], known):
+        found["other"] = "the other one's"
+    return found
+
+
+def _compared(one: Node, two: Node, known: Mapping[Node, str]) -> bool:
+    """Return whether two people are the only ones of their sort: of the question, or found."""
+    alike = [node for node in known if bool(node[1:]) == bool(one[1:])]
+    return one != two and sorted(alike) == sorted((one, two))
+
+
+def sub_query(
+    question: str, step: Node, asked: Sequence[Node], known: Mapping[Node, str], weights: Mapping[str, float]
+) -> tuple[str, str]:
+    """Return the sub-query for a step, and the same with the full name; kind and wording by the question's hash.
+
+    ``weights``: how often each kind of reference is used, relative to the others that can be understood; without any,
+    the name.
+    """
+    node, fact = step[:-1], FACT[step[-1]]
+    whose = possessives(node, asked, known)
+    draw = random.Random(f"reference {question} {step}")
+    kinds = [kind for kind in whose if weights.get(kind, 0) > 0] or ["name"]
+    kind = draw.choices(kinds, [weights.get(kind, 1) for kind in kinds])[0]
+    pick = draw.randrange(2)
+    return ask(fact, whose[kind], pick), ask(fact, whose["name"], pick)

@@ -1,0 +1,142 @@
+"""The people's world: look-alike passages, one form of question, splits without a link, golds in order of the steps."""
+
+import re
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import pytest
+
+from harr.errors import CorpusError
+from harr.types import Passage
+from harr.world import grammar
+from harr.world.biography import FACTS, read
+from harr.world.people import People
+from harr.world.programs import PROGRAMS, parse, steps, write
+from harr.world.world import make_world
+
+EQUAL = dict.fromkeys(PROGRAMS, 1.0)
+SPLITS = ("train", "validation", "test")
+
+
+@pytest.fixture(scope="module")
+def world() -> People:
+    return People(200, 8, seed=0)
+
+
+@pytest.fixture(scope="module")
+def passages(world: People) -> dict[str, Passage]:
+    return {passage.id: passage for passage in world.passages()}
+
+
+@pytest.mark.parametrize(("people", "relations"), [(60, 4), (80, 10), (200, 8)])
+def test_every_person_has_a_passage_per_relation(people: int, relations: int) -> None:
+    passages = list(People(people, relations, seed=3).passages())
+    assert len(passages) == len({p.id for p in passages}) == len({p.text for p in passages}) == people * relations
+    assert set(Counter(p.title for p in passages).values()) == {relations}
+
+
+def test_the_seed_decides_everything() -> None:
+    first, again, other = (People(100, 8, seed) for seed in (1, 1, 2))
+    assert list(first.passages()) == list(again.passages()) != list(other.passages())
+    assert first.questions("test", 30, EQUAL) == again.questions("test", 30, EQUAL)
+
+
+def test_a_passage_states_one_relation_and_mentions_somebody_of_whom_it_states_none(
+    passages: dict[str, Passage],
+) -> None:
+    names = {passage.title for passage in passages.values()}
+    for passage in passages.values():
+        told = [(fact, value) for fact in FACTS if (value := read(fact, passage.text))]
+        assert len(told) == 1
+        fact, value = told[0]
+        named = {name for name in names if re.search(rf"\b{re.escape(name)}\b", passage.text)}
+        assert passage.title in named
+        assert len(named) == (3 if fact.range == "person" else 2)
+        assert (value in names) == (fact.range == "person")
+
+
+def test_the_two_of_a_pair_are_said_alike() -> None:
+    for one, two in zip(FACTS[::2], FACTS[1::2], strict=True):
+        assert one.range == two.range
+        assert [w.replace(one.noun, "") for w in one.wordings] == [w.replace(two.noun, "") for w in two.wordings]
+
+
+def test_a_name_stands_in_many_passages_of_others(passages: dict[str, Passage]) -> None:
+    about = Counter(name for p in passages.values() for name in {q.title for q in passages.values()} & _named(p))
+    assert min(about.values()) >= 8
+    assert sum(about.values()) / len(about) > 16
+
+
+def _named(passage: Passage) -> set[str]:
+    words = passage.text.replace(",", "").replace(".", "").split()
+    return {f"{one} {two}" for one, two in pairwise(words)}
+
+
+def test_nobody_is_linked_to_somebody_of_another_split(world: People, passages: dict[str, Passage]) -> None:
+    split_of = {world.name(person): name for name, people in world.splits.items() for person in people}
+    assert len(split_of) == 200
+    assert Counter(split_of.values()) == {"train": 100, "validation": 30, "test": 70}
+    for passage in passages.values():
+        named = [name for name in _named(passage) | {passage.title} if name in split_of]
+        assert {split_of[name] for name in named} == {split_of[passage.title]}
+
+
+def test_no_passage_is_gold_in_two_splits(world: People) -> None:
+    golds = [{gold for q in world.questions(split, 300, EQUAL) for gold in q.gold_ids} for split in SPLITS]
+    assert all(golds)
+    assert sum(map(len, golds)) == len(set.union(*golds))
+
+
+def test_programs_come_in_their_shares_and_texts_only_once(world: People) -> None:
+    questions = world.questions("train", 500, {"chain": 3.0, "two": 1.0})
+    assert len({q.text for q in questions}) == len({q.id for q in questions}) == 500
+    kinds = Counter(q.kind for q in questions)
+    assert set(kinds) == {"chain", "two"}
+    assert 0.7 < kinds["chain"] / 500 < 0.8
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_question_is_its_program_and_tells_no_answer(
+    world: People, passages: dict[str, Passage], program: str
+) -> None:
+    expected = {shape[1:].translate(str.maketrans("PQAB", "ppaa")) for shape in PROGRAMS[program]}
+    for question in world.questions("test", 60, {program: 1.0}):
+        leaves = parse(question.text)
+        assert leaves
+        assert write(leaves) == question.text
+        assert {"p" * (len(leaf) - 2) + "a" for leaf in leaves} == expected
+        order = steps(question.text)
+        assert len(order) == len(question.gold_ids) == len(set(question.gold_ids))
+        known = {leaf[:1]: grammar.split_mention(leaf[0])[0] for leaf in leaves}
+        for step, gold in zip(order, question.gold_ids, strict=True):
+            assert passages[gold].title == known[step[:-1]]
+            value = read(next(fact for fact in FACTS if fact.noun == step[-1]), passages[gold].text)
+            assert value
+            assert value not in question.text
+            known[step] = value
+        assert question.answers == ("; ".join(known[leaf] for leaf in leaves),)
+
+
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if len(PROGRAMS[name]) == 2])
+def test_the_form_does_not_tell_the_order_of_steps(world: People, program: str) -> None:
+    orders: dict[tuple[int, ...], Counter[tuple[int, ...]]] = defaultdict(Counter)
+    for question in world.questions("train", 300, {program: 1.0}):
+        leaves = parse(question.text) or ()
+        order = steps(question.text)
+        form = tuple(len(leaf) for leaf in leaves)
+        orders[form][tuple(order.index(leaf) for leaf in leaves)] += 1
+    for counts in orders.values():
+        assert len(counts) >= 2
+        assert max(counts.values()) < 0.75 * sum(counts.values())
+
+
+def test_no_question_of_one_world_is_read_as_the_others(world: People) -> None:
+    for question in world.questions("test", 100, EQUAL):
+        assert grammar.parse(question.text) is None
+    for question in make_world(400, seed=0).questions("test", 100, [1, 2, 3]):
+        assert parse(question.text) is None
+
+
+def test_too_small_a_world_says_what_to_change() -> None:
+    with pytest.raises(CorpusError, match=r"60 people has too few validation questions of program same: .* raise"):
+        People(60, 4, seed=0).questions("validation", 2000, {"same": 1.0})

@@ -1,0 +1,134 @@
+"""The planner and the reader of the people's world: what a sub-query says, and who can tell whom it means."""
+
+import json
+from collections import Counter
+from functools import partial
+
+import pytest
+
+from harr.params.generator import ReferencesParams
+from harr.rag.pipelines.multistep import multistep
+from harr.rag.rollout import play
+from harr.types import Episode, Generate, Retrieval, Search
+from harr.world import people_player, references
+from harr.world.biography import FACT, FACTS
+from harr.world.people import People
+from harr.world.programs import PROGRAMS, write
+from harr.world.scripted import Scripted
+
+RATES = ReferencesParams().model_dump()
+ADA, EVA = "the painter Ada Brown", "the poet Eva Price"
+PASSAGES = [
+    ("Eva Price", "Eva Price had a lifelong rival, John Gray. A diary of Ada Brown tells of it."),
+    ("Ada Brown", "Ada Brown had a lifelong partner, Clara Gray. Letters to Eva Price tell of it."),
+    ("Ada Brown", "Ada Brown shared many a stage with Ida Hall, a rival. Letters to Eva Price tell of it."),
+]
+
+
+@pytest.fixture(scope="module")
+def world() -> People:
+    return People(200, 8, seed=0)
+
+
+class Gold:
+    """Returns all gold passages of the question, whose relations all differ, but for number ``blind``."""
+
+    def __init__(self, world: People, blind: int = -1) -> None:
+        self.passages, self.blind = {passage.id: passage for passage in world.passages()}, blind
+
+    def retrieve(self, searches: list[Search]) -> list[Retrieval]:
+        golds = [[g for n, g in enumerate(s.question.gold_ids) if n != self.blind] for s in searches]
+        return [Retrieval(tuple(self.passages[name] for name in gold)) for gold in golds]
+
+
+def played(world: People, count: int, blind: int = -1, **shares: float) -> list[Episode]:
+    questions = world.questions("test", count, shares or dict.fromkeys(PROGRAMS, 1.0))
+    return play(questions, partial(multistep, max_hops=5), Gold(world, blind), Scripted(RATES))
+
+
+def test_gold_passages_answer_every_question(world: People) -> None:
+    for episode in played(world, 300):
+        assert episode.answer == episode.question.answers[0]
+        assert len(episode.steps) == len(episode.question.gold_ids)
+        assert episode.outcome.malformed == 0
+
+
+def test_what_hangs_on_a_missed_step_is_skipped_and_the_rest_is_answered(world: People) -> None:
+    for episode in played(world, 40, blind=0, two=1.0):
+        found = [hop.answer for hop in episode.outcome.hops if hop.status == "FOUND"]
+        assert episode.outcome.hops[0].status == "NOT_FOUND"
+        assert len(episode.steps) == 3
+        assert episode.answer in episode.question.answers[0].split("; ")
+        assert episode.answer in found
+
+
+def test_a_reader_takes_the_first_passage_that_states_the_relation() -> None:
+    assert people_player.look("Who was her rival?", PASSAGES)["answer"] == "John Gray"
+    assert people_player.look("Who was the teacher's rival?", PASSAGES[::-1])["answer"] == "Ida Hall"
+    assert people_player.look("Who was her partner?", PASSAGES)["answer"] == "Clara Gray"
+
+
+def test_a_reader_takes_a_name_at_its_word() -> None:
+    assert people_player.look("Who was Ada Brown's rival?", PASSAGES)["answer"] == "Ida Hall"
+    missing = {"status": "NOT_FOUND", "answer": ""}
+    assert people_player.look("Who was Ida Hall's rival?", PASSAGES) == missing
+    assert people_player.look("Who was her teacher?", PASSAGES) == missing
+    assert people_player.look("Who was her rival?", []) == missing
+
+
+def test_a_reader_needs_sub_query_and_passages_only() -> None:
+    shown = "\n".join(f"[{n}] {title}\n{text}" for n, (title, text) in enumerate(PASSAGES, start=1))
+    for head in ("", "Question: What?\nHistory: []\n"):
+        asked = f"{head}Sub-query: Who was her rival?\nPassages:\n{shown}\nReading:"
+        reply = Scripted().complete([Generate(({"role": "user", "content": asked},))])[0]
+        assert json.loads(reply) == {"status": "FOUND", "answer": "John Gray"}
+
+
+def test_each_kind_of_reference_is_used_where_it_can_be_understood() -> None:
+    x, y = (ADA,), (EVA,)
+    a, b = (ADA, "rival"), (EVA, "teacher")
+    two = {x: "Ada Brown", y: "Eva Price"}
+    assert references.possessives(x, [], two) == {"name": "Ada Brown's", "epithet": "the painter's"}
+    after = references.possessives(y, [a], two | {a: "Edgar Gray"})
+    assert after == {"name": "Eva Price's", "epithet": "the poet's", "other": "the other one's"}
+    found = two | {a: "Edgar Gray", b: "Ida Hall"}
+    assert references.possessives(a, [a, b], found) == {"name": "Edgar Gray's", "description": "the rival's"}
+    assert references.possessives(b, [a, b], found)["pronoun"] == "her"
+    leaf = (*b, "summer home")
+    assert references.possessives(a, [a, b, leaf], found)["other"] == "the other one's"
+    assert references.possessives(b, [a, b, leaf], found)["ellipsis"] == "the"
+
+
+def test_every_sub_query_is_understood_as_what_was_asked() -> None:
+    for fact in FACTS:
+        for pick in (0, 1):
+            for whose, name in (("Ada B. Brown's", "Ada B. Brown"), ("her", ""), ("the", ""), ("the other one's", "")):
+                assert references.understand(references.ask(fact, whose, pick)) == (fact, name)
+            for other in ("painter", *FACT):
+                assert references.understand(references.ask(fact, f"the {other}'s", pick)) == (fact, "")
+
+
+def test_rates_are_kept(world: People) -> None:
+    firsts, kinds = Counter(), Counter()
+    for episode in played(world, 400):
+        for hop in episode.outcome.hops:
+            named = bool(references.understand(hop.query)[1])  # type: ignore[index]
+            (firsts if hop is episode.outcome.hops[0] else kinds)[named] += 1
+    assert 0.55 < firsts[True] / 400 < 0.7  # name .25 against epithet .15
+    assert 0.2 < kinds[True] / sum(kinds.values()) < 0.45
+
+
+def test_without_rates_everybody_is_named(world: People) -> None:
+    questions = world.questions("test", 40, dict.fromkeys(PROGRAMS, 1.0))
+    for episode in play(questions, partial(multistep, max_hops=5), Gold(world), Scripted()):
+        assert all(references.understand(hop.query)[1] for hop in episode.outcome.hops)  # type: ignore[index]
+
+
+def test_resolved_is_the_sub_query_with_the_name() -> None:
+    question = write(((ADA, "rival", "summer home"), (ADA, "rival", "last employer")))
+    past = [{"sub_query": "Who was the painter's rival?", "status": "FOUND", "answer": "Edgar Gray"}]
+    for kind, whose in {"pronoun": "his", "ellipsis": "the", "description": "the rival's"}.items():
+        planned = people_player.plan(question, past, {kind: 1.0})
+        assert references.understand(planned["sub_query"])[1] == ""  # type: ignore[index]
+        assert any(f"{whose} {noun}?" in planned["sub_query"] for noun in ("summer home", "last employer"))
+        assert any(f"Edgar Gray's {noun}?" in planned["resolved"] for noun in ("summer home", "last employer"))
