@@ -11,8 +11,8 @@ from harr.io.files import publish, write_json
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK
-from tasks.paths import ADAPTER, ARMS, FILTERED, PLACES, WORK
-from tasks.train import mean_reward
+from tasks.paths import ADAPTER, ARMS, FILTERED, PLACES, VALIDATION, WORK
+from tasks.train import mean_reward, validation_summary
 
 DRAFT, RUNS = WORK / "arms", WORK / "arm-runs"
 LAST = "_last_10"
@@ -37,7 +37,7 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
     Finished runs are kept under work/, so that a killed stage goes on with the next one.
 
     Returns:
-        Per run, the mean reward of its last ten steps.
+        Per run, the mean reward of its last ten steps, and what validation told.
     """
     shutil.rmtree(DRAFT, ignore_errors=True)
     figures = train_each(params, log, print)
@@ -65,10 +65,11 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
                 continue
             tell(f"arm {name}, seed {seed}")
             own = arm_params(params, arm)
-            with open_setup(own, PLACES, questions, history=arm.history) as setup:
+            with open_setup(own, PLACES, questions, history=arm.history, validation=VALIDATION) as setup:
                 method = METHODS[arm.method] if arm.method else method_of(params.train)
                 history = method.train(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
             figures[f"{folder.name}.{method.figure}{LAST}"] = mean_reward(history[-10:])
+            figures |= {f"{folder.name}.{key}": value for key, value in validation_summary(history).items()}
             steps += len(history)
             log(steps, {name: value for name, value in figures.items() if name.startswith(folder.name)})
-    return figures | {"runs": float(len(figures)), "steps": float(steps)}
+    return figures | {"runs": float(sum(name.endswith(LAST) for name in figures)), "steps": float(steps)}

@@ -10,6 +10,8 @@ FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = Path("models/generator"), Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
+VALIDATION = QUESTIONS / "validation.jsonl"
+"""Questions that are played while a method trains, and never learnt from."""
 STATS = METRICS / "training_stats.jsonl"
 """All that is known of every training step, a line a step."""
 REPORT, PREFERENCES_PAGE = REPORTS / "index.html", REPORTS / "preferences.html"

@@ -10,7 +10,7 @@ from harr.io.files import write_text
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK, TASK, report_usage
-from tasks.paths import ADAPTER, FILTERED, PLACES, PLOTS, STATS, WORK
+from tasks.paths import ADAPTER, FILTERED, PLACES, PLOTS, STATS, VALIDATION, WORK
 
 LAST = ("beta", "target_margin_nats", "margin_nats", "held_out_accuracy")
 """Figures of the last step that tell a run of leret from others."""
@@ -22,7 +22,7 @@ def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
     from harr.builders.methods import method_of
     from harr.builders.setup import open_setup
 
-    with open_setup(params, PLACES, FILTERED / "questions.jsonl") as setup:
+    with open_setup(params, PLACES, FILTERED / "questions.jsonl", validation=VALIDATION) as setup:
         history = method_of(params.train).train(params.train, setup, ADAPTER, WORK / "train", log, params.seed)
         report_usage(log, generator=setup.generator, judge=setup.reward, sources=setup.retriever)
     return history
@@ -40,7 +40,27 @@ def summary(history: list[dict[str, Any]], figure: str = "reward") -> dict[str, 
         ends = {"first": history[:10], "last": history[-10:]}
         rewards = {f"reward_{name}_10": mean_reward(rows) for name, rows in ends.items()}
     last = {name: history[-1][name] for name in LAST if name in history[-1]}
-    return {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
+    told = {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
+    return told | validation_summary(history)
+
+
+def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:
+    """Return how validation began, ended and was at its best, and after which step; nothing where there was none.
+
+    >>> rows = [{"step": n, "validation": {"recall": recall, "seconds": 1.0}} for n, recall in enumerate((0.6, 0.5))]
+    >>> validation_summary(rows)["validation_best_recall"], validation_summary(rows)["validation_best_step"]
+    (0.6, 1)
+    """
+    from harr.rag.validation import best_point, leading, points
+
+    played = points(history)
+    if not played:
+        return {}
+    best, metric = best_point(history), leading(played[-1])
+    ends = {"first": played[0], "last": played[-1], "best": best}
+    told = {f"validation_{name}_{metric}": point[metric] for name, point in ends.items()}
+    seconds = sum(point["seconds"] for point in played)
+    return told | {"validation_best_step": best["step"], "validation_seconds": seconds}
 
 
 def mean_reward(rows: list[dict[str, Any]]) -> float:

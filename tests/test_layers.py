@@ -32,7 +32,7 @@ FLOORS = (
     *("harr/errors.py", "harr/types.py", "harr/arms.py", "harr/io", "harr/params", "harr/compute", "harr/services"),
     *("harr/corpus", "harr/world", "harr/datasets", "harr/embed", "harr/index"),
     *("harr/rag/rollout.py", "harr/rag/pipelines", "harr/rag/scoring", "harr/rag/retrieval"),
-    *("harr/rag/policies", "harr/rag/sources", "harr/rag/generation", "harr/rag/setup.py"),
+    *("harr/rag/policies", "harr/rag/sources", "harr/rag/generation", "harr/rag/setup.py", "harr/rag/validation.py"),
     *("harr/filter.py", "harr/preferences", "harr/generator", "harr/train", "harr/merge", "harr/evaluate"),
     *("harr/diagnose", "harr/report", "harr/builders"),
 )

@@ -21,7 +21,7 @@ from harr.builders.retrievers import (
 from harr.builders.writers import build_generator, build_writer, stamps, untaught_folder, writer_folder
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
-from harr.errors import CorpusError, IndexMismatch
+from harr.errors import CorpusError, IndexMismatch, ParamsError
 from harr.io.files import fingerprint, sha256
 from harr.params import Params
 from harr.params.filter import PreferencesParams
@@ -40,8 +40,12 @@ def arm_params(params: Params, arm: Arm) -> Params:
 
 
 @contextmanager
-def open_setup(params: Params, places: Places, questions: Path, *, history: bool = True) -> Iterator[Setup]:
+def open_setup(
+    params: Params, places: Places, questions: Path, *, history: bool = True, validation: Path | None = None
+) -> Iterator[Setup]:
     """Open everything that filter and train need; a retriever that learns samples, and sees the ``history`` or not.
+
+    ``validation`` are the questions that ``train.validate_every`` asks for; None where nothing is trained.
 
     Where the language model learns there is no generator, but the ``writer`` that it begins from, and how it is
     sampled; and the retriever is ``retriever.search`` of the current query, as it ranks; or all ``sources``, where
@@ -65,6 +69,9 @@ def open_setup(params: Params, places: Places, questions: Path, *, history: bool
             "questions": sha256(questions),
             "writer": stamps(writer),
         }
+        validating = _validation(params, validation)
+        if validation and validating:
+            facts["validation"] = sha256(validation)
         yield Setup(
             questions=read_questions(questions),
             pipeline=build_pipeline(for_training(params.pipeline), writer),
@@ -77,7 +84,28 @@ def open_setup(params: Params, places: Places, questions: Path, *, history: bool
             writer=str(writer) if writes else "",
             sample=_samplers(params, str(writer)) if writes else None,
             facts=facts,
+            validation=validating,
+            validation_pipeline=build_pipeline(params.pipeline, writer),
         )
+
+
+def _validation(params: Params, path: Path | None) -> list[Question]:
+    """Return the questions to validate with, where training does; of given passages, those that have some.
+
+    Raises:
+        ParamsError: there is none.
+    """
+    if path is None or not params.train.validate_every:
+        return []
+    questions = read_questions(path)
+    if params.retriever.candidates == "question":
+        questions = [question for question in questions if question.candidate_ids]
+    if not questions:
+        raise ParamsError(
+            f"train.validate_every {params.train.validate_every}: {path} holds no question to play; set "
+            "download.validation_questions and run `dvc repro`"
+        )
+    return questions
 
 
 def _samplers(params: Params, model: str) -> Samplers:

@@ -5,9 +5,10 @@ step seeds its own random numbers, and a callback tells the figures, draws the b
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -65,6 +66,16 @@ class Learning:
             self.checkpoints.save(done, self.model, None, [self.optimizer], self.history, best=best)
 
 
+class Between(Protocol):
+    """What is played between two steps (:class:`harr.rag.validation.Validation`)."""
+
+    def begin(self) -> None:
+        """Play before the first step."""
+
+    def enter(self, row: dict[str, Any], *, last: bool) -> None:
+        """Play after the step of ``row``, if it is due, and write into the row what was found."""
+
+
 class StepCallback(TrainerCallback):
     """A callback between two steps of TRL's loop: figures, checkpoints, a bar, and a clean stop.
 
@@ -72,6 +83,7 @@ class StepCallback(TrainerCallback):
         step: the one that runs, from 0; it takes ``updates`` updates of TRL.
         done: steps that were finished before this call.
         stopped: why the run must not go on; "" while it may.
+        whole: whether the last row is finished; it is not while validation questions are played.
     """
 
     def __init__(
@@ -85,8 +97,10 @@ class StepCallback(TrainerCallback):
         figures: Callable[[Mapping[str, float]], dict[str, Any]] = lambda logs: renamed(logs, SFT_FIGURES),
         every: int = 0,
         updates: int = 1,
+        validation: Between | None = None,
     ) -> None:
         """Say where a killed run goes on; ``desc`` names it, and ``figures`` makes a row of what TRL logs."""
+        self.validation, self.whole = validation, True
         self.learning, self.steps, self.seed, self.log = learning, steps, seed, log
         self.figures, self.every, self.updates = figures, every or SAVE_EVERY, updates
         self.step = self.done = done = len(learning.history)
@@ -95,6 +109,12 @@ class StepCallback(TrainerCallback):
             print(f"resuming {desc} at step {done}/{steps} ({done / steps:.1%})")
         self._left = stoppable(range(done, steps))
         self.progress = bar(total=steps, desc=desc, unit="step", initial=done, shown=self.main)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Play the validation questions before the first step."""
+        if self.validation and not self.done:
+            with computing(self.learning.model):
+                self.validation.begin()
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Leave here if a stop was asked for; else seed what a step draws: the order of rows, dropout."""
@@ -112,7 +132,13 @@ class StepCallback(TrainerCallback):
         self.tell(row)
         self.progress.update()
         done = self.step + 1
-        if self.stopped or stop_asked() or done == self.steps or done % self.every == 0:
+        last = bool(self.stopped) or done == self.steps
+        if self.validation:
+            self.whole = False
+            with computing(self.learning.model):
+                self.validation.enter(row, last=last)
+            self.whole = True
+        if last or stop_asked() or done % self.every == 0:
             self.save()
         if self.stopped:
             control.should_training_stop = True
@@ -122,14 +148,29 @@ class StepCallback(TrainerCallback):
         self.log(self.step, {"loss": row["loss"], "accuracy": row["accuracy"]})
         self.progress.set_postfix(loss=f"{row['loss']:.2f}", right=f"{row['accuracy']:.1%}", refresh=False)
 
+    def best(self) -> int:
+        """Return after how many steps the best checkpoint was written."""
+        return len(self.learning.history)
+
     def save(self) -> None:
-        """Keep the state after the last step."""
-        self.learning.save(best=len(self.learning.history))
+        """Keep the state after the last step, and the best of the checkpoints."""
+        self.learning.save(self.best())
 
     def close(self) -> None:
         """Close the loop and its bar, also of a training that was broken off."""
         self._left.close()
         self.progress.close()
+
+
+@contextmanager
+def computing(model: Any) -> Iterator[None]:
+    """Let a model that learns compute as one that does not: without dropout."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 def renamed(logs: Mapping[str, float], names: Mapping[str, str]) -> dict[str, float]:
@@ -170,7 +211,8 @@ def run_trl(trainer: Any, callback: StepCallback) -> None:
         if callback.done < callback.steps:
             trainer.train()
     except HarrError:  # between two updates: an episode could not be played or judged
-        callback.save()
+        if callback.whole:
+            callback.save()
         raise
     finally:
         callback.close()

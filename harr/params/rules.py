@@ -194,6 +194,15 @@ def method_plays_the_pipeline(params: "Params") -> None:
         raise ValueError(f"train.method {train.method} trains on one growing text; set pipeline.shows: passages")
 
 
+def validation_has_questions(params: "Params") -> None:
+    """Where training is validated, there is something to play."""
+    if params.train.validate_every and not params.download.validates:
+        raise ValueError(
+            f"train.validate_every {params.train.validate_every} plays validation questions, and there are none; set "
+            "download.validation_questions"
+        )
+
+
 def language_model_can_learn(params: "Params") -> None:
     """A language model that learns is here, and writes as it learns."""
     train, generator = params.train, params.generator
@@ -321,6 +330,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     sources_are_asked,
     method_plays_the_pipeline,
     language_model_can_learn,
+    validation_has_questions,
     arms_go_with_the_method,
     queries_are_there_to_rewrite,
     a_state_is_there_to_hide,

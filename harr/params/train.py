@@ -48,7 +48,23 @@ class TrainFacts(Section):
     """Whether it learns from preferences between queries, which stage filter collects."""
 
 
-class LoopParams(TrainFacts):
+class ValidationParams(TrainFacts):
+    """Validation questions (download.validation_questions), which are played while a method trains."""
+
+    validate_every: int = Field(0, ge=0)
+    """Number of steps between two plays of all validation questions, which are also played before the first step and
+    after the last; where there is checkpoint_every, a multiple of it. 0 means never."""
+    keep: Literal["last", "best"] = "last"
+    """Weights that are exported: those of the last step, or of the step after which validation was best."""
+
+    @model_validator(mode="after")
+    def _the_best_is_looked_for(self) -> "ValidationParams":
+        if self.keep == "best" and not self.validate_every:
+            raise ValueError("train.keep best is told by validation; set train.validate_every, or keep: last")
+        return self
+
+
+class LoopParams(ValidationParams):
     """Steps of rollouts and updates, with checkpoints and a guard."""
 
     steps: Positive = 40
@@ -83,6 +99,15 @@ class LoopParams(TrainFacts):
     """Share of the best average reward below which the average reward stops the run; 0 means never."""
     lora: LoraParams | None = LoraParams()
     """Adapter that learns; with null the model's own layers are trained (full fine-tuning)."""
+
+    @model_validator(mode="after")
+    def _validates_where_it_saves(self) -> "LoopParams":
+        if self.validate_every % self.checkpoint_every:
+            raise ValueError(
+                f"train.validate_every {self.validate_every} is no multiple of train.checkpoint_every "
+                f"{self.checkpoint_every}, where weights are saved; change one of them"
+            )
+        return self
 
 
 class UpdateParams(Section):
@@ -261,7 +286,7 @@ class AgentParams(UpdateParams, LoopParams):
         return self
 
 
-class LeReTParams(TrainFacts):
+class LeReTParams(ValidationParams):
     """Preferences between queries that were tried: SFT, then IPO, by TRL (LeReT, arXiv 2410.23214)."""
 
     learns: ClassVar[str] = "language_model"

@@ -38,6 +38,10 @@ class Setup:
     """That language model as the filter samples it, by temperature."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What ``identity`` is a hash of, by name."""
+    validation: Sequence[Question] = ()
+    """Questions that are played between steps and never learnt from."""
+    validation_pipeline: Pipeline | None = None
+    """The pipeline as evaluation plays it, which theirs is; None: that of training."""
 
     @property
     def readable_identity(self) -> Any:

@@ -23,21 +23,23 @@ from harr.compute.checkpoints import Checkpoints
 from harr.compute.tensors import trained_weights
 from harr.compute.trl import QUIET, Learning, StepCallback, open_trainer, renamed, run_trl
 from harr.errors import CorpusError, ParamsError
-from harr.io.files import draft, note_published
+from harr.io.files import draft, note_published, read_json, write_json
 from harr.io.resume import unfinished
 from harr.params.train import AgentParams
 from harr.rag.generation.llm_adapter import begin, save_llm
-from harr.rag.generation.local_model import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.generation.sampler import Sampler, Trace
+from harr.rag.generation.shared import SharedGenerator
 from harr.rag.pipelines.tags import thoughts
 from harr.rag.rollout import play
 from harr.rag.scoring import scalarize
 from harr.rag.scoring.ranking import recall
 from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup
+from harr.rag.validation import Validation, kept_facts
 from harr.train.advantages import all_alike
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
-from harr.train.guard import best_step, verdict
+from harr.train.guard import chosen, verdict, worth_keeping
 from harr.train.record import plain
 from harr.train.vllm import check_vllm, generate_by_vllm, vllm_config, vllm_reached
 from harr.types import Episode, Log, Question
@@ -180,8 +182,24 @@ class AgentCallback(StepCallback):
 
     def __init__(self, params: AgentParams, game: RolloutFunction, learning: Learning, log: Log) -> None:
         every, updates = params.checkpoint_every, params.num_iterations
+        greedy = LocalGenerator(
+            game.writer,
+            temperature=0.0,
+            max_tokens=params.max_tokens,
+            batch_size=params.sampled_at_once,
+            seed=game.seed,
+        )
+        reads = SharedGenerator(lambda: greedy) if distributed.count() > 1 else greedy
         super().__init__(
-            learning, params.steps, game.seed, log, desc="train", figures=self.row, every=every, updates=updates
+            learning,
+            params.steps,
+            game.seed,
+            log,
+            desc="train",
+            figures=self.row,
+            every=every,
+            updates=updates,
+            validation=Validation.of(params.validate_every, game.setup, log, reads),
         )
         self.params, self.game, self.skipped = params, game, 0
         self.stopped = self.verdict()
@@ -192,7 +210,7 @@ class AgentCallback(StepCallback):
 
     def best(self) -> int:
         """Return after how many steps the best checkpoint was written."""
-        return best_step(self.learning.history, self.params.guard_window, self.learning.checkpoints.steps())
+        return worth_keeping(self.params, self.learning.history, self.learning.checkpoints.steps())
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Leave here if a stop was asked for; else tell the game which step it is."""
@@ -221,10 +239,6 @@ class AgentCallback(StepCallback):
             self.log(self.step, plain(row))
         self.progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
         self.stopped = self.verdict()
-
-    def save(self) -> None:
-        """Keep the state after the last step, and the best of the checkpoints."""
-        self.learning.save(self.best())
 
 
 def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
@@ -297,16 +311,19 @@ def skip_padding(model: Any) -> None:
 
 
 def finish(callback: AgentCallback, base: str, out: Path) -> None:
-    """Publish the weights of the last step, or of the best one where the run has collapsed."""
-    learning = callback.learning
+    """Publish the weights of the last step, or the best: by validation, or where the run has collapsed by reward."""
+    learning, best = callback.learning, callback.best()
     if callback.stopped:
-        best = callback.best()
-        learning.checkpoints.load_best(learning.model, None, best)
         done = len(learning.history)
         print(f"train stopped after step {done}: {callback.stopped}; keeping the checkpoint of step {best}")
+    point = chosen(callback.params, learning.history)
+    if callback.stopped or point:
+        learning.checkpoints.load_best(learning.model, None, best)
     note_published(learning.checkpoints.folder)
     with draft(learning.checkpoints.folder / "adapter", out) as folder:
         save_llm(learning.model, learning.tokenizer, folder, base)
+        if point:
+            write_json(folder / "harr.json", read_json(folder / "harr.json") | kept_facts(point))
 
 
 def check_processes(params: AgentParams) -> None:

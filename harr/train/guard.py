@@ -2,6 +2,10 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from harr.params.train import LoopParams, ValidationParams
+from harr.rag.validation import best_point, leading, points
 
 SKIPS = 3
 """Number of updates in a row without a finite gradient that end a run."""
@@ -43,6 +47,25 @@ def best_step(history: Sequence[Mapping[str, float]], window: int, kept: Iterabl
     means, before = smoothed([row["reward_mean"] for row in rows], window), len(history) - len(rows)
     steps = {step for step in (*kept, len(history)) if before < step <= len(history)}
     return max(steps, key=lambda step: (means[step - before - 1], step), default=0)
+
+
+def worth_keeping(params: LoopParams, history: Sequence[Mapping[str, Any]], kept: Iterable[int]) -> int:
+    """Return after how many steps the best checkpoint was written: by validation (``keep: best``), else by reward."""
+    point = best_point(history) if params.keep == "best" else {}
+    return int(point["step"]) if point else best_step(history, params.guard_window, kept)
+
+
+def chosen(params: ValidationParams, history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the point of the weights to export, where validation chooses them; {} where it does not.
+
+    It is told beside the last one and the one before training.
+    """
+    if params.keep == "last" or not (best := best_point(history)):
+        return {}
+    metric, every = leading(best), points(history)
+    others = ", ".join(f"{one[metric]:.3f} after step {one['step']}" for one in (every[0], every[-1]))
+    print(f"keeping the weights after step {best['step']}: validation {metric} {best[metric]:.3f} ({others})")
+    return best
 
 
 def verdict(history: Sequence[Mapping[str, float]], window: int, drop: float) -> str:

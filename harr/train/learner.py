@@ -28,8 +28,9 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import begin, save_adapter
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
+from harr.rag.validation import Validation, kept_facts
 from harr.train.batch import Batch, rate_share
-from harr.train.guard import best_step, verdict
+from harr.train.guard import chosen, verdict, worth_keeping
 from harr.train.record import plain
 from harr.types import Log
 
@@ -51,7 +52,8 @@ class Learner:
     accelerator: Accelerator
     optimizer: Any
     checkpoints: Checkpoints
-    history: list[dict[str, float]]
+    history: list[dict[str, Any]]
+    setup: Setup
     stopped: str = ""
     saves_when_stopped: bool = True
     """Whether a run may go on at any step, or only at multiples of ``checkpoint_every``."""
@@ -106,18 +108,21 @@ class Learner:
         history = checkpoints.load(adapter, head, [optimizer])
         distributed.check_same_step(len(history), checkpoints.folder)
         rates = [params.learning_rate, head_rate]
-        return cls(params, policy, adapter, head, accelerator, optimizer, checkpoints, history, _rates=rates)
+        return cls(params, policy, adapter, head, accelerator, optimizer, checkpoints, history, setup, _rates=rates)
 
     def steps(self, log: Log) -> Iterator[int]:
         """Number the steps that are still to do; after each, ``history`` must have one more row.
 
-        Sets the learning rate, times the step, reports its row to ``log``, saves checkpoints, and stops
-        a run that has collapsed. Of several processes only the main one reports and saves.
+        Sets the learning rate, times the step, reports its row to ``log``, plays the validation questions, saves
+        checkpoints, and stops a run that has collapsed. Of several processes only the main one reports and saves.
         """
         params, start, main = self.params, len(self.history), distributed.is_main()
         if start and main:
             print(f"resuming train at step {start}/{params.steps} ({start / params.steps:.1%})")
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
+        validation = Validation.of(params.validate_every, self.setup, log)
+        if validation and not start:
+            validation.begin()
         with bar(total=params.steps, desc="train", unit="step", initial=start, shown=main) as progress:
             for step in stoppable(range(start, 0 if self.stopped else params.steps)):
                 began = time.perf_counter()
@@ -130,11 +135,13 @@ class Learner:
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
                 progress.update()
                 self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
+                last = bool(self.stopped) or step + 1 == params.steps
+                if validation:
+                    validation.enter(row, last=last)
                 halted = stop_asked() and self.saves_when_stopped
-                last = self.stopped or halted or step + 1 == params.steps
-                due = last or (step + 1) % params.checkpoint_every == 0
+                due = last or halted or (step + 1) % params.checkpoint_every == 0
                 if due and main:
-                    best = best_step(self.history, params.guard_window, self.checkpoints.steps())
+                    best = worth_keeping(params, self.history, self.checkpoints.steps())
                     self.checkpoints.save(step + 1, self.adapter, self.head, [self.optimizer], self.history, best=best)
                 if self.stopped:
                     break
@@ -191,9 +198,10 @@ class Learner:
         return figures
 
     def export(
-        self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]] = {}, facts: Mapping[str, str] = {}
-    ) -> list[dict[str, float]]:
-        """Write the adapter to ``out``: the last one, or after a collapse the best. Returns the history.
+        self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]] = {}, facts: Mapping[str, Any] = {}
+    ) -> list[dict[str, Any]]:
+        """Write the adapter to ``out``: the last one, or the best, by validation (``keep: best``) or after a collapse.
+        Returns the history.
 
         ``also``: further adapters with their encoders, by the name of their folder in ``out``. ``facts``: what
         else harr.json says.
@@ -201,12 +209,15 @@ class Learner:
         distributed.main_process_only(lambda: self._export(out, also, facts))
         return self.history
 
-    def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]], facts: Mapping[str, str]) -> None:
+    def _export(self, out: Path, also: Mapping[str, tuple[torch.nn.Module, Encoder]], facts: Mapping[str, Any]) -> None:
+        best = worth_keeping(self.params, self.history, self.checkpoints.steps())
         if self.stopped:
-            best = best_step(self.history, self.params.guard_window, self.checkpoints.steps())
-            self.checkpoints.load_best(self.adapter, self.head, best)
             done = len(self.history)
             print(f"train stopped after step {done}: {self.stopped}; keeping the checkpoint of step {best}")
+        if point := chosen(self.params, self.history):
+            facts = {**facts, **kept_facts(point)}
+        if self.stopped or point:
+            self.checkpoints.load_best(self.adapter, self.head, best)
         with draft(self.checkpoints.folder / "adapter", out) as folder:
             save_adapter(self.adapter, self.policy.encoder, folder)
             for name, (adapter, encoder) in also.items():

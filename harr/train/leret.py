@@ -7,8 +7,9 @@ Prompts are the tokens that the model reads when it plays; nothing is ever cut.
 
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,12 @@ from harr.io.resume import unfinished
 from harr.params.train import LeReTParams
 from harr.preferences.collect import check_index, check_repeatable, read_preferences, sample_again
 from harr.rag.generation.llm_adapter import base_identity, begin, save_llm
-from harr.rag.generation.local_model import LanguageModel, load_model
+from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.generation.sampler import Samplers
 from harr.rag.pipelines.leret import RAW, completion_text, request
 from harr.rag.setup import Setup
+from harr.rag.validation import Validation, best_point, kept_facts
+from harr.train.guard import chosen
 from harr.types import Log
 
 Rows = Sequence[Mapping[str, Any]]
@@ -56,6 +59,8 @@ IPO_FIGURES = {
     "grad_norm": "grad_norm",
 }
 """Figures that TRL logs of IPO, and their names here. Accuracy is of tokens in SFT, of pairs in IPO."""
+AT_ONCE = 64
+"""Queries that are written together when validation questions are played."""
 
 
 class TokenDPOTrainer(DPOTrainer):
@@ -105,21 +110,28 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
                 print(f"iteration {iteration + 1}: {said}; keeping the model of iteration {iteration}")
                 break
         one = _Iteration(params, setup, read_preferences(given), part, log, seed)
-        for number, rows in enumerate((one.imitate(begun), one.prefer())):
-            for row in rows:
+        phases: tuple[Callable[[], list[dict[str, float]]], ...] = (partial(one.imitate, begun), one.prefer)
+        for number, phase in enumerate(phases):
+            one.done = len(history)
+            for row in phase():
                 more = {"step": len(history), "phase": float(2 * iteration + number), "zero_std_share": 0.0}
                 history.append({**row, **more, "reward_mean": row["accuracy"]})
         done = iteration
     note_published(folder)
-    _export(params, folder / str(done), setup.writer, folder / "draft", out)
+    last = [row for row in history if row["phase"] == 2.0 * done + 1]
+    point = best_point(last) if params.keep == "best" else {}
+    _export(params, folder / str(done), setup.writer, folder / "draft", out, kept_facts(point) if point else {})
     return history
 
 
 class _Iteration:
     """SFT and IPO of one set of preferences; what is finished stays in ``folder``."""
 
+    done = 0
+    """Number of updates before those of a phase."""
+
     def __init__(self, params: LeReTParams, setup: Setup, rows: Rows, folder: Path, log: Log, seed: int) -> None:
-        self.params, self.folder, self.log, self.seed = params, folder, log, seed
+        self.params, self.setup, self.folder, self.log, self.seed = params, setup, folder, log, seed
         self.template = setup.pipeline.template  # type: ignore[attr-defined]
         self.rows = {split: [row for row in rows if row["split"] == split] for split in ("train", "held_out")}
         if not self.rows["train"]:
@@ -136,8 +148,9 @@ class _Iteration:
         rows = targets(writer, self.rows["train"], self.template)
         steps = -(-len(rows) * params.sft_epochs // params.sft_batch)
         learning = self._learning(loaded, tokenizer, checkpoints, params.sft_learning_rate)
-        callback = StepCallback(learning, steps, self.seed, self.log, desc="SFT")
+        callback = self._callback(learning, steps, desc="SFT")
         run_sft(rows, callback, self._rate_share, params, params.sft_batch, **self._rates(params.sft_learning_rate))
+        callback.choose()
         model = learning.model.eval()
         whole = model.merge_and_unload() if params.lora else model.to(precision)
         with draft(self.folder / "sft.draft", done) as folder:
@@ -157,9 +170,7 @@ class _Iteration:
         steps = -(-len(rows["train"]) * params.ipo_epochs // params.ipo_batch)
         learning = self._learning(loaded, tokenizer, checkpoints, params.ipo_learning_rate)
         margin = params.ipo_target_margin_nats
-        callback = StepCallback(
-            learning, steps, self.seed, self.log, desc="IPO", figures=lambda logs: ipo_figures(logs, beta, margin)
-        )
+        callback = self._callback(learning, steps, desc="IPO", figures=lambda logs: ipo_figures(logs, beta, margin))
         settings = row_settings(callback, params, params.ipo_batch, **self._rates(params.ipo_learning_rate))
         places = order(len(rows["train"]), callback.done * params.ipo_batch, steps * params.ipo_batch, self.seed)
         trainer = open_trainer(
@@ -171,6 +182,7 @@ class _Iteration:
             train_dataset=Dataset.from_list(rows["train"]).select(places or [0]),
         )
         run_trl(trainer, callback)
+        callback.choose()
         told = {}
         if rows["held_out"]:
             trainer.evaluate(Dataset.from_list(rows["held_out"]))
@@ -184,11 +196,44 @@ class _Iteration:
         model = begin(loaded, self.params.lora, self.seed)
         return Learning(model, tokenizer, torch.optim.RMSprop(trained_weights(model).values(), rate), checkpoints)
 
+    def _callback(self, learning: Learning, steps: int, *, desc: str, **more: Any) -> "_PhaseCallback":
+        """Return the callback of a phase."""
+        params, every = self.params, self.params.validate_every
+        validation = None
+        if every and self.setup.validation:
+            writer = LanguageModel(learning.model, learning.tokenizer, name=desc)
+            greedy = LocalGenerator(
+                writer, temperature=0.0, max_tokens=params.max_tokens, batch_size=AT_ONCE, seed=self.seed
+            )
+            validation = Validation(self.setup, every, self.log, greedy, offset=self.done)
+        callback = _PhaseCallback(
+            learning, steps, self.seed, self.log, desc=desc, every=every, validation=validation, **more
+        )
+        callback.params = params
+        return callback
+
     def _rate_share(self, step: float) -> float:
         return min(1.0, (step + 1) / max(1, self.params.warmup_steps))
 
     def _rates(self, rate: float) -> dict[str, float]:
         return {"learning_rate": rate, "max_grad_norm": self.params.max_grad_norm}
+
+
+class _PhaseCallback(StepCallback):
+    """A callback of SFT or of IPO, each of which may keep the weights of its best validation."""
+
+    params: LeReTParams
+
+    def best(self) -> int:
+        """Return after how many steps the best checkpoint was written."""
+        history = self.learning.history
+        point = best_point(history) if self.params.keep == "best" else {}
+        return int(point["step"]) if point else len(history)
+
+    def choose(self) -> None:
+        """Put the best weights back, where validation chooses them."""
+        if chosen(self.params, self.learning.history):
+            self.learning.checkpoints.load_best(self.learning.model, None, self.best())
 
 
 def ipo_figures(logs: Mapping[str, float], beta: float, target: float) -> dict[str, float]:
@@ -285,11 +330,11 @@ def _with_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[s
     return [*history[:-1], {**history[-1], **read_json(folder / "held-out.json")}]
 
 
-def _export(params: LeReTParams, part: Path, begun: str, work: Path, out: Path) -> None:
-    """Publish what IPO trained, with the model after SFT beside it."""
+def _export(params: LeReTParams, part: Path, begun: str, work: Path, out: Path, facts: Mapping[str, Any]) -> None:
+    """Publish what IPO trained, with the model after SFT beside it; ``facts`` are what else harr.json says."""
     base = {"base": base_identity(str(part / "sft") if params.lora else begun)}
     base |= {"beside": "sft"} if params.lora else {}
     with draft(work, out) as folder:
         shutil.copytree(part / "ipo", folder, dirs_exist_ok=True)
         shutil.copytree(part / "sft", folder / "sft")
-        write_json(folder / "harr.json", {"base_model": begun, **base, "kind": "llm"})
+        write_json(folder / "harr.json", {"base_model": begun, **base, "kind": "llm", **facts})

@@ -32,7 +32,7 @@ from harr.types import Generate, TruncatedCompletion
 
 
 class LocalGenerator:
-    """A generator that runs ``model``, a folder or a hub name that is in the local cache; nothing is downloaded.
+    """A generator that runs ``model``, one that is loaded, or a folder or a cached hub name; nothing is downloaded.
 
     At temperature 0 the most likely token is taken. Else the random numbers of a request follow from
     ``seed`` and its text: neither its neighbours nor the batch size change them, and the same
@@ -42,11 +42,12 @@ class LocalGenerator:
         ModelError: the model is missing, holds no safetensors, or needs code of its own.
     """
 
-    def __init__(self, model: str, *, temperature: float, max_tokens: int, batch_size: int, seed: int) -> None:
+    def __init__(
+        self, model: "str | LanguageModel", *, temperature: float, max_tokens: int, batch_size: int, seed: int
+    ) -> None:
         self._temperature, self._seed = temperature, seed
         self._max_tokens, self._batch_size = max_tokens, batch_size
-        model_, tokenizer = load_model(model)
-        self._writer = LanguageModel(model_, tokenizer, name=model)
+        self._writer = LanguageModel(*load_model(model), name=model) if isinstance(model, str) else model
         self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:

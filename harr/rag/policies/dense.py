@@ -64,6 +64,10 @@ class DensePolicy:
         """Return what is put before a state: it tells of the history where the state does."""
         return self.encoder.query_prompt if self.history else self.encoder.plain_prompt
 
+    def greedy(self) -> "DensePolicy":
+        """Return the same policy, with the weights of the moment, that takes its best K."""
+        return replace(self, sampling=None)
+
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Answer all searches: every distinct state is encoded once, one index call, one gather.
 

@@ -87,6 +87,10 @@ class TwoTowerPolicy:
         """Return what is put before a state."""
         return self.states.query_prompt
 
+    def greedy(self) -> "TwoTowerPolicy":
+        """Return the same towers, with the weights of the moment, that take the best; sentences are encoded anew."""
+        return replace(self, sampling=None, sentences=Sentences())
+
     def encode_states(self, texts: Sequence[str]) -> Tensor:
         """Return vectors of states, (U, D), without gradient; of several processes each encodes a share."""
         encode = partial(self.states.encode, prompt=self.prompt, max_tokens=self.max_tokens)

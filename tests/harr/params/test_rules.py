@@ -23,6 +23,15 @@ from harr.types import Question
     ("changes", "line"),
     [
         ({"generator": {"kind": "none"}}, "pick without reader needs kind none"),
+        (
+            {"train": {"method": "grpo", "validate_every": 5}},
+            "train.validate_every 5 plays validation questions, and there are none; set download.validation_questions",
+        ),
+        (
+            {"train": {"method": "grpo", "validate_every": 7}},
+            "train.validate_every 7 is no multiple of train.checkpoint_every 5, where weights are saved",
+        ),
+        ({"train": {"method": "grpo", "keep": "best"}}, "train.keep best is told by validation; set"),
         ({"pipeline": {"name": "react"}, "generator": {"kind": "scripted"}}, "plays multistep and search_r1 only"),
         ({"pipeline": {"name": "r_search"}}, "the scripted generator plays multistep and search_r1 only"),
         ({"pipeline": {"name": "r_search", "tools": ["a", "a"]}}, r"tools \['a', 'a'\] should be different words"),
@@ -226,7 +235,7 @@ def test_sources_are_for_an_agent(changes: dict[str, Any], line: str, tmp_path: 
         ({"evaluate": {"arms": ["full"], "pass_at": [1]}}, "evaluate.pass_at samples a retriever that learns"),
         (
             {"train": {"method": "agent", "credit": "step"}},
-            "unknown parameter train.credit; known here: steps, questions_per_step",
+            "unknown parameter train.credit; known here: validate_every, keep, steps, questions_per_step",
         ),
         ({"train": {"method": "agent", "precision": "float16"}}, "takes no float16, .*; set train.precision: bfloat16"),
         ({"generator": {"kind": "small_lm", "max_tokens": 8}}, "generator.max_tokens 8 is not read: .*max_tokens 64"),

@@ -13,11 +13,13 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from harr.errors import ServiceUnavailable
 from harr.io import progress
+from harr.io.files import read_json
 from harr.params.train import AgentParams
 from harr.rag.generation.local_model import load_model
 from harr.rag.pipelines.react import react_passages
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
+from harr.rag.validation import Validation, points
 from harr.train import agent
 from harr.train.agent import train
 from harr.types import Generate, Outcome, Question, Request, Retrieval, Search
@@ -120,6 +122,67 @@ def test_a_killed_run_of_several_passes_ends_with_the_same_weights(setup: Setup,
     parts = train(params, setup, tmp_path / "parts", tmp_path / "b", nothing, 0)
     assert [row | {"seconds": 0.0} for row in whole] == [row | {"seconds": 0.0} for row in parts]
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+@pytest.mark.parametrize("killed_after", [0, 3])
+def test_validation_changes_nothing_and_chooses_the_weights(
+    setup: Setup, tmp_path: Path, killed_after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(step: int, values: Any) -> None:
+        if step == killed_after and "loss" in values:
+            raise KeyboardInterrupt
+
+    logged: list[int] = []
+
+    def log(step: int, values: Any) -> None:
+        logged.extend([step] * ("validation.reward" in values))
+
+    params = PARAMS.model_copy(update={"steps": 5, "checkpoint_every": 2, "guard_drop": 0.0})
+    watched = params.model_copy(update={"validate_every": 2})
+    asked = replace(setup, validation=[Question("v1", "t"), Question("v2", "y")])
+    plain = train(params, setup, tmp_path / "plain", tmp_path / "a", nothing, 0)
+    whole = train(watched, asked, tmp_path / "whole", tmp_path / "b", log, 0)
+    assert same(weights(tmp_path / "plain"), weights(tmp_path / "whole"))
+    assert [row["loss"] for row in whole] == [row["loss"] for row in plain]
+    found = points(whole)
+    assert [point["step"] for point in found] == logged == [0, 2, 4, 5] and found[-1]["reward"] > found[0]["reward"]
+    with pytest.raises(KeyboardInterrupt):
+        train(watched, asked, tmp_path / "parts", tmp_path / "c", kill, 0)
+    parts = train(watched, asked, tmp_path / "parts", tmp_path / "c", nothing, 0)
+    assert [one | {"seconds": 0.0} for one in points(parts)] == [one | {"seconds": 0.0} for one in found]
+    assert same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
+
+    scripted = {0: 0.95, 2: 0.9, 4: 0.7, 5: 0.6}
+    monkeypatch.setattr(
+        Validation, "_played", lambda self, done: {"recall": scripted[done], "questions": 2.0, "seconds": 0.0}
+    )
+    best = watched.model_copy(update={"keep": "best"})
+    train(best, asked, tmp_path / "best", tmp_path / "d", nothing, 0)
+    (saved,) = (tmp_path / "d").glob("*/checkpoint-000002")
+    assert same(weights(saved), weights(tmp_path / "best"))
+    assert not same(weights(tmp_path / "best"), weights(tmp_path / "whole"))
+    known = read_json(tmp_path / "best/harr.json")
+    assert known["kept"]["step"] == 2 and known["base_model"] == setup.writer
+
+
+def test_a_point_that_could_not_be_played_is_played_by_the_run_that_goes_on(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server fails while validation is played: the step is not saved without its point."""
+    params = PARAMS.model_copy(update={"steps": 4, "checkpoint_every": 2, "validate_every": 2, "guard_drop": 0.0})
+    asked = replace(setup, validation=[Question("v1", "t")])
+    played = Validation._played
+
+    def fails(self: Validation, done: int) -> dict[str, float]:
+        if done == 2:
+            raise ServiceUnavailable("away")
+        return played(self, done)
+
+    with monkeypatch.context() as broken, pytest.raises(ServiceUnavailable):
+        broken.setattr(Validation, "_played", fails)
+        train(params, asked, tmp_path / "out", tmp_path / "work", nothing, 0)
+    history = train(params, asked, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert [point["step"] for point in points(history)] == [0, 2, 4]
 
 
 def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -25,6 +25,7 @@ from harr.rag.pipelines import leret as program
 from harr.rag.pipelines.leret import render, request
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
+from harr.rag.validation import Validation, points
 from harr.train import leret
 from harr.types import Generate, Passage, Question, Retrieval
 
@@ -113,6 +114,42 @@ def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: LoraP
     assert isinstance(load_model(str(tmp_path / "out"))[0], PeftModel) == (lora is not None)
     assert read_json(tmp_path / "out/harr.json")["base_model"] == game.writer
     assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))
+
+
+@pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
+def test_validation_changes_nothing_and_each_phase_keeps_its_best(
+    game: Setup, tmp_path: Path, lora: LoraParams | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(place: str, setup: Setup, log: Any = nothing, **more: Any) -> list[dict[str, Any]]:
+        params = settings(lora=lora, sft_epochs=2, ipo_epochs=1, **more)
+        return METHODS["leret"].train(params, setup, tmp_path / place, tmp_path / f"{place}-work", log, 0)
+
+    logged: list[int] = []
+
+    def log(step: int, values: Any) -> None:
+        logged.extend([step] * ("validation.recall" in values))
+
+    asked = replace(game, validation=[Question(f"v{place}", text, (), ("p",)) for place, text in enumerate(QUESTIONS)])
+    plain, watched = run("plain", game), run("watched", asked, log, validate_every=3)
+    assert [row["loss"] for row in plain] == [row["loss"] for row in watched]
+    for part in (".", "sft"):
+        one, other = (
+            load_file(next((tmp_path / place / part).glob("*.safetensors"))) for place in ("plain", "watched")
+        )
+        assert all(torch.equal(one[name], other[name]) for name in one)
+    assert [point["step"] for point in points(watched)] == logged == [0, 3, 5, 8, 10]
+    assert {point["questions"] for point in points(watched)} == {12.0}
+
+    scripted = {0: 0.0, 3: 0.9, 5: 0.4}
+    monkeypatch.setattr(
+        Validation, "_played", lambda self, done: {"recall": scripted[done], "questions": 2.0, "seconds": 0.0}
+    )
+    run("best", asked, validate_every=3, keep="best")
+    (saved,) = (tmp_path / "best-work").glob("*/0/ipo-run/checkpoint-000003")
+    kept, out = load_file(saved / "weights.safetensors"), load_file(next((tmp_path / "best").glob("*.safetensors")))
+    names = {name: name.replace(".default.", ".") for name in kept}
+    assert all(torch.equal(kept[name], out[own]) for name, own in names.items() if own in out)
+    assert set(names.values()) & out.keys() and read_json(tmp_path / "best/harr.json")["kept"]["step"] == 8
 
 
 def test_the_adapter_goes_with_the_model_beside_it(game: Setup, tmp_path: Path) -> None:

