@@ -84,9 +84,8 @@ def plot_training(history: list[dict[str, Any]], figure: str = "reward") -> list
     """Plot learning curve, progress and spread of every reward term: each as SVG and CSV. Returns the SVGs."""
     from harr.report.plots import learning_curve
     from harr.report.reward_plots import reward_distribution, reward_progress
-    from harr.train.record import plain
 
-    learning_curve([plain(row) for row in history], PLOTS / "train.svg", figure)
+    learning_curve(history, PLOTS / "train.svg", figure)
     reward_progress(history, PLOTS / "reward_progress.svg")
     reward_distribution(history, PLOTS / "reward_distribution.svg")
     return [PLOTS / "train.svg", PLOTS / "reward_progress.svg", PLOTS / "reward_distribution.svg"]

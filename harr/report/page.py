@@ -10,6 +10,7 @@ from harr.arms import ARMS, FULL, Arm
 from harr.evaluate.summary import Summary, baseline_of, flat_rows, headline
 from harr.evaluate.tables import label, percent, plain, spread
 from harr.io.files import write_text
+from harr.rag.validation import best_point, leading
 from harr.report.html import render
 from harr.report.plots import draw_arms, draw_filter, draw_hops, draw_learning_curve, inline
 from harr.report.reward_plots import draw_reward_distribution, draw_reward_progress
@@ -92,11 +93,12 @@ def write_report(
 
 
 def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:
-    """Return the figures of the training, and whether it was one by preferences."""
+    """Return the figures of the training, whether it was one by preferences, and what validation told."""
     with_terms = any("quantiles" in row for row in curve)
     return {
         "curve": inline(draw_learning_curve(curve, signal)) if curve else "",
         "prefers": bool(curve) and signal == "accuracy",
+        "validation": _validation(curve),
         "progress": inline(draw_reward_progress(curve)) if with_terms else "",
         "distribution": inline(draw_reward_distribution(curve)) if with_terms else "",
     }
@@ -109,6 +111,15 @@ def _filtered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "filter": inline(draw_filter(rows)) if any("reward_mean" in row for row in rows) else "",
         "reasons": [(reason, n, percent(n / len(rows))) for reason, n in reasons.most_common()],
     }
+
+
+def _validation(curve: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the best point of the validation questions in words; nothing without any."""
+    if not (best := best_point(curve)):
+        return {}
+    metric = leading(best)
+    value = f"{best[metric]:.3f}" if metric == "reward" else f"{percent(best[metric])} %"
+    return {"n": f"{best['questions']:.0f}", "metric": label(metric), "step": f"{best['step']:.0f}", "value": value}
 
 
 def _lead(summary: Summary, lead: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ from harr.arms import ARMS
 from harr.evaluate.summary import HEADLINES
 from harr.evaluate.tables import label
 from harr.io.files import write_text
+from harr.rag.validation import AFTER, leading, points
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -69,11 +70,14 @@ def learning_curve(rows: Rows, path: Path, signal: str = "reward") -> None:
     """Plot the reward per training step, raw and smoothed, above the share of groups that taught nothing.
 
     ``rows`` are the dicts that training returns: one per step with ``step``, ``reward_mean`` and
-    ``zero_std_share``; all columns go into the CSV. Where the ``signal`` is accuracy, nothing was
-    rolled out, and ``loss`` is below.
+    ``zero_std_share``; all figures go into the CSV, those of validation questions as ``validation.<name>`` after the
+    step. Where the ``signal`` is accuracy, nothing was rolled out, and ``loss`` is below.
     """
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    write(draw_learning_curve(rows, signal), path, columns, rows)
+    plain = [{name: value for name, value in row.items() if not isinstance(value, Mapping)} for row in rows]
+    found = [{f"{AFTER}.{name}": value for name, value in row.get(AFTER, {}).items()} for row in rows]
+    table = [row | own for row, own in zip(plain, found, strict=True)]
+    columns = list(dict.fromkeys(key for row in table for key in row))
+    write(draw_learning_curve(rows, signal), path, columns, table)
 
 
 def filter_histogram(rows: Rows, path: Path) -> None:
@@ -114,9 +118,14 @@ def draw_learning_curve(rows: Rows, signal: str = "reward") -> Figure:
         top.plot(steps, smooth(reward, window), color=GREEN, linewidth=2.2, label=f"mean over {window} steps")
     changes = [after["step"] for before, after in pairwise(rows) if before.get("phase") != after.get("phase")]
     for number, step in enumerate(changes):
-        label = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
+        named = "_phase" if number else "IPO follows SFT" if prefers else "other terms or questions"
         for axes in (top, bottom):
-            axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=label)
+            axes.axvline(step - 0.5, color=GREY, linewidth=1.0, linestyle=":", label=named)
+    if found := points(rows):
+        metric, n = leading(found[-1]), found[-1]["questions"]
+        values = [point[metric] for point in found]
+        named = f"{label(metric)} of {n:.0f} validation questions"
+        top.plot([point["step"] for point in found], values, color=BLUE, marker="s", markersize=4, label=named)
     top.set_title(f"{'Accuracy' if prefers else 'Reward'} while training (n = {len(rows)} steps)")
     top.set_ylabel("of tokens (SFT), of pairs (IPO)" if prefers else "mean reward")
     top.set_ylim(min(0.0, reward.min(initial=0.0)), max(1.0, reward.max(initial=1.0)) * 1.02)

@@ -69,6 +69,14 @@ def test_a_hidden_part_that_costs_little_is_said_to_be_hardly_used(tmp_path: Pat
     assert "full without" not in words(report(tmp_path / "index.html"))
 
 
+def test_the_page_says_when_validation_was_best(tmp_path: Path) -> None:
+    assert "validation questions" not in report(tmp_path / "index.html")
+    found = {"recall": 0.5, "questions": 30.0, "seconds": 2.0}
+    rows = [{**row, "validation": found | {"recall": 0.6 if row["step"] == 2 else 0.5}} for row in CURVE]
+    text = report(tmp_path / "index.html", curve=rows)
+    assert "30 validation questions" in text and "was best after step 3, at 60.0 %" in text
+
+
 def test_a_run_that_tells_its_reward_terms_shows_their_curves_and_spread(tmp_path: Path) -> None:
     plain = report(tmp_path / "index.html")
     rows = [{**row, **term_figures({"recall": [0.0, 0.1 * row["step"]]}, [0.0, 1.0])} for row in CURVE]

@@ -63,6 +63,17 @@ def test_csv_of_the_learning_curve_holds_every_column(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_the_learning_curve_shows_what_validation_found(tmp_path: Path) -> None:
+    found = {"recall": 0.5, "questions": 30.0, "seconds": 2.0}
+    rows: list[dict[str, Any]] = [{**row, "step": row["step"] - 1, "quantiles": {"total": [0.5]}} for row in CURVE]
+    rows[0]["validation_before"], rows[9]["validation"] = found, found | {"recall": 0.75}
+    plots.learning_curve(rows, tmp_path / "train.svg")
+    assert "recall of 30 validation questions" in (tmp_path / "train.svg").read_text().casefold()
+    csv_rows = table(tmp_path / "train.csv")
+    assert csv_rows[9]["validation.recall"] == "0.75" and csv_rows[8]["validation.recall"] == ""
+    assert "quantiles" not in csv_rows[0]
+
+
 def test_csv_of_the_filter_counts_played_questions_by_mean_reward(tmp_path: Path) -> None:
     plots.filter_histogram(FILTER, tmp_path / "filter.svg")
     bars = [bar for bar in table(tmp_path / "filter.csv") if bar["kept"] != "0" or bar["dropped"] != "0"]
