@@ -32,8 +32,9 @@ class RetrieverParams(Section):
     """Passages that are searched: the whole corpus, or only those given with the question."""
     positions: Literal["none", "absolute", "random", "relative"] = "none"
     """How the tower of actions is told where a sentence stands (with pqn; ``harr/rag/policies/q_values.py``)."""
-    state: Literal["json", "sep"] = "json"
-    """Format of the history: as HARR writes it (labelled lines, JSON hops) or as Q-RAG does (joined by [SEP])."""
+    state: Literal["json", "lines", "sep"] = "json"
+    """Format of the history: as HARR writes it (labelled lines, JSON hops), the same in half the tokens (lines: one a
+    hop, no status), or as Q-RAG does (joined by [SEP])."""
     max_tokens: int = Field(256, ge=16)
     """Maximum length of the state text in tokens, prompt included. Where it is longer the first hops are dropped, then
     the question is cut in the middle; the current query never is."""

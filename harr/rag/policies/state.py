@@ -1,7 +1,8 @@
 """The state that the retriever encodes: question, what was learnt so far, and the current query.
 
-Two ways to write it: ``json`` is HARR's (three labelled lines, arXiv 2602.03645) and ``sep`` is
-Q-RAG's (question and picked passages joined by [SEP], arXiv 2511.07328).
+Three ways to write it: ``json`` is HARR's (three labelled lines, arXiv 2602.03645), ``lines`` is the same in about
+half the tokens (a line per hop, without its status), and ``sep`` is Q-RAG's (question and picked passages joined by
+[SEP], arXiv 2511.07328).
 """
 
 import json
@@ -25,6 +26,10 @@ def state_text(search: Search, *, style: str, history: bool) -> str:
     Original Question: Where was the founder of Acme born?
     History: [{"sub_query": "Who founded Acme?", "status": "FOUND", "answer": "Ada Brown"}]
     Query: Where was she born?
+    >>> print(state_text(search, style="lines", history=True))
+    Where was the founder of Acme born?
+    Who founded Acme? Ada Brown
+    Query: Where was she born?
     >>> state_text(search, style="json", history=False)
     'Query: Where was she born?'
     """
@@ -32,6 +37,9 @@ def state_text(search: Search, *, style: str, history: bool) -> str:
         return " [SEP] ".join([search.query, *(hop.answer for hop in search.hops)]) if history else search.query
     if not history:
         return f"Query: {search.query}"
+    if style == "lines":
+        told = "".join(f"{hop.query} {hop.answer or 'unknown'}\n" for hop in search.hops)
+        return f"{search.question.text}\n{told}Query: {search.query}"
     entries = json.dumps([_entry(hop) for hop in search.hops], ensure_ascii=False)
     return f"Original Question: {search.question.text}\nHistory: {entries}\nQuery: {search.query}"
 
@@ -87,7 +95,7 @@ class StateFormat:
     @property
     def _asks(self) -> bool:
         """Return whether a state tells the original question beside the query."""
-        return self.style == "json" and self.history
+        return self.style != "sep" and self.history
 
     def _text(self, search: Search) -> str:
         return state_text(search, style=self.style, history=self.history)

@@ -49,7 +49,7 @@ def _without_query(search: Search) -> Search:
 
 
 def hidden_parts(state: str, *, writes_queries: bool) -> dict[str, Change]:
-    """Return what hides each part of a state, ``json`` or ``sep``; ``writes_queries``: the query is not the question.
+    """Return what hides each part of a state (``retriever.state``); ``writes_queries``: the query is not the question.
 
     >>> list(hidden_parts("json", writes_queries=True)), list(hidden_parts("sep", writes_queries=True))
     (['question', 'history', 'query'], ['history', 'query'])
@@ -58,7 +58,7 @@ def hidden_parts(state: str, *, writes_queries: bool) -> dict[str, Change]:
     """
     if not writes_queries:
         return {"question": lambda search: _without_query(_without_question(search)), "history": _without_history}
-    question: dict[str, Change] = {"question": _without_question} if state == "json" else {}
+    question: dict[str, Change] = {"question": _without_question} if state != "sep" else {}
     return question | {"history": _without_history, "query": _without_query}
 
 

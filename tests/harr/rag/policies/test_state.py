@@ -34,6 +34,26 @@ def test_sep_style_joins_question_and_picks() -> None:
     assert state_text(search, style="sep", history=False) == QUESTION.text
 
 
+def test_lines_hold_what_json_holds_but_statuses_in_fewer_tokens(encoder: Encoder) -> None:
+    search = Search(QUESTION, "Where was she born?", (*HOPS, Hop("seven", "", "NOT_FOUND")))
+    text = state_text(search, style="lines", history=True)
+    assert text.splitlines() == [
+        QUESTION.text,
+        "one two three",
+        "four five six",
+        "seven unknown",
+        "Query: Where was she born?",
+    ]
+    assert state_text(search, style="lines", history=False) == "Query: Where was she born?"
+    json_tokens, lines_tokens = encoder.token_counts(
+        [state_text(search, style=style, history=True) for style in ("json", "lines")], prompt=""
+    )
+    assert lines_tokens < 0.5 * json_tokens
+    (short,), (lost,) = StateFormat("lines", True, int(lines_tokens) - 1).texts([search], encoder)
+    assert lost == Shortened(hops=3, dropped=1)
+    assert "three" not in short and short.endswith("Query: Where was she born?")
+
+
 def test_an_empty_history_is_an_empty_list() -> None:
     assert "\nHistory: []\n" in state_text(Search(QUESTION, "Who?"), style="json", history=True)
 
