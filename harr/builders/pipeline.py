@@ -11,6 +11,7 @@ from harr.params.embed import EncoderParams
 from harr.params.pipeline import PickParams, PipelineParams
 from harr.params.reward import RewardParams
 from harr.rag.pipelines import PIPELINES
+from harr.rag.scoring.reranker import Reranker
 from harr.rag.scoring.reward import SIMILARITY, Reward
 from harr.rag.scoring.similarity import Encode
 from harr.types import Pipeline
@@ -27,10 +28,11 @@ def for_training(section: PipelineParams) -> PipelineParams:
 
 
 def build_reward(section: RewardParams, encoder: EncoderParams, seed: int, places: Places) -> Reward:
-    """Return the weighted reward terms, with the judge or the ``encoder`` as it came where one is named."""
+    """Return the weighted reward terms, with judge, reranker and the ``encoder`` as it came where they are named."""
     judge = build_judge(section.judge, seed, places)
     encode = _encode(encoder) if SIMILARITY in section.terms else None
-    return Reward(section.terms, judge, encode, mix=section.mix, filter_by_mean=section.filter_by_mean)
+    rerank = Reranker(section.reranker) if section.reranker else None
+    return Reward(section.terms, judge, encode, rerank, mix=section.mix, filter_by_mean=section.filter_by_mean)
 
 
 def _encode(section: EncoderParams) -> Encode:

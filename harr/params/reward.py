@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from harr.params.fields import Section, is_dotted
+from harr.params.fields import Address, PathOrName, Positive, Section, is_dotted
 from harr.params.generator import LocalParams, ServerParams
 
 
@@ -24,6 +24,23 @@ class WeightParams(Section):
         if self.end is not None and self.end <= self.start:
             raise ValueError(f"a weight that starts at step {self.start} cannot end at step {self.end}; raise end")
         return self
+
+
+class RerankerParams(Section):
+    """The reranker of the term ``relevance``: any server of ``/rerank`` in Cohere's form, such as vLLM."""
+
+    base_url: Address
+    """Address of the server without /rerank, e.g. http://127.0.0.1:8004/v1."""
+    model: PathOrName
+    """Name of the model, as the server knows it; published: Qwen/Qwen3-Reranker-4B."""
+    key_variable: str = "OPENAI_API_KEY"
+    """Name of the environment variable with the key, which may be unset for a local server."""
+    concurrency: Positive = 16
+    """Maximum number of queries that are sent at a time."""
+    timeout_seconds: float = Field(60.0, gt=0)
+    """Number of seconds after which one attempt is given up."""
+    deadline_seconds: float = Field(300.0, gt=0)
+    """Number of seconds after which a query is given up, with all its attempts."""
 
 
 SEMANTIC, UNJUDGED = "semantic", "semantic_f1"
@@ -52,9 +69,14 @@ def _one_at_a_time(terms: Terms) -> Terms:
     return terms
 
 
+RELEVANCE = "relevance"
+"""The term that a reranker scores."""
+
+
 TERM_NAMES = (
     "answer_f1", "answer_em", "substring_em", "rouge_l", "recall", "all_gold", "mrr", "format", "graph", "length",
-    "search_cost", "context_length", UNJUDGED, "relevance", "novelty", "misses", "judge", SEMANTIC, "answer_similarity",
+    "search_cost", "context_length", UNJUDGED, "reader_status", "novelty", "misses", "judge", SEMANTIC,
+    "answer_similarity", RELEVANCE,
 )  # fmt: skip
 """The names that ``reward.terms`` may hold, beside functions (``harr/rag/scoring/reward.py``)."""
 
@@ -116,6 +138,8 @@ class RewardParams(Section):
     judge: Annotated[ServerParams | LocalParams, Field(discriminator="kind")] | None = None
     """Model that grades answers for the terms ``judge`` and ``semantic``; without one ``semantic`` is answer F1, and
     named so."""
+    reranker: RerankerParams | None = None
+    """Server that scores passages for the term ``relevance``."""
     mix: Literal["weighted", "sum", "uniform", "std", "pca", "l2"] = "weighted"
     """How groups make one reward of several: each normalised in its group, then weighed and summed (weighted), or
     mixed first and then normalised (``harr/rag/scoring/scalarize.py``)."""
@@ -125,4 +149,15 @@ class RewardParams(Section):
     @model_validator(mode="after")
     def _can_be_scored(self) -> "RewardParams":
         check_terms(self.terms, self.mix, judged=self.judge is not None)
+        return self
+
+    @model_validator(mode="after")
+    def _relevance_is_of_a_reranker(self) -> "RewardParams":
+        if RELEVANCE in self.terms and self.reranker is None:
+            raise ValueError(
+                f"the term {RELEVANCE} is the score of a reranker; give reward.reranker, or name reader_status, what "
+                f"the reader says of its passages, which was called {RELEVANCE} before"
+            )
+        if self.reranker and RELEVANCE not in self.terms:
+            raise ValueError(f"reranker is asked by the term {RELEVANCE} only; add it to terms, or leave reranker out")
         return self

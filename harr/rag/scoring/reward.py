@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from harr.errors import CorpusError, ParamsError
 from harr.params.functions import function_of
-from harr.params.reward import SEMANTIC, UNJUDGED, metric_name
+from harr.params.reward import RELEVANCE, SEMANTIC, UNJUDGED, metric_name
 from harr.rag.scoring.judge import grades, verdicts
+from harr.rag.scoring.reranker import Score, relevances
 from harr.rag.scoring.similarity import Encode, answer_similarities
 from harr.rag.scoring.terms import STEP_TERMS, TERMS, prefix_gains
 from harr.types import Episode, Generator, Value
@@ -20,7 +21,7 @@ from harr.types import Episode, Generator, Value
 SIMILARITY = "answer_similarity"
 JUDGED = {"judge": verdicts, SEMANTIC: grades}
 """Terms that a language model is asked for."""
-BATCHED = (*JUDGED, SIMILARITY)
+BATCHED = (*JUDGED, SIMILARITY, RELEVANCE)
 """Terms that are asked for all episodes at once."""
 Scores = Mapping[str, Sequence[Value]]
 """One value per episode, by the name of the term."""
@@ -43,10 +44,11 @@ class Reward:
     """A weighted sum of named terms.
 
     A term is a name of ``TERMS`` or ``STEP_TERMS``, the word ``judge`` (a language model that is asked whether
-    the answer is correct), ``semantic`` (how correct it is, 0 to 1; 0 where the search graph is none) or
-    ``answer_similarity`` (cosine with the gold answers by ``encode``), or your own function as
-    ``package.module:function``: ``Episode -> float | None``. Without a judge ``semantic`` is answer F1 instead, and
-    is called ``semantic_f1`` wherever its values are told.
+    the answer is correct), ``semantic`` (how correct it is, 0 to 1; 0 where the search graph is none),
+    ``answer_similarity`` (cosine with the gold answers by ``encode``) or ``relevance`` (per step, what a reranker
+    thinks of its passages: ``rerank``), or your own function as ``package.module:function``: ``Episode -> float |
+    None``. Without a judge ``semantic`` is answer F1 instead, and is called ``semantic_f1`` wherever its values are
+    told.
 
     >>> from harr.types import Outcome, Question
     >>> reward = Reward({"answer_f1": 1.0, "recall": 0.5})
@@ -59,7 +61,7 @@ class Reward:
     (``harr/rag/scoring/scalarize.py``); totals are weighted sums whatever they say.
 
     Raises:
-        ParamsError: an unknown term, a weight that is no number, no weight other than 0, no judge, or no encoder.
+        ParamsError: an unknown term, a weight that is no number, no weight other than 0, no judge, encoder or reranker.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Reward:
         terms: Mapping[str, Any],
         judge: Generator | None = None,
         encode: Encode | None = None,
+        rerank: Score | None = None,
         *,
         mix: str = "weighted",
         filter_by_mean: bool = False,
@@ -81,7 +84,9 @@ class Reward:
             raise ParamsError("reward.terms: `judge` needs a model; give reward.judge in params.yaml")
         if SIMILARITY in terms and encode is None:
             raise ParamsError(f"reward.terms: `{SIMILARITY}` needs an encoder")
-        self._judge, self._unread = judge, 0
+        if RELEVANCE in terms and rerank is None:
+            raise ParamsError(f"reward.terms: `{RELEVANCE}` needs a reranker; give reward.reranker in params.yaml")
+        self._judge, self._unread, self._rerank = judge, 0, rerank
         self._encode, self.mix, self.filter_by_mean = encode, mix, filter_by_mean
         self._schedules = {name: kept for name, parts in named.items() if (kept := [p for p in parts if p.weight])}
         self._terms = {name: _term(name) for name in self._schedules if name not in BATCHED}
@@ -101,6 +106,8 @@ class Reward:
                 self._unread += unread
         if SIMILARITY in self._schedules and self._encode:
             scores[SIMILARITY] = answer_similarities(self._encode, episodes)
+        if RELEVANCE in self._schedules and self._rerank:
+            scores[RELEVANCE] = relevances(self._rerank, episodes)
         return scores
 
     def means(self, episodes: Sequence[Episode]) -> list[dict[str, float]]:

@@ -80,8 +80,8 @@ def context_length(episode: Episode) -> float:
     return -context_words(episode) / 100
 
 
-def relevance(episode: Episode) -> list[float] | None:
-    """Return per step whether the sub-query was answered: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0.
+def reader_status(episode: Episode) -> list[float] | None:
+    """Return per step what the reader says of its passages: FOUND 1, AMBIGUOUS .5, NOT_FOUND or nothing 0.
 
     None where no hop has a status: search_r1, r_search and pick give none.
     """
@@ -137,7 +137,7 @@ TERMS: dict[str, Term] = {
 }
 """Names for ``reward.terms``. Whether a term applies depends on question and pipeline alone, not on the play."""
 StepTerm = Callable[[Episode], list[float] | None]
-STEP_TERMS: dict[str, StepTerm] = {"relevance": relevance, "novelty": novelty, "misses": misses}
+STEP_TERMS: dict[str, StepTerm] = {"reader_status": reader_status, "novelty": novelty, "misses": misses}
 """Process rewards: one value per step."""
 
 

@@ -22,11 +22,11 @@ def episode(answer: str | None, *found: str, statuses: Sequence[str] = ()) -> Ep
 
 
 def test_terms_of_episodes_and_steps_are_weighed_together() -> None:
-    """EM 1; relevance (1, .5, 0) mean .5; novelty (1, 0, 1) mean 2/3."""
+    """EM 1; the reader's status (1, .5, 0) mean .5; novelty (1, 0, 1) mean 2/3."""
     played = episode("Ada", "a", "a", "b", statuses=("FOUND", "AMBIGUOUS", "NOT_FOUND"))
-    reward = Reward({"answer_em": 1.0, "relevance": 0.5, "novelty": 3.0})
+    reward = Reward({"answer_em": 1.0, "reader_status": 0.5, "novelty": 3.0})
     scores = reward.score([played])
-    assert scores == {"answer_em": [1.0], "relevance": [[1.0, 0.5, 0.0]], "novelty": [[1.0, 0.0, 1.0]]}
+    assert scores == {"answer_em": [1.0], "reader_status": [[1.0, 0.5, 0.0]], "novelty": [[1.0, 0.0, 1.0]]}
     assert reward.totals(scores) == [pytest.approx(1.0 + 0.25 + 2.0)]
 
 
@@ -227,11 +227,11 @@ def test_a_phase_ends_where_the_terms_change() -> None:
 
 
 def test_the_terms_of_an_episode_by_name() -> None:
-    reward = Reward({"recall": 1.0, "novelty": 0.5, "relevance": 0.5})
+    reward = Reward({"recall": 1.0, "novelty": 0.5, "reader_status": 0.5})
     no_status = Episode(QUESTION, episode("Ada", "a", "a").steps, Outcome("Ada", (Hop("q", "a"), Hop("q", "a"))))
     means = reward.means([no_status])[0]
     assert means.pop("reward") == reward(no_status)
-    assert means == {"recall": 0.5, "novelty": 0.5}, "relevance needs a status"
+    assert means == {"recall": 0.5, "novelty": 0.5}, "it needs a status"
 
 
 def test_misses_charge_every_step_without_new_gold() -> None:

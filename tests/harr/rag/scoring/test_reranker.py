@@ -1,0 +1,94 @@
+"""The term relevance behind a real HTTP server that speaks /rerank."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from serving import Served, serving
+
+from harr.builders.pipeline import build_reward
+from harr.errors import ParamsError, ServiceUnavailable
+from harr.params import Params
+from harr.rag.scoring.reward import Reward
+from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
+from tasks.paths import PLACES
+
+GOOD = yaml.safe_load((Path(__file__).parents[4] / "params.yaml").read_text())
+QUESTION = Question("q", "Where was the founder of Acme born?", ("Bath",))
+SCORES = {"Acme: founded by Ada": 0.5, "Ada: born in Bath": 1.0, "Bath: a town": 0.25}
+
+
+def reward(base_url: str, **terms: float) -> Reward:
+    reranker = {"base_url": base_url, "model": "small", "deadline_seconds": 0.1}
+    section = {"terms": terms or {"relevance": 1.0}, "reranker": reranker}
+    params = Params.model_validate(GOOD | {"reward": section})
+    return build_reward(params.reward, params.encoder, params.seed, PLACES)
+
+
+def played(*found: tuple[str, tuple[str, ...]]) -> Episode:
+    """One step per query, with the passages of these contents."""
+    steps = [
+        Step(Search(QUESTION, query), Retrieval(tuple(Passage(text, text) for text in texts))) for query, texts in found
+    ]
+    return Episode(QUESTION, tuple(steps), Outcome("Bath", tuple(Hop(query, "", "FOUND") for query, _ in found)))
+
+
+def ranked(body: dict[str, Any], number: int) -> tuple[int, Any]:
+    """The scores of the documents, best first, as vLLM sends them."""
+    rows = [{"index": i, "relevance_score": SCORES[text]} for i, text in enumerate(body["documents"])]
+    return 200, {"id": "r", "results": sorted(rows, key=lambda row: -row["relevance_score"])}
+
+
+def test_it_is_the_mean_score_of_the_passages_of_each_step() -> None:
+    acme, ada, bath = SCORES
+    one = played(("Who founded Acme?", (acme, ada)), ("Where was she born?", (ada, bath)), ("Where?", ()))
+    two = played(("Who founded Acme?", (bath, acme)))
+    with serving(ranked) as served:
+        found = reward(served.base_url, relevance=0.5, answer_em=1.0)
+        scores = found.score([one, two])
+        assert scores["relevance"] == [[0.75, 0.625, 0.0], [0.375]]
+        assert found.totals(scores) == [pytest.approx(1.0 + 0.5 * (0.75 + 0.625) / 3), pytest.approx(1.0 + 0.5 * 0.375)]
+        parts = dict(found.parts(scores, [one, two], 0, by_step=True))
+        assert parts[0.5] == scores["relevance"], "it is a reward of steps where credit: step asks for them"
+        assert _asked(served) == [("Where was she born?", [ada, bath]), ("Who founded Acme?", [acme, ada, bath])]
+        assert found.score([Episode(QUESTION)])["relevance"] == [[]], "an episode without a search asks nothing"
+        assert len(served.bodies) == 2
+
+
+def _asked(served: Served) -> list[tuple[str, list[str]]]:
+    assert {(body["model"], body["top_n"] == len(body["documents"])) for body in served.bodies} == {("small", True)}
+    return sorted((body["query"], body["documents"]) for body in served.bodies)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"results": [{"index": 0, "relevance_score": 0.5}]},
+        {"results": [{"index": i, "relevance_score": float("nan")} for i in range(2)]},
+        {"data": []},
+        "<html>",
+    ],
+)
+def test_an_answer_without_a_score_for_every_passage_is_one_line(answer: Any) -> None:
+    with serving(lambda body, number: (200, answer)) as served, pytest.raises(ParamsError) as error:
+        reward(served.base_url).score([played(("Who?", tuple(SCORES)[:2]))])
+    told = "the answer holds no finite score for each of 2 passages; reward.reranker.base_url must be the address of"
+    assert str(error.value).startswith("reward.reranker at http://127.0.0.1") and told in str(error.value)
+
+
+def test_a_server_that_is_away_is_waited_for_and_named() -> None:
+    with pytest.raises(ServiceUnavailable, match=r"reward\.reranker at http://127\.0\.0\.1:9/v1: connection failed"):
+        reward("http://127.0.0.1:9/v1").score([played(("Who?", tuple(SCORES)[:1]))])
+
+
+def test_the_name_of_before_says_where_it_went() -> None:
+    with pytest.raises(
+        ValueError, match=r"relevance is the score of a reranker; give reward\.reranker, or name reader"
+    ):
+        Params.model_validate(GOOD | {"reward": {"terms": {"relevance": 1.0}}})
+    section = {"terms": {"recall": 1.0}, "reranker": {"base_url": "http://127.0.0.1:9/v1", "model": "m"}}
+    with pytest.raises(ValueError, match="reranker is asked by the term relevance only"):
+        Params.model_validate(GOOD | {"reward": section})
+    with pytest.raises(ParamsError, match=r"`relevance` needs a reranker; give reward\.reranker"):
+        Reward({"relevance": 1.0})
