@@ -104,10 +104,16 @@ ARMS = {
         "was trained the same way, but blind to the finished hops", "purple v", trained=True, history=False
     ),
     "infonce": Arm(
-        "was trained by the gold passages instead of rewards, with as many questions and updates",
+        "was trained by the gold passages, against others and its own near misses, with as many questions and updates",
         "sky P",
         trained=True,
         method="infonce",
+    ),
+    "replug": Arm(
+        "was trained to find a passage as likely as its reward is high (REPLUG), with as many questions and updates",
+        "ink X",
+        trained=True,
+        method="replug",
     ),
     "no_positions": Arm(
         "was trained without being told where a passage stands",

@@ -3,7 +3,7 @@
 The class attributes are facts: what goes with a method stands here, and ``harr/params/rules.py`` reads it.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,7 +12,7 @@ from harr.params.fields import Dotted, Fraction, MaybeAddress, Positive, Section
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
-RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "full")
+RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "replug", "full")
 """The arms that a retriever is compared with after training."""
 
 
@@ -137,14 +137,46 @@ class StatesParams(Section):
     """Number of distinct states per forward pass; gradients accumulate over a batch."""
 
 
+class BaselineParams(Section):
+    """A baseline that is trained beside ``full``: what is tuned for it alone."""
+
+    learning_rate: float | None = Field(None, gt=0)
+    """Learning rate of AdamW after the warm-up; null means train.learning_rate."""
+    temperature: float | None = Field(None, gt=0)
+    """Divisor of the scores in the loss; null means retriever.temperature."""
+
+
+class InfoNCEParams(BaselineParams):
+    """Supervision by gold passages (arm infonce, ``harr/train/infonce.py``)."""
+
+    hard_negatives: int = Field(30, ge=0)
+    """Maximum number of passages of a search's pool, none of them gold, that a state is drawn away from; 0 means the
+    gold passages of other questions only."""
+
+
+class ReplugParams(BaselineParams):
+    """Supervision by the rewards of passages (arm replug, ``harr/train/replug.py``)."""
+
+    target_temperature: float = Field(0.1, gt=0)
+    """Divisor of the rewards in the distribution that is learnt."""
+
+
 class PolicyParams(StatesParams, UpdateParams, LoopParams):
-    """What the policy gradients of a retriever share, and its supervised baseline reads (``harr/train/infonce.py``)."""
+    """What the policy gradients of a retriever share, and the baselines beside them read."""
 
     learns: ClassVar[str] = "retriever"
     arms: ClassVar[tuple[str, ...]] = RETRIEVERS
     occluded: ClassVar[bool] = True
     credit: Literal["episode", "step"] = "episode"
     """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
+    infonce: InfoNCEParams = InfoNCEParams()
+    """Settings of the arm infonce."""
+    replug: ReplugParams = ReplugParams()
+    """Settings of the arm replug."""
+
+    def of_baseline(self, section: BaselineParams) -> Self:
+        """Return the parameters that a baseline is trained with: these, with the learning rate of its own."""
+        return self.model_copy(update={"learning_rate": section.learning_rate or self.learning_rate})
 
 
 class GRPOParams(PolicyParams):

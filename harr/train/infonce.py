@@ -2,12 +2,13 @@
 
 Same questions, same rollouts and same number of updates as the RL run, but the gradient comes from
 labels: every state is drawn to the first gold passage that its episode had not found yet, and away
-from the gold passages of all other questions of the step (in-batch negatives). A question without gold
-passages is learnt as in DPR (arXiv 2004.04906): what states one of its answers, among the passages that a
+from the gold passages of all other questions of the step (in-batch negatives) and from what its own search
+found nearest and is not gold (hard negatives, as in DPR, arXiv 2004.04906). A question without gold
+passages is learnt as in DPR: what states one of its answers, among the passages that a
 state competes for, is its positive.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -21,6 +22,7 @@ from harr.corpus.passages import Passages
 from harr.errors import CorpusError
 from harr.params.train import PolicyParams
 from harr.rag.policies.dense import unique
+from harr.rag.retrieval.hybrid import pad
 from harr.rag.scoring.text import statable, states_answer
 from harr.rag.setup import Setup
 from harr.train.batch import reward_figures, rollouts, shares
@@ -53,6 +55,7 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
         CorpusError: no question has gold or an answer to look for, or a ``guard_window`` of steps found no positive.
     """
     check_labels(setup.questions)
+    params = params.of_baseline(params.infonce)
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
         episodes = rollouts(params, setup, seed, step)
@@ -62,7 +65,7 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
         targets = first_missing(episodes, wanted)
         if targets:
             for _ in range(params.num_iterations):
-                values |= update(params, learner, targets, groups_of(episodes, wanted))
+                values |= update(params, learner, targets, groups_of(episodes, wanted), pools_of(episodes))
         gold = {step.retrieval.state for episode in episodes if episode.question.gold_ids for step in episode.steps}
         counts = {"distinct_states": len(targets), "answer_positives": len(targets.keys() - gold)}
         learner.history.append(values | {name: float(count) for name, count in counts.items()})
@@ -121,25 +124,44 @@ def _check_found(history: Sequence[dict[str, float]], window: int) -> None:
         )
 
 
+def pools_of(episodes: Sequence[Episode]) -> dict[str, tuple[int, ...]]:
+    """Return the rows that competed for each state, the chosen ones first."""
+    pools: dict[str, tuple[int, ...]] = {}
+    for episode in episodes:
+        for step in episode.steps:
+            pools.setdefault(step.retrieval.state, step.retrieval.pool)
+    return pools
+
+
 def update(
-    params: PolicyParams, learner: Learner, targets: dict[str, str], groups: Sequence[Sequence[str]]
+    params: PolicyParams,
+    learner: Learner,
+    targets: dict[str, str],
+    groups: Sequence[Sequence[str]],
+    pools: Mapping[str, Sequence[int]],
 ) -> dict[str, float]:
     """Take one optimizer step on the mean cross-entropy of all distinct states."""
     learner.optimizer.zero_grad()
     policy, states = learner.dense, list(targets)
+    temperature = params.infonce.temperature or policy.temperature
     golds, _ = unique([pid for group in groups for pid in group])
     rows = policy.passages.rows_of(golds)
     vectors_GD = torch.from_numpy(policy.vectors.take(np.array([rows[pid] for pid in golds])))
     allowed_UG = _allowed(states, targets, golds, groups)
+    gold_rows = set(rows.values())
+    hard_UN = pad(
+        [[row for row in pools[state] if row not in gold_rows][: params.infonce.hard_negatives] for state in states]
+    )
     total = 0.0
     for first, end in shares(len(states), params.states_per_pass):
         part = states[first:end]
         states_UD = learner.vectors(part)
-        logits_UG = states_UD @ vectors_GD.to(states_UD).T / policy.temperature
-        hidden_UG = torch.from_numpy(~allowed_UG[first:end]).to(states_UD.device)
+        vectors_UND = torch.from_numpy(policy.vectors.take(np.maximum(hard_UN[first:end], 0))).to(states_UD)
+        gold_UG, near_UN = states_UD @ vectors_GD.to(states_UD).T, torch.einsum("ud,und->un", states_UD, vectors_UND)
+        hidden_UM = torch.from_numpy(np.hstack([~allowed_UG[first:end], hard_UN[first:end] < 0])).to(states_UD.device)
         label_U = torch.tensor([golds.index(targets[state]) for state in part], device=states_UD.device)
-        masked_UG = logits_UG.masked_fill(hidden_UG, float("-inf"))
-        loss = torch.nn.functional.cross_entropy(masked_UG, label_U, reduction="sum")
+        masked_UM = (torch.hstack([gold_UG, near_UN]) / temperature).masked_fill(hidden_UM, float("-inf"))
+        loss = torch.nn.functional.cross_entropy(masked_UM, label_U, reduction="sum")
         learner.backward(loss / len(states))
         total += float(loss.detach())
     return distributed.total({"loss": total / len(states)}) | learner.update()

@@ -12,8 +12,8 @@ from harr.rag.retrieval.rewritten import RULES
 from harr.report.plots import OF_ARMS
 
 ROOT = Path(__file__).parents[2]
-OTHERS = {"infonce", "hybrid", "mention", "warmstart"}
-"""Also the names of a method, of a search and of a generator."""
+OTHERS = {"infonce", "history", "hybrid", "mention", "warmstart"}
+"""Also the names of a method, of what a reader sees, of searches and of a generator."""
 
 
 @pytest.mark.parametrize("name", ARMS)

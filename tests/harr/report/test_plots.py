@@ -108,5 +108,5 @@ def test_odd_rows_still_give_a_figure(plot: Any, rows: Any, tmp_path: Path) -> N
 
 def test_arms_keep_their_colour_and_differ_in_their_marker() -> None:
     styles = [plots.arm_style(arm, ["bm25", "frozen", "history", "full", "mine"]) for arm in arms.ARMS]
-    assert len({colour for colour, _ in styles}) == 10 and len({marker for _, marker in styles}) == 13
+    assert len({colour for colour, _ in styles}) == 11 and len({marker for _, marker in styles}) == 14
     assert plots.arm_style("mine", ["mine", "full"]) not in styles

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from harr.builders.methods import METHODS
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError
-from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
+from harr.params.train import GRPOParams, InfoNCEParams, LoraParams, PolicyParams, PPOParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
@@ -35,6 +35,7 @@ ALL: dict[str, PolicyParams] = {
     "grpo": PARAMS,
     "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
     "infonce": PARAMS,
+    "replug": PARAMS,
 }
 
 
@@ -164,7 +165,7 @@ def test_a_run_in_which_no_group_differs_stops_and_says_so(setup: Setup, tmp_pat
     assert again == history and said in capsys.readouterr().out, "and stays stopped"
 
 
-@pytest.mark.parametrize("method", ["ppo", "infonce"])
+@pytest.mark.parametrize("method", ["ppo", "infonce", "replug"])
 def test_methods_that_compare_no_rollouts_go_on(method: str, setup: Setup, tmp_path: Path) -> None:
     params = ALL[method].model_copy(update={"steps": 3, "guard_window": 1})
     game = replace(fresh(setup), reward=Reward({"letters:half": 1.0}))
@@ -215,6 +216,22 @@ def test_infonce_refuses_what_it_could_not_learn_from(setup: Setup, tmp_path: Pa
     assert not (tmp_path / "work").exists(), "before the first rollout"
     with pytest.raises(CorpusError, match="in 2 steps no pool held a passage that states an answer"):
         learn(asks_without_gold(setup, "Timbuktu"))
+
+
+def test_infonce_is_drawn_away_from_what_its_own_search_found(setup: Setup, tmp_path: Path) -> None:
+    """One question a step has no gold passages of others: without near misses it has nothing to tell apart."""
+    losses = {}
+    for hard in (0, 3, 30):
+        contrast = InfoNCEParams(hard_negatives=hard, learning_rate=1e-2, temperature=0.1)
+        params = PARAMS.model_copy(update={"steps": 1, "questions_per_step": 1, "infonce": contrast})
+        (row,) = infonce(params, fresh(setup), tmp_path / f"{hard}", tmp_path / f"w{hard}", silent, seed=0)
+        losses[hard] = row["loss"]
+    assert losses[0] == 0.0 < losses[3] < losses[30]
+
+
+def test_a_baseline_has_a_rate_of_its_own() -> None:
+    assert PARAMS.of_baseline(PARAMS.infonce).learning_rate == 1e-3
+    assert PARAMS.of_baseline(InfoNCEParams(learning_rate=1e-4)).learning_rate == 1e-4
 
 
 def test_every_question_comes_once_an_epoch(setup: Setup) -> None:

@@ -1,0 +1,101 @@
+"""REPLUG LSR: the reward of passages as the distribution that the retriever learns (arXiv 2301.12652, section 4).
+
+Published: of a context x, with its nearest passages d and the answer y,
+
+    loss = KL(P || Q),   P(d) = softmax of s(d, x) / gamma,   Q(d) = softmax of p_LM(y | d, x) / beta
+
+where the language model reads each passage alone. Here the reader is a black box with a reward per episode, and an
+episode has several searches. So p_LM is put as the mean reward of those rollouts of a group that chose d in this state:
+the same rollouts, questions and reader calls as those of ``full``. P and Q are over the passages that were chosen
+there; of others no reward is known. A state whose passages were all rewarded alike says nothing and is left out.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+import torch
+
+from harr.compute import distributed
+from harr.params.train import PolicyParams
+from harr.rag.policies import plackett_luce
+from harr.rag.retrieval.hybrid import pad
+from harr.rag.setup import Setup
+from harr.train.advantages import NEGLIGIBLE
+from harr.train.batch import reward_figures, rollouts, shares
+from harr.train.learner import Learner
+from harr.types import Episode, Log
+
+Rewards = Mapping[str, Mapping[int, float]]
+"""State -> row of a passage -> mean reward of the rollouts that chose it there."""
+
+
+def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+    """Train the retriever of ``setup`` on the rewards of passages and write its adapter to ``out``; resumes as GRPO."""
+    params = params.of_baseline(params.replug)
+    learner = Learner.open(params, setup, work, seed, kind="replug")
+    for step in learner.steps(log):
+        episodes = rollouts(params, setup, seed, step)
+        scores = setup.reward.score(episodes)
+        totals = setup.reward.totals(scores, step)
+        values = reward_figures(params, setup, scores, totals, episodes, step)
+        rewards = passage_rewards(episodes, totals, params.group_size)
+        if rewards:
+            for _ in range(params.num_iterations):
+                values |= update(params, learner, rewards)
+        learner.history.append(values | {"distinct_states": float(len(rewards))})
+    return learner.export(out)
+
+
+def passage_rewards(episodes: Sequence[Episode], totals: Sequence[float | None], group_size: int) -> Rewards:
+    """Return what passages were worth in the states of each group, where they differ.
+
+    An episode without a reward is left out.
+    """
+    told: dict[str, dict[int, float]] = {}
+    played = iter(zip(episodes, totals, strict=True))
+    for group in iter(lambda: list(islice(played, group_size)), []):
+        earned: dict[str, dict[int, list[float]]] = {}
+        for episode, total in group:
+            for state, row in _choices(episode) if total is not None else ():
+                earned.setdefault(state, {}).setdefault(row, []).append(float(total or 0.0))
+        for state, rows in earned.items():
+            means = {row: fmean(values) for row, values in rows.items()}
+            if max(means.values()) - min(means.values()) > NEGLIGIBLE:
+                told.setdefault(state, means)
+    return told
+
+
+def _choices(episode: Episode) -> Iterator[tuple[str, int]]:
+    """Yield each state of an episode with the row of every passage that was chosen there."""
+    for step in episode.steps:
+        for row in step.retrieval.pool[: len(step.retrieval.passages)]:
+            yield step.retrieval.state, row
+
+
+def update(params: PolicyParams, learner: Learner, rewards: Rewards) -> dict[str, float]:
+    """Take one optimizer step on the mean divergence of all states."""
+    learner.optimizer.zero_grad()
+    policy, states = learner.dense, list(rewards)
+    temperature = params.replug.temperature or policy.temperature
+    rows_UN = pad([list(rewards[state]) for state in states])
+    reward_UN = torch.full(rows_UN.shape, plackett_luce.MASKED)
+    for number, state in enumerate(states):
+        worth_N = torch.tensor(list(rewards[state].values()))
+        reward_UN[number, : len(worth_N)] = worth_N / params.replug.target_temperature
+    total = 0.0
+    for first, end in shares(len(states), params.states_per_pass):
+        states_UD = learner.vectors(states[first:end])
+        rows_BN = rows_UN[first:end]
+        vectors_BND = torch.from_numpy(policy.vectors.take(np.maximum(rows_BN, 0))).to(states_UD)
+        scores_BN = torch.einsum("bd,bnd->bn", states_UD, vectors_BND) / temperature
+        hidden_BN = torch.from_numpy(rows_BN < 0).to(states_UD.device)
+        found_BN = scores_BN.masked_fill(hidden_BN, plackett_luce.MASKED).log_softmax(-1)
+        wanted_BN = reward_UN[first:end].to(states_UD).log_softmax(-1)
+        gap_BN = (found_BN.exp() * (found_BN - wanted_BN)).masked_fill(hidden_BN, 0.0)
+        loss = gap_BN.sum()
+        learner.backward(loss / len(states))
+        total += float(loss.detach())
+    return distributed.total({"loss": total / len(states)}) | learner.update()
