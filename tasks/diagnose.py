@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 DEPTHS = (1, 2, 4)
 """Depths at which gold is looked for, in pools."""
-ORACLES = ("oracle_query", "bm25_oracle_query")
-"""Arms that know what a query refers to: a ceiling, no rival."""
 ROLLED_OUT = 64
 """Maximum number of questions of which rollouts are compared."""
 Found = dict[str, list[tuple[str, ...]]]
@@ -140,7 +138,7 @@ def figures_of(
     summary = summarise(rows, baseline=params.baseline, resamples=resamples, seed=seed)
     lead = headline(summary)
     means = {name: metrics[lead]["mean"] for name, metrics in summary["arms"].items() if lead in metrics}
-    rivals = sorted((name for name in means if name not in ORACLES), key=lambda name: -means[name])
+    rivals = sorted((name for name in means if not ARMS[name].ceiling), key=lambda name: -means[name])
     best, dense = rivals[0], params.baseline
     scores = {name: [row.get(lead, 0.0) for row in rows[name]] for name in rivals}
     differences = max(
