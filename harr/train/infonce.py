@@ -95,15 +95,22 @@ def positives(episodes: Sequence[Episode], passages: Passages) -> Wanted:
 
 
 def first_missing(episodes: Sequence[Episode], wanted: Wanted) -> dict[str, str]:
-    """Return state -> id of the first passage wanted there that the searches before had not found."""
+    """Return state -> id of the first passage wanted there that the searches before had not found.
+
+    Where a search missed its gold and was answered nevertheless, the episode goes on from a wrong answer: what its later
+    queries want is not told by the gold, and they are left out.
+    """
     targets: dict[str, str] = {}
     for episode, by_step in zip(episodes, wanted, strict=True):
         found: set[str] = set()
-        for step, ids in zip(episode.steps, by_step, strict=True):
+        for number, (step, ids) in enumerate(zip(episode.steps, by_step, strict=True)):
             missing = [pid for pid in ids if pid not in found]
             if missing:
                 targets.setdefault(step.retrieval.state, missing[0])
             found |= {passage.id for passage in step.retrieval.passages}
+            answered = any(hop.status == "FOUND" for hop in episode.outcome.hops[number : number + 1])
+            if episode.question.gold_ids and answered and found.isdisjoint(missing):
+                break
     return targets
 
 

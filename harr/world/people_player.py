@@ -1,8 +1,8 @@
 """The scripted planner and reader of the people's world; both read only the message that they are given.
 
-The planner sees question and history, looks up step after step, and skips what hangs on a step that failed. The reader
-sees a sub-query and passages: it answers from the first passage that states the relation asked for and, where a person
-is named, is about that person. Of a pronoun or a description it cannot tell whom it means.
+The planner sees question and history, looks up step after step, and stops where one found nothing. The reader sees a
+sub-query and passages: it answers from the first passage that states the relation asked for and, where a person is
+named, is about that person. Of a pronoun or a description it cannot tell whom it means.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,8 @@ from harr.world.references import sub_query, understand
 
 
 def plan(question: str, history: Sequence[Mapping[str, str]], references: Mapping[str, float]) -> dict[str, str]:
-    """Return the next sub-query, and as ``resolved`` the same with the full name; STOP when nothing is left to ask.
+    """Return the next sub-query, and as ``resolved`` the same with the full name; STOP when nothing is left to ask, or
+    the last step failed.
 
     >>> question = "Name the summer home of the rival of the painter Ada Brown."
     >>> past = [{"sub_query": "Who was Ada Brown's rival?", "status": "FOUND", "answer": "Clara Gray"}]
@@ -25,7 +26,7 @@ def plan(question: str, history: Sequence[Mapping[str, str]], references: Mappin
     """
     asked, known, following = _replay(question, history)
     if following is None:
-        return {"action": "STOP", "sub_query": "", "strategy": "nothing is left to ask", "resolved": ""}
+        return {"action": "STOP", "sub_query": "", "strategy": "nothing is left to look up", "resolved": ""}
     people = {node: name for node, name in known.items() if not node[1:] or FACT[node[-1]].range == "person"}
     said, resolved = sub_query(question, following, asked, people, references)
     return {"action": "ASK", "sub_query": said, "strategy": f"look up the {following[-1]}", "resolved": resolved}
@@ -49,17 +50,13 @@ def look(sub_query: str, passages: Sequence[tuple[str, str]]) -> dict[str, str]:
     return {"status": "FOUND" if found else "NOT_FOUND", "answer": found}
 
 
-def _replay(question: str, history: Sequence[Mapping[str, Any]]) -> tuple[list[Node], dict[Node, str], Node | None]:
-    """Return the steps asked so far, what is known by node, and the next step."""
-    known: dict[Node, str] = {(leaf[0],): split_mention(leaf[0])[0] for leaf in parse(question) or ()}
-    asked: list[Node] = []
-    for step in steps(question):
-        if step[:-1] not in known:
-            continue
-        if len(asked) == len(history):
-            return asked, known, step
-        hop = history[len(asked)]
-        asked.append(step)
-        if hop["status"] == "FOUND":
-            known[step] = hop["answer"]
-    return asked, known, None
+def _replay(
+    question: str, history: Sequence[Mapping[str, Any]]
+) -> tuple[tuple[Node, ...], dict[Node, str], Node | None]:
+    """Return the steps asked so far, what is known by node, and the next step; None after the last one or a failure."""
+    order = steps(question)
+    asked = order[: len(history)]
+    known: dict[Node, str] = {(step[0],): split_mention(step[0])[0] for step in order}
+    known |= {step: hop["answer"] for step, hop in zip(asked, history, strict=False) if hop["status"] == "FOUND"}
+    goes_on = len(asked) < len(order) and all(step in known for step in asked)
+    return asked, known, order[len(asked)] if goes_on else None

@@ -19,7 +19,7 @@ from harr.rag.setup import Setup
 from harr.train.batch import Batch, question_batch
 from harr.train.grpo import advantages_of, train
 from harr.train.infonce import first_missing, positives, train as infonce
-from harr.types import Episode, Log, Question
+from harr.types import Episode, Hop, Log, Outcome, Passage, Question, Retrieval, Search, Step
 
 COMMON = {
     "steps": 12,
@@ -185,6 +185,18 @@ def test_infonce_wants_the_first_gold_passage_not_yet_found(setup: Setup) -> Non
     episodes = play(list(setup.questions[:2]), setup.pipeline, setup.retriever, None)
     targets = first_missing(episodes, positives(episodes, setup.policy.passages))
     assert list(targets.values()) == [question.gold_ids[0] for question in setup.questions[:2]]
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [("FOUND", {"one": "a"}), ("NOT_FOUND", {"one": "a", "two": "a"}), ("", {"one": "a", "two": "a"})],
+)
+def test_infonce_learns_nothing_from_what_follows_a_wrong_answer(status: str, wanted: dict[str, str]) -> None:
+    question = Question("q", "Who?", gold_ids=("a", "b"))
+    found = {"one": "x", "two": "b"}
+    steps = [Step(Search(question, state), Retrieval((Passage(pid, ""),), state=state)) for state, pid in found.items()]
+    outcome = Outcome(hops=(Hop("", "wrong", status), Hop("", "right", "FOUND")))
+    assert first_missing([Episode(question, tuple(steps), outcome)], [[question.gold_ids] * 2]) == wanted
 
 
 def asks_without_gold(setup: Setup, *answers: str) -> Setup:

@@ -53,13 +53,13 @@ def test_gold_passages_answer_every_question(world: People) -> None:
         assert episode.outcome.malformed == 0
 
 
-def test_what_hangs_on_a_missed_step_is_skipped_and_the_rest_is_answered(world: People) -> None:
-    for episode in played(world, 40, blind=0, two=1.0):
-        found = [hop.answer for hop in episode.outcome.hops if hop.status == "FOUND"]
-        assert episode.outcome.hops[0].status == "NOT_FOUND"
-        assert len(episode.steps) == 3
-        assert episode.answer in episode.question.answers[0].split("; ")
-        assert episode.answer in found
+def test_after_a_missed_step_the_answer_is_what_was_found_before(world: People) -> None:
+    answers = set()
+    for episode in played(world, 40, blind=2, line=1.0):
+        assert [hop.status for hop in episode.outcome.hops] == ["FOUND", "FOUND", "NOT_FOUND"]
+        assert episode.answer in ("", *episode.question.answers[0].split("; "))
+        answers.add(bool(episode.answer))
+    assert answers == {True, False}
 
 
 def test_a_reader_takes_the_first_passage_that_states_the_relation() -> None:
