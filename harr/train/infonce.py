@@ -97,8 +97,8 @@ def positives(episodes: Sequence[Episode], passages: Passages) -> Wanted:
 def first_missing(episodes: Sequence[Episode], wanted: Wanted) -> dict[str, str]:
     """Return state -> id of the first passage wanted there that the searches before had not found.
 
-    Where a search missed its gold and was answered nevertheless, the episode goes on from a wrong answer: what its later
-    queries want is not told by the gold, and they are left out.
+    Where a search missed its gold and was answered nevertheless, the episode goes on from a wrong answer: the gold does
+    not tell what its later queries want, and they are left out.
     """
     targets: dict[str, str] = {}
     for episode, by_step in zip(episodes, wanted, strict=True):
