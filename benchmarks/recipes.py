@@ -1,0 +1,119 @@
+"""What every recipe reaches as it stands: ``python -m benchmarks.recipes smoke harr_grpo``.
+
+Each recipe named is run by `dvc repro` in a clone of the last commit, and what it measured is kept in results/<recipe>/.
+Then recipes/README.md is written from all that is kept; without a name only that is done. A result is marked where
+the recipe, or the code that its stages depend on, has changed since the commit that it was made at.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harr.evaluate.tables import table
+from harr.io.files import read_json, write_json, write_text
+from harr.params import Params
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT, PAGE = ROOT / "results", ROOT / "recipes" / "README.md"
+FIGURES = ("evaluate.json", "contrasts.json")
+HEAD = """# Recipes and what they reach
+
+Written by `python -m benchmarks.recipes` from the figures in `results/`; do not edit. Every table is one run of the recipe as it stands, by
+
+```
+cp recipes/<recipe>.yaml params.yaml && dvc repro && harr report
+```
+
+on the machine and in the time told. README.md says how to read a table, and docs/glossary.md what a word means.
+"""
+AGAIN = "**To be run again**: the recipe or the code it depends on has changed since."
+
+
+def run(recipe: str) -> None:
+    """Run a recipe in a clone of the last commit and keep its figures."""
+    with tempfile.TemporaryDirectory(prefix="harr-recipe-") as place:
+        tree = Path(place) / "harr"
+        subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tree)], check=True)
+        if (shared := ROOT.parent / "shared").exists():  # the recipes of real data name files there
+            (tree.parent / "shared").symlink_to(shared)
+        shutil.copy(tree / "recipes" / f"{recipe}.yaml", tree / "params.yaml")
+        began = time.monotonic()
+        subprocess.run(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
+        minutes = (time.monotonic() - began) / 60
+        for name in FIGURES:
+            write_json(KEPT / recipe / name, read_json(tree / "metrics" / name))
+        write_json(KEPT / recipe / "run.json", facts(minutes))
+
+
+def facts(minutes: float) -> dict[str, Any]:
+    """Return when, where and from which commit a recipe was run, and how long that took."""
+    return {
+        "commit": git("rev-parse", "--short=10", "HEAD"),
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{os.cpu_count()} cores, {processor()}",
+        "minutes": round(minutes, 1),
+    }
+
+
+def processor() -> str:
+    """Return the processor's name as the system tells it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def git(*words: str) -> str:
+    """Return what a git command prints in this tree."""
+    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def code() -> list[str]:
+    """Return the code that any stage depends on, as dvc.yaml names it."""
+    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].values()
+    return sorted({path for stage in stages for path in stage.get("deps", []) if path.startswith("harr/")})
+
+
+def section(recipe: str) -> str:
+    """Return a recipe's part of the page: what it is, how it was run, and its table."""
+    kept = KEPT / recipe
+    told, path = read_json(kept / "run.json"), ROOT / "recipes" / f"{recipe}.yaml"
+    comments = [line[2:] for line in path.read_text().splitlines() if line.startswith("# ") and "$schema" not in line]
+    seeds = Params.load(path).evaluate.seeds
+    changed = git("diff", "--name-only", told["commit"], "HEAD", "--", f"recipes/{recipe}.yaml", *code())
+    lines = [
+        f"## {recipe}",
+        "",
+        " ".join(comments),
+        "",
+        f"{told['date']}, commit `{told['commit']}`, {told['machine']}, {told['minutes']:g} minutes; {seeds} "
+        f"{'run' if seeds == 1 else 'seeds'} of each trained arm. {AGAIN if changed else ''}".rstrip(),
+        "",
+        "```",
+        table(read_json(kept / "evaluate.json")),
+        "```",
+    ]
+    return "\n".join(lines)
+
+
+def main(names: list[str]) -> None:
+    """Run the recipes named, and write the page."""
+    known = {path.stem for path in (ROOT / "recipes").glob("*.yaml")}
+    if unknown := sorted(set(names) - known):
+        sys.exit(f"error: no recipe {unknown[0]}; choose from {', '.join(sorted(known))}")
+    for name in names:
+        run(name)
+    kept = sorted(path.name for path in KEPT.iterdir() if path.name in known)
+    write_text(PAGE, "\n".join([HEAD, *(f"{section(name)}\n" for name in kept)]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
