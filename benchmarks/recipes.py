@@ -1,6 +1,6 @@
 """What every recipe reaches as it stands: ``python -m benchmarks.recipes smoke harr_grpo``.
 
-Each recipe named is run by `dvc repro` in a clone of the last commit, and what it measured is kept in results/<recipe>/.
+Each recipe named is run by `dvc repro` in a clone of the last commit, and its figures are kept in results/<recipe>/.
 Then recipes/README.md is written from all that is kept; without a name only that is done. A result is marked where
 the recipe, or the code that its stages depend on, has changed since the commit that it was made at.
 """
@@ -27,7 +27,8 @@ KEPT, PAGE = ROOT / "results", ROOT / "recipes" / "README.md"
 FIGURES = ("evaluate.json", "contrasts.json")
 HEAD = """# Recipes and what they reach
 
-Written by `python -m benchmarks.recipes` from the figures in `results/`; do not edit. Every table is one run of the recipe as it stands, by
+Written by `python -m benchmarks.recipes` from the figures in `results/`; do not edit.
+Every table is one run of the recipe as it stands, by
 
 ```
 cp recipes/<recipe>.yaml params.yaml && dvc repro && harr report
