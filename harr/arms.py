@@ -115,6 +115,12 @@ ARMS = {
         trained=True,
         method="replug",
     ),
+    "warm_start": Arm(
+        "is the supervision by gold passages alone with which the training of full began",
+        "sky D",
+        trained=True,
+        inside="warm_start",
+    ),
     "no_positions": Arm(
         "was trained without being told where a passage stands",
         "purple v",

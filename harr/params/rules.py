@@ -237,6 +237,11 @@ def arms_go_with_the_method(params: "Params") -> None:
     inside = [name for name, arm in evaluate.arm_table.items() if arm.inside]
     if inside and FULL not in evaluate.arm_table:
         raise ValueError(f"the arm {inside[0]} is what full was trained from; add full to evaluate.arms")
+    if absent := [name for name in inside if evaluate.arm_table[name].inside not in train.leaves]:
+        raise ValueError(
+            f"the arm {absent[0]} is what full was trained from, and train.{absent[0]} is 0; set it, or leave the arm "
+            "out"
+        )
     if evaluate.pass_at and train.learns == LANGUAGE_MODEL:
         raise ValueError(
             f"evaluate.pass_at samples a retriever that learns; leave it out for train.method {train.method}"

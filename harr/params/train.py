@@ -8,11 +8,13 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from harr.arms import ARMS
+from harr.params.baselines import BaselineParams, InfoNCEParams, ReplugParams
 from harr.params.fields import Dotted, Fraction, MaybeAddress, Positive, Section
+from harr.params.train_facts import ValidationParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
-RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "replug", "full")
+RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "replug", "warm_start", "full")
 """The arms that a retriever is compared with after training."""
 
 
@@ -23,45 +25,6 @@ class LoraParams(Section):
     """Rank of the two matrices that are added to a linear layer."""
     alpha: Positive = 64
     """Scale of the adapter; what it adds is multiplied by alpha / rank."""
-
-
-class TrainFacts(Section):
-    """What the rules know of a method, beside ``learns`` and the ``arms`` that it is compared by."""
-
-    foreign: ClassVar[bool] = False
-    """Whether another package brings it, and nothing is known of what it needs."""
-    plays: ClassVar[tuple[str, ...]] = ()
-    """The pipelines that it plays; empty: all that are not another method's own."""
-    one_text: ClassVar[bool] = False
-    """Whether what the model reads must be one growing text: what a tool shows, the passages, becomes a part of it."""
-    sources: ClassVar[bool] = False
-    """Whether it learns from what other sources find, too."""
-    positions: ClassVar[bool] = False
-    """Whether its retriever may be told where a passage stands."""
-    given_only: ClassVar[bool] = False
-    """Whether its retriever ranks only the passages given with a question."""
-    occluded: ClassVar[bool] = False
-    """Whether its retriever reads a state text, parts of which can be left out."""
-    compares_groups: ClassVar[bool] = True
-    """Whether the rollouts of a question are compared with each other."""
-    prefers: ClassVar[bool] = False
-    """Whether it learns from preferences between queries, which stage filter collects."""
-
-
-class ValidationParams(TrainFacts):
-    """Validation questions (download.validation_questions), which are played while a method trains."""
-
-    validate_every: int = Field(0, ge=0)
-    """Number of steps between two plays of all validation questions, which are also played before the first step and
-    after the last; where there is checkpoint_every, a multiple of it. 0 means never."""
-    keep: Literal["last", "best"] = "last"
-    """Weights that are exported: those of the last step, or of the step after which validation was best."""
-
-    @model_validator(mode="after")
-    def _the_best_is_looked_for(self) -> "ValidationParams":
-        if self.keep == "best" and not self.validate_every:
-            raise ValueError("train.keep best is told by validation; set train.validate_every, or keep: last")
-        return self
 
 
 class LoopParams(ValidationParams):
@@ -100,6 +63,21 @@ class LoopParams(ValidationParams):
     lora: LoraParams | None = LoraParams()
     """Adapter that learns; with null the model's own layers are trained (full fine-tuning)."""
 
+    @property
+    def warm_steps(self) -> int:
+        """Return the number of steps of supervision before those by reward."""
+        return 0
+
+    @property
+    def warm_rate(self) -> float:
+        """Return the learning rate of these."""
+        return self.learning_rate
+
+    @property
+    def total_steps(self) -> int:
+        """Return the number of steps of both."""
+        return self.warm_steps + self.steps
+
     @model_validator(mode="after")
     def _validates_where_it_saves(self) -> "LoopParams":
         if self.validate_every % self.checkpoint_every:
@@ -137,30 +115,6 @@ class StatesParams(Section):
     """Number of distinct states per forward pass; gradients accumulate over a batch."""
 
 
-class BaselineParams(Section):
-    """A baseline that is trained beside ``full``: what is tuned for it alone."""
-
-    learning_rate: float | None = Field(None, gt=0)
-    """Learning rate of AdamW after the warm-up; null means train.learning_rate."""
-    temperature: float | None = Field(None, gt=0)
-    """Divisor of the scores in the loss; null means retriever.temperature."""
-
-
-class InfoNCEParams(BaselineParams):
-    """Supervision by gold passages (arm infonce, ``harr/train/infonce.py``)."""
-
-    hard_negatives: int = Field(30, ge=0)
-    """Maximum number of passages of a search's pool, none of them gold, that a state is drawn away from; 0 means the
-    gold passages of other questions only."""
-
-
-class ReplugParams(BaselineParams):
-    """Supervision by the rewards of passages (arm replug, ``harr/train/replug.py``)."""
-
-    target_temperature: float = Field(0.1, gt=0)
-    """Divisor of the rewards in the distribution that is learnt."""
-
-
 class PolicyParams(StatesParams, UpdateParams, LoopParams):
     """What the policy gradients of a retriever share, and the baselines beside them read."""
 
@@ -169,14 +123,33 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
     occluded: ClassVar[bool] = True
     credit: Literal["episode", "step"] = "episode"
     """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
+    warm_start: int = Field(0, ge=0)
+    """Number of steps of InfoNCE before the ``steps`` by reward, with the settings of ``infonce``; the arm warm_start
+    is what they leave."""
     infonce: InfoNCEParams = InfoNCEParams()
-    """Settings of the arm infonce."""
+    """Settings of the arm infonce and of the warm start."""
     replug: ReplugParams = ReplugParams()
     """Settings of the arm replug."""
 
+    @property
+    def warm_steps(self) -> int:
+        """Return the number of steps of supervision before those by reward."""
+        return self.warm_start
+
+    @property
+    def warm_rate(self) -> float:
+        """Return the learning rate of these."""
+        return self.infonce.learning_rate or self.learning_rate
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Return the warm start, where there is one."""
+        return ("warm_start",) if self.warm_start else ()
+
     def of_baseline(self, section: BaselineParams) -> Self:
-        """Return the parameters that a baseline is trained with: these, with the learning rate of its own."""
-        return self.model_copy(update={"learning_rate": section.learning_rate or self.learning_rate})
+        """Return the parameters that a baseline is trained with: a rate of its own, and all the steps of ``full``."""
+        rate = section.learning_rate or self.learning_rate
+        return self.model_copy(update={"learning_rate": rate, "steps": self.total_steps, "warm_start": 0})
 
 
 class GRPOParams(PolicyParams):
@@ -356,6 +329,11 @@ class LeReTParams(ValidationParams):
     lora: LoraParams | None = LoraParams()
     """Adapter that learns; with null all weights are trained."""
 
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Return the model after SFT."""
+        return ("sft",)
+
     @model_validator(mode="after")
     def _passes_are_whole(self) -> "LeReTParams":
         for name in ("sft_batch", "ipo_batch"):
@@ -390,7 +368,7 @@ class FunctionTrainParams(LoopParams):
         return (
             AgentParams.arms
             if self.learns == "language_model"
-            else tuple(name for name in RETRIEVERS if not ARMS[name].method)
+            else tuple(name for name in RETRIEVERS if not (ARMS[name].method or ARMS[name].inside))
         )
 
 

@@ -17,6 +17,7 @@ from harr.rag.policies import plackett_luce
 from harr.rag.scoring import scalarize
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
+from harr.train import infonce
 from harr.train.advantages import NEGLIGIBLE, group_advantages, step_advantages
 from harr.train.batch import Batch, reward_figures, rollouts
 from harr.train.learner import Learner
@@ -35,7 +36,11 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
         where no rollout was better than others of its question; a ``guard_window`` of such steps ends the run.
     """
     learner = Learner.open(params, setup, work, seed, kind="grpo")
-    for step in learner.steps(log):
+    for number in learner.steps(log):
+        if number < params.warm_start:
+            infonce.warm_up(params, setup, learner, seed, number)
+            continue
+        step = number - params.warm_start
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
         rewards = setup.reward.totals(scores, step)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +34,13 @@ Wanted = Sequence[Sequence[Sequence[str]]]
 """Ids of passages that should be found: by episode, by step, the first one first."""
 
 
-def check_labels(questions: Sequence[Question]) -> None:
+WARM_START = "warm_start"
+"""The folder of an adapter after its warm start, within that of the trained one."""
+BEFORE_REWARDS = -1.0
+"""The phase of a warm start: its rewards are not compared with later ones."""
+
+
+def check_labels(questions: Sequence[Question], mend: str = "leave infonce out of evaluate.arms") -> None:
     """Refuse questions that all lack what a positive is found by.
 
     Raises:
@@ -42,7 +49,7 @@ def check_labels(questions: Sequence[Question]) -> None:
     if not any(question.gold_ids or statable(question.answers) for question in questions):
         raise CorpusError(
             f"infonce: none of {len(questions)} training questions has gold passages, or an answer other than yes and "
-            "no that a passage could state, so nothing would be learnt; leave infonce out of evaluate.arms"
+            f"no that a passage could state, so nothing would be learnt; {mend}"
         )
 
 
@@ -58,19 +65,37 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     params = params.of_baseline(params.infonce)
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
-        episodes = rollouts(params, setup, seed, step)
-        scores = setup.reward.score(episodes)
-        values = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
-        wanted = positives(episodes, learner.dense.passages)
-        targets = first_missing(episodes, wanted)
-        if targets:
-            for _ in range(params.num_iterations):
-                values |= update(params, learner, targets, groups_of(episodes, wanted), pools_of(episodes))
-        gold = {step.retrieval.state for episode in episodes if episode.question.gold_ids for step in episode.steps}
-        counts = {"distinct_states": len(targets), "answer_positives": len(targets.keys() - gold)}
-        learner.history.append(values | {name: float(count) for name, count in counts.items()})
+        learner.history.append(learn(params, setup, learner, seed, step))
         _check_found(learner.history, params.guard_window)
     return learner.export(out)
+
+
+def warm_up(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step: int) -> None:
+    """Do one step of ``train.warm_start``; after the last one the adapter is kept for the arm of this name.
+
+    Raises:
+        CorpusError: no question has gold or an answer to look for.
+    """
+    if step == 0:
+        check_labels(setup.questions, mend="set train.warm_start: 0")
+    learner.history.append(learn(params, setup, learner, seed, step) | {"phase": BEFORE_REWARDS})
+    if step + 1 == params.warm_start:
+        learner.set_aside(WARM_START)
+
+
+def learn(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step: int) -> dict[str, Any]:
+    """Play the rollouts of a step, learn from what they should have found, and return the figures of the step."""
+    episodes = rollouts(params, setup, seed, step)
+    scores = setup.reward.score(episodes)
+    values = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
+    wanted = positives(episodes, learner.dense.passages)
+    targets = first_missing(episodes, wanted)
+    if targets:
+        for _ in range(params.num_iterations):
+            values |= update(params, learner, targets, groups_of(episodes, wanted), pools_of(episodes))
+    gold = {step.retrieval.state for episode in episodes if episode.question.gold_ids for step in episode.steps}
+    counts = {"distinct_states": len(targets), "answer_positives": len(targets.keys() - gold)}
+    return values | {name: float(count) for name, count in counts.items()}
 
 
 def positives(episodes: Sequence[Episode], passages: Passages) -> Wanted:

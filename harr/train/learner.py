@@ -3,6 +3,7 @@
 The methods write their loop out; a :class:`Learner` numbers its steps, saves, guards, and exports.
 """
 
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -117,17 +118,17 @@ class Learner:
         checkpoints, and stops a run that has collapsed. Of several processes only the main one reports and saves.
         """
         params, start, main = self.params, len(self.history), distributed.is_main()
+        steps = params.total_steps
         if start and main:
-            print(f"resuming train at step {start}/{params.steps} ({start / params.steps:.1%})")
+            print(f"resuming train at step {start}/{steps} ({start / steps:.1%})")
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
         validation = Validation.of(params.validate_every, self.setup, log)
         if validation and not start:
             validation.begin()
-        with bar(total=params.steps, desc="train", unit="step", initial=start, shown=main) as progress:
-            for step in stoppable(range(start, 0 if self.stopped else params.steps)):
+        with bar(total=steps, desc="train", unit="step", initial=start, shown=main) as progress:
+            for step in stoppable(range(start, 0 if self.stopped else steps)):
                 began = time.perf_counter()
-                for group, rate in zip(self.optimizer.param_groups, self._rates, strict=False):
-                    group["lr"] = rate * rate_share(params, step)
+                self._set_rates(step)
                 yield step
                 row = self.history[-1] = {"step": step, **self.history[-1], "seconds": time.perf_counter() - began}
                 if main:
@@ -135,7 +136,7 @@ class Learner:
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)
                 progress.update()
                 self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
-                last = bool(self.stopped) or step + 1 == params.steps
+                last = bool(self.stopped) or step + 1 == steps
                 if validation:
                     validation.enter(row, last=last)
                 halted = stop_asked() and self.saves_when_stopped
@@ -145,6 +146,26 @@ class Learner:
                     self.checkpoints.save(step + 1, self.adapter, self.head, [self.optimizer], self.history, best=best)
                 if self.stopped:
                     break
+
+    def _set_rates(self, step: int) -> None:
+        """Set the learning rates of a step; after a warm start the optimizer begins anew, as a run of its own would."""
+        params, warm = self.params, self.params.warm_steps
+        if warm and step == warm:
+            self.optimizer.state.clear()
+        rates = self._rates if step >= warm else [params.warm_rate, 0.0]
+        share = rate_share(params, step - warm) if step >= warm else min(1.0, (step + 1) / (params.warmup_steps + 1))
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=False):
+            group["lr"] = rate * share
+
+    def set_aside(self, name: str) -> None:
+        """Keep the adapter as it is now; the export has it in a folder of this name."""
+        kept = self.checkpoints.folder / name
+
+        def save() -> None:
+            with draft(kept.with_suffix(".draft"), kept) as folder:
+                save_adapter(self.adapter, self.policy.encoder, folder)
+
+        distributed.main_process_only(save)
 
     def vectors(self, states: Sequence[str]) -> Tensor:
         """Return unit vectors of states, (U, D), with gradient.
@@ -222,6 +243,9 @@ class Learner:
             save_adapter(self.adapter, self.policy.encoder, folder)
             for name, (adapter, encoder) in also.items():
                 save_adapter(adapter, encoder, folder / name)
+            for name in self.params.leaves:
+                if (kept := self.checkpoints.folder / name).is_dir():  # a run may have stopped before
+                    shutil.copytree(kept, folder / name)
             for place in (folder, *(folder / name for name in also)):
                 write_json(place / "harr.json", {**read_json(place / "harr.json"), **facts})
             note_published(self.checkpoints.folder)

@@ -14,6 +14,7 @@ from harr.compute import distributed
 from harr.params.train import PPOParams
 from harr.rag.policies import plackett_luce
 from harr.rag.setup import Setup
+from harr.train import infonce
 from harr.train.advantages import generalized_advantages
 from harr.train.batch import Batch, reward_figures, rollouts
 from harr.train.learner import Learner
@@ -29,7 +30,11 @@ def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed
     head = value_head(setup.policy.encoder.width, seed)
     rate = params.value_learning_rate
     learner = Learner.open(params, setup, work, seed, kind="ppo", head=head, head_rate=rate)
-    for step in learner.steps(log):
+    for number in learner.steps(log):
+        if number < params.warm_start:
+            infonce.warm_up(params, setup, learner, seed, number)
+            continue
+        step = number - params.warm_start
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
         rewards = setup.reward.totals(scores, step)

@@ -49,18 +49,15 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     return learner.export(out)
 
 
-def passage_rewards(episodes: Sequence[Episode], totals: Sequence[float | None], group_size: int) -> Rewards:
-    """Return what passages were worth in the states of each group, where they differ.
-
-    An episode without a reward is left out.
-    """
+def passage_rewards(episodes: Sequence[Episode], totals: Sequence[float], group_size: int) -> Rewards:
+    """Return what passages were worth in the states of each group, where they differ."""
     told: dict[str, dict[int, float]] = {}
     played = iter(zip(episodes, totals, strict=True))
     for group in iter(lambda: list(islice(played, group_size)), []):
         earned: dict[str, dict[int, list[float]]] = {}
         for episode, total in group:
-            for state, row in _choices(episode) if total is not None else ():
-                earned.setdefault(state, {}).setdefault(row, []).append(float(total or 0.0))
+            for state, row in _choices(episode):
+                earned.setdefault(state, {}).setdefault(row, []).append(total)
         for state, rows in earned.items():
             means = {row: fmean(values) for row, values in rows.items()}
             if max(means.values()) - min(means.values()) > NEGLIGIBLE:

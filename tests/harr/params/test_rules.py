@@ -116,6 +116,10 @@ from harr.types import Question
             },
             "train.method agent does not train; leave it out, or set train.method: grpo or ppo",
         ),
+        (
+            {"evaluate": {"arms": ["warm_start", "full"]}},
+            "the arm warm_start is what full was trained from, and train.warm_start is 0; set it, or leave the arm out",
+        ),
         ({"retriever": {"fusion": "rrf"}}, r"retriever\.fusion is for search: hybrid and the arm hybrid"),
         ({"retriever": {"search": "sparse", "weights": [0.5, 0.5]}}, r"retriever\.weights is for search: hybrid"),
         (

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from harr.builders.methods import METHODS
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError
-from harr.params.train import GRPOParams, InfoNCEParams, LoraParams, PolicyParams, PPOParams
+from harr.params.baselines import InfoNCEParams
+from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
@@ -241,9 +242,44 @@ def test_infonce_is_drawn_away_from_what_its_own_search_found(setup: Setup, tmp_
     assert losses[0] == 0.0 < losses[3] < losses[30]
 
 
+@pytest.mark.parametrize("method", ["grpo", "ppo"])
+def test_a_warm_start_is_infonce_and_resumes_before_and_after(method: str, setup: Setup, tmp_path: Path) -> None:
+    """The same weights as the arm trained so long, kept beside what the rewards made of them."""
+    learn, contrast = METHODS[method].train, InfoNCEParams(learning_rate=2e-3, hard_negatives=5)
+    more = {"steps": 2, "warm_start": 3, "infonce": contrast, "checkpoint_every": 1}
+    params = ALL[method].model_copy(update=more)
+
+    def kill(steps: list[int]) -> Log:
+        def log(step: int, values: object) -> None:
+            if step in steps:
+                steps.remove(step)
+                raise KeyboardInterrupt
+
+        return log
+
+    history = learn(params, fresh(setup), tmp_path / "whole", tmp_path / "a", silent, seed=1)
+    assert [row["phase"] for row in history] == [-1.0, -1.0, -1.0, 0.0, 0.0]
+    kills = kill([1, 3, 4])
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            learn(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", kills, seed=1)
+    learn(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", kills, seed=1)
+    alone = params.model_copy(update={"steps": 3, "warm_start": 0})
+    METHODS["infonce"].train(alone, fresh(setup), tmp_path / "alone", tmp_path / "c", silent, seed=1)
+    names = ("whole", "resumed", "whole/warm_start", "resumed/warm_start", "alone")
+    weights = [load_file(tmp_path / name / "adapter_model.safetensors") for name in names]
+
+    def equal(a: int, b: int) -> bool:
+        return all(torch.equal(weights[a][name], weights[b][name]) for name in weights[a])
+
+    assert equal(0, 1) and equal(2, 3) and equal(2, 4) and not equal(0, 2)
+
+
 def test_a_baseline_has_a_rate_of_its_own() -> None:
     assert PARAMS.of_baseline(PARAMS.infonce).learning_rate == 1e-3
     assert PARAMS.of_baseline(InfoNCEParams(learning_rate=1e-4)).learning_rate == 1e-4
+    warm = PARAMS.model_copy(update={"warm_start": 8})
+    assert warm.of_baseline(warm.infonce).steps == 20, "as many steps as full has in all"
 
 
 def test_every_question_comes_once_an_epoch(setup: Setup) -> None:

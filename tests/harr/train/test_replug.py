@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from harr.params.train import GRPOParams, ReplugParams
+from harr.params.baselines import ReplugParams
+from harr.params.train import GRPOParams
 from harr.train.replug import passage_rewards, update
 from harr.types import Episode, Passage, Question, Retrieval, Search, Step
 
@@ -25,10 +26,10 @@ def test_a_passage_is_worth_what_the_rollouts_that_chose_it_earned_on_average() 
         Episode(question, (chose("s", (1, 2)), chose("later", (5,)))),
         Episode(question, (chose("s", (1, 3)),)),
         Episode(question, (chose("s", (2, 3)),)),
-        Episode(question, (chose("s", (4, 4)),)),
+        Episode(question, (chose("alone", (4, 6)),)),
     ]
-    rewards = passage_rewards([*group, *group], [1.0, 0.0, 1.0, None, *[0.5] * 4], 4)
-    assert rewards == {"s": {1: 0.5, 2: 1.0, 3: 0.5}}, "neither what nobody compared, nor an episode without reward"
+    rewards = passage_rewards([*group, *group], [1.0, 0.0, 1.0, 0.0, *[0.5] * 4], 4)
+    assert rewards == {"s": {1: 0.5, 2: 1.0, 3: 0.5}}, "what nobody compared is left out"
 
 
 class Vectors:

@@ -1,0 +1,29 @@
+"""Settings of the baselines that are trained beside ``full``, in section ``train`` of params.yaml."""
+
+from pydantic import Field
+
+from harr.params.fields import Section
+
+
+class BaselineParams(Section):
+    """A baseline that is trained beside ``full``: what is tuned for it alone."""
+
+    learning_rate: float | None = Field(None, gt=0)
+    """Learning rate of AdamW after the warm-up; null means train.learning_rate."""
+    temperature: float | None = Field(None, gt=0)
+    """Divisor of the scores in the loss; null means retriever.temperature."""
+
+
+class InfoNCEParams(BaselineParams):
+    """Supervision by gold passages (arm infonce, ``harr/train/infonce.py``)."""
+
+    hard_negatives: int = Field(30, ge=0)
+    """Maximum number of passages of a search's pool, none of them gold, that a state is drawn away from; 0 means the
+    gold passages of other questions only."""
+
+
+class ReplugParams(BaselineParams):
+    """Supervision by the rewards of passages (arm replug, ``harr/train/replug.py``)."""
+
+    target_temperature: float = Field(0.1, gt=0)
+    """Divisor of the rewards in the distribution that is learnt."""

@@ -1,0 +1,51 @@
+"""What is common to every method of section ``train``: facts that the rules read, and validation."""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from harr.params.fields import Section
+
+
+class TrainFacts(Section):
+    """What the rules know of a method, beside ``learns`` and the ``arms`` that it is compared by."""
+
+    foreign: ClassVar[bool] = False
+    """Whether another package brings it, and nothing is known of what it needs."""
+    plays: ClassVar[tuple[str, ...]] = ()
+    """The pipelines that it plays; empty: all that are not another method's own."""
+    one_text: ClassVar[bool] = False
+    """Whether what the model reads must be one growing text: what a tool shows, the passages, becomes a part of it."""
+    sources: ClassVar[bool] = False
+    """Whether it learns from what other sources find, too."""
+    positions: ClassVar[bool] = False
+    """Whether its retriever may be told where a passage stands."""
+    given_only: ClassVar[bool] = False
+    """Whether its retriever ranks only the passages given with a question."""
+    occluded: ClassVar[bool] = False
+    """Whether its retriever reads a state text, parts of which can be left out."""
+    compares_groups: ClassVar[bool] = True
+    """Whether the rollouts of a question are compared with each other."""
+    prefers: ClassVar[bool] = False
+    """Whether it learns from preferences between queries, which stage filter collects."""
+
+    @property
+    def leaves(self) -> tuple[str, ...]:
+        """Return the models that its training passes through and leaves in folders within its own."""
+        return ()
+
+
+class ValidationParams(TrainFacts):
+    """Validation questions (download.validation_questions), which are played while a method trains."""
+
+    validate_every: int = Field(0, ge=0)
+    """Number of steps between two plays of all validation questions, which are also played before the first step and
+    after the last; where there is checkpoint_every, a multiple of it. 0 means never."""
+    keep: Literal["last", "best"] = "last"
+    """Weights that are exported: those of the last step, or of the step after which validation was best."""
+
+    @model_validator(mode="after")
+    def _the_best_is_looked_for(self) -> "ValidationParams":
+        if self.keep == "best" and not self.validate_every:
+            raise ValueError("train.keep best is told by validation; set train.validate_every, or keep: last")
+        return self
