@@ -144,7 +144,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_a_run_of_everything_that_another_package_brings_ends(place: Path) -> None:
     params = Params.load()
     assert download_corpus.fn(params)["people"] == 12.0
-    assert len(corpus_frame.fn()) == 12 and len(questions_frame.fn()) == 12
+    assert len(corpus_frame.fn()) == 12 and len(questions_frame.fn(params)) == 12
     embed_passages.fn(params)
     index_passages.fn(params)
     assert make_generator.fn(params, nothing) == {"trained": 0.0}
