@@ -1,4 +1,4 @@
-"""The shipped parameters with changes, as a file that is read."""
+"""The smoke recipe with changes, as a file that is read."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from harr.params import Params
 ROOT = Path(__file__).parents[1]
 
 
-GOOD = yaml.safe_load((ROOT / "params.yaml").read_text())
+GOOD = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
 
 
 def load(values: Any, folder: Path) -> Params:
