@@ -31,4 +31,9 @@ def launch(*words: str, config: str = "multi_gpu") -> subprocess.CompletedProces
 
 def history(out: Path, rank: str) -> list[dict[str, Any]]:
     """What a process left in ``out``: one row per step, without the time."""
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in read_json(out / f"history-{rank}.json")]
+
+    def timeless(values: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: value for name, value in values.items() if name != "seconds"}
+        return {name: timeless(value) if isinstance(value, dict) else value for name, value in kept.items()}
+
+    return [timeless(row) for row in read_json(out / f"history-{rank}.json")]

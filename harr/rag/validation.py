@@ -129,8 +129,8 @@ def kept_facts(point: Mapping[str, float]) -> dict[str, Any]:
     """Return what harr.json says of weights that were chosen by validation.
 
     >>> kept_facts({"step": 20, "recall": 0.6, "questions": 100.0, "seconds": 3.0})
-    {'kept': {'step': 20, 'metric': 'recall', 'value': 0.6, 'questions': 100}}
+    {'kept_step': 20, 'kept_by': 'recall', 'kept_value': 0.6, 'kept_questions': 100}
     """
     metric = leading(point)
-    told = {"step": point["step"], "metric": metric, "value": point[metric], "questions": int(point["questions"])}
-    return {"kept": told}
+    told = {"step": int(point["step"]), "by": metric, "value": point[metric], "questions": int(point["questions"])}
+    return {f"kept_{name}": value for name, value in told.items()}

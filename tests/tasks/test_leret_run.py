@@ -24,7 +24,7 @@ from tasks.expectations.process import expect
 from tasks.filter import filter_training_questions, preferences_frame, write_preferences_page
 from tasks.index import index_passages
 from tasks.merge import merge_adapter
-from tasks.paths import FILTERED, QUESTIONS, WORK
+from tasks.paths import ADAPTER, FILTERED, QUESTIONS, WORK
 from tasks.train import plot_training, summary, train_policy, write_stats
 
 CHANGES: dict[str, Any] = {
@@ -32,6 +32,7 @@ CHANGES: dict[str, Any] = {
         "dataset": "world",
         "passages": 200,
         "train_questions": 30,
+        "validation_questions": 6,
         "test_questions": 12,
         "hops": [2],
         "seed": 0,
@@ -56,6 +57,8 @@ CHANGES: dict[str, Any] = {
     },
     "train": {
         "method": "leret",
+        "validate_every": 2,
+        "keep": "best",
         "sft_batch": 4,
         "sft_learning_rate": 1e-3,
         "ipo_learning_rate": 1e-3,
@@ -117,6 +120,9 @@ def test_leret_goes_through_all_stages(place: Path) -> None:
     history = train_policy.fn(params, nothing)
     write_stats(history)
     plot_training.fn(history)
+    told = summary(history, "accuracy")
+    assert told["validation_first_ndcg_at_10"] >= 0.0 and told["validation_seconds"] > 0.0
+    assert read_json(ADAPTER / "harr.json")["kept_questions"] == 6
     assert {row["phase"] for row in history} == {0.0, 1.0} and summary(history, "accuracy")[
         "target_margin_nats"
     ] == 10.0

@@ -1,6 +1,7 @@
 """From names in params.yaml to players that search: dense, sparse, hybrid."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ from harr.builders.places import Places
 from harr.builders.setup import open_players, open_setup
 from harr.corpus.passages import write_questions
 from harr.corpus.vectors import Vectors
+from harr.errors import ParamsError
 from harr.params import Params
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import Fusion, HybridRetriever
 from harr.rag.retrieval.late_interaction import LateInteraction, search_identity
+from harr.rag.setup import Setup
 from harr.types import Hop, Search
 
 RECIPE = yaml.safe_load((Path(__file__).parents[3] / "recipes/smoke.yaml").read_text())
@@ -60,6 +63,28 @@ def test_a_run_in_which_another_player_learns_searches_as_it_is_told(  # type: i
     count = 2 if search == "sparse" else 4  # two passages of 40 name the town
     assert all(len({passage.id for passage in one.passages}) == count for one in found)
     assert all(one.pool == () and one.logprob is None for one in found)
+
+
+def test_training_is_given_validation_questions_where_it_validates(corpus, places: Places, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    asked, validation = tmp_path / "questions.jsonl", tmp_path / "validation.jsonl"
+    write_questions(corpus.questions[:12], asked)
+    write_questions([*corpus.questions[12:], replace(corpus.questions[0], id="bare", candidate_ids=())], validation)
+    download = RECIPE["download"] | {"validation_questions": 9}
+    told = params({"download": download, "train": RECIPE["train"] | {"validate_every": 5}})
+
+    def opened(told: Params, **more: Path) -> Setup:
+        with open_setup(told, places, asked, **more) as setup:
+            return setup
+
+    setup, plain = opened(told, validation=validation), opened(told)
+    assert len(setup.validation) == 9 and not set(setup.validation) & set(setup.questions)
+    assert not plain.validation and plain.identity != setup.identity, "other unfinished work"
+    assert opened(params(), validation=validation).identity == opened(params()).identity
+    given = params({"download": download, "train": RECIPE["train"] | {"validate_every": 5}}, candidates="question")
+    assert len(opened(given, validation=validation).validation) == 8, "one brings no passages"
+    write_questions([], validation)
+    with pytest.raises(ParamsError, match=r"validate_every 5: .* holds no question to play"):
+        opened(told, validation=validation)
 
 
 def test_arms_rank_by_their_own_search_whatever_the_pool_is(corpus, places: Places) -> None:  # type: ignore[no-untyped-def]

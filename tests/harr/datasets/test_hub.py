@@ -137,3 +137,14 @@ def test_another_format_names_the_column() -> None:
         (folder / name).write_text('{"id": "x", "question": "Who?"}\n')
     with pytest.raises(CorpusError, match=r"train\.jsonl:1: no column paragraphs"):
         run(HubParams(dataset="musique", root="hub"))
+
+
+def test_validation_questions_are_read_beside_as_many_training_questions_as_were_asked_for() -> None:
+    repository, train, test = FILES["musique"]
+    rows = [{**MUSIQUE, "id": f"2hop__{n}", "question": f"Where was founder {n} born?"} for n in range(9)]
+    for pattern, own in ((train, rows[:8]), (test, rows[8:])):
+        path = Path("hub") / repository / pattern
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in own))
+    counts = run(HubParams(dataset="musique", root="hub", train_questions=4, validation_questions=2))
+    assert (counts["train_questions"], counts["validation_questions"], counts["test_questions"]) == (4, 2, 1)

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ PARAMS = AgentParams(
     episodes_per_pass=3,
     max_tokens=6,
     checkpoint_every=1,
+    validate_every=1,
     guard_drop=0.0,
     lora=LoraParams(rank=8, alpha=64),
 )
@@ -44,6 +46,7 @@ def learn(out: Path, kill_at: int = -1) -> None:
     reward = Reward({"letters:share_of_a": 1.0, "letters:variety": 0.1})
     questions = [Question(f"q{number}", text) for number, text in enumerate("qwert")]
     setup = Setup(questions, spell, OnePassage(), None, reward, "letters", writer="letters")  # type: ignore[arg-type]
+    setup = replace(setup, validation=[Question("v1", "y"), Question("v2", "u")])
     rows = train(PARAMS, setup, out / "adapter", out / "work", log, 0)
     write_json(out / f"history-{os.environ.get('RANK', 'alone')}.json", rows)
 
@@ -66,6 +69,8 @@ def test_two_processes_train_what_one_trains_and_resume_after_a_kill(
     for row, wanted in zip(rows, expected, strict=True):
         for name in ("quantiles", "faults"):
             assert row.pop(name) == wanted.pop(name), "the same episodes"
+        for name in {"validation", "validation_before"} & row.keys():
+            assert row.pop(name) == pytest.approx(wanted.pop(name), rel=1e-3)
         assert row["own_tokens"] == wanted["own_tokens"] and row["reward_mean"] == wanted["reward_mean"]
         for name in ("kl", "entropy"):  # TRL tells the mean of its passes, and two processes make other passes
             assert row.pop(name) == pytest.approx(wanted.pop(name), rel=0.1)

@@ -162,7 +162,7 @@ def test_validation_changes_nothing_and_chooses_the_weights(
     assert same(weights(saved), weights(tmp_path / "best"))
     assert not same(weights(tmp_path / "best"), weights(tmp_path / "whole"))
     known = read_json(tmp_path / "best/harr.json")
-    assert known["kept"]["step"] == 2 and known["base_model"] == setup.writer
+    assert known["kept_step"] == 2 and known["base_model"] == setup.writer
 
 
 def test_a_point_that_could_not_be_played_is_played_by_the_run_that_goes_on(

@@ -149,7 +149,7 @@ def test_validation_changes_nothing_and_each_phase_keeps_its_best(
     kept, out = load_file(saved / "weights.safetensors"), load_file(next((tmp_path / "best").glob("*.safetensors")))
     names = {name: name.replace(".default.", ".") for name in kept}
     assert all(torch.equal(kept[name], out[own]) for name, own in names.items() if own in out)
-    assert set(names.values()) & out.keys() and read_json(tmp_path / "best/harr.json")["kept"]["step"] == 8
+    assert set(names.values()) & out.keys() and read_json(tmp_path / "best/harr.json")["kept_step"] == 8
 
 
 def test_the_adapter_goes_with_the_model_beside_it(game: Setup, tmp_path: Path) -> None:

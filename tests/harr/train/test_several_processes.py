@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ COMMON = {
     "learning_rate": 5e-4,
     "states_per_pass": 4,  # a last pass of one state leaves a process without any
     "checkpoint_every": 1,
+    "validate_every": 1,
     "lora": LoraParams(rank=4, alpha=8),
 }
 GAME: dict[str, object] = {
@@ -53,7 +55,8 @@ def learn(method: str, out: Path, kill_at: int = -1) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with open_setup(Params.load(), PLACES, QUESTIONS) as setup:
-        history = METHODS[method].train(ALL[method], setup, out / "adapter", out / "work", log, 0)
+        game = replace(setup, validation=setup.questions[:7])
+        history = METHODS[method].train(ALL[method], game, out / "adapter", out / "work", log, 0)
         shards = sum(isinstance(weight, DTensor) for weight in setup.retriever.encoder.model.parameters())
     rank = os.environ.get("RANK", "alone")
     write_json(out / f"history-{rank}.json", history)
@@ -97,6 +100,8 @@ def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: Path)
         for row, expected in zip(rows, history(Path("one", method), "alone"), strict=True):
             for name in ("quantiles", "faults"):
                 assert row.pop(name) == expected.pop(name)
+            for name in {"validation", "validation_before"} & row.keys():
+                assert row.pop(name) == pytest.approx(expected.pop(name), rel=1e-3)
             assert row == pytest.approx(expected, rel=1e-3, abs=1e-5)
             assert row["reward_mean"] == expected["reward_mean"]
 
