@@ -8,12 +8,14 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from harr.compute import distributed
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
 from harr.io.files import draft, fingerprint, note_published, write_text
@@ -40,25 +42,26 @@ def filter_questions(
         CorpusError: no question was kept.
     """
     identity = {"params": params.model_dump(), "setup": setup.identity, "seed": seed}
-    run = unfinished(work, identity, setup=setup.readable_identity)
+    run = distributed.main_process_only(lambda: unfinished(work, identity, setup=setup.readable_identity))
     order = np.random.default_rng(seed).permutation(len(setup.questions))
     questions = [setup.questions[i] for i in order]
     rows: list[dict[str, Any]] = []
-    with bar(total=min(params.target, len(questions)), desc="filter", unit="kept") as progress:
+    main = distributed.is_main()
+    with bar(total=min(params.target, len(questions)), desc="filter", unit="kept", shown=main) as progress:
         for number, first in stoppable(enumerate(range(0, len(questions), params.batch_size))):
             shard = run / f"batch-{number:05d}.jsonl"
             found = kept(shard)
             if found is None:
                 batch = questions[first : first + params.batch_size]
                 found = try_questions(params, setup, batch, seed * 1_000_003 + number)
-                keep(shard, found)
+                distributed.main_process_only(partial(keep, shard, found))
             rows += found
             count = sum(row["kept"] for row in rows)
             progress.update(min(count, params.target) - progress.n)
             log(number, {"kept": float(count), "tried": float(len(rows))})
             if count >= params.target:
                 break
-    return _write(params, questions, rows, run, out)
+    return distributed.main_process_only(lambda: _write(params, questions, rows, run, out))
 
 
 def keep(shard: Path, rows: Sequence[dict[str, Any]]) -> None:

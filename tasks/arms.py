@@ -1,21 +1,24 @@
 """Stage arms: the trained arms that `full` is compared with, and its further seeds."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from prefect import task
 
 from harr.arms import FULL
-from harr.io.files import publish, write_json
+from harr.compute import distributed
+from harr.io.files import fingerprint, publish, read_json, write_json
 from harr.params import Params
 from harr.types import Log
 from tasks.common import GPU_TASK
-from tasks.paths import ADAPTER, ARMS, FILTERED, PLACES, VALIDATION, WORK
+from tasks.paths import ADAPTER, ARMS, FILTERED, PLACES, QUESTIONS, VALIDATION, WORK
 from tasks.train import mean_reward, validation_summary
 
 DRAFT, RUNS = WORK / "arms", WORK / "arm-runs"
-LAST = "_last_10"
+LAST, TOLD = "_last_10", "runs.json"
 
 
 def trained_runs(params: Params) -> dict[str, list[Path]]:
@@ -41,7 +44,6 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
     """
     shutil.rmtree(DRAFT, ignore_errors=True)
     figures = train_each(params, log, print)
-    write_json(DRAFT / "runs.json", sorted(name for name in figures if name.endswith(LAST)))
     publish(DRAFT, ARMS)
     return figures
 
@@ -57,6 +59,7 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
         if check := METHODS[kind].check:
             check(read_questions(questions))
     figures: dict[str, float] = {}
+    runs_told: dict[str, dict[str, float]] = {}
     steps = 0
     for name, folders in runs.items():
         arm = params.evaluate.arm_table[name]
@@ -65,11 +68,46 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
                 continue
             tell(f"arm {name}, seed {seed}")
             own = arm_params(params, arm)
-            with open_setup(own, PLACES, questions, history=arm.history, validation=VALIDATION) as setup:
+            asked = questions if arm.history or not params.filter.by_variant else own_questions(own)
+            with open_setup(own, PLACES, asked, history=arm.history, validation=VALIDATION) as setup:
                 method = METHODS[arm.method] if arm.method else method_of(params.train)
                 history = method.train(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
+                count = len(setup.questions)
             figures[f"{folder.name}.{method.figure}{LAST}"] = mean_reward(history[-10:])
+            runs_told[folder.name] = run_figures(history) | {"questions": float(count)}
+            figures |= {f"{folder.name}.{key}": value for key, value in runs_told[folder.name].items()}
             figures |= {f"{folder.name}.{key}": value for key, value in validation_summary(history).items()}
             steps += len(history)
             log(steps, {name: value for name, value in figures.items() if name.startswith(folder.name)})
+    distributed.main_process_only(lambda: write_json(DRAFT / TOLD, runs_told))
     return figures | {"runs": float(sum(name.endswith(LAST) for name in figures)), "steps": float(steps)}
+
+
+def run_figures(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return how much a run had to learn from: the share of its groups whose rollouts were all rewarded alike.
+
+    >>> run_figures([{"reward_mean": 0.5, "zero_std_share": 0.25}, {"reward_mean": 1.0, "zero_std_share": 0.75}])
+    {'zero_std_share': 0.5}
+    """
+    return {"zero_std_share": fmean(row["zero_std_share"] for row in history)}
+
+
+def own_questions(params: Params) -> Path:
+    """Return the questions that a retriever without history learns from: filtered by its own rollouts, once for all
+    seeds, with the budget of stage filter.
+    """
+    from harr.builders.methods import method_of
+    from harr.builders.setup import open_setup
+
+    with open_setup(params, PLACES, QUESTIONS / "train.jsonl", history=False) as setup:
+        out = RUNS / f"filtered-{fingerprint([setup.identity, params.filter.model_dump(), params.seed])}"
+        if not distributed.main_process_only(out.is_dir):
+            prepare = method_of(params.train).prepare
+            prepare(params.filter, setup, out, RUNS / "filter", lambda step, values: None, params.seed)
+    return out / "questions.jsonl"
+
+
+def told_runs() -> dict[str, dict[str, float]]:
+    """Return what stage arms told of its runs (:func:`run_figures`), by the name of their folder."""
+    path = ARMS / TOLD
+    return read_json(path) if path.exists() else {}

@@ -2,9 +2,19 @@
 
 from harr.io.files import read_state
 from harr.params import Params
+from tasks.arms import told_runs
 from tasks.embed import vectors_manifest
 from tasks.paths import METRICS
 from tasks.tracking.fingerprints import revisions
+
+
+def _told_groups() -> dict[str, str]:
+    """Return, of the runs of stage arms, how much each had to learn from."""
+    runs = [
+        f"{run} {100 * told['zero_std_share']:.0f} % ({told['questions']:.0f} questions)"
+        for run, told in told_runs().items()
+    ]
+    return {"Groups of the arms whose rollouts were all rewarded alike": ", ".join(runs)} if runs else {}
 
 
 def run_facts(params: Params) -> dict[str, str]:
@@ -28,6 +38,7 @@ def run_facts(params: Params) -> dict[str, str]:
         "Retriever": f"{params.retriever.k} of {params.retriever.pool}, temperature {params.retriever.temperature}",
         "Training": "; ".join([method, *(f"{name} {value}" for name, value in told.items())]),
         "Training questions": f"{filtered['kept']:.0f} kept of {filtered['tried']:.0f} tried",
+        **_told_groups(),
         "Seed": str(params.seed),
         "Trained arms": f"{params.evaluate.seeds} seed(s) each, averaged per question; intervals are over questions",
         "Git revision": revision["mlflow.source.git.commit"][:12] + edited,

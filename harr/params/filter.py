@@ -67,9 +67,17 @@ class FilterParams(Section):
     keep: Literal["disagreeing", "all"] = "disagreeing"
     """Questions to keep: those whose rollouts differ in reward, or all, unplayed; values (pqn) learn from questions
     that are always or never solved, too."""
+    without_history: Literal["own", "shared"] = "own"
+    """Questions that a trained arm without history learns from: kept by its own rollouts, as published, or those of
+    ``full``."""
     temperature: float = Field(1.0, gt=0)
     """Sampling temperature of the language model, where that is what learns; the same as in train."""
     max_tokens: Positive = 64
     """Maximum length, in tokens, of the completions of a language model that learns; the same as in train."""
     preferences: PreferencesParams | None = None
     """Trial of queries in place of whole rollouts, for train.method leret; with null it is as published."""
+
+    @property
+    def by_variant(self) -> bool:
+        """Return whether an arm without history has other questions than ``full``."""
+        return self.keep == "disagreeing" and self.without_history == "own"

@@ -1,14 +1,19 @@
 """Which runs the trained arms have, and where they lie."""
 
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from harr.builders.methods import Method
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
+from harr.io.files import read_json
 from harr.params import Params
 from harr.types import Question
-from tasks.arms import train_each, trained_runs
+from tasks.arms import DRAFT, train_each, trained_runs
 
 
 def params_with(workplace: Path, **changes: object) -> Params:
@@ -26,6 +31,44 @@ def test_every_trained_arm_has_a_folder_per_seed_and_the_first_full_is_the_adapt
 
 def test_untrained_arms_have_none(workplace: Path) -> None:
     assert trained_runs(params_with(workplace, arms=("bm25", "frozen", "history"), seeds=3)) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "own"),
+    [({}, True), ({"without_history": "shared"}, False), ({"keep": "all"}, False)],
+)
+def test_an_arm_without_history_learns_from_questions_of_its_own(
+    changes: dict[str, object], own: bool, workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Filtered once for all seeds, by rollouts that see no history; the other arms have the questions of `full`."""
+    base = params_with(workplace, arms=("rl_no_history", "infonce", "full"), seeds=2)
+    params = base.model_copy(update={"filter": base.filter.model_copy(update=changes)})
+    opened: list[tuple[str, bool]] = []
+    filtered: list[bool] = []
+
+    @contextmanager
+    def setup(params: Params, places: object, questions: Path, *, history: bool = True, **named: object) -> Any:
+        opened.append((questions.parent.name, history))
+        yield SimpleNamespace(identity=f"{questions}{history}", questions=[1, 2, 3], history=history)
+
+    def prepare(section: object, setup: Any, out: Path, *others: object) -> dict[str, float]:
+        out.mkdir(parents=True)
+        filtered.append(setup.history)
+        return {}
+
+    def learn(params: object, setup: Any, out: Path, *others: object) -> list[dict[str, float]]:
+        return [{"reward_mean": 1.0, "zero_std_share": 0.25}]
+
+    method = Method(learn, prepare)  # type: ignore[arg-type]
+    monkeypatch.setattr("harr.builders.setup.open_setup", setup)
+    monkeypatch.setattr("harr.builders.methods.METHODS", {"grpo": method, "infonce": method})
+    figures = train_each(params, lambda step, values: None, lambda text: None)
+    assert filtered == ([False] if own else [])
+    trained = {history: folder for folder, history in opened if folder != "questions"}
+    assert trained[True] == "filtered" and (trained[False] != "filtered") == own
+    assert figures["rl_no_history-4.zero_std_share"] == 0.25 and figures["infonce-5.questions"] == 3.0
+    told = read_json(DRAFT / "runs.json")
+    assert told["full-5"] == {"zero_std_share": 0.25, "questions": 3.0} and "full-4" not in told
 
 
 def test_an_arm_that_cannot_learn_is_refused_before_any_is_trained(workplace: Path) -> None:
