@@ -38,4 +38,4 @@ def build_reward(section: RewardParams, encoder: EncoderParams, seed: int, place
 def _encode(section: EncoderParams) -> Encode:
     """Encode texts by an encoder of its own, which nothing trains; several processes share the work."""
     encoder = build_encoder(section)
-    return lambda texts: distributed.all_gather(texts, partial(encoder.encode, prompt=encoder.query_prompt))
+    return lambda texts: distributed.all_gather(texts, partial(encoder.encode, prompt=encoder.plain_prompt))

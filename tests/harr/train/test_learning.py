@@ -227,7 +227,9 @@ def test_infonce_refuses_what_it_could_not_learn_from(setup: Setup, tmp_path: Pa
     with pytest.raises(CorpusError, match="none of 20 training questions has gold passages, or an answer other than"):
         learn(asks_without_gold(setup, "yes"))
     assert not (tmp_path / "work").exists(), "before the first rollout"
-    with pytest.raises(CorpusError, match="in 2 steps no pool held a passage that states an answer"):
+    with pytest.raises(
+        CorpusError, match="infonce: in 2 steps no pool held a passage that states an answer, so nothing is learnt"
+    ):
         learn(asks_without_gold(setup, "Timbuktu"))
 
 
