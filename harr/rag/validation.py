@@ -117,11 +117,15 @@ def leading(found: Mapping[str, float]) -> str:
 def best_point(history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Return the best point after a step: the highest in the leading metric, of equals the latest; {} without any.
 
+    Steps of a warm start (``phase`` below 0) do not count: what they leave is an arm of its own.
+
     >>> rows = [{"step": step, "validation": {"recall": value}} for step, value in enumerate((0.4, 0.6, 0.5))]
     >>> best_point(rows), best_point([])
     ({'step': 2, 'recall': 0.6}, {})
+    >>> best_point([{"step": 0, "phase": -1.0, "validation": {"recall": 0.9}}, *rows])["recall"]
+    0.6
     """
-    after = [point for point in points(history) if point["step"]]
+    after = [point for point in points(row for row in history if row.get("phase", 0.0) >= 0.0) if point["step"]]
     return max(after, key=lambda point: (point[leading(after[0])], point["step"]), default={})
 
 

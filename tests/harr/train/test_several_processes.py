@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,8 +51,8 @@ ALL: dict[str, PolicyParams] = {
 def learn(method: str, out: Path, kill_at: int = -1) -> None:
     """Train on the game of the current folder; every process leaves its history in ``out``."""
 
-    def log(step: int, values: object) -> None:
-        if step == kill_at:
+    def log(step: int, values: Mapping[str, float]) -> None:
+        if step == kill_at and "reward_mean" in values:  # a step's own figures, not those of validation before it
             os.kill(os.getpid(), signal.SIGKILL)
 
     with open_setup(Params.load(), PLACES, QUESTIONS) as setup:
