@@ -17,7 +17,7 @@ from harr.evaluate.summary import (
 from harr.evaluate.tables import is_share, label
 from harr.rag.pipelines.pick import pick
 from harr.rag.rollout import play
-from harr.types import Episode, Question, Retrieval, Search, Step
+from harr.types import Episode, Question, Retrieval, Search, Shortened, Step
 
 
 def test_rows_hold_every_metric_that_applies() -> None:
@@ -47,6 +47,17 @@ def test_queries_are_audited_only_where_any_is_written() -> None:
     assert (audited["repeated_queries"], audited["answer_in_query"]) == (1 - 2 / 3, 1.0)
     assert (other["repeated_queries"], other["answer_in_query"]) == (0.0, 0.0)
     assert is_share("repeated_queries") and label("given_repeated_queries") == "queries asked again, given passages"
+
+
+def test_what_states_lack_is_told_where_they_have_a_history() -> None:
+    asked = Question("q", "Who made Acme?", ("Ada Brown",), ("a",))
+    lost = [Shortened(), Shortened(hops=1, cut=1), Shortened(hops=2, cut=1, dropped=1, question=True)]
+    steps = [Step(Search(asked, asked.text), Retrieval((), state="s", shortened=own)) for own in lost]
+    long, first = question_rows([Episode(asked, tuple(steps)), Episode(asked, (steps[0],))])
+    assert (long["hops_cut"], long["hops_dropped"], long["question_cut"]) == (2 / 3, 1 / 3, 1 / 3)
+    assert (first["hops_cut"], first["hops_dropped"], first["question_cut"]) == (0.0, 0.0, 0.0)
+    assert "hops_cut" not in question_rows([Episode(asked, (steps[0],))])[0], "an arm that sees no history has none"
+    assert is_share("hops_dropped") and label("hops_cut") == "hops cut in the state"
 
 
 def test_answers_are_scored_only_where_the_pipeline_gives_them() -> None:
