@@ -119,6 +119,27 @@ def misses(episode: Episode) -> list[float] | None:
     return charged
 
 
+def hop_gold(episode: Episode) -> list[float] | None:
+    """Return per step 1.0 where the gold document of this very hop is among its passages; 0.0 for steps beyond the gold.
+
+    For questions whose gold is in hop order (``Question.gold_ids``); None for one without gold.
+
+    >>> from harr.types import Passage, Question, Retrieval, Search, Step
+    >>> question = Question("q", "Who?", gold_ids=("a", "b"))
+    >>> found = [Step(Search(question, "Who?"), Retrieval((Passage(name, ""),))) for name in ("a", "a", "b")]
+    >>> hop_gold(Episode(question, tuple(found)))
+    [1.0, 0.0, 0.0]
+    """
+    gold = episode.question.gold_documents
+    if not gold:
+        return None
+    wanted = [*gold, *[""] * len(episode.steps)]
+    return [
+        float(document in {passage.document for passage in step.retrieval.passages})
+        for step, document in zip(episode.steps, wanted, strict=False)
+    ]
+
+
 STATUS_VALUES = {"FOUND": 1.0, "AMBIGUOUS": 0.5}
 TERMS: dict[str, Term] = {
     "answer_f1": answer_f1,
@@ -137,7 +158,12 @@ TERMS: dict[str, Term] = {
 }
 """Names for ``reward.terms``. Whether a term applies depends on question and pipeline alone, not on the play."""
 StepTerm = Callable[[Episode], list[float] | None]
-STEP_TERMS: dict[str, StepTerm] = {"reader_status": reader_status, "novelty": novelty, "misses": misses}
+STEP_TERMS: dict[str, StepTerm] = {
+    "reader_status": reader_status,
+    "novelty": novelty,
+    "misses": misses,
+    "hop_gold": hop_gold,
+}
 """Process rewards: one value per step."""
 
 

@@ -234,6 +234,21 @@ def test_the_terms_of_an_episode_by_name() -> None:
     assert means == {"recall": 0.5, "novelty": 0.5}, "it needs a status"
 
 
+def test_a_hop_is_rewarded_for_its_own_gold_only() -> None:
+    """Neither for that of another hop, nor for a later chunk's number; steps beyond the gold have none."""
+    question = Question("q", "Who?", gold_ids=("a_chunk_0", "a_chunk_1", "b"))
+    steps = [("b",), ("b", "x"), ("a_chunk_1",)], [("a_chunk_1", "x"), ("x",)], []
+    played = [
+        Episode(
+            question, tuple(Step(Search(question, "Who?"), Retrieval(tuple(Passage(p, "") for p in s))) for s in one)
+        )
+        for one in steps
+    ]
+    reward = Reward({"hop_gold": 1.0})
+    assert reward.score(played)["hop_gold"] == [[0.0, 1.0, 0.0], [1.0, 0.0], []]
+    assert reward.score([Episode(Question("q", "Who?"), ())])["hop_gold"] == [None]
+
+
 def test_misses_charge_every_step_without_new_gold() -> None:
     question = Question("q", "Who?", gold_ids=("a", "b"))
     found = [Step(Search(question, "Who?"), Retrieval((Passage(name, ""),))) for name in ("a", "x", "a", "b")]
