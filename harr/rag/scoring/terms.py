@@ -120,7 +120,7 @@ def misses(episode: Episode) -> list[float] | None:
 
 
 def hop_gold(episode: Episode) -> list[float] | None:
-    """Return per step 1.0 where the gold document of this very hop is among its passages; 0.0 for steps beyond the gold.
+    """Return per step 1.0 where the gold document of this very hop is among its passages; 0.0 beyond the gold.
 
     For questions whose gold is in hop order (``Question.gold_ids``); None for one without gold.
 
