@@ -52,7 +52,8 @@ class Question:
     The gold of a document that was cut into chunks is all its chunks; measures count it as one.
 
     ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
-    that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the source's own words.
+    that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the source's own words. ``setting``
+    names the data set and the setting of it that the question is from, where its file or those beside it hold several.
     """
 
     id: str
@@ -62,6 +63,7 @@ class Question:
     candidate_ids: tuple[str, ...] = ()
     kind: str = ""
     level: str = ""
+    setting: str = ""
 
     @property
     def gold_documents(self) -> tuple[str, ...]:

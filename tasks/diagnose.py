@@ -135,7 +135,9 @@ def figures_of(
     from harr.evaluate.tables import label
 
     resamples, seed = params.evaluate.resamples, params.seed
-    summary = summarise(rows, baseline=params.baseline, resamples=resamples, seed=seed)
+    summary = summarise(
+        {name: [own] for name, own in rows.items()}, baseline=params.baseline, resamples=resamples, seed=seed
+    )
     lead = headline(summary)
     means = {name: metrics[lead]["mean"] for name, metrics in summary["arms"].items() if lead in metrics}
     rivals = sorted((name for name in means if not ARMS[name].ceiling), key=lambda name: -means[name])
@@ -146,7 +148,7 @@ def figures_of(
         key=pstdev,
         default=scores[best],
     )
-    gain = contrast(rows[best], rows[dense], resamples=resamples, seed=seed)[lead] if best != dense else {}
+    gain = contrast([rows[best]], [rows[dense]], resamples=resamples, seed=seed)[lead] if best != dense else {}
     tests = len(read_questions(QUESTIONS / "test.jsonl"))
     pool = params.retriever.pool
     deepest = max(found, key=lambda name: _share(all_gold_at(questions, found[name], pool)))

@@ -33,9 +33,9 @@ Rows = list[Row]
 def asked_questions(params: Params, path: Path) -> list[Question]:
     """Return the questions that every arm plays."""
     from harr.corpus.passages import read_questions
+    from harr.corpus.sample import draw_questions
 
-    questions = read_questions(path)
-    return questions[: params.evaluate.max_questions] if params.evaluate.max_questions else questions
+    return draw_questions(read_questions(path), params.evaluate.max_questions, params.seed)
 
 
 @task(**GPU_TASK)
@@ -136,13 +136,12 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
 
 @task(**TASK)
 def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, Any]:
-    """Return means and paired gains over the baseline, seeds averaged per question; and the mean of every seed."""
-    from harr.evaluate.summary import average_seeds, seed_means, summarise
+    """Return means, gains over the baseline and contrasts of ``full``, with intervals over seeds and questions."""
+    from harr.evaluate.summary import summarise
 
-    averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
-    resamples, seed = params.evaluate.resamples, params.seed
-    summary: dict[str, Any] = summarise(averaged, baseline=params.baseline, resamples=resamples, seed=seed)
-    return summary | {"seeds": {arm: seed_means(by_seed) for arm, by_seed in rows.items() if len(by_seed) > 1}}
+    arms, resamples = params.evaluate.arm_table, params.evaluate.resamples
+    found: dict[str, Any] = summarise(rows, baseline=params.baseline, arms=arms, resamples=resamples, seed=params.seed)
+    return found
 
 
 @task(**TASK)
@@ -169,7 +168,7 @@ def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
     """Write question rows, trajectories, metrics/evaluate.json and metrics/contrasts.json."""
-    from harr.evaluate.summary import average_seeds, contrast
+    from harr.evaluate.summary import CONTRASTS
     from harr.report.examples import trajectories
 
     with draft(WORK / "evaluate" / "evaluation", EVALUATION) as folder:
@@ -178,15 +177,8 @@ def write_evaluation(
                 lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
                 write_text(folder / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
-    write_json(METRICS / "evaluate.json", rounded(summary))
-    averaged = {arm: average_seeds(by_seed) for arm, by_seed in rows.items()}
-    resamples, arms = params.evaluate.resamples, params.evaluate.arm_table.items() if FULL in averaged else ()
-    contrasts = {
-        f"{FULL}-{name}": contrast(averaged[FULL], averaged[name], resamples=resamples, seed=params.seed)
-        for name, arm in arms
-        if arm.rival and name != params.baseline
-    }
-    write_json(METRICS / "contrasts.json", rounded(contrasts))
+    write_json(METRICS / "evaluate.json", rounded({name: part for name, part in summary.items() if name != CONTRASTS}))
+    write_json(METRICS / "contrasts.json", rounded(summary[CONTRASTS]))
 
 
 @task(**TASK)
@@ -208,7 +200,6 @@ def plot_and_report(
     write_report(
         REPORT,
         summary=summary,
-        contrasts=read_json(METRICS / "contrasts.json"),
         occlusion=occlusion or {},
         curve=training_curve(),
         filter_rows=statistics_rows(),
@@ -235,6 +226,8 @@ def rounded(value: Any) -> Any:
     """
     if isinstance(value, dict):
         return {key: rounded(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [rounded(part) for part in value]
     return round(value, 6) if isinstance(value, float) else value
 
 
@@ -308,6 +301,8 @@ def show() -> str:
 
     path, remedy = METRICS / "evaluate.json", "run `dvc repro evaluate`"
     summary = read_state(path, remedy, arms=dict, paired=dict)
+    if (contrasts := METRICS / "contrasts.json").exists():
+        summary["contrasts"] = read_state(contrasts, remedy)
     try:
         return table(summary)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

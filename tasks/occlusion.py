@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect import task
 
-from harr.arms import FULL
+from harr.arms import ARMS, FULL
 from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Log, Question
@@ -44,7 +44,7 @@ def _occlusion(
     from harr.builders.setup import open_players
     from harr.builders.writers import build_generator
     from harr.evaluate.play import Game
-    from harr.evaluate.summary import average_seeds, contrast, summarise
+    from harr.evaluate.summary import contrast, summarise
     from harr.rag.retrieval.rewritten import Rewritten, hidden_parts
 
     section, pipeline = params.evaluate, params.pipeline
@@ -62,10 +62,11 @@ def _occlusion(
                 game = Game(desc, arm_pipelines(params)[FULL], Rewritten(retriever, hide), generator)
                 episodes = game.play(asked, batch_size=section.batch_size)
                 found[part].append(game.rows(episodes, reward.means(episodes), picking=pipeline.name == "pick"))
-    averaged = {FULL: average_seeds(full)} | {part: average_seeds(runs) for part, runs in found.items()}
-    drawn = {"resamples": section.resamples, "seed": params.seed}
-    means = summarise(averaged, baseline=FULL, **drawn)["arms"]
-    costs = {part: contrast(averaged[FULL], averaged[part], **drawn) for part in hidden}
+    resamples, seed = section.resamples, params.seed
+    played = {FULL: full, **found}
+    arms = dict.fromkeys(played, ARMS[FULL])
+    means = summarise(played, baseline=FULL, arms=arms, resamples=resamples, seed=seed)["arms"]
+    costs = {part: contrast(full, found[part], resamples=resamples, seed=seed) for part in hidden}
     figures = {
         part: {
             name: {**values, "cost": gain["gain"], "cost_low": gain["low"], "cost_high": gain["high"]}

@@ -26,6 +26,7 @@ def run_facts(params: Params) -> dict[str, str]:
     revision = revisions()
     told = method_of(params.train).describe(params.train)
     method = told.pop("method")
+    over = "seeds and questions" if params.evaluate.seeds > 1 else "questions"
     edited = " (edited)" if revision["harr.edited"] == "true" else ""
     return {
         "Dataset": params.download.dataset,
@@ -40,6 +41,6 @@ def run_facts(params: Params) -> dict[str, str]:
         "Training questions": f"{filtered['kept']:.0f} kept of {filtered['tried']:.0f} tried",
         **_told_groups(),
         "Seed": str(params.seed),
-        "Trained arms": f"{params.evaluate.seeds} seed(s) each, averaged per question; intervals are over questions",
+        "Trained arms": f"{params.evaluate.seeds} seed(s) each; intervals are over {over}",
         "Git revision": revision["mlflow.source.git.commit"][:12] + edited,
     }

@@ -157,7 +157,8 @@ def write_questions(questions: Iterable[Question], path: Path) -> int:
                 "supporting": question.gold_ids,
                 "context_ids": question.candidate_ids,
                 "type": question.kind,
-            } | ({"level": question.level} if question.level else {})
+            }
+            row |= {name: value for name in ("level", "setting") if (value := getattr(question, name))}
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1
     return count
@@ -181,6 +182,7 @@ def read_questions(path: Path) -> list[Question]:
                 candidate_ids=tuple(row["context_ids"]),
                 kind=row["type"],
                 level=row.get("level", ""),
+                setting=row.get("setting", ""),
             )
             for row in rows
         ]

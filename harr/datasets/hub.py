@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from datasets import load_dataset
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 
+from harr.corpus.sample import draw_rows
 from harr.datasets import wiki17
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
@@ -64,7 +65,7 @@ def hover(params: HoverParams) -> Source:
 
         def questions() -> Iterator[Question]:
             claims = map(wiki17.claim, chain.from_iterable(map(_rows, paths)))
-            return islice((claim for claim in claims if int(claim.kind[0]) in params.hops), limit or None)
+            return iter(draw_rows((claim for claim in claims if int(claim.kind[0]) in params.hops), limit, params.seed))
 
         return questions
 
@@ -99,7 +100,7 @@ def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
     def read(pattern: str, limit: int, levels: tuple[str, ...] = ()) -> Iterator[Read]:
         rows = chain.from_iterable(map(_rows, fetch(repository, pattern, params.root)))
         wanted = (row for row in rows if not levels or row.values.get("level") in levels)
-        return (convert(row) for row in islice(wanted, limit or None))
+        return (convert(row) for row in draw_rows(wanted, limit, params.seed))
 
     def train_rows() -> Iterator[Read]:
         return read(train, rows_to_read(params), params.train_level)

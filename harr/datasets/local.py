@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
+from harr.corpus.sample import draw_questions
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError
@@ -80,13 +82,17 @@ def jsonl(params: JsonlParams) -> Source:
                     held_back.add(passage.id)
                 yield passage
 
-    own = read_questions_where(params.validation, params.validation_where, params.validation_questions)
+    seed = params.seed
+    own = read_questions_where(params.validation, params.validation_where, params.validation_questions, seed)
     return Source(
         passages=passages(),
         train=read_questions_where(
-            params.train, params.train_where, params.train_questions if params.validation else rows_to_read(params)
+            params.train,
+            params.train_where,
+            params.train_questions if params.validation else rows_to_read(params),
+            seed,
         ),
-        test=read_questions_where(params.test, params.test_where, params.test_questions),
+        test=read_questions_where(params.test, params.test_where, params.test_questions, seed),
         searchable=lambda passage: passage.id not in held_back,
         left_out=left_out,
         validation=own if params.validation else None,
@@ -107,7 +113,8 @@ def passage_of(row: Row) -> Passage:
 
 
 def question_of(row: Row) -> Question:
-    """Return a question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}``."""
+    """Return a question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}`` and,
+    where its data set has several settings, ``setting`` or ``labels``."""
     only = (row.text("answer", "question"),) if "answer" in row.values and "answers" not in row.values else ()
     return Question(
         id=row.text("id", "question"),
@@ -117,6 +124,7 @@ def question_of(row: Row) -> Question:
         candidate_ids=row.strings("context_ids"),
         kind=str(row.values.get("type") or ""),
         level=str(row.values.get("level") or ""),
+        setting=next((name for key in ("setting", "labels") if isinstance(name := row.values.get(key), str)), ""),
     )
 
 
@@ -125,19 +133,28 @@ def read_question_file(path: Path) -> Iterator[Question]:
     return (question_of(row) for row in read_rows(path))
 
 
-def read_questions_where(paths: Sequence[str], where: Mapping[str, Any], limit: int = 0) -> Iterator[Question]:
-    """Yield the first ``limit`` (0: all) questions of several files whose rows match.
+def read_questions_where(
+    paths: Sequence[str], where: Mapping[str, Any], limit: int = 0, seed: int = 0
+) -> Iterator[Question]:
+    """Yield ``limit`` (0: all) questions of several files whose rows match, drawn by ``seed``.
+
+    Files in different folders are of different data sets: their questions' settings begin with the folder's name.
 
     Raises:
         CorpusError: names the place of a row without id, question or answer, or with an id that another row has.
     """
+    found = _matching(paths, where)
+    yield from draw_questions(list(found), limit, seed) if limit else found
+
+
+def _matching(paths: Sequence[str], where: Mapping[str, Any]) -> Iterator[Question]:
+    """Yield the questions of all rows that match, each with its setting."""
     places: dict[str, str] = {}
+    several = len({Path(path).parent for path in paths}) > 1
     for path in paths:
         for row in read_rows(Path(path)):
             if not row.matches(where):
                 continue
-            if limit and len(places) == limit:
-                return
             question = question_of(row)
             if not question.answers and not question.gold_ids:
                 raise CorpusError(
@@ -147,4 +164,5 @@ def read_questions_where(paths: Sequence[str], where: Mapping[str, Any], limit: 
             first = places.setdefault(question.id, row.place)
             if first != row.place:
                 raise CorpusError(f"{row.place}: question id {short(question.id)} stands twice, first at {first}")
-            yield question
+            folder = Path(path).resolve().parent.name if several else ""
+            yield replace(question, setting=f"{folder} {question.setting}".strip())

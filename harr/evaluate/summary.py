@@ -1,28 +1,40 @@
 """Rows, means and paired gains: what the episodes of every arm become, with intervals."""
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from harr.arms import ARMS, FULL, Arm
 from harr.errors import CorpusError
 from harr.evaluate.audits import answer_in_query, repeated_queries, writes_queries
-from harr.evaluate.intervals import mean_interval, paired_gain
+from harr.evaluate.intervals import Array, Draws, resample
 from harr.rag.scoring.ranking import all_gold, gold_f1, hop_recall, ndcg_at, recall, recall_at, reciprocal_rank
 from harr.rag.scoring.terms import answer_em, answer_f1, context_words
 from harr.types import Episode
 
 Row = dict[str, Any]
+Runs = Sequence[Sequence[Row]]
+"""The question rows of every run of an arm: of one that was trained, a run per seed."""
 Summary = dict[str, dict[str, dict[str, Any]]]
+Samples = dict[tuple[str, str, str, tuple[str, ...]], Array]
+"""Values, runs x questions, by part and place of a summary, the name in it, and the arms that are compared."""
 
-NOT_METRICS = ("id", "question", "answer", "gold_answers")
+NOT_METRICS = ("id", "question", "answer", "gold_answers", "gold", "kind", "setting")
 HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
 """The metric that leads a table or sentence: the first of these that was measured."""
+CONTRASTS = "contrasts"
+BEST_BY_KIND = "best_by_kind"
+"""The row that bounds every rule which takes an untrained arm by the kind of question."""
+MOST_KINDS = 30
+"""More kinds than these are no kinds: a rule by them would know every question."""
 
 
 def question_rows(
     episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]] = (), *, picking: bool = False
 ) -> list[Row]:
-    """Return one flat row per question: id, question, answer, gold_answers and every metric that applies.
+    """Return one flat row per question: id, question, answer, gold_answers, where there are any its gold documents,
+    kind and setting, and every metric that applies.
 
     A metric that does not apply to a question is absent from its row. Answers are scored where the
     question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
@@ -63,8 +75,10 @@ def _row(episode: Episode, answering: bool, picking: bool, writing: bool) -> Row
         "answer_in_query": answer_in_query(episode) if writing else None,
     }
     texts = {"id": question.id, "question": question.text, "answer": episode.answer}
+    facts = {"gold": list(question.gold_documents), "kind": question.kind, "setting": question.setting}
+    known = {name: fact for name, fact in facts.items() if fact}
     measured = {name: value for name, value in metrics.items() if value is not None}
-    return texts | {"gold_answers": list(question.answers)} | measured
+    return texts | {"gold_answers": list(question.answers)} | known | measured
 
 
 def _shortened(episode: Episode) -> Row:
@@ -107,77 +121,168 @@ def _metrics(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(key for row in ordered for key in row if key not in NOT_METRICS))
 
 
-def average_seeds(by_seed: Sequence[Sequence[Row]]) -> list[Row]:
-    """Return one row per question: the mean of every metric that all seeds have; texts are those of the first seed.
-
-    >>> average_seeds([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
-    [{'id': 'q', 'recall': 0.5}]
-    """
-    averaged: list[Row] = []
-    for rows in zip(*by_seed, strict=True):
-        names = [name for name in rows[0] if name not in NOT_METRICS and all(name in row for row in rows)]
-        texts = {name: rows[0][name] for name in NOT_METRICS if name in rows[0]}
-        averaged.append(texts | {name: sum(row[name] for row in rows) / len(rows) for name in names})
-    return averaged
-
-
-def seed_means(by_seed: Sequence[Sequence[Row]]) -> dict[str, list[float]]:
-    """Return the mean of every metric, one value per seed.
-
-    >>> seed_means([[{"id": "q", "recall": 1.0}], [{"id": "q", "recall": 0.0}]])
-    {'recall': [1.0, 0.0]}
-    """
-    names = _metrics(by_seed[0])
-    return {
-        name: [statistics.fmean(row[name] for row in rows if name in row) for rows in by_seed]
-        for name in names
-        if all(any(name in row for row in rows) for rows in by_seed)
-    }
-
-
 def summarise(
-    rows_by_arm: Mapping[str, Sequence[Row]], *, baseline: str = "frozen", resamples: int, seed: int
+    runs: Mapping[str, Runs], *, baseline: str = "frozen", arms: Mapping[str, Arm] = ARMS, resamples: int, seed: int
 ) -> Summary:
-    """Return the means of every arm and paired gains over ``baseline``, all with bootstrap 95 % intervals.
+    """Return means and gains, all with 95 % intervals, of every arm's runs (:mod:`harr.evaluate.intervals`).
+
+    A trained arm is one of ``arms`` that says so. A comparison with one that was trained once has no ``p``: its
+    interval knows nothing of other seeds.
 
     Returns:
-        ``{"arms": {arm: {metric: {mean, low, high, n}}}, "paired": {arm: {metric: {gain, low, high,
-        p}}}}``; ``paired`` is empty where the baseline is not among the arms.
+        ``arms``: ``{arm: {metric: {mean, low, high, n, seeds}}}``; ``seeds`` are the means of the runs of a trained
+        arm, one per seed. ``paired``: the gains ``{arm: {metric: {gain, low, high, p, n, seeds}}}`` over ``baseline``,
+        each by itself; empty where that is not among the arms. ``contrasts``: gains of ``full`` over every other arm,
+        ``{"full-arm": {metric: gain}}``; those of the headline metric have ``family: {low, high, p, of}``, which hold
+        for all of them at once. ``kinds``, where questions have several: ``{kind: {arm: {mean, ...}}}`` in the
+        headline metric, with the row ``best_by_kind`` among the arms. Where questions are of several settings, no
+        contrast and no kind of the mixture, but ``settings``: all this for each of them.
     """
-    arms = {
-        arm: {
-            name: mean_interval([row[name] for row in rows if name in row], resamples=resamples, seed=seed)
-            for name in _metrics(rows)
-        }
-        for arm, rows in rows_by_arm.items()
+    rows = {row["id"]: row for by_seed in runs.values() for row in by_seed[0]}
+    settings = list(dict.fromkeys(row.get("setting", "") for row in rows.values()))
+    given = baseline, arms, resamples, seed
+    if len(settings) < 2:
+        return _compare(_with_best_by_kind(runs, arms), *given)
+    summary = _compare(runs, *given, mixed=True)
+    of_each = {
+        name: {arm: [[row for row in run if row.get("setting", "") == name] for run in of] for arm, of in runs.items()}
+        for name in settings
     }
-    others = [arm for arm in rows_by_arm if arm != baseline and baseline in rows_by_arm]
-    gains = {arm: contrast(rows_by_arm[arm], rows_by_arm[baseline], resamples=resamples, seed=seed) for arm in others}
-    paired = {
-        arm: {name: {key: gain[key] for key in ("gain", "low", "high", "p")} for name, gain in metrics.items()}
-        for arm, metrics in gains.items()
-    }
-    return {"arms": arms, "paired": paired}
+    each = {name: {arm: of for arm, of in own.items() if of[0]} for name, own in of_each.items()}
+    return summary | {"settings": {name: _compare(_with_best_by_kind(own, arms), *given) for name, own in each.items()}}
 
 
-def contrast(rows_a: Sequence[Row], rows_b: Sequence[Row], *, resamples: int, seed: int) -> dict[str, dict[str, float]]:
-    """Return the gain of ``a`` over ``b`` per metric, paired by question id: ``{metric: {gain, low, high, p, n}}``.
+def _with_best_by_kind(runs: Mapping[str, Runs], arms: Mapping[str, Arm]) -> Mapping[str, Runs]:
+    """Return the runs with those of ``best_by_kind``: for each kind of question the rows of the untrained retriever
+    that does best on it, chosen with the very answers that it is then scored by.
 
-    Only questions on which both have the metric count; a metric without such a question is absent.
+    Left out where there are not several kinds, and not several such arms.
     """
-    theirs = {row["id"]: row for row in rows_b}
-    pairs = [(row, theirs[row["id"]]) for row in rows_a if row["id"] in theirs]
-    gains: dict[str, dict[str, float]] = {}
-    for name in _metrics(rows_a):
-        values = [(a[name], b[name]) for a, b in pairs if name in a and name in b]
-        if values:
-            ours, others = zip(*values, strict=True)
-            gains[name] = paired_gain(ours, others, resamples=resamples, seed=seed)
-    return gains
+    rivals = {
+        name: by_seed[0]
+        for name, by_seed in runs.items()
+        if name in arms and arms[name].learner == "retriever" and not arms[name].trained and not arms[name].ceiling
+    }
+    kinds = list(dict.fromkeys(row.get("kind", "") for rows in rivals.values() for row in rows))
+    lead = _first_headline(name for rows in rivals.values() for name in _metrics(rows))
+    if len(rivals) < 2 or not 1 < len(kinds) <= MOST_KINDS or not lead or BEST_BY_KIND in runs:
+        return runs
+    best: list[Row] = []
+    for kind in kinds:
+        own = {name: [row for row in rows if row.get("kind", "") == kind] for name, rows in rivals.items()}
+        best += max(own.values(), key=lambda rows: sum(row.get(lead, 0.0) for row in rows))
+    return {**runs, BEST_BY_KIND: [best]}
+
+
+def _compare(
+    runs: Mapping[str, Runs], baseline: str, arms: Mapping[str, Arm], resamples: int, seed: int, *, mixed: bool = False
+) -> Summary:
+    """Return the means, gains, contrasts and kinds of :func:`summarise`; a mixture has neither of the last two."""
+    rows = {row["id"]: row for by_seed in runs.values() for row in by_seed[0]}
+    values = {arm: _values(by_seed, list(rows)) for arm, by_seed in runs.items()}
+    lead = _first_headline(name for metrics in values.values() for name in metrics)
+    samples = _means_and_gains(values, baseline)
+    if not mixed:
+        samples |= _contrasts(values) | _kinds(values, lead, [row.get("kind", "") for row in rows.values()])
+    samples = {key: table for key, table in samples.items() if not np.isnan(table).any(axis=0).all()}
+    found: Summary = {"arms": {arm: {} for arm in runs}, "paired": {}, "contrasts": {}}
+    if not samples:
+        return found
+    golds = [row.get("gold", ()) for row in rows.values()]
+    draws = resample(list(samples.values()), golds, resamples=resamples, seed=seed)
+    trained = {arm: len(by_seed) for arm, by_seed in runs.items() if arm in arms and arms[arm].trained}
+    for number, ((part, place, name, compared), table) in enumerate(samples.items()):
+        counts = [trained[arm] for arm in compared if arm in trained]
+        centre = "gain" if len(compared) > 1 else "mean"
+        found.setdefault(part, {}).setdefault(place, {})[name] = _cell(centre, table, draws, number, counts)
+    family = {
+        place: number for number, (part, place, name, _) in enumerate(samples) if (part, name) == (CONTRASTS, lead)
+    }
+    together = draws.of(list(family.values())).family() if family else []
+    for place, (low, high, p) in zip(family, together, strict=True):
+        cell = found[CONTRASTS][place][lead]
+        cell["family"] = {"low": low, "high": high, **({"p": p} if "p" in cell else {}), "of": len(family)}
+    return found
+
+
+def _means_and_gains(values: Mapping[str, Mapping[str, Array]], baseline: str) -> Samples:
+    """Return the samples of every arm, and those of its gains over the baseline."""
+    theirs = values.get(baseline, {})
+    means = {("arms", arm, name, (arm,)): table for arm, own in values.items() for name, table in own.items()}
+    return means | {
+        ("paired", arm, name, (arm, baseline)): table - theirs[name]
+        for arm, own in values.items()
+        for name, table in own.items()
+        if arm != baseline and name in theirs
+    }
+
+
+def _contrasts(values: Mapping[str, Mapping[str, Array]]) -> Samples:
+    """Return the samples of the gains of ``full`` over every other arm."""
+    return {
+        (CONTRASTS, f"{FULL}-{arm}", name, (FULL, arm)): table - own[name]
+        for arm, own in values.items()
+        for name, table in values.get(FULL, {}).items()
+        if arm != FULL and name in own
+    }
+
+
+def _kinds(values: Mapping[str, Mapping[str, Array]], lead: str, kinds: Sequence[str]) -> Samples:
+    """Return the samples of every arm in the metric ``lead``, kind of question by kind, where there are several."""
+    several = list(dict.fromkeys(kinds))
+    if not 1 < len(several) <= MOST_KINDS:
+        return {}
+    return {
+        ("kinds", kind, arm, (arm,)): np.where(np.asarray(kinds) == kind, own[lead], np.nan)
+        for kind in several
+        for arm, own in values.items()
+        if lead in own
+    }
+
+
+def _values(by_seed: Runs, ids: Sequence[str]) -> dict[str, Array]:
+    """Return the values of every metric, runs x questions; NaN where a question has none."""
+    found: dict[str, Array] = {}
+    places = {name: place for place, name in enumerate(ids)}
+    for name in _metrics(by_seed[0]):
+        found[name] = np.full((len(by_seed), len(ids)), np.nan)
+        for values, rows in zip(found[name], by_seed, strict=True):
+            for row in rows:
+                if name in row:
+                    values[places[row["id"]]] = row[name]
+    return found
+
+
+def _cell(centre: str, table: Array, draws: Draws, number: int, runs: Iterable[int]) -> Row:
+    """Return the figures of one sample; ``runs``: how often each of the arms that it compares was trained."""
+    known = table[:, ~np.isnan(table).any(axis=0)]
+    own = draws.of([number])
+    (low, high), p = own.interval()[0], own.p()[0]
+    counted = {"n": known.shape[1], "seeds": known.mean(axis=1).tolist() if runs else []}
+    shown = {"p": p} if centre == "gain" and 1 not in runs else {}
+    return {centre: float(draws.means[number]), "low": low, "high": high, **shown, **counted}
+
+
+def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int) -> dict[str, Row]:
+    """Return the gain of one arm over another per metric, paired by question id: ``{metric: {gain, low, high, p, n,
+    seeds}}``.
+
+    Only questions on which all runs of both have the metric count; a metric without such a question is absent.
+    """
+    rows = {row["id"]: row for row in (*ours[0], *theirs[0])}
+    ours_by_name, theirs_by_name = _values(ours, list(rows)), _values(theirs, list(rows))
+    pairs = {name: table - theirs_by_name[name] for name, table in ours_by_name.items() if name in theirs_by_name}
+    samples = {name: table for name, table in pairs.items() if not np.isnan(table).any(axis=0).all()}
+    if not samples:
+        return {}
+    golds = [row.get("gold", ()) for row in rows.values()]
+    draws = resample(list(samples.values()), golds, resamples=resamples, seed=seed)
+    runs = [len(ours), len(theirs)] if max(len(ours), len(theirs)) > 1 else []
+    return {name: _cell("gain", table, draws, number, runs) for number, (name, table) in enumerate(samples.items())}
 
 
 def flat_rows(summary: Summary) -> list[Row]:
-    """Return the arms of a summary as rows ``{arm, metric, mean, low, high, n}`` for a plot or a CSV file."""
+    """Return the arms of a summary as rows ``{arm, metric, mean, low, high, n, seeds}`` for a plot or a CSV file."""
     arms = summary["arms"].items()
     return [{"arm": arm, "metric": name, **values} for arm, metrics in arms for name, values in metrics.items()]
 
@@ -188,10 +293,16 @@ def headline(summary: Summary) -> str:
     Raises:
         CorpusError: nothing could be scored.
     """
-    measured = {name for metrics in summary["arms"].values() for name in metrics}
-    if not measured.intersection(HEADLINES):
+    found = _first_headline(name for metrics in summary["arms"].values() for name in metrics)
+    if not found:
         raise CorpusError("no question has a gold answer or a gold passage, so no arm can be scored; add them")
-    return next(name for name in HEADLINES if name in measured)
+    return found
+
+
+def _first_headline(measured: Iterable[str]) -> str:
+    """Return the first of HEADLINES among these metrics; "" where none is."""
+    known = set(measured)
+    return next((name for name in HEADLINES if name in known), "")
 
 
 def baseline_of(summary: Summary) -> str:

@@ -1,7 +1,9 @@
 """Figures as text: metrics in words, shares in percent, and the table of arms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from harr.arms import FULL
 from harr.evaluate.summary import Summary, baseline_of, headline
 
 LABELS = {
@@ -58,7 +60,10 @@ def is_share(metric: str) -> bool:
 
 
 def table(summary: Summary) -> str:
-    """Return the arms as plain text, under 100 columns wide; shares in percent, gains in points of the lead metric."""
+    """Return the arms as plain text, under 100 columns wide: shares in percent; below, whom ``full`` is compared with,
+    in points of the lead metric, or else the gains over the baseline. Every setting has a table of its own."""
+    if settings := summary.get("settings"):
+        return "\n\n".join(f"{name or 'no setting'}\n{table(own)}" for name, own in settings.items())
     lead = headline(summary)
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
@@ -67,17 +72,78 @@ def table(summary: Summary) -> str:
     ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10", "recall": "recall"}
     wanted = with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in measured else without
     extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
-    baseline = baseline_of(summary)
-    gain_titles = [f"gain over {baseline} [95 %]", "p"] if summary["paired"] else []
-    grid = [["arm", f"{label(lead)} % [95 %]", *extra.values(), "n", *gain_titles]]
+    rows = [["arm", f"{label(lead)} % [95 %]", "runs", *extra.values(), "n"]]
     for arm, metrics in summary["arms"].items():
         cells = [percent(metrics[name]["mean"]) if name in metrics else "-" for name in extra]
-        main, gain = metrics.get(lead), summary["paired"].get(arm, {}).get(lead)
-        tail = [spread(gain, "gain", "+.1f"), f"{gain['p']:.2g}"] if gain else ["", ""][: len(gain_titles)]
-        grid.append([arm, spread(main, "mean") if main else "-", *cells, str(main["n"] if main else 0), *tail])
-    widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-    lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in grid]
+        main = metrics.get(lead)
+        shown = [spread(main, "mean"), runs(main["seeds"])] if main else ["-", ""]
+        rows.append([arm, *shown, *cells, str(main["n"] if main else 0)])
+    compared, words = comparisons(summary, lead)
+    if not compared:
+        return _grid(rows)
+    title = f"{FULL} against" if FULL in summary["arms"] else f"over {baseline_of(summary)}"
+    gains = [[arm, spread(gain, "gain", "+.1f"), p_value(gain)] for arm, gain in compared.items()]
+    return f"{_grid(rows)}\n\n{_grid([[title, 'points [95 %]', 'p'], *gains])}\n{words}{_by_kind(summary)}"
+
+
+def _grid(rows: Sequence[Sequence[str]]) -> str:
+    """Return cells in columns, the first flush left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in rows]
     return "\n".join("  ".join(cells).rstrip() for cells in lines)
+
+
+def _by_kind(summary: Summary) -> str:
+    """Return the kinds of question, each with its n, what ``full`` has, and the best of the other arms."""
+    kinds: Mapping[str, Mapping[str, Mapping[str, Any]]] = summary.get("kinds", {})
+    rows = [["kind", "n", f"{FULL} %", "best other arm"]]
+    for kind, arms in kinds.items():
+        best = max((arm for arm in arms if arm != FULL), key=lambda arm: arms[arm]["mean"], default="")
+        own = percent(arms[FULL]["mean"]) if FULL in arms else "-"
+        other = f"{best} {percent(arms[best]['mean'])}" if best else "-"
+        rows.append([kind or "none", str(max(cell["n"] for cell in arms.values())), own, other])
+    return f"\n\n{_grid(rows)}" if kinds else ""
+
+
+def comparisons(summary: Summary, lead: str) -> tuple[dict[str, dict[str, Any]], str]:
+    """Return the gains of ``full`` over every other arm in the metric ``lead``, as they hold all at once, and what they
+    rest on, in words; without ``full`` the gains of the others over the baseline, each by itself.
+
+    The gain over an arm stands under its name. One with an arm that was trained once has no ``p``.
+    """
+    contrasts = {pair: gains[lead] for pair, gains in summary.get("contrasts", {}).items() if lead in gains}
+    if not contrasts:
+        alone = {arm: dict(gains[lead]) for arm, gains in summary["paired"].items() if lead in gains}
+        return alone, "Each comparison by itself; the intervals are over questions." if alone else ""
+    gains = {pair.removeprefix(f"{FULL}-"): dict(gain) for pair, gain in contrasts.items()}
+    together = {arm: gain | gain.get("family", {}) for arm, gain in gains.items()}
+    at_once = f"hold for all {len(gains)} comparisons at once (min-P)" if len(gains) > 1 else ""
+    if any("p" not in gain for gain in gains.values()):
+        once = "Trained arms have 1 run: no p values; intervals are over questions and say nothing\nof other seeds"
+        return together, f"{once}; they {at_once}." if at_once else f"{once}."
+    seeds = max(len(gain["seeds"]) for gain in gains.values())
+    over = f"Intervals are over {f'{seeds} seeds and all questions' if seeds else 'questions'}"
+    return together, f"{over}; they and the p values\n{at_once}." if at_once else f"{over}."
+
+
+def runs(seeds: Sequence[float]) -> str:
+    """Return how often an arm was trained, and the range of the means of its runs in percent.
+
+    >>> runs([0.985, 0.998, 0.96]), runs([0.985]), runs([])
+    ('3: 96.0 to 99.8', '1 run', '')
+    """
+    if len(seeds) < 2:
+        return "1 run" if seeds else ""
+    return f"{len(seeds)}: {percent(min(seeds))} to {percent(max(seeds))}"
+
+
+def p_value(gain: Mapping[str, Any]) -> str:
+    """Return p with two digits; ``1 run`` where an arm of the comparison was trained once.
+
+    >>> p_value({"p": 0.0213}), p_value({})
+    ('0.021', '1 run')
+    """
+    return f"{gain['p']:.2g}" if "p" in gain else "1 run"
 
 
 def percent(share: float, form: str = ".1f") -> str:

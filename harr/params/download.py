@@ -91,7 +91,7 @@ class JsonlParams(QuestionsParams):
     test: tuple[PathOrName, ...]
     """Files with test questions."""
     validation: tuple[PathOrName, ...] = ()
-    """Files with validation questions, of which the first validation_questions that match are used (0: all); if empty,
+    """Files with validation questions, of which validation_questions that match are drawn (0: all); if empty,
     they are drawn from the training questions."""
     passages_where: dict[str, Any] = Field({})
     """Fields and values of the passages to keep; where a field is a list, it must contain the value."""
@@ -104,9 +104,11 @@ class JsonlParams(QuestionsParams):
     validation_where: dict[str, Any] = Field({})
     """Fields and values of the questions of the validation files to keep."""
     train_questions: int = Field(0, ge=0)
-    """Maximum number of training questions, the first that match; 0 means all."""
+    """Maximum number of training questions, drawn from those that match; 0 means all."""
     test_questions: int = Field(0, ge=0)
-    """Maximum number of test questions, the first that match; 0 means all."""
+    """Maximum number of test questions, drawn from those that match; 0 means all."""
+    seed: Seed = 0
+    """Seed of these draws, of as large a share of every setting and type as of all."""
     bad_passages: int = Field(0, ge=0)
     """Maximum number of passages that cannot be read and are left out, each with its place and reason in
     data/corpus/left_out.txt; with 0 the first one ends the stage."""
@@ -128,9 +130,11 @@ class HubParams(QuestionsParams):
     """Corpus to search: the paragraphs given with the questions, the 21,015,324 passages of wiki18, or (HotpotQA's
     fullwiki setting) the introductions of the 5,233,329 articles of 2017."""
     train_questions: int = Field(0, ge=0)
-    """Maximum number of training questions; 0 means all."""
+    """Maximum number of training questions, which are drawn; 0 means all."""
     test_questions: int = Field(0, ge=0)
-    """Maximum number of test questions; 0 means all."""
+    """Maximum number of test questions, which are drawn; 0 means all."""
+    seed: Seed = 0
+    """Seed of these draws."""
     train_level: tuple[Literal["easy", "medium", "hard"], ...] = ()
     """Levels of HotpotQA's training questions to learn from; its development split, our test split, is all hard."""
 
@@ -155,9 +159,11 @@ class HoverParams(QuestionsParams):
     hops: NonEmpty[Annotated[int, Field(ge=2, le=4)]] = (2, 3, 4)
     """Numbers of articles that the claims to keep need."""
     train_questions: int = Field(0, ge=0)
-    """Maximum number of training claims; 0 means all."""
+    """Maximum number of training claims, which are drawn; 0 means all."""
     test_questions: int = Field(0, ge=0)
-    """Maximum number of test claims; 0 means all."""
+    """Maximum number of test claims, which are drawn; 0 means all."""
+    seed: Seed = 0
+    """Seed of these draws."""
 
 
 class HaystackParams(QuestionsParams):

@@ -35,7 +35,8 @@ class EvaluateParams(Section):
     """Greedy play of every arm on the same questions."""
 
     max_questions: int = Field(0, ge=0)
-    """Maximum number of test questions; 0 means all."""
+    """Maximum number of test questions, drawn by the run's seed, as large a share of every setting and type as of all;
+    0 means all."""
     arms: NonEmpty[ArmParams] = ("bm25", "frozen", "history", "full")
     """Players that are compared: names of ``harr/arms.py``, or retrievers of another package with a name."""
     seeds: Positive = 3
@@ -56,7 +57,7 @@ class EvaluateParams(Section):
     occlusion: bool = False
     """Whether ``full`` also plays with a part of its state left out: the question, the history or the query."""
     resamples: Positive = 10_000
-    """Number of bootstrap samples of an interval."""
+    """Number of draws of the bootstrap that intervals and p values come from."""
 
     @property
     def arm_table(self) -> dict[str, Arm]:

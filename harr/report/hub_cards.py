@@ -6,15 +6,15 @@ from typing import Any
 
 from harr import __version__
 from harr.arms import FULL
-from harr.evaluate.summary import Summary, headline
-from harr.evaluate.tables import is_share, label, percent, plain, spread
+from harr.evaluate.summary import Summary, baseline_of, headline
+from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread
 from harr.merge.card import LLM, RETRIEVER, purpose
 
 EVALUATION = """## Evaluation
 
 {title} in percent with bootstrap 95 % intervals, every arm on the same questions. `full` is this model; where it has
-several seeds, this is the first of them. Seeds are averaged per question before the bootstrap, so an interval is about
-questions.
+several seeds, this is the first of them. The intervals are over seeds and questions. An arm that was trained once is
+"1 run": its intervals are over questions alone, and its comparisons have no p value.
 
 {arms}
 
@@ -93,7 +93,7 @@ def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts:
         name: owner and name of the repository.
         facts: harr.json of the model folder; ``base_model`` is the base encoder.
         summary: metrics/evaluate.json.
-        contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n}}}``.
+        contrasts: metrics/contrasts.json, ``{"full-<arm>": {metric: {gain, low, high, p, n, seeds}}}``.
         license: the hub's short name of a licence; empty: the card says nothing.
     """
     facts = plain_facts(facts)
@@ -137,11 +137,12 @@ def _common(name: str, facts: Mapping[str, str], license: str) -> dict[str, str]
 def _evaluation(summary: Summary, contrasts: Summary) -> str:
     """Return the arms in the leading metric, and the contrasts of the trained one."""
     lead = headline(summary)
-    others = [_contrast(pair, gains[lead]) for pair, gains in contrasts.items() if lead in gains]
+    compared, basis = comparisons({**summary, "contrasts": contrasts}, lead) if contrasts else ({}, "")
+    others = [f"- `full` over `{rival}`: {_gain(gain)}" for rival, gain in compared.items()]
     return EVALUATION.format(
         title=label(lead)[0].upper() + label(lead)[1:],
         arms="\n".join(_arms(summary, lead)),
-        contrasts="\n".join(["Paired on the same questions, in points:", "", *others]) if others else "",
+        contrasts="\n".join([f"Paired on the same questions, in points. {basis}", "", *others]) if others else "",
     ).rstrip()
 
 
@@ -165,25 +166,22 @@ def plain_name(model: str) -> str:
 
 
 def _arms(summary: Summary, lead: str) -> list[str]:
-    """Return the arms as a Markdown table: one run or the number of seeds, n, interval, gain over the baseline."""
-    seeds: Mapping[str, Mapping[str, Any]] = summary.get("seeds", {})
-    baseline = next((arm for arm in summary["arms"] if arm not in summary["paired"]), "the baseline")
-    head = ["arm", "seeds", "n", f"{label(lead)} [95 %]", "mean of every seed", f"gain over {baseline} [95 %]", "p"]
+    """Return the arms as a Markdown table: how often trained, n, interval, gain over the baseline by itself."""
+    baseline = baseline_of(summary) or "the baseline"
+    head = ["arm", "runs, lowest to highest", "n", f"{label(lead)} [95 %]", f"gain over {baseline} [95 %]", "p"]
     lines = [_row(*head), "|---" * len(head) + "|"]
     for arm, metrics in summary["arms"].items():
         if lead not in metrics:
             continue
-        means = seeds.get(arm, {}).get(lead, ())
         gain = summary["paired"].get(arm, {}).get(lead)
-        tail = [spread(gain, "gain", "+.1f"), f"{gain['p']:.2g}"] if gain else ["", ""]
-        each = ", ".join(map(percent, means))
-        lines.append(_row(arm, len(means) or 1, metrics[lead]["n"], spread(metrics[lead], "mean"), each, *tail))
+        tail = [spread(gain, "gain", "+.1f"), p_value(gain)] if gain else ["", ""]
+        lines.append(_row(arm, runs(metrics[lead]["seeds"]), metrics[lead]["n"], spread(metrics[lead], "mean"), *tail))
     return lines
 
 
-def _contrast(pair: str, gain: Mapping[str, float]) -> str:
-    rival = pair.removeprefix("full-")
-    return f"- `full` over `{rival}`: {spread(gain, 'gain', '+.1f')}, p {gain['p']:.2g}, n {gain['n']}"
+def _gain(gain: Mapping[str, Any]) -> str:
+    p = f"p {p_value(gain)}" if "p" in gain else "1 run"
+    return f"{spread(gain, 'gain', '+.1f')}, {p}, n {gain['n']}"
 
 
 def _license(name: str) -> str:

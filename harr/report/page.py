@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from harr.arms import ARMS, FULL, Arm
-from harr.evaluate.summary import Summary, baseline_of, flat_rows, headline
-from harr.evaluate.tables import label, percent, plain, spread
+from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline
+from harr.evaluate.tables import comparisons, label, percent, plain, runs, spread
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading
 from harr.report.html import render
@@ -35,7 +35,6 @@ def write_report(
     out: Path,
     *,
     summary: Summary,
-    contrasts: Mapping[str, Mapping[str, Mapping[str, float]]],
     curve: Sequence[Mapping[str, Any]],
     filter_rows: Sequence[Mapping[str, Any]],
     trajectories: Mapping[str, Any],
@@ -51,8 +50,7 @@ def write_report(
 
     Args:
         out: path of the page.
-        summary: arms and paired gains, as in metrics/evaluate.json.
-        contrasts: further paired gains, as in metrics/contrasts.json: ``{"full-history": {metric: gain}}``.
+        summary: as :func:`harr.evaluate.summary.summarise` returns it.
         curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
         filter_rows: one row per question that the filter tried; may be empty.
         trajectories: as from :func:`harr.report.examples.trajectories`.
@@ -68,18 +66,16 @@ def write_report(
     rows = flat_rows(summary)
     text = render(
         "page.html.j2",
-        lead=_lead(summary, lead),
+        lead=_lead(summary, lead, arms),
         what="a language model" if baseline in ARMS and ARMS[baseline].learner == "writer" else "a retriever",
         baseline=baseline,
         before=ARMS[baseline].before if baseline in ARMS else baseline,
-        told={name: arms[name].says for name in summary["arms"] if name in arms},
+        told=_told(summary, arms),
         reward=_reward(summary),
         metric=label(lead),
-        seed_means=[percent(mean) for mean in summary.get("seeds", {}).get(FULL, {}).get(lead, [])],
-        blocks=[block for prefix in ("", "given_") if (block := _block(summary, prefix, candidates[0]))],
-        contrasts={pair.replace("-", " against "): _gain(gains[lead]) for pair, gains in contrasts.items()},
+        once=len(_seeds(summary, lead)) < 2,
+        parts=[_part(name, own, candidates[0]) for name, own in (summary.get("settings") or {"": summary}).items()],
         occlusion=_occlusion(summary, occlusion, lead),
-        arms=inline(draw_arms(rows)),
         hops=inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
         **_training(curve, signal),
         **_filtered(filter_rows),
@@ -122,16 +118,68 @@ def _validation(curve: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {"n": f"{best['questions']:.0f}", "metric": label(metric), "step": f"{best['step']:.0f}", "value": value}
 
 
-def _lead(summary: Summary, lead: str) -> dict[str, str]:
-    """Return what the first sentence says: the trained arm against its baseline, or no claim at all."""
+def _lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
+    """Return what the first sentence says: the trained arm against its baseline, or no claim at all; no mixture of
+    settings has one."""
     sizes = sorted({int(metrics[lead]["n"]) for metrics in summary["arms"].values() if lead in metrics})
-    found = {"n": _range(sizes), "claim": ""}
-    gain = summary["paired"].get(FULL, {}).get(lead)
-    if gain is None:
+    compared, basis = comparisons(summary, lead)
+    baseline, seeds = baseline_of(summary), _seeds(summary, lead)
+    found: dict[str, Any] = {"n": _range(sizes), "claim": "", "mixed": "settings" in summary}
+    if baseline not in compared or FULL not in summary["arms"] or found["mixed"]:
         return found
-    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline_of(summary), FULL))
+    gain = compared[baseline]
+    before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline, FULL))
     claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
-    return found | {"claim": claim, "before": before, "after": after} | _gain(gain)
+    means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if _untrained(arm, arms)}
+    best = max(means, key=means.__getitem__, default=baseline)
+    rival = {"arm": best, "mean": percent(means[best]), **_gain(compared[best])} if best != baseline else {}
+    told = {"before": before, "after": after, "rival": rival, "basis": basis, "runs": runs(seeds)}
+    return found | {"claim": claim} | told | _gain(gain)
+
+
+def _untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
+    """Return whether an arm is one that anybody has without training, and no ceiling."""
+    return arm in arms and not arms[arm].trained and not arms[arm].ceiling
+
+
+def _seeds(summary: Summary, lead: str) -> list[float]:
+    """Return the means of the runs of ``full``."""
+    seeds: list[float] = summary["arms"].get(FULL, {}).get(lead, {}).get("seeds", [])
+    return seeds
+
+
+def _told(summary: Summary, arms: Mapping[str, Arm]) -> dict[str, str]:
+    """Return what every arm is, in words."""
+    every = {name: None for own in (summary, *summary.get("settings", {}).values()) for name in own["arms"]}
+    bound = (
+        "takes for each kind of question the untrained arm that does best on it, chosen with the answers of these very "
+        "questions: an upper bound of every rule over those arms"
+    )
+    told = {name: arm.says for name, arm in arms.items()} | {BEST_BY_KIND: bound}
+    return {name: told[name] for name in every if name in told}
+
+
+def _part(name: str, summary: Summary, first: str) -> dict[str, Any]:
+    """Return what is shown of one setting of one data set: all arms, whom ``full`` is compared with, and the kinds."""
+    lead = headline(summary)
+    compared, basis = comparisons(summary, lead)
+    kinds: Mapping[str, Mapping[str, Mapping[str, float]]] = summary.get("kinds", {})
+    return {
+        "name": name,
+        "metric": label(lead),
+        "baseline": baseline_of(summary),
+        "arms": inline(draw_arms(flat_rows(summary))),
+        "blocks": [block for prefix in ("", "given_") if (block := _block(summary, prefix, first))],
+        "compared": {arm: _gain(gain) for arm, gain in compared.items()},
+        "trained": FULL in summary["arms"],
+        "basis": basis,
+        "kinds": {kind or "none": int(max(cell["n"] for cell in arms.values())) for kind, arms in kinds.items()},
+        "by_kind": {
+            arm: [spread(arms[arm], "mean") if arm in arms else "" for arms in kinds.values()]
+            for arm in summary["arms"]
+            if kinds
+        },
+    }
 
 
 def _reward(summary: Summary) -> list[tuple[str, str, str]]:
@@ -188,11 +236,12 @@ def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:
     }
 
 
-def _cell(mean: Mapping[str, float] | None, gain: Mapping[str, float] | None, name: str) -> dict[str, str]:
+def _cell(mean: Mapping[str, Any] | None, gain: Mapping[str, float] | None, name: str) -> dict[str, str]:
     """Return the mean and gain of one arm in the metric ``name``, as text; a fall of an audit is an improvement."""
     if mean is None:
         return {}
-    cell = {"mean": percent(mean["mean"]), "interval": f"{percent(mean['low'])} to {percent(mean['high'])}"}
+    interval = f"{percent(mean['low'])} to {percent(mean['high'])}"
+    cell = {"mean": percent(mean["mean"]), "interval": interval, "runs": runs(mean["seeds"])}
     shown = _gain(gain) if gain else {}
     if shown and name.removeprefix("given_") in AUDITS:
         shown["sign"] = {"up": "down", "down": "up"}.get(shown["sign"], "level")
@@ -200,10 +249,11 @@ def _cell(mean: Mapping[str, float] | None, gain: Mapping[str, float] | None, na
 
 
 def _gain(gain: Mapping[str, float]) -> dict[str, str]:
-    """Return a paired gain in points, its p, and whether its interval excludes 0."""
+    """Return a paired gain in points, its p where it has one, and whether its interval excludes 0."""
+    p = gain.get("p")
     return {
         "gain": spread(gain, "gain", "+.1f"),
-        "p": "p < 0.001" if gain["p"] < 0.001 else f"p = {gain['p']:.2g}",
+        "p": "1 run, no p value" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.2g}",
         "sign": "up" if gain["low"] > 0 else "down" if gain["high"] < 0 else "level",
     }
 

@@ -76,7 +76,7 @@ class Verdict:
             for name, gain in self.gains.items()
         }
         rows = [
-            (label(name), shown[name], f"{gain['p']:.2g}", int(gain["n"]), "up" if gain["low"] > 0 else "level")
+            (label(name), shown[name], int(gain["n"]), "up" if gain["low"] > 0 else "level")
             for name, gain in self.gains.items()
         ]
         return render(

@@ -43,7 +43,8 @@ def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> 
 
     rival, arm = (champion, FULL) if champion else (candidate, params.baseline)
     ours, theirs = _rows(client, candidate, FULL), _rows(client, rival, arm)
-    gains = contrast(ours, theirs, resamples=params.evaluate.resamples, seed=params.seed) if ours and theirs else {}
+    drawn = {"resamples": params.evaluate.resamples, "seed": params.seed}
+    gains = contrast([ours], [theirs], **drawn) if ours and theirs else {}
     against = f"champion {champion.version}" if champion else f"its own arm {params.baseline} (no champion yet)"
     lacking = [
         f"version {one.version} has no rows of arm {played}; add {played} to evaluate.arms and run `dvc repro`"
@@ -80,7 +81,7 @@ def _comparable(candidate: Any, champion: Any | None) -> Condition:
 
 
 def _gain(metric: str, gains: Mapping[str, Mapping[str, float]], lacking: Sequence[str]) -> Condition:
-    """Ask that the paired interval of the metric that decides lies above 0."""
+    """Ask that the paired interval of the metric that decides lies above 0: over questions, for these two models."""
     needed = "an interval that lies above 0"
     if lacking:
         return Condition("gain", "; ".join(lacking), needed, False)
@@ -88,7 +89,7 @@ def _gain(metric: str, gains: Mapping[str, Mapping[str, float]], lacking: Sequen
         found = f"not measured in {metric}, the first of reward.terms; it has {', '.join(gains)}"
         return Condition("gain", found, needed, False)
     gain = gains[metric]
-    found = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}], p {gain['p']:.2g}"
+    found = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
     return Condition("gain", found, needed, gain["low"] > 0)
 
 

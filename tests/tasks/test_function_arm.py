@@ -74,9 +74,9 @@ def test_an_arm_of_another_package_is_an_arm_as_any_other(place: Path, monkeypat
     summary = summarise_arms.fn(run, rows)
     write_evaluation.fn(run, rows, episodes, summary)
     metrics = read_json(Path("metrics/evaluate.json"))
-    assert {"mean", "low", "high", "n"} == set(metrics["arms"]["mine"]["recall"]) and "recall" in metrics["paired"][
-        "mine"
-    ]
+    assert {"mean", "low", "high", "n", "seeds"} == set(metrics["arms"]["mine"]["recall"]) and "recall" in metrics[
+        "paired"
+    ]["mine"]
     assert "recall" in read_json(Path("metrics/contrasts.json"))["full-mine"]
     assert len(read_jsonl(EVALUATION / "mine.jsonl")) == len(asked)
     write_text(STATS, '{"step": 1, "reward_mean": 0.5, "zero_std_share": 0.0}\n')

@@ -40,5 +40,5 @@ def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch:
     assert list(figures) == ["question", "history", "query"]
     recall = {part: (metrics["recall"]["mean"], metrics["recall"]["cost"]) for part, metrics in figures.items()}
     assert recall == {"question": (1.0, 0.0), "history": (1.0, 0.0), "query": (0.0, 1.0)}
-    assert set(figures["query"]["recall"]) == {"mean", "low", "high", "n", "cost", "cost_low", "cost_high"}
+    assert set(figures["query"]["recall"]) == {"mean", "low", "high", "n", "seeds", "cost", "cost_low", "cost_high"}
     assert logged["full_without_query.recall"] == 0.0

@@ -48,10 +48,29 @@ def test_what_would_be_trained_on_is_told_and_exported(section: Callable[..., Js
     assert list(read_questions_where(["exported.jsonl"], {})) == questions
 
 
-def test_where_and_limit_choose(section: Callable[..., JsonlParams]) -> None:
+def test_where_and_limit_choose_by_the_seed(section: Callable[..., JsonlParams]) -> None:
     params = section(ROWS, train_where={"level": "hard"}, train_questions=1)
-    assert read_split(params, "train") == ([], 1), "the first hard one is a test question"
-    assert [q.id for q in read_split(section(ROWS[::-1], train_questions=2), "train")[0]] == ["3"]
+    seeds = [params.model_copy(update={"seed": seed}) for seed in range(8)]
+    drawn = {tuple(q.id for q in read_split(own, "train")[0]) for own in seeds}
+    assert drawn == {(), ("3",)}, "one of the hard ones is a test question"
+    assert read_split(seeds[3], "train") == read_split(seeds[3], "train")
+
+
+def test_files_in_several_folders_are_several_data_sets_and_settings_of_one_are_told_apart(tmp_path: Path) -> None:
+    rows = [{"id": f"{n}", "question": "Who?", "answer": "Ada", "setting": "open" if n else "given"} for n in range(2)]
+    for folder, own in (
+        ("hotpotqa", rows),
+        ("musique", [{**rows[0], "id": "m", "setting": None, "labels": "official"}]),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "dev.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
+    files = [str(tmp_path / name / "dev.jsonl") for name in ("hotpotqa", "musique")]
+    read = [question.setting for question in read_questions_where(files, {})]
+    assert read == ["hotpotqa given", "hotpotqa open", "musique official"]
+    alone = list(read_questions_where(files[:1], {}))
+    assert [question.setting for question in alone] == ["given", "open"]
+    write_questions(alone, tmp_path / "kept.jsonl")
+    assert list(read_questions_where([str(tmp_path / "kept.jsonl")], {})) == alone
 
 
 @pytest.mark.parametrize(

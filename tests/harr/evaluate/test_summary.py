@@ -1,17 +1,18 @@
 """Rows and summaries, worked by hand on a few played questions."""
 
+import numpy as np
 import pytest
 from episodes import Shelf, played
 
+from harr.arms import ARMS
 from harr.errors import CorpusError
 from harr.evaluate.summary import (
-    average_seeds,
+    BEST_BY_KIND,
     contrast,
     flat_rows,
     headline,
     join_candidates,
     question_rows,
-    seed_means,
     summarise,
 )
 from harr.evaluate.tables import is_share, label
@@ -26,13 +27,14 @@ def test_rows_hold_every_metric_that_applies() -> None:
         "id": "q1", "question": "Who is q1?", "answer": "the Ada", "gold_answers": ["Ada"],
         "answer_em": 1.0, "answer_f1": 1.0, "recall": 1.0, "all_gold": 1.0, "recall_at_2": 0.5, "recall_at_5": 1.0,
         "reciprocal_rank": 1.0, "hop_recall_1": 1.0, "hop_recall_2": 1.0, "searches": 2.0, "context_words": 18.0,
-        "malformed": 0.0, "repeated_queries": 0.0,
+        "malformed": 0.0, "repeated_queries": 0.0, "gold": ["a", "b"],
     }  # fmt: skip
     assert rows[1] == {
         "id": "q2", "question": "Who is q2?", "answer": "Bob", "gold_answers": ["Ada"],
         "answer_em": 0.0, "answer_f1": 0.0, "recall": 1 / 3, "all_gold": 0.0, "recall_at_2": 1 / 3,
         "reciprocal_rank": 0.5, "hop_recall_1": 0.0, "hop_recall_2": 1.0, "hop_recall_3": 0.0,
         "searches": 1.0, "context_words": 6.0, "malformed": 2.0, "repeated_queries": 0.0,
+        "gold": ["c", "a", "b"],
     }  # fmt: skip
 
 
@@ -70,7 +72,10 @@ def test_answers_are_scored_only_where_the_pipeline_gives_them() -> None:
     assert without_gold[1]["answer_f1"] == 1.0
 
 
-def rows(**recalls: float) -> list[dict[str, object]]:
+Row = dict[str, object]
+
+
+def rows(**recalls: float) -> list[Row]:
     return [{"id": key, "question": "", "answer": None, "gold_answers": [], "recall": v} for key, v in recalls.items()]
 
 
@@ -85,40 +90,120 @@ def test_given_passages_get_a_prefix() -> None:
 
 def test_contrast_pairs_by_question_id() -> None:
     ours, theirs = rows(q3=1.0, q1=1.0, q2=0.5, q9=0.0), rows(q1=0.0, q2=0.5, q3=0.0)
-    found = contrast(ours, theirs, resamples=500, seed=0)["recall"]
+    found = contrast([ours], [theirs], resamples=500, seed=0)["recall"]
     assert found["gain"] == pytest.approx(2 / 3)  # differences 1, 1 and 0; q9 has no partner
-    assert (found["n"], found["p"]) == (3, 0.5)
-    assert contrast(rows(q1=1.0), rows(q2=1.0), resamples=10, seed=0) == {}
+    assert found["n"] == 3 and 0.1 < found["p"] < 1 and found["low"] == 0.0
+    assert contrast([rows(q1=1.0)], [rows(q2=1.0)], resamples=10, seed=0) == {}
 
 
 def test_summary_has_exactly_the_common_shape() -> None:
-    found = summarise({"frozen": rows(q1=0.0, q2=0.5), "full": rows(q1=1.0, q2=1.0)}, resamples=100, seed=0)
-    assert list(found) == ["arms", "paired"]
-    assert found["arms"]["full"] == {"recall": {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 2}}
-    assert list(found["paired"]) == ["full"]
-    assert set(found["paired"]["full"]["recall"]) == {"gain", "low", "high", "p"}
-    assert found["paired"]["full"]["recall"]["gain"] == 0.75
-    assert summarise({"full": rows(q1=1.0)}, resamples=10, seed=0)["paired"] == {}
-    assert flat_rows(found)[1] == {"arm": "full", "metric": "recall", "mean": 1.0, "low": 1.0, "high": 1.0, "n": 2}
+    runs = {"frozen": [rows(q1=0.0, q2=0.5)], "full": [rows(q1=1.0, q2=1.0), rows(q1=0.5, q2=1.0)]}
+    found = summarise(runs, resamples=100, seed=0)
+    assert list(found) == ["arms", "paired", "contrasts"]
+    assert set(found["arms"]["full"]["recall"]) == {"mean", "low", "high", "n", "seeds"}
+    assert found["arms"]["frozen"]["recall"]["seeds"] == [] and found["arms"]["full"]["recall"]["seeds"] == [1.0, 0.75]
+    gain = found["paired"]["full"]["recall"]
+    assert set(gain) == {"gain", "low", "high", "p", "n", "seeds"}
+    assert gain["gain"] == 0.625 and gain["n"] == 2 and gain["seeds"] == [0.75, 0.5]
+    assert list(found["contrasts"]) == ["full-frozen"]
+    family = found["contrasts"]["full-frozen"]["recall"].pop("family")
+    assert found["contrasts"]["full-frozen"]["recall"] == gain and set(family) == {"low", "high", "p", "of"}
+    assert summarise({"full": [rows(q1=1.0)]}, resamples=10, seed=0)["paired"] == {}
+    assert flat_rows(found)[1] == {"arm": "full", "metric": "recall", **found["arms"]["full"]["recall"]}
+
+
+def many(shift: float, seed: int, kinds: int = 1, settings: int = 1) -> list[Row]:
+    """Sixty questions with a recall of their own; of several kinds and settings, in turn."""
+    values = np.clip(np.random.default_rng(seed).normal(0.5 + shift, 0.2, 60), 0.0, 1.0)
+    return [
+        {
+            **{"id": f"q{n}", "question": "", "answer": None, "gold_answers": [], "gold": [f"p{n}"]},
+            **({"kind": f"kind{n % kinds}"} if kinds > 1 else {}),
+            **({"setting": f"set{n % settings}"} if settings > 1 else {}),
+            "recall": float(value),
+        }
+        for n, value in enumerate(values)
+    ]
+
+
+def test_a_comparison_with_an_arm_that_was_trained_once_has_no_p() -> None:
+    runs = {"bm25": [many(0, 1)], "frozen": [many(0, 2)], "full": [many(0.3, 3)]}
+    once = summarise(runs, resamples=999, seed=0)
+    assert "p" not in once["paired"]["full"]["recall"] and "p" in once["paired"]["bm25"]["recall"]
+    for pair in ("full-bm25", "full-frozen"):
+        gain = once["contrasts"][pair]["recall"]
+        assert "p" not in gain and "p" not in gain["family"] and gain["family"]["of"] == 2
+        assert gain["low"] > 0 and len(gain["seeds"]) == 1
+    often = summarise(runs | {"full": [many(0.3, 3), many(0.2, 4), many(0.4, 5)]}, resamples=999, seed=0)
+    gain = often["contrasts"]["full-bm25"]["recall"]
+    assert gain["p"] <= 0.05 and len(gain["seeds"]) == 3
+    assert gain["high"] - gain["low"] > 1.2 * (once["contrasts"]["full-bm25"]["recall"]["high"] - gain["gain"])
+
+
+def test_trained_arms_are_compared_seed_by_seed() -> None:
+    """Both arms are better with one seed than with another: the gain is the same with all."""
+    runs = {"infonce": [many(s, 1) for s in (-0.1, 0.0, 0.1)], "full": [many(s + 0.05, 1) for s in (-0.1, 0.0, 0.1)]}
+    gain = summarise(runs, resamples=999, seed=0)["contrasts"]["full-infonce"]["recall"]
+    assert gain["seeds"] == pytest.approx([0.05] * 3, abs=0.01) and 0.03 < gain["low"] < gain["high"] < 0.07
+
+
+def test_full_is_contrasted_with_every_other_arm_and_the_baseline() -> None:
+    names = ("bm25", "frozen", "last_answer", "oracle_query", "infonce", "full")
+    found = summarise({name: [many(0, place)] * 2 for place, name in enumerate(names)}, resamples=99, seed=0)
+    assert list(found["contrasts"]) == [f"full-{name}" for name in names[:-1]]
+    assert {gains["recall"]["family"]["of"] for gains in found["contrasts"].values()} == {5}
+
+
+def test_best_by_kind_takes_the_best_untrained_retriever_of_each_kind() -> None:
+    ours = {name: [many(shift, 7, kinds=2)] for name, shift in (("bm25", 0.1), ("frozen", 0.0), ("oracle_query", 0.4))}
+    for row in ours["frozen"][0][1::2]:  # the second kind
+        row["recall"] = 0.9
+    runs = ours | {"full": [many(0.3, 8, kinds=2)] * 2}
+    found = summarise(runs, resamples=99, seed=0)
+    best = found["arms"][BEST_BY_KIND]["recall"]
+    kinds = found["kinds"]
+    assert list(kinds) == ["kind0", "kind1"] and kinds["kind0"]["full"]["n"] == 30
+    assert kinds["kind0"][BEST_BY_KIND]["mean"] == kinds["kind0"]["bm25"]["mean"]
+    assert kinds["kind1"][BEST_BY_KIND]["mean"] == kinds["kind1"]["frozen"]["mean"] == pytest.approx(0.9)
+    assert best["mean"] == pytest.approx((kinds["kind0"]["bm25"]["mean"] + 0.9) / 2)
+    assert best["seeds"] == [] and f"full-{BEST_BY_KIND}" in found["contrasts"]
+    assert ARMS["oracle_query"].ceiling, "else it would be the best of both kinds"
+    for alone in ({name: runs[name] for name in ("bm25", "full")}, {"bm25": [many(0, 1)], "frozen": [many(0, 2)]}):
+        assert BEST_BY_KIND not in summarise(alone, resamples=99, seed=0)["arms"]
+    each = {name: [[{**row, "kind": f"{place}"} for place, row in enumerate(own[0])]] for name, own in ours.items()}
+    assert BEST_BY_KIND not in summarise(each, resamples=99, seed=0)["arms"], "a kind a question is no kind"
+
+
+def test_settings_have_figures_of_their_own_and_their_mixture_no_contrast() -> None:
+    runs = {"bm25": [many(0, 1, 2, 2)], "frozen": [many(0, 2, 2, 2)], "full": [many(0.3, s, 2, 2) for s in (3, 4)]}
+    found = summarise(runs, resamples=99, seed=0)
+    assert found["contrasts"] == {} and "kinds" not in found and found["arms"]["full"]["recall"]["n"] == 60
+    assert list(found["settings"]) == ["set0", "set1"]
+    for own in found["settings"].values():
+        assert own["arms"]["full"]["recall"]["n"] == 30 and list(own["contrasts"]) == ["full-bm25", "full-frozen"]
+
+
+def test_questions_that_share_gold_make_an_interval_wider() -> None:
+    alone = many(0, 1)
+    shared = [
+        {**row, "gold": [f"p{place // 6}"], "recall": alone[place // 6]["recall"]} for place, row in enumerate(alone)
+    ]
+    apart = [{**row, "gold": [f"p{place}"]} for place, row in enumerate(shared)]
+    spans = [
+        found["high"] - found["low"]
+        for found in (
+            summarise({"bm25": [r]}, resamples=999, seed=0)["arms"]["bm25"]["recall"] for r in (shared, apart)
+        )
+    ]
+    assert spans[0] > 1.8 * spans[1]
 
 
 def test_hops_stay_in_order_whatever_the_first_question_is() -> None:
     both = question_rows([played("q1", "Ada", "ab"), played("q2", "Ada", "abc", gold="abc")])
-    names = list(summarise({"frozen": both}, resamples=10, seed=0)["arms"]["frozen"])
+    names = list(summarise({"frozen": [both]}, resamples=10, seed=0)["arms"]["frozen"])
     assert [name for name in names if name.startswith("hop")] == ["hop_recall_1", "hop_recall_2", "hop_recall_3"]
 
 
 def test_nothing_to_score_is_one_clear_line() -> None:
     with pytest.raises(CorpusError, match="no question has a gold answer or a gold passage"):
         headline({"arms": {"frozen": {"searches": {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 3}}}, "paired": {}})
-
-
-def test_seeds_are_averaged_per_question_and_told_apart() -> None:
-    """Question a: right in one of two seeds; b: in both. The interval is over two questions, not four."""
-    by_seed = [
-        [{"id": "a", "answer": "x", "recall": 1.0}, {"id": "b", "answer": "y", "recall": 1.0}],
-        [{"id": "a", "answer": "z", "recall": 0.0}, {"id": "b", "answer": "y", "recall": 1.0}],
-    ]
-    averaged = average_seeds(by_seed)
-    assert averaged == [{"id": "a", "answer": "x", "recall": 0.5}, {"id": "b", "answer": "y", "recall": 1.0}]
-    assert seed_means(by_seed) == {"recall": [1.0, 0.5]}

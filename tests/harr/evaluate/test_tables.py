@@ -2,35 +2,71 @@
 
 from episodes import played
 
-from harr.evaluate.summary import join_candidates, question_rows
+from harr.evaluate.summary import NOT_METRICS, join_candidates, question_rows
 from harr.evaluate.tables import label, table
 
 
 def test_every_metric_has_words() -> None:
     both = join_candidates({name: question_rows([played("q1", "Ada", "abxyz")]) for name in ("corpus", "question")})
-    words = [label(key) for key in both[0] if key not in ("id", "question", "answer", "gold_answers")]
+    words = [label(key) for key in both[0] if key not in NOT_METRICS]
     assert len(set(words)) == len(words) == 26
 
 
-def test_the_table_shows_arms_intervals_and_gains() -> None:
-    values = {"mean": 0.5, "low": 0.25, "high": 1.0, "n": 12345}
-    metrics = dict.fromkeys(("answer_f1", "answer_em", "all_gold", "recall", "given_all_gold"), values)
-    gain = {"gain": -1.0, "low": -1.0, "high": -1.0, "p": 0.00019998}
-    text = table({"arms": {"frozen": metrics, "history": metrics}, "paired": {"history": {"answer_f1": gain}}})
+VALUES = {"mean": 0.5, "low": 0.25, "high": 1.0, "n": 12345, "seeds": []}
+GAIN = {"gain": -1.0, "low": -1.0, "high": -1.0, "p": 0.00019998, "n": 12345, "seeds": []}
+TRAINED = VALUES | {"seeds": [0.955, 0.5, 1.0]}
+
+
+def test_the_table_shows_arms_with_their_runs_and_whom_full_is_compared_with() -> None:
+    names = ("answer_f1", "answer_em", "all_gold", "recall", "given_all_gold")
+    arms = {"frozen": dict.fromkeys(names, VALUES), "full": dict.fromkeys(names, TRAINED)}
+    gain = GAIN | {"seeds": [-1.0] * 3, "family": {"low": -1.0, "high": -0.5, "p": 0.004, "of": 1}}
+    text = table({"arms": arms, "paired": {}, "contrasts": {"full-frozen": {"answer_f1": gain}}})
     lines = text.split("\n")
-    assert len(lines) == 3 and max(map(len, lines)) <= 100
+    assert len(lines) == 7 and max(map(len, lines)) <= 100
     assert lines[1].split() == ["frozen", "50.0", "[25.0,", "100.0]", "50.0", "50.0", "50.0", "12345"]
-    assert lines[2].endswith("-100.0 [-100.0, -100.0]  0.0002")
-    metrics = dict.fromkeys(("all_gold", "recall", "recall_at_2", "recall_at_5", "given_all_gold"), values)
-    text = table({"arms": {"frozen": metrics, "history": metrics}, "paired": {"history": {"all_gold": gain}}})
+    assert lines[2].split()[4:9] == ["3:", "50.0", "to", "100.0", "50.0"]
+    assert lines[4].split() == ["full", "against", "points", "[95", "%]", "p"]
+    assert lines[5].split() == ["frozen", "-100.0", "[-100.0,", "-50.0]", "0.004"]
+    assert lines[6] == ("Intervals are over 3 seeds and all questions.")
+
+
+def test_one_run_is_said_and_has_no_p() -> None:
+    arms = {"bm25": {"recall": VALUES}, "full": {"recall": VALUES | {"seeds": [0.5]}}}
+    gain = {key: value for key, value in GAIN.items() if key != "p"} | {"seeds": [-1.0]}
+    text = table({"arms": arms, "paired": {}, "contrasts": {"full-bm25": {"recall": gain}}})
+    assert text.count("1 run") == 3 and "0.0002" not in text and "say nothing\nof other seeds" in text
+
+
+def test_without_full_the_table_shows_gains_over_the_baseline() -> None:
+    names = ("all_gold", "recall", "recall_at_2", "recall_at_5", "given_all_gold")
+    arms = {"frozen": dict.fromkeys(names, VALUES), "history": dict.fromkeys(names, VALUES)}
+    text = table({"arms": arms, "paired": {"history": {"all_gold": GAIN}}})
     assert text.split("\n")[0].startswith("arm      all gold found % [95 %]")
     assert " R@2   R@5  given gold " in text and max(map(len, text.split("\n"))) <= 100
-    picked = table({"arms": {"bm25": {"recall": values}, "full": {}}, "paired": {}})
-    assert "recall % [95 %]" in picked and "gain" not in picked and "answer" not in picked
+    assert "over frozen" in text and "-100.0 [-100.0, -100.0]  0.0002" in text
+    picked = table({"arms": {"bm25": {"recall": VALUES}, "full": {}}, "paired": {}})
+    assert "recall % [95 %]" in picked and "points" not in picked and "answer" not in picked
+
+
+def test_every_setting_has_a_table_and_their_mixture_none() -> None:
+    own = {"arms": {"frozen": {"recall": VALUES | {"n": 30}}}, "paired": {}}
+    text = table({**own, "settings": {"hotpotqa distractor": own, "musique": own}})
+    assert [line for line in text.split("\n") if "frozen" not in line and "arm" not in line and line] == [
+        "hotpotqa distractor",
+        "musique",
+    ]
+    assert text.count("frozen") == 2 and "12345" not in text
+
+
+def test_kinds_are_told_with_n_and_the_best_other_arm() -> None:
+    arms = {"frozen": {"recall": VALUES}, "full": {"recall": TRAINED}}
+    kinds = {"2hop": {"frozen": VALUES | {"mean": 0.7}, "bm25": VALUES, "full": VALUES | {"mean": 0.6}}}
+    text = table({"arms": arms, "paired": {}, "contrasts": {"full-frozen": {"recall": GAIN}}, "kinds": kinds})
+    assert text.split("\n")[-1].split() == ["2hop", "12345", "60.0", "frozen", "70.0"]
 
 
 def test_a_deep_ranking_is_led_by_ndcg() -> None:
-    values = {"mean": 0.5, "low": 0.25, "high": 1.0, "n": 12345}
     names = ("all_gold", "recall", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
-    text = table({"arms": {"frozen": dict.fromkeys(names, values)}, "paired": {}})
-    assert text.split("\n")[0].split() == "arm nDCG at 10 % [95 %] MRR R@10 recall n".split()
+    text = table({"arms": {"frozen": dict.fromkeys(names, VALUES)}, "paired": {}})
+    assert text.split("\n")[0].split() == "arm nDCG at 10 % [95 %] runs MRR R@10 recall n".split()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harr.evaluate.summary import contrast, question_rows, summarise
+from harr.evaluate.summary import Runs, Summary, question_rows, summarise
 from harr.rag.scoring.reward import Reward
 from harr.report.examples import trajectories
 from harr.report.page import write_report
@@ -22,20 +22,25 @@ def episodes(right: int, hostile: str = "Ada") -> list[Episode]:
     """Thirty one-hop questions, the first ``right`` of them solved."""
     found = []
     for number in range(30):
-        question = Question(f"q{number}", f"Who is {hostile} {number}?", ("Ada",), ("gold",))
-        shown = Passage("gold" if number < right else "other", f"{hostile} lives here.", hostile)
+        question = Question(f"q{number}", f"Who is {hostile} {number}?", ("Ada",), (f"gold{number}",))
+        shown = Passage(f"gold{number}" if number < right else "other", f"{hostile} lives here.", hostile)
         hop = Hop(hostile, hostile, "FOUND")
         step = Step(Search(question, hostile), Retrieval((shown,)))
         found.append(Episode(question, (step,), Outcome("Ada" if number < right else hostile, (hop,))))
     return found
 
 
-def report(out: Path, frozen: int = 3, full: int = 27, hostile: str = "Bob", **changes: Any) -> str:
+def figures(rows: dict[str, Runs], **changes: Any) -> Summary:
+    """Figures of these arms, of 200 draws."""
+    return summarise(rows, resamples=200, seed=0, **changes)
+
+
+def report(out: Path, frozen: int = 3, full: int = 27, hostile: str = "Bob", seeds: int = 2, **changes: Any) -> str:
     played = {"frozen": episodes(frozen, hostile), "full": episodes(full, hostile)}
-    rows = {arm: question_rows(side) for arm, side in played.items()}
+    rows: dict[str, Runs] = {"frozen": [question_rows(played["frozen"])]}
+    rows["full"] = [question_rows(played["full"])] * seeds
     values: dict[str, Any] = {
-        "summary": summarise(rows, resamples=200, seed=0),
-        "contrasts": {"full-history": contrast(rows["full"], rows["frozen"], resamples=200, seed=0)},
+        "summary": figures(rows),
         "curve": CURVE,
         "filter_rows": FILTER,
         "trajectories": trajectories(played),
@@ -55,8 +60,44 @@ def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(tmp_path: Pa
     text = words(report(tmp_path / "index.html"))
     assert "Training raised answer F1 from 10.0 % to 90.0 %: +80.0 [+" in text
     assert "n = 30 test questions, p = 0.01;" in text  # 2 of 201
-    assert "seed 7" in text
-    assert "full against history: +80.0 [" in text
+    assert "Intervals are over 2 seeds and all questions." in text and "of full 2: 90.0 to 90.0 %" in text
+    assert re.search(
+        r"full against every other arm on the same questions: points of answer F1.*frozen \+80\.0 \[", text
+    )
+
+
+def test_what_one_run_shows_is_said_of_that_run_and_without_p(tmp_path: Path) -> None:
+    text = words(report(tmp_path / "index.html", seeds=1)).split("Training Before")[0]
+    assert "This training run raised answer F1 from 10.0 % to 90.0 %: +80.0 [+" in text
+    assert "It is one training run, seed 7, and what is said of training is said of this run." in text
+    assert "1 run, no p value" in text and "p = " not in text and "p < " not in text
+
+
+def test_the_best_untrained_arm_stands_beside_the_claim_and_the_kinds_below(tmp_path: Path) -> None:
+    sides = {"frozen": 3, "bm25": 25, "bm25_oracle_query": 30, "full": 27}
+    rows: dict[str, Runs] = {arm: [question_rows(episodes(right, "Bob"))] for arm, right in sides.items()}
+    rows["full"] = list(rows["full"]) * 2
+    for by_seed in rows.values():
+        for run in by_seed:
+            for place, row in enumerate(run):
+                row["kind"] = "bridge" if place % 2 else "comparison"
+    text = words(report(tmp_path / "index.html", summary=figures(rows)))
+    assert "Against the best arm without training, bm25 (83.3 %): +6.7 [" in text
+    assert "best_by_kind takes for each kind of question the untrained arm that does best on it" in text
+    assert "they and the p values hold for all 4 comparisons at once (min-P)." in text
+    assert "answer F1 by kind of question" in text and "comparison n = 15" in text
+
+
+def test_settings_lead_one_by_one_and_their_mixture_claims_nothing(tmp_path: Path) -> None:
+    rows: dict[str, Runs] = {arm: [question_rows(episodes(n, "Bob"))] for arm, n in {"frozen": 3, "full": 27}.items()}
+    for by_seed in rows.values():
+        for place, row in enumerate(by_seed[0]):
+            row["setting"] = "hotpotqa distractor" if place < 20 else "musique"
+    page = report(tmp_path / "index.html", summary=figures(rows))
+    text = words(page)
+    assert "Arms compared, by data set and setting." in text and "raised" not in text
+    assert re.findall(r"<h3>(.*?)</h3>", page)[:2] == ["hotpotqa distractor", "musique"]
+    assert text.count("full against every other arm") == 2 and "90.0" not in text.split("Training Before")[0]
 
 
 def test_a_hidden_part_that_costs_little_is_said_to_be_hardly_used(tmp_path: Path) -> None:
@@ -87,11 +128,11 @@ def test_a_run_that_tells_its_reward_terms_shows_their_curves_and_spread(tmp_pat
 
 def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_there(tmp_path: Path) -> None:
     played = {arm: episodes(n, "Bob") for arm, n in {"base": 0, "warmstart": 3, "full": 27}.items()}
-    rows = {
-        arm: question_rows(side, [{"reward": 2.0 * (episode.answer == "Ada")} for episode in side])
+    rows: dict[str, Runs] = {
+        arm: [question_rows(side, [{"reward": 2.0 * (episode.answer == "Ada")} for episode in side])]
         for arm, side in played.items()
     }
-    summary = summarise(rows, baseline="warmstart", resamples=200, seed=0)
+    summary = figures(rows, baseline="warmstart")
     text = words(report(tmp_path / "index.html", summary=summary))
     assert "a language model that learns from the answer" in text
     assert "points against its warm start." in text and "frozen" not in text.split("Trajectories")[0]
@@ -101,9 +142,10 @@ def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_
 
 def test_a_page_says_that_there_was_no_judge_and_where_the_reward_changed(tmp_path: Path) -> None:
     played = {"frozen": episodes(3), "full": episodes(27)}
-    rows = {arm: question_rows(side, Reward({"semantic": 1.0}).means(side)) for arm, side in played.items()}
+    terms = Reward({"semantic": 1.0})
+    rows: dict[str, Runs] = {arm: [question_rows(side, terms.means(side))] for arm, side in played.items()}
     curve = [{**row, "phase": float(row["step"] > 2)} for row in CURVE]
-    page = report(tmp_path / "index.html", summary=summarise(rows, resamples=200, seed=0), curve=curve)
+    page = report(tmp_path / "index.html", summary=figures(rows), curve=curve)
     assert "semantic (answer F1, no judge)" in words(page) and "graded by the judge" not in page
     assert page.count("other terms or questions") == 1
     assert "other terms or questions" not in report(tmp_path / "index.html")
@@ -154,10 +196,10 @@ def test_the_best_paid_come_with_their_audits_the_doubtful_first(tmp_path: Path)
 
 def test_more_repeated_queries_are_no_improvement(tmp_path: Path) -> None:
     sides = {"frozen": episodes(3), "full": episodes(3)}
-    rows = {arm: question_rows(side) for arm, side in sides.items()}
-    for row in rows["full"]:
+    rows: dict[str, Runs] = {arm: [question_rows(side)] for arm, side in sides.items()}
+    for row in rows["full"][0]:
         row["repeated_queries"] = 0.5
-    page = report(tmp_path / "index.html", summary=summarise(rows, resamples=50, seed=0))
+    page = report(tmp_path / "index.html", summary=figures(rows))
     assert "queries asked again" in words(page)
     assert '<small class="down">+50.0 [+50.0, +50.0]' in page and '<small class="up">' not in page
 
@@ -213,11 +255,10 @@ def test_gold_is_marked_and_every_kind_counted(tmp_path: Path) -> None:
 
 
 def test_a_run_without_training_or_baseline_still_reports(tmp_path: Path) -> None:
-    rows = {"bm25": question_rows(episodes(9))}
+    rows: dict[str, Runs] = {"bm25": [question_rows(episodes(9))]}
     text = report(
         tmp_path / "index.html",
-        summary=summarise(rows, resamples=50, seed=0),
-        contrasts={},
+        summary=figures(rows),
         curve=[],
         filter_rows=[],
         trajectories=trajectories({"bm25": episodes(9)}),
