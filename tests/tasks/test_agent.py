@@ -118,8 +118,8 @@ def test_an_agent_goes_through_all_stages(params: Params) -> None:
             metrics["answer_f1"]["mean"] + 0.5 * metrics["letters:variety"]["mean"], abs=1e-5
         )
         assert metrics["reward"]["n"] == 6 and metrics["reward"]["low"] <= metrics["reward"]["mean"]
-    assert set(found["paired"]) == {"base", "full"} and len(found["seeds"]["full"]["reward"]) == 2
-    assert set(read_json(Path("metrics/contrasts.json"))) == {"full-base"}
+    assert set(found["paired"]) == {"base", "full"} and len(found["arms"]["full"]["reward"]["seeds"]) == 2
+    assert set(read_json(Path("metrics/contrasts.json"))) == {"full-base", "full-warmstart"}
     assert "its warm start" in Path("reports/index.html").read_text()
 
     figures = merge_adapter.fn(params)
