@@ -122,8 +122,9 @@ def positives(episodes: Sequence[Episode], passages: Passages) -> Wanted:
 def first_missing(episodes: Sequence[Episode], wanted: Wanted) -> dict[str, str]:
     """Return state -> id of the first passage wanted there that the searches before had not found.
 
-    Where a search missed its gold and was answered nevertheless, the episode goes on from a wrong answer: the gold does
-    not tell what its later queries want, and they are left out.
+    Of gold a search has found one: what came along with it is still to be asked for. Where it missed its gold and was
+    answered nevertheless, the episode goes on from a wrong answer: the gold does not tell what its later queries want,
+    and they are left out.
     """
     targets: dict[str, str] = {}
     for episode, by_step in zip(episodes, wanted, strict=True):
@@ -132,9 +133,11 @@ def first_missing(episodes: Sequence[Episode], wanted: Wanted) -> dict[str, str]
             missing = [pid for pid in ids if pid not in found]
             if missing:
                 targets.setdefault(step.retrieval.state, missing[0])
-            found |= {passage.id for passage in step.retrieval.passages}
+            came = {passage.id for passage in step.retrieval.passages}
+            new = [pid for pid in missing if pid in came]
+            found.update(new[:1] if episode.question.gold_ids else new)
             answered = any(hop.status == "FOUND" for hop in episode.outcome.hops[number : number + 1])
-            if episode.question.gold_ids and answered and found.isdisjoint(missing):
+            if episode.question.gold_ids and answered and not new:
                 break
     return targets
 

@@ -200,6 +200,14 @@ def test_infonce_learns_nothing_from_what_follows_a_wrong_answer(status: str, wa
     assert first_missing([Episode(question, tuple(steps), outcome)], [[question.gold_ids] * 2]) == wanted
 
 
+def test_infonce_still_wants_what_came_along_with_the_gold_of_an_earlier_search() -> None:
+    question = Question("q", "Who?", gold_ids=("a", "b"))
+    both = Retrieval((Passage("b", ""), Passage("a", "")), state="one")
+    steps = (Step(Search(question, "one"), both), Step(Search(question, "two"), replace(both, state="two")))
+    outcome = Outcome(hops=(Hop("", "x", "FOUND"), Hop("", "y", "FOUND")))
+    assert first_missing([Episode(question, steps, outcome)], [[question.gold_ids] * 2]) == {"one": "a", "two": "b"}
+
+
 def asks_without_gold(setup: Setup, *answers: str) -> Setup:
     """The game on questions that lack gold passages and have these answers."""
     bare = [replace(question, gold_ids=(), answers=answers) for question in setup.questions]
