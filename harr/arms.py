@@ -52,8 +52,6 @@ class Arm:
     """``package.module:name`` of a retriever of another package."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What that retriever is made with."""
-    rival: bool = True
-    """Whether ``full`` is contrasted with it directly, beside the baseline."""
     before: str = ""
     """How the report names it where it is the baseline."""
 
@@ -73,7 +71,6 @@ def _rewriting(does: str, prefix: str, search: Ranking, colour: str) -> dict[str
         search=search,
         query="oracle_query",
         ceiling=True,
-        rival=False,
     )
     plain = {
         f"{prefix}{rule}": Arm(f"{does} {what}", f"{colour} {marker}", history=False, search=search, query=rule)
@@ -83,12 +80,11 @@ def _rewriting(does: str, prefix: str, search: Ranking, colour: str) -> dict[str
 
 
 ARMS = {
-    "bm25": Arm("is full-text search", "grey s", search="sparse", rival=False),
+    "bm25": Arm("is full-text search", "grey s", search="sparse"),
     "frozen": Arm(
         "is the untrained encoder and sees the current query only",
         "blue o",
         history=False,
-        rival=False,
         before="the frozen retriever",
     ),
     **_rewriting("is the untrained encoder reading", "", "", "brown"),
@@ -139,7 +135,6 @@ ARMS = {
         "blue o",
         learner="writer",
         taught=True,
-        rival=False,
         before="its warm start",
     ),
     "few_shot": Arm(
@@ -155,7 +150,7 @@ ARMS = {
         trained=True,
         inside="sft",
     ),
-    FULL: Arm("was trained by reward", "green D", learner="either", trained=True, rival=False),
+    FULL: Arm("was trained by reward", "green D", learner="either", trained=True),
 }
 
 
