@@ -73,6 +73,8 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
                 method = METHODS[arm.method] if arm.method else method_of(params.train)
                 history = method.train(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
                 count = len(setup.questions)
+                if asked != questions:
+                    tell(f"arm {name} learnt from {count} questions that its own rollouts disagree on")
             figures[f"{folder.name}.{method.figure}{LAST}"] = mean_reward(history[-10:])
             runs_told[folder.name] = run_figures(history) | {"questions": float(count)}
             figures |= {f"{folder.name}.{key}": value for key, value in runs_told[folder.name].items()}
