@@ -1,1 +1,1 @@
-"""The fictional encyclopaedia, its grammar, and the scripted player that reads it."""
+"""The fictional worlds, their grammars, and the scripted player that reads them."""
