@@ -38,9 +38,10 @@ async def evaluate() -> None:
         if params.train.prefers:
             links = {"Preferences between queries": write_preferences_page().name, **links}
         plot_and_report(params, summary, run_facts(params), links, occluded)
-        run.log(
-            0, {f"{arm}.{name}": v["mean"] for arm, metrics in summary["arms"].items() for name, v in metrics.items()}
-        )
+        figures = {f"{arm}.{name}": v for arm, metrics in summary["arms"].items() for name, v in metrics.items()}
+        ends = [(name, end, v["seeds"]) for name, v in figures.items() for end in (min, max) if len(v["seeds"]) > 1]
+        run.log(0, {name: v["mean"] for name, v in figures.items()})
+        run.log(0, {f"{name}.seeds_{end.__name__}": end(seeds) for name, end, seeds in ends})
         run.traces(trajectories(episodes, rows, params.tracking.traces, params.baseline))
         run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
         for path in (EVALUATION / "trajectories.json", REPORT, PLOTS / "arms.svg"):

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harr.arms import FULL
-from harr.evaluate.summary import Summary, baseline_of, headline
+from harr.arms import ARMS, FULL
+from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, headline
 
 LABELS = {
     "answer_f1": "answer F1",
@@ -94,11 +94,12 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _by_kind(summary: Summary) -> str:
-    """Return the kinds of question, each with its n, what ``full`` has, and the best of the other arms."""
+    """Return the kinds of question, each with its n, what ``full`` has, and the best other arm that is no ceiling."""
     kinds: Mapping[str, Mapping[str, Mapping[str, Any]]] = summary.get("kinds", {})
     rows = [["kind", "n", f"{FULL} %", "best other arm"]]
     for kind, arms in kinds.items():
-        best = max((arm for arm in arms if arm != FULL), key=lambda arm: arms[arm]["mean"], default="")
+        others = [arm for arm in arms if arm not in (FULL, BEST_BY_KIND) and not (arm in ARMS and ARMS[arm].ceiling)]
+        best = max(others, key=lambda arm: arms[arm]["mean"], default="")
         own = percent(arms[FULL]["mean"]) if FULL in arms else "-"
         other = f"{best} {percent(arms[best]['mean'])}" if best else "-"
         rows.append([kind or "none", str(max(cell["n"] for cell in arms.values())), own, other])

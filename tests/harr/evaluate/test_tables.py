@@ -61,7 +61,13 @@ def test_every_setting_has_a_table_and_their_mixture_none() -> None:
 
 def test_kinds_are_told_with_n_and_the_best_other_arm() -> None:
     arms = {"frozen": {"recall": VALUES}, "full": {"recall": TRAINED}}
-    kinds = {"2hop": {"frozen": VALUES | {"mean": 0.7}, "bm25": VALUES, "full": VALUES | {"mean": 0.6}}}
+    kinds = {
+        "2hop": {
+            "frozen": VALUES | {"mean": 0.7},
+            "oracle_query": TRAINED | {"mean": 0.9},
+            "full": VALUES | {"mean": 0.6},
+        }
+    }
     text = table({"arms": arms, "paired": {}, "contrasts": {"full-frozen": {"recall": GAIN}}, "kinds": kinds})
     assert text.split("\n")[-1].split() == ["2hop", "12345", "60.0", "frozen", "70.0"]
 
