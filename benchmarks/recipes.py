@@ -24,6 +24,8 @@ from harr.params import Params
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT, PAGE = ROOT / "results", ROOT / "recipes" / "README.md"
+OLDER = KEPT / "older.md"
+"""Figures of former versions, written by hand; a row goes when its recipe is run again."""
 FIGURES = ("evaluate.json", "contrasts.json")
 HEAD = """# Recipes and what they reach
 
@@ -46,13 +48,18 @@ def run(recipe: str) -> None:
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tree)], check=True)
         if (shared := ROOT.parent / "shared").exists():  # the recipes of real data name files there
             (tree.parent / "shared").symlink_to(shared)
-        shutil.copy(tree / "recipes" / f"{recipe}.yaml", tree / "params.yaml")
+        shutil.copy(tree / file(recipe), tree / "params.yaml")
         began = time.monotonic()
         subprocess.run(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
         minutes = (time.monotonic() - began) / 60
         for name in FIGURES:
             write_json(KEPT / recipe / name, read_json(tree / "metrics" / name))
         write_json(KEPT / recipe / "run.json", facts(minutes))
+
+
+def file(recipe: str) -> str:
+    """Return the parameter file of a recipe; ``params`` is the quickstart."""
+    return "params.yaml" if recipe == "params" else f"recipes/{recipe}.yaml"
 
 
 def facts(minutes: float) -> dict[str, Any]:
@@ -86,10 +93,10 @@ def code() -> list[str]:
 def section(recipe: str) -> str:
     """Return a recipe's part of the page: what it is, how it was run, and its table."""
     kept = KEPT / recipe
-    told, path = read_json(kept / "run.json"), ROOT / "recipes" / f"{recipe}.yaml"
+    told, path = read_json(kept / "run.json"), ROOT / file(recipe)
     comments = [line[2:] for line in path.read_text().splitlines() if line.startswith("# ") and "$schema" not in line]
     seeds = Params.load(path).evaluate.seeds
-    changed = git("diff", "--name-only", told["commit"], "HEAD", "--", f"recipes/{recipe}.yaml", *code())
+    changed = git("diff", "--name-only", told["commit"], "HEAD", "--", file(recipe), *code())
     lines = [
         f"## {recipe}",
         "",
@@ -107,13 +114,13 @@ def section(recipe: str) -> str:
 
 def main(names: list[str]) -> None:
     """Run the recipes named, and write the page."""
-    known = {path.stem for path in (ROOT / "recipes").glob("*.yaml")}
+    known = {"params", *(path.stem for path in (ROOT / "recipes").glob("*.yaml"))}
     if unknown := sorted(set(names) - known):
         sys.exit(f"error: no recipe {unknown[0]}; choose from {', '.join(sorted(known))}")
     for name in names:
         run(name)
     kept = sorted(path.name for path in KEPT.iterdir() if path.name in known)
-    write_text(PAGE, "\n".join([HEAD, *(f"{section(name)}\n" for name in kept)]))
+    write_text(PAGE, "\n".join([HEAD, *(f"{section(name)}\n" for name in kept), OLDER.read_text()]))
 
 
 if __name__ == "__main__":
