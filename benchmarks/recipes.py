@@ -26,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 KEPT, PAGE = ROOT / "results", ROOT / "recipes" / "README.md"
 OLDER = KEPT / "older.md"
 """Figures of former versions, written by hand; a row goes when its recipe is run again."""
+QUICKSTART = "params"
+"""What params.yaml is called here."""
 FIGURES = ("evaluate.json", "contrasts.json")
 HEAD = """# Recipes and what they reach
 
@@ -48,7 +50,8 @@ def run(recipe: str) -> None:
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tree)], check=True)
         if (shared := ROOT.parent / "shared").exists():  # the recipes of real data name files there
             (tree.parent / "shared").symlink_to(shared)
-        shutil.copy(tree / file(recipe), tree / "params.yaml")
+        if recipe != QUICKSTART:
+            shutil.copy(tree / file(recipe), tree / "params.yaml")
         began = time.monotonic()
         subprocess.run(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
         minutes = (time.monotonic() - began) / 60
@@ -58,8 +61,8 @@ def run(recipe: str) -> None:
 
 
 def file(recipe: str) -> str:
-    """Return the parameter file of a recipe; ``params`` is the quickstart."""
-    return "params.yaml" if recipe == "params" else f"recipes/{recipe}.yaml"
+    """Return the parameter file of a recipe."""
+    return "params.yaml" if recipe == QUICKSTART else f"recipes/{recipe}.yaml"
 
 
 def facts(minutes: float) -> dict[str, Any]:
@@ -114,7 +117,7 @@ def section(recipe: str) -> str:
 
 def main(names: list[str]) -> None:
     """Run the recipes named, and write the page."""
-    known = {"params", *(path.stem for path in (ROOT / "recipes").glob("*.yaml"))}
+    known = {QUICKSTART, *(path.stem for path in (ROOT / "recipes").glob("*.yaml"))}
     if unknown := sorted(set(names) - known):
         sys.exit(f"error: no recipe {unknown[0]}; choose from {', '.join(sorted(known))}")
     for name in names:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from harr.compute import distributed
 from harr.errors import ParamsError
 from harr.params.reward import RerankerParams
 from harr.services.openai_client import Service
@@ -25,6 +24,8 @@ def relevances(score: Score, episodes: Sequence[Episode]) -> list[Value]:
     Every pair of a sub-query and a passage is scored once, those of a sub-query in one request. Of several processes
     the main one asks.
     """
+    from harr.compute import distributed  # loads torch, which naming a reward does without
+
     steps = [step for episode in episodes for step in episode.steps]
     found: dict[str, dict[str, None]] = {}
     for step in steps:
