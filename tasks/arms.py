@@ -9,7 +9,6 @@ from typing import Any
 from prefect import task
 
 from harr.arms import FULL
-from harr.compute import distributed
 from harr.io.files import fingerprint, publish, read_json, write_json
 from harr.params import Params
 from harr.types import Log
@@ -52,6 +51,7 @@ def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[
     """Do the plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
     from harr.builders.methods import METHODS, method_of
     from harr.builders.setup import arm_params, open_setup
+    from harr.compute import distributed
     from harr.corpus.passages import read_questions
 
     runs, questions = trained_runs(params), FILTERED / "questions.jsonl"
@@ -100,6 +100,7 @@ def own_questions(params: Params) -> Path:
     """
     from harr.builders.methods import method_of
     from harr.builders.setup import open_setup
+    from harr.compute import distributed
 
     with open_setup(params, PLACES, QUESTIONS / "train.jsonl", history=False) as setup:
         out = RUNS / f"filtered-{fingerprint([setup.identity, params.filter.model_dump(), params.seed])}"
