@@ -207,13 +207,13 @@ def _count_units(path: Path) -> None:
 
     import harr.filter
 
-    make = harr.filter._try_batch  # its loop also passes over the batches that are there
+    make = harr.filter.try_questions  # its loop also passes over the batches that are there
 
     def one_batch(*values: Any) -> Any:
         os.write(sink, b".")
         return make(*values)
 
-    harr.filter._try_batch = one_batch
+    harr.filter.try_questions = one_batch
     for module in list(sys.modules.values()):
         if module is not harr.filter and getattr(module, "stoppable", None) is plain:
             module.stoppable = counted  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ AGAIN = "**To be run again**: the recipe or the code it depends on has changed s
 
 def run(recipe: str) -> None:
     """Run a recipe in a clone of the last commit and keep its figures."""
-    with tempfile.TemporaryDirectory(prefix="harr-recipe-") as place:
+    with tempfile.TemporaryDirectory(prefix="harr-recipe-", ignore_cleanup_errors=True) as place:
         tree = Path(place) / "harr"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(tree)], check=True)
         if (shared := ROOT.parent / "shared").exists():  # the recipes of real data name files there
@@ -109,7 +109,7 @@ def section(recipe: str) -> str:
         f"{'run' if seeds == 1 else 'seeds'} of each trained arm. {AGAIN if changed else ''}".rstrip(),
         "",
         "```",
-        table(read_json(kept / "evaluate.json")),
+        table(read_json(kept / "evaluate.json") | {"contrasts": read_json(kept / "contrasts.json")}),
         "```",
     ]
     return "\n".join(lines)

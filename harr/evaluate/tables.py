@@ -81,7 +81,7 @@ def table(summary: Summary) -> str:
     compared, words = comparisons(summary, lead)
     if not compared:
         return _grid(rows)
-    title = f"{FULL} against" if FULL in summary["arms"] else f"over {baseline_of(summary)}"
+    title = f"{FULL} against" if summary.get("contrasts") else f"over {baseline_of(summary)}"
     gains = [[arm, spread(gain, "gain", "+.1f"), p_value(gain)] for arm, gain in compared.items()]
     return f"{_grid(rows)}\n\n{_grid([[title, 'points [95 %]', 'p'], *gains])}\n{words}{_by_kind(summary)}"
 

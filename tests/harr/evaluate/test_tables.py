@@ -31,6 +31,12 @@ def test_the_table_shows_arms_with_their_runs_and_whom_full_is_compared_with() -
     assert lines[6] == ("Intervals are over 3 seeds and all questions.")
 
 
+def test_gains_over_the_baseline_are_not_called_those_of_full() -> None:
+    arms = {"frozen": {"recall": VALUES}, "full": {"recall": TRAINED}}
+    text = table({"arms": arms, "paired": {"full": {"recall": GAIN}}})
+    assert "over frozen" in text and "full against" not in text
+
+
 def test_one_run_is_said_and_has_no_p() -> None:
     arms = {"bm25": {"recall": VALUES}, "full": {"recall": VALUES | {"seeds": [0.5]}}}
     gain = {key: value for key, value in GAIN.items() if key != "p"} | {"seeds": [-1.0]}
