@@ -28,7 +28,7 @@ OLDER = KEPT / "older.md"
 """Figures of former versions, written by hand; a row goes when its recipe is run again."""
 QUICKSTART = "params"
 """What params.yaml is called here."""
-FIGURES = ("evaluate.json", "contrasts.json")
+FIGURES = ("evaluate.json", "contrasts.json", "occlusion.json")
 HEAD = """# Recipes and what they reach
 
 Written by `python -m benchmarks.recipes` from the figures in `results/`; do not edit.
@@ -52,12 +52,12 @@ def run(recipe: str) -> None:
             (tree.parent / "shared").symlink_to(shared)
         if recipe != QUICKSTART:
             shutil.copy(tree / file(recipe), tree / "params.yaml")
-        began = time.monotonic()
+        began, commit = time.monotonic(), git("rev-parse", "--short=10", "HEAD", tree=tree)
         subprocess.run(["dvc", "repro"], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)}, check=True)
         minutes = (time.monotonic() - began) / 60
         for name in FIGURES:
             write_json(KEPT / recipe / name, read_json(tree / "metrics" / name))
-        write_json(KEPT / recipe / "run.json", facts(minutes))
+        write_json(KEPT / recipe / "run.json", facts(commit, minutes))
 
 
 def file(recipe: str) -> str:
@@ -65,10 +65,10 @@ def file(recipe: str) -> str:
     return "params.yaml" if recipe == QUICKSTART else f"recipes/{recipe}.yaml"
 
 
-def facts(minutes: float) -> dict[str, Any]:
+def facts(commit: str, minutes: float) -> dict[str, Any]:
     """Return when, where and from which commit a recipe was run, and how long that took."""
     return {
-        "commit": git("rev-parse", "--short=10", "HEAD"),
+        "commit": commit,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {processor()}",
         "minutes": round(minutes, 1),
@@ -82,9 +82,9 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def git(*words: str) -> str:
-    """Return what a git command prints in this tree."""
-    return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+def git(*words: str, tree: Path = ROOT) -> str:
+    """Return what a git command prints in a tree."""
+    return subprocess.run(["git", *words], cwd=tree, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def code() -> list[str]:

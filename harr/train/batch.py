@@ -121,10 +121,15 @@ class Batch:
     def of(cls, episodes: Sequence[Episode], columns: Mapping[str, Sequence[float]]) -> "Batch":
         """Lay the steps of all episodes end to end; every column has one value per step, in that order.
 
-        Episodes without a search have no row, and so no gradient.
+        Episodes without a search have no row, and so no gradient. Each half of the states is in order of length, so
+        that a pass pads little and the halves of a batch stay alike (see :meth:`Learner.update`).
         """
         steps = [step.retrieval for episode in episodes for step in episode.steps]
-        states, state_of = unique([retrieval.state for retrieval in steps])
+        seen, seen_of = unique([retrieval.state for retrieval in steps])
+        middle = len(seen) // 2
+        states = [*sorted(seen[:middle], key=len), *sorted(seen[middle:], key=len)]
+        place = {state: number for number, state in enumerate(states)}
+        state_of = np.array([place[state] for state in seen], dtype=np.int64)[seen_of]
         order = np.argsort(state_of, kind="stable")
         return cls(
             states=states,
@@ -137,6 +142,21 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.old_B)
+
+    def where(self, kept_B: Tensor) -> "Batch":
+        """Return the rows that are kept, and their states; one row at least."""
+        kept_B = kept_B.clone()
+        kept_B[0] |= not kept_B.any()
+        rows = kept_B.nonzero().squeeze(-1)
+        used, state_of_B = self.state_of_B[rows].unique(return_inverse=True)
+        return Batch(
+            states=[self.states[state] for state in used.tolist()],
+            state_of_B=state_of_B,
+            pool_BN=self.pool_BN[rows.numpy()],
+            chosen_B=self.chosen_B[rows],
+            old_B=self.old_B[rows],
+            columns={name: values[rows] for name, values in self.columns.items()},
+        )
 
     def passes(self, states_per_pass: int) -> Iterator["Batch"]:
         """Cut into batches of at most so many distinct states; of each, this process's share (all, if it is alone)."""

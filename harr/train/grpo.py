@@ -52,9 +52,11 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
             lengths = [len(episode.steps) for episode in episodes]
             weights = step_weights(lengths, params.estimator).tolist()
             batch = Batch.of(episodes, {"advantage": flat, "weight": weights})
+            values["distinct_states"] = float(len(batch.states))
+            if not params.kl_weight:  # a row without advantage has no gradient then
+                batch = batch.where(batch.columns["advantage"].abs() >= NEGLIGIBLE)
             for _ in range(params.num_iterations):
                 values |= update(params, learner, batch)
-            values["distinct_states"] = float(len(batch.states))
         learner.history.append(values)
     return learner.export(out)
 

@@ -177,7 +177,7 @@ def update(
 ) -> dict[str, float]:
     """Take one optimizer step on the mean cross-entropy of all distinct states."""
     learner.optimizer.zero_grad()
-    policy, states = learner.dense, list(targets)
+    policy, states = learner.dense, sorted(targets, key=len)  # a pass of like lengths pads little
     temperature = params.infonce.temperature or policy.temperature
     golds, _ = unique([pid for group in groups for pid in group])
     rows = policy.passages.rows_of(golds)

@@ -75,7 +75,7 @@ def _choices(episode: Episode) -> Iterator[tuple[str, int]]:
 def update(params: PolicyParams, learner: Learner, rewards: Rewards) -> dict[str, float]:
     """Take one optimizer step on the mean divergence of all states."""
     learner.optimizer.zero_grad()
-    policy, states = learner.dense, list(rewards)
+    policy, states = learner.dense, sorted(rewards, key=len)
     temperature = params.replug.temperature or policy.temperature
     rows_UN = pad([list(rewards[state]) for state in states])
     reward_UN = torch.full(rows_UN.shape, plackett_luce.MASKED)
