@@ -18,8 +18,9 @@ from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train.batch import Batch, question_batch
-from harr.train.grpo import advantages_of, train
+from harr.train.grpo import advantages_of, train, update
 from harr.train.infonce import first_missing, positives, train as infonce
+from harr.train.learner import Learner
 from harr.types import Episode, Hop, Log, Outcome, Passage, Question, Retrieval, Search, Step
 
 COMMON = {
@@ -128,6 +129,23 @@ def test_an_episode_without_a_search_has_no_row(setup: Setup) -> None:
     batch = Batch.of(episodes, {"advantage": [value for row in advantages for value in row]})
     assert len(batch) == 3 and advantages[3] == []
     assert advantages[0][0] == pytest.approx(0.866, abs=1e-3), "1/2 over a deviation of .577, of all four"
+
+
+def test_rows_without_advantage_are_left_out_and_the_gradient_stays(setup: Setup, tmp_path: Path) -> None:
+    params = PARAMS.model_copy(update={"learning_rate": 1e-12})
+    game = fresh(setup)
+    game.policy.sampling = torch.Generator().manual_seed(0)
+    episodes = play([question for question in setup.questions[:6] for _ in range(2)], game.pipeline, game.policy, None)
+    count = sum(len(episode.steps) for episode in episodes)
+    columns = {"advantage": [1.0, 0.0, -0.5, 0.0][:count] + [0.0] * (count - 4), "weight": [1 / count] * count}
+    whole = Batch.of(episodes, columns)
+    learning = whole.where(whole.columns["advantage"] != 0.0)
+    assert len(learning) == 2 and len(learning.states) <= 2 < len(whole.states)
+    learner = Learner.open(params, game, tmp_path / "work", 0, kind="grpo")
+    before, after = update(params, learner, whole), update(params, learner, learning)
+    assert after["loss"] == pytest.approx(before["loss"], abs=1e-6)
+    assert after["grad_norm"] == pytest.approx(before["grad_norm"], rel=1e-4) and after["grad_norm"] > 0
+    assert len(whole.where(torch.zeros(count, dtype=torch.bool))) == 1, "Adam goes on as it would"
 
 
 def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(setup: Setup, tmp_path: Path, capsys) -> None:
