@@ -25,7 +25,8 @@ FOLLOWED = 10
 PER_TITLE = 20
 """Maximum number of passages of one title; a document may have been cut into many."""
 _WORD = re.compile(r"\w+")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[JSDM]r\.)(?<!\bSt\.)\s+")
+"""A gap between sentences: not after an initial ("S. Sylvan Simon") or a short title."""
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
 _STOP = frozenset(STOP_WORDS.split())
 
@@ -107,6 +108,7 @@ class MentionRetriever:
     candidates: str
     fetch: int = 1000
     titles: Titles = field(init=False)
+    _searchable: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Read the titles of all passages.
@@ -115,6 +117,7 @@ class MentionRetriever:
             CorpusError: no passage has a title.
         """
         self.titles = Titles(self.passages.titles)
+        self._searchable = frozenset(self.passages.searchable_rows().tolist())
         if not len(self.titles):
             raise CorpusError("the arm mention goes by titles, and no passage has one; leave it out of evaluate.arms")
 
@@ -135,7 +138,7 @@ class MentionRetriever:
     def _rankings(self, queries: Sequence[str], filled: Sequence[Sequence[int]]) -> list[list[int]]:
         """Return the rows of every query, best first."""
         named = [self.titles.named_in(query) for query in queries]
-        first = [[row for code, _ in found for row in self.titles.rows(code).tolist()] for found in named]
+        first = [list(filter(self._open, (r for code, _ in found for r in self.titles.rows(code)))) for found in named]
         passage_of = self._passages(first)
         words = [content_words(query) for query in queries]
         shared = cache(lambda query, row: len(words[query] & content_words(passage_of[row].content)))
@@ -171,4 +174,9 @@ class MentionRetriever:
         skip = set(self.passages.rows_of(search.exclude_ids).values())
         given = set(self.passages.rows_of(search.question.candidate_ids).values())
         left = [row for row in ranked if row >= 0 and row not in skip]
-        return [row for row in left if self.candidates == "corpus" or row in given][: search.k or self.k]
+        fits = [row for row in left if self._open(row) and (self.candidates == "corpus" or row in given)]
+        return fits[: search.k or self.k]
+
+    def _open(self, row: int) -> bool:
+        """Return whether a row may be read: of a corpus that is searched, what is in the index."""
+        return self.candidates == "question" or row in self._searchable

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from numpy.typing import NDArray
 
 from harr.errors import CorpusError
 from harr.rag.retrieval.mention import MentionRetriever, Titles
@@ -25,10 +26,13 @@ SHELF = (
 class Corpus:
     """Passages in memory; every read is counted."""
 
-    def __init__(self, passages: Sequence[Passage] = SHELF) -> None:
-        self.rows = list(passages)
+    def __init__(self, passages: Sequence[Passage] = SHELF, hidden: Sequence[str] = ()) -> None:
+        self.rows, self.hidden = list(passages), hidden
         self.titles = pa.chunked_array([[passage.title for passage in passages]])
         self.reads = 0
+
+    def searchable_rows(self) -> NDArray[np.int64]:
+        return np.array([row for row, passage in enumerate(self.rows) if passage.id not in self.hidden])
 
     def take(self, rows: Sequence[int]) -> list[Passage]:
         self.reads += 1
@@ -94,6 +98,20 @@ def test_the_longest_title_counts_and_a_word_alone_needs_its_capital() -> None:
     }
 
 
+def test_what_is_not_searchable_is_not_found() -> None:
+    player = MentionRetriever(Index(), Corpus(hidden=("film", "carl")), 5, "corpus")  # type: ignore[arg-type]
+    (found,) = player.retrieve([Search(ASKED, ASKED.text)])
+    assert [passage.id for passage in found.passages] == ["rest"], "nor is what it names"
+
+
 def test_a_corpus_without_titles_is_refused() -> None:
     with pytest.raises(CorpusError, match="the arm mention goes by titles, and no passage has one; leave it out"):
         MentionRetriever(Index(), Corpus([Passage("p", "text")]), 5, "corpus")  # type: ignore[arg-type]
+
+
+def test_an_initial_ends_no_sentence() -> None:
+    shelf = [Passage("film", "It is by A. B. Carr.", "The Film"), Passage("carr", "He died.", "A. B. Carr")]
+    player = MentionRetriever(Index(), Corpus(shelf), 2, "corpus")  # type: ignore[arg-type]
+    player.index.search_text = lambda texts, n: (np.full((len(texts), n), -1), None)  # type: ignore[method-assign]
+    (found,) = player.retrieve([Search(Question("q", "x"), "Who made The Film?")])
+    assert [passage.id for passage in found.passages] == ["film", "carr"]
