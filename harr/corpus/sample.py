@@ -2,8 +2,8 @@
 
 import random
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
-from heapq import nsmallest
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from heapq import heappush, heappushpop, nsmallest
 from typing import TypeVar
 
 from harr.types import Question
@@ -35,14 +35,29 @@ def _stratified(items: Sequence[T], strata: Sequence[Hashable], count: int, seed
     return [items[place] for place in sorted(kept)]
 
 
-def draw_rows(rows: Iterable[T], count: int, seed: int) -> Iterable[T]:
-    """Return ``count`` rows (0: all) of a stream in their order; at most so many are held.
+def draw_rows(
+    rows: Iterable[T], count: int, seed: int, stratum: Callable[[T], Hashable] = lambda row: None
+) -> Iterable[T]:
+    """Return ``count`` rows (0: all) of a stream in their order, of every ``stratum`` as large a share as of all; at
+    most so many of each are held.
 
-    >>> len(list(draw_rows(range(1000), 5, seed=0)))
-    5
+    >>> drawn = draw_rows(range(1000), 10, seed=0, stratum=lambda row: row < 200)
+    >>> len(drawn), sum(row < 200 for row in drawn)
+    (10, 2)
     """
     if not count:
         return rows
-    rng = random.Random(f"{seed}/rows")
-    kept = nsmallest(count, ((rng.random(), place, row) for place, row in enumerate(rows)), key=lambda one: one[:2])
-    return [row for _, _, row in sorted(kept, key=lambda one: one[1])]
+    rng, sizes = random.Random(f"{seed}/rows"), Counter[Hashable]()
+    held: dict[Hashable, list[tuple[float, int, T]]] = {}  # of each stratum the greatest numbers, with place and row
+    for place, row in enumerate(rows):
+        key = stratum(row)
+        sizes[key] += 1
+        own = held.setdefault(key, [])
+        (heappushpop if len(own) == count else heappush)(own, (rng.random(), place, row))
+    ranked = (
+        ((rank + 0.5) / sizes[key], -number, place, row)
+        for key, own in held.items()
+        for rank, (number, place, row) in enumerate(sorted(own, key=lambda one: one[:2], reverse=True))
+    )
+    kept = nsmallest(count, ranked, key=lambda one: one[:3])
+    return [row for *_, row in sorted(kept, key=lambda one: one[2])]

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from harr.corpus.sample import draw_rows
 from harr.datasets.babi import Story, make_stories, read_stories
 from harr.datasets.needles import make_needles
 from harr.datasets.noise import noise_sentences
@@ -129,10 +130,10 @@ def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
             made = make_needles(params.kind, tries, params.seed)
         elif files := getattr(params, split):
             read = chain.from_iterable(read_stories(Path(path), params.task) for path in files)
-            return _take(read, split, count, params.sentences, at_least=1)
+            return _draw(read, split, count, params)
         else:
             made = make_stories(params.task, tries, params.seed)
-        return _take(_half(made, split), split, count, params.sentences, at_least=count)
+        return _take(_half(made, split), split, count, params.sentences)
 
     test = of_split("test", params.test_questions)
     known = {(story.question, story.facts) for story in test}
@@ -217,8 +218,8 @@ def _half(stories: Iterable[Story], split: str) -> Iterator[Story]:
             yield story
 
 
-def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, at_least: int) -> list[Story]:
-    """Return the first ``count`` stories that fit into a document."""
+def _take(stories: Iterable[Story], split: str, count: int, sentences: int) -> list[Story]:
+    """Return the first ``count`` stories that fit into a document; made ones have no order."""
     kept: list[Story] = []
     longer = 0
     for story in stories:
@@ -228,12 +229,29 @@ def _take(stories: Iterable[Story], split: str, count: int, sentences: int, *, a
             kept.append(story)
         else:
             longer += 1
-    if len(kept) < at_least:
+    _check_count(len(kept), longer, split, sentences, at_least=count)
+    return kept
+
+
+def _draw(stories: Iterable[Story], split: str, count: int, params: BabiLongParams) -> list[Story]:
+    """Return at most ``count`` stories of files that fit into a document, drawn by the seed."""
+    read = list(stories)
+    fitting = [story for story in read if len(story.facts) <= params.sentences]
+    _check_count(len(fitting), len(read) - len(fitting), split, params.sentences, at_least=1)
+    return list(draw_rows(fitting, count, params.seed))
+
+
+def _check_count(kept: int, longer: int, split: str, sentences: int, *, at_least: int) -> None:
+    """Make sure that enough stories fit into a document.
+
+    Raises:
+        CorpusError: says how many do.
+    """
+    if kept < at_least:
         raise CorpusError(
-            f"download: {len(kept)} of {len(kept) + longer} {split} stories fit into {sentences} sentences, expected "
+            f"download: {kept} of {kept + longer} {split} stories fit into {sentences} sentences, expected "
             f"{at_least} that fit; raise download.sentences"
         )
-    return kept
 
 
 def _fact_ids(question_id: str, story: Story) -> tuple[str, ...]:

@@ -65,7 +65,8 @@ def hover(params: HoverParams) -> Source:
 
         def questions() -> Iterator[Question]:
             claims = map(wiki17.claim, chain.from_iterable(map(_rows, paths)))
-            return iter(draw_rows((claim for claim in claims if int(claim.kind[0]) in params.hops), limit, params.seed))
+            wanted = (claim for claim in claims if int(claim.kind[0]) in params.hops)
+            return iter(draw_rows(wanted, limit, params.seed, lambda claim: claim.kind))
 
         return questions
 
@@ -100,7 +101,7 @@ def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
     def read(pattern: str, limit: int, levels: tuple[str, ...] = ()) -> Iterator[Read]:
         rows = chain.from_iterable(map(_rows, fetch(repository, pattern, params.root)))
         wanted = (row for row in rows if not levels or row.values.get("level") in levels)
-        return (convert(row) for row in draw_rows(wanted, limit, params.seed))
+        return (convert(row) for row in draw_rows(wanted, limit, params.seed, _kind))
 
     def train_rows() -> Iterator[Read]:
         return read(train, rows_to_read(params), params.train_level)
@@ -232,12 +233,16 @@ def _nq_row(row: Row) -> Read:
 
 
 def _question(row: Row, answers: tuple[str, ...], gold: tuple[str, ...], passages: list[Passage]) -> Question:
-    kind = str(row.values.get("type") or "")
-    if match := re.match(r"(\d)hop", str(row.values.get("id"))):
-        kind = f"{match[1]}hop"
     given = tuple(dict.fromkeys(passage.id for passage in passages))
     level = str(row.values.get("level") or "")
-    return Question(row.text("id", "question"), row.text("question", "question"), answers, gold, given, kind, level)
+    text = row.text("question", "question")
+    return Question(row.text("id", "question"), text, answers, gold, given, _kind(row), level)
+
+
+def _kind(row: Row) -> str:
+    """Return the type of a question: as its row says or, of MuSiQue, its number of hops, with which its id begins."""
+    match = re.match(r"(\d)hop", str(row.values.get("id")))
+    return f"{match[1]}hop" if match else str(row.values.get("type") or "")
 
 
 def _require(row: Row, *keys: str) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from harr.corpus.sample import draw_questions
 from harr.errors import CorpusError
 from harr.params.download import HoverParams, HubParams, JsonlParams
 from harr.types import Question
@@ -30,8 +31,8 @@ class Splits:
 def divide(train: Sequence[Question], own: Sequence[Question] | None, test: Sequence[Question], count: int) -> Splits:
     """Return splits that share no question (:attr:`Question.identity`); test questions stay as they are.
 
-    ``own`` are the data set's own validation questions, of which the first ``count`` are taken (0: all). None: it has
-    none, and ``count`` are drawn from ``train``.
+    ``own`` are the data set's own validation questions, of which ``count`` are drawn (0: all). None: it has none, and
+    ``count`` are drawn from ``train``.
 
     Raises:
         CorpusError: as many are to be drawn as there are training questions.
@@ -42,7 +43,7 @@ def divide(train: Sequence[Question], own: Sequence[Question] | None, test: Sequ
     if own is None:
         kept, validation = hold_out(kept, count)
     else:
-        asked = own[:count] if count else own
+        asked = draw_questions(own, count, seed=0)
         validation = [question for question in asked if question.identity not in tested]
         figures["validation_questions_dropped_because_in_test"] = float(len(asked) - len(validation))
     validated = _identities(validation)

@@ -23,6 +23,8 @@ Samples = dict[tuple[str, str, str, tuple[str, ...]], Array]
 NOT_METRICS = ("id", "question", "answer", "gold_answers", "gold", "kind", "setting")
 HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
 """The metric that leads a table or sentence: the first of these that was measured."""
+DEEP = frozenset({"ndcg_at_10"})
+"""Headlines that only questions have for which so many passages were asked for."""
 CONTRASTS = "contrasts"
 BEST_BY_KIND = "best_by_kind"
 """The row that bounds every rule which takes an untrained arm by the kind of question."""
@@ -164,7 +166,8 @@ def _with_best_by_kind(runs: Mapping[str, Runs], arms: Mapping[str, Arm]) -> Map
         if name in arms and arms[name].learner == "retriever" and not arms[name].trained and not arms[name].ceiling
     }
     kinds = list(dict.fromkeys(row.get("kind", "") for rows in rivals.values() for row in rows))
-    lead = _first_headline(name for rows in rivals.values() for name in _metrics(rows))
+    measured = [{name: sum(name in row for row in rows) for name in _metrics(rows)} for rows in rivals.values()]
+    lead = next(iter(_headlines(measured)), "")
     if len(rivals) < 2 or not 1 < len(kinds) <= MOST_KINDS or not lead or BEST_BY_KIND in runs:
         return runs
     best: list[Row] = []
@@ -180,7 +183,10 @@ def _compare(
     """Return the means, gains, contrasts and kinds of :func:`summarise`; a mixture has neither of the last two."""
     rows = {row["id"]: row for by_seed in runs.values() for row in by_seed[0]}
     values = {arm: _values(by_seed, list(rows)) for arm, by_seed in runs.items()}
-    lead = _first_headline(name for metrics in values.values() for name in metrics)
+    measured = [
+        {name: int((~np.isnan(table).any(axis=0)).sum()) for name, table in own.items()} for own in values.values()
+    ]
+    lead = next(iter(_headlines(measured)), "")
     samples = _means_and_gains(values, baseline)
     if not mixed:
         samples |= _contrasts(values) | _kinds(values, lead, [row.get("kind", "") for row in rows.values()])
@@ -281,10 +287,32 @@ def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int) -> dict[str
     return {name: _cell("gain", table, draws, number, runs) for number, (name, table) in enumerate(samples.items())}
 
 
+def parts_of(summary: Summary) -> dict[str, Summary]:
+    """Return the summary of every setting of every data set, or of all questions where there is one setting (named "").
+
+    A mixture of settings is none of them: what is drawn or told by arm is drawn or told of each part.
+    """
+    parts: dict[str, Summary] = summary.get("settings") or {"": summary}
+    return parts
+
+
 def flat_rows(summary: Summary) -> list[Row]:
-    """Return the arms of a summary as rows ``{arm, metric, mean, low, high, n, seeds}`` for a plot or a CSV file."""
-    arms = summary["arms"].items()
-    return [{"arm": arm, "metric": name, **values} for arm, metrics in arms for name, values in metrics.items()]
+    """Return the arms of a summary as rows ``{setting, arm, metric, mean, low, high, n, seeds}`` for a plot or a CSV
+    file, setting by setting."""
+    return [
+        {"setting": setting, "arm": arm, "metric": name, **values}
+        for setting, part in parts_of(summary).items()
+        for arm, metrics in part["arms"].items()
+        for name, values in metrics.items()
+    ]
+
+
+def headlines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the metrics that a figure of these flat rows shows, the leading one first."""
+    measured: dict[tuple[str, str], dict[str, int]] = {}
+    for row in rows:
+        measured.setdefault((row.get("setting", ""), row["arm"]), {})[row["metric"]] = row["n"]
+    return _headlines(measured.values())
 
 
 def headline(summary: Summary) -> str:
@@ -293,16 +321,26 @@ def headline(summary: Summary) -> str:
     Raises:
         CorpusError: nothing could be scored.
     """
-    found = _first_headline(name for metrics in summary["arms"].values() for name in metrics)
+    counts = ({name: cell["n"] for name, cell in metrics.items()} for metrics in summary["arms"].values())
+    found = _headlines(counts)
     if not found:
         raise CorpusError("no question has a gold answer or a gold passage, so no arm can be scored; add them")
-    return found
+    return found[0]
 
 
-def _first_headline(measured: Iterable[str]) -> str:
-    """Return the first of HEADLINES among these metrics; "" where none is."""
-    known = set(measured)
-    return next((name for name in HEADLINES if name in known), "")
+def _headlines(measured: Iterable[Mapping[str, int]]) -> list[str]:
+    """Return those of HEADLINES that were measured, from the numbers of questions by metric, a table for every arm.
+
+    nDCG at 10 is none where some questions have it and others with gold do not, because fewer passages were asked for:
+    those that have it are no sample of all.
+
+    >>> _headlines([{"ndcg_at_10": 1, "recall": 32}]), _headlines([{"ndcg_at_10": 32, "recall": 32}])
+    (['recall'], ['ndcg_at_10', 'recall'])
+    """
+    counts = list(measured)
+    every = {name for own in counts for name in own}
+    partly = {name for name in DEEP for own in counts if own.get(name, 0) < own.get("recall", 0)}
+    return [name for name in HEADLINES if name in every - partly]
 
 
 def baseline_of(summary: Summary) -> str:

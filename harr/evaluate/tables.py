@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harr.arms import ARMS, FULL
-from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, headline
+from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline, headlines
 
 LABELS = {
     "answer_f1": "answer F1",
@@ -70,7 +70,9 @@ def table(summary: Summary) -> str:
     without = {"recall_at_2": "R@2", "recall_at_5": "R@5"}
     without |= {"given_all_gold": "given gold", "given_recall": "given recall"}
     ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10", "recall": "recall"}
-    wanted = with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in measured else without
+    wanted = (
+        with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in headlines(flat_rows(summary)) else without
+    )
     extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
     rows = [["arm", f"{label(lead)} % [95 %]", "runs", *extra.values(), "n"]]
     for arm, metrics in summary["arms"].items():

@@ -134,7 +134,7 @@ class HubParams(QuestionsParams):
     test_questions: int = Field(0, ge=0)
     """Maximum number of test questions, which are drawn; 0 means all."""
     seed: Seed = 0
-    """Seed of these draws."""
+    """Seed of these draws, of as large a share of every type (of MuSiQue, number of hops) as of all."""
     train_level: tuple[Literal["easy", "medium", "hard"], ...] = ()
     """Levels of HotpotQA's training questions to learn from; its development split, our test split, is all hard."""
 
@@ -163,7 +163,7 @@ class HoverParams(QuestionsParams):
     test_questions: int = Field(0, ge=0)
     """Maximum number of test claims, which are drawn; 0 means all."""
     seed: Seed = 0
-    """Seed of these draws."""
+    """Seed of these draws, of as large a share of every number of articles as of all."""
 
 
 class HaystackParams(QuestionsParams):
@@ -192,9 +192,11 @@ class BabiLongParams(HaystackParams):
     task: int = Field(ge=1, le=5)
     """Number of the bAbI task."""
     train: tuple[PathOrName, ...] = ()
-    """Official training files, of which at most train_questions stories are used; if empty, stories are generated."""
+    """Official training files, of which at most train_questions stories are drawn by the seed; if empty, stories are
+    generated."""
     test: tuple[PathOrName, ...] = ()
-    """Official test files, of which at most test_questions stories are used; if empty, stories are generated."""
+    """Official test files, of which at most test_questions stories are drawn by the seed; if empty, stories are
+    generated."""
 
 
 class RulerParams(HaystackParams):

@@ -1,24 +1,22 @@
 """Cards of what goes to the hub: the README of a question set, of a retriever and of a language model."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from harr import __version__
 from harr.arms import FULL
-from harr.evaluate.summary import Summary, baseline_of, headline
+from harr.evaluate.summary import Summary, baseline_of, headline, parts_of
 from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread
 from harr.merge.card import LLM, RETRIEVER, purpose
 
 EVALUATION = """## Evaluation
 
-{title} in percent with bootstrap 95 % intervals, every arm on the same questions. `full` is this model; where it has
-several seeds, this is the first of them. The intervals are over seeds and questions. An arm that was trained once is
-"1 run": its intervals are over questions alone, and its comparisons have no p value.
+Figures are in percent with bootstrap 95 % intervals, every arm on the same questions. `full` is this model; where it
+has several seeds, this is the first of them. The intervals are over seeds and questions. An arm that was trained once
+is "1 run": its intervals are over questions alone, and its comparisons have no p value.
 
-{arms}
-
-{contrasts}
+{parts}
 """
 
 DATASET = """---
@@ -55,8 +53,6 @@ It writes searches, whose results somebody has to put into its text: docs/usage_
 
 All metrics of `full`; shares in percent:
 
-| metric | mean [95 %] | n |
-|---|---|---|
 {metrics}
 
 """
@@ -112,10 +108,7 @@ def llm_card(
     body = TRAINING.format(
         training="\n".join(_row(key, value) for key, value in training.items()),
         evaluation=_evaluation(summary, contrasts),
-        metrics="\n".join(
-            _row(label(metric), spread(found, "mean") if is_share(metric) else plain(found, "mean", ".3f"), found["n"])
-            for metric, found in summary["arms"].get(FULL, {}).items()
-        ),
+        metrics=_by_setting(summary, _metrics),
     )
     what = f"A language model trained by harr {__version__} to search and to answer. Its base is {facts['base_model']}."
     tags = "transformers, harr, search, question-answering"
@@ -135,15 +128,34 @@ def _common(name: str, facts: Mapping[str, str], license: str) -> dict[str, str]
 
 
 def _evaluation(summary: Summary, contrasts: Summary) -> str:
-    """Return the arms in the leading metric, and the contrasts of the trained one."""
+    """Return the arms in the leading metric and the contrasts of the trained one, setting by setting."""
+    whole = summary if "settings" in summary else {**summary, "contrasts": contrasts}
+    return EVALUATION.format(parts=_by_setting(whole, _compared)).rstrip()
+
+
+def _by_setting(summary: Summary, told: Callable[[Summary], str]) -> str:
+    """Return what is told of every setting, each under its name where there are several."""
+    parts = parts_of(summary)
+    heads = {name: f"### {name or 'no setting'}\n\n" if len(parts) > 1 else "" for name in parts}
+    return "\n\n".join(f"{heads[name]}{told(part)}" for name, part in parts.items())
+
+
+def _compared(summary: Summary) -> str:
+    """Return the arms of one setting in its leading metric, and what ``full`` gains."""
     lead = headline(summary)
-    compared, basis = comparisons({**summary, "contrasts": contrasts}, lead) if contrasts else ({}, "")
+    compared, basis = comparisons(summary, lead) if summary.get("contrasts") else ({}, "")
     others = [f"- `full` over `{rival}`: {_gain(gain)}" for rival, gain in compared.items()]
-    return EVALUATION.format(
-        title=label(lead)[0].upper() + label(lead)[1:],
-        arms="\n".join(_arms(summary, lead)),
-        contrasts="\n".join([f"Paired on the same questions, in points. {basis}", "", *others]) if others else "",
-    ).rstrip()
+    told = ["", f"Paired on the same questions, in points. {basis}", "", *others] if others else []
+    return "\n".join([*_arms(summary, lead), *told])
+
+
+def _metrics(summary: Summary) -> str:
+    """Return all metrics of ``full`` in one setting, as a Markdown table."""
+    rows = [
+        _row(label(metric), spread(found, "mean") if is_share(metric) else plain(found, "mean", ".3f"), found["n"])
+        for metric, found in summary["arms"].get(FULL, {}).items()
+    ]
+    return "\n".join([_row("metric", "mean [95 %]", "n"), "|---|---|---|", *rows])
 
 
 def plain_facts(facts: Mapping[str, str]) -> dict[str, str]:

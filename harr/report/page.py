@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from harr.arms import ARMS, FULL, Arm
-from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline
+from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline, parts_of
 from harr.evaluate.tables import comparisons, label, percent, plain, runs, spread
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading
@@ -74,7 +74,7 @@ def write_report(
         reward=_reward(summary),
         metric=label(lead),
         once=len(_seeds(summary, lead)) < 2,
-        parts=[_part(name, own, candidates[0]) for name, own in (summary.get("settings") or {"": summary}).items()],
+        parts=[_part(name, own, candidates[0]) for name, own in parts_of(summary).items()],
         occlusion=_occlusion(summary, occlusion, lead),
         hops=inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
         **_training(curve, signal),

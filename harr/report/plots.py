@@ -21,7 +21,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from harr.arms import ARMS
-from harr.evaluate.summary import HEADLINES
+from harr.evaluate.summary import headlines
 from harr.evaluate.tables import label
 from harr.io.files import write_text
 from harr.rag.validation import AFTER, leading, points
@@ -95,13 +95,14 @@ def filter_histogram(rows: Rows, path: Path) -> None:
 
 
 def arms(rows: Rows, path: Path) -> None:
-    """Plot the means of the headline metrics per arm with 95 % intervals; ``rows`` from ``evaluate.flat_rows``."""
-    write(draw_arms(rows), path, ["arm", "metric", "mean", "low", "high", "n"], rows)
+    """Plot the means of the headline metrics per arm with 95 % intervals, a row of panels per setting; ``rows`` from
+    ``evaluate.flat_rows``."""
+    write(draw_arms(rows), path, ["setting", "arm", "metric", "mean", "low", "high", "n"], rows)
 
 
 def hops(rows: Rows, path: Path) -> None:
-    """Plot the recall of each hop's gold passage per arm; ``rows`` from ``evaluate.flat_rows``."""
-    write(draw_hops(rows), path, ["arm", "hop", "mean", "low", "high", "n"], _hop_rows(rows))
+    """Plot the recall of each hop's gold passage per arm, setting by setting; ``rows`` from ``evaluate.flat_rows``."""
+    write(draw_hops(rows), path, ["setting", "arm", "hop", "mean", "low", "high", "n"], _hop_rows(rows))
 
 
 @styled
@@ -194,23 +195,39 @@ def _bars(rows: Rows) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 @styled
 def draw_arms(rows: Rows) -> Figure:
-    """Draw the figure of :func:`arms`: one panel per headline metric, one line per arm."""
-    metrics = [name for name in HEADLINES if any(row["metric"] == name for row in rows)][:4]
+    """Draw the figure of :func:`arms`: one panel per headline metric and setting, one line per arm."""
+    metrics, settings = headlines(rows)[:4], _settings(rows)
     names = list(dict.fromkeys(row["arm"] for row in rows))
-    counts = sorted({int(row["n"]) for row in rows if row["metric"] in metrics})
-    size = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    figure = Figure(figsize=(9.6, 1.2 + 0.38 * len(names)), layout="constrained")
-    panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
-    for panel, metric in zip(panels, metrics, strict=True):
-        _arm_panel(panel, metric, names, [row for row in rows if row["metric"] == metric])
-    panels[0].set_yticks(range(len(names)), names)
-    for tick in panels[0].get_yticklabels():
-        tick.set_color(INK)
-    panels[0].set_ylim(len(names) - 0.5, -0.5)
-    figure.suptitle(
-        f"Arms with 95 % intervals (n = {size} questions)", x=0.0, ha="left", fontsize=10.5, fontweight="bold"
-    )
+    figure = Figure(figsize=(9.6, len(settings) * (0.38 * len(names) + 0.6) + 0.6), layout="constrained")
+    lines = figure.subplots(len(settings), len(metrics), sharey=True, squeeze=False)
+    for panels, setting in zip(lines, settings, strict=True):
+        shown = [row for row in rows if row.get("setting", "") == setting and row["metric"] in metrics]
+        for panel, metric in zip(panels, metrics, strict=True):
+            _arm_panel(panel, metric, names, [row for row in shown if row["metric"] == metric])
+        panels[0].set_yticks(range(len(names)), names)
+        for tick in panels[0].get_yticklabels():
+            tick.set_color(INK)
+        if len(settings) > 1:
+            panels[0].set_title(f"{setting or 'no setting'} ({_size(shown)})")
+    lines[0, 0].set_ylim(len(names) - 0.5, -0.5)
+    size = _size([row for row in rows if row["metric"] in metrics]) if len(settings) == 1 else "setting by setting"
+    figure.suptitle(f"Arms with 95 % intervals ({size})", x=0.0, ha="left", fontsize=10.5, fontweight="bold")
     return figure
+
+
+def _settings(rows: Rows) -> list[str]:
+    """Return the settings of flat rows, at least one."""
+    return list(dict.fromkeys(row.get("setting", "") for row in rows)) or [""]
+
+
+def _size(rows: Rows) -> str:
+    """Return the numbers of questions in words.
+
+    >>> _size([{"n": 40}, {"n": 40}]), _size([{"n": 1400}, {"n": 40}])
+    ('n = 40 questions', 'n = 40 to 1,400 questions')
+    """
+    counts = sorted({int(row["n"]) for row in rows})
+    return f"n = {counts[0]:,}{f' to {counts[-1]:,}' if len(counts) > 1 else ''} questions"
 
 
 def _arm_panel(panel: Axes, metric: str, names: list[str], rows: Rows) -> None:
@@ -239,13 +256,19 @@ def _arm_panel(panel: Axes, metric: str, names: list[str], rows: Rows) -> None:
 
 @styled
 def draw_hops(rows: Rows) -> Figure:
-    """Draw the figure of :func:`hops`: hop on the x axis, one marked line per arm."""
+    """Draw the figure of :func:`hops`: hop on the x axis, one marked line per arm, settings below each other."""
     points = _hop_rows(rows)
+    settings = _settings(points)
     names = list(dict.fromkeys(row["arm"] for row in points))
+    figure = Figure(figsize=(5.8, 3.6 * len(settings)), layout="constrained")
+    for axes, setting in zip(figure.subplots(len(settings), squeeze=False)[:, 0], settings, strict=True):
+        _hop_panel(axes, setting, names, [row for row in points if row["setting"] == setting])
+    return figure
+
+
+def _hop_panel(axes: Axes, setting: str, names: list[str], points: Rows) -> None:
     last = max((row["hop"] for row in points), default=1)
     sizes = {row["hop"]: row["n"] for row in points}
-    figure = Figure(figsize=(5.8, 3.6), layout="constrained")
-    axes = figure.subplots()
     apart = min(0.05, 0.5 / max(1, len(names)))
     for place, arm in enumerate(names):
         own = [row for row in points if row["arm"] == arm]
@@ -256,11 +279,11 @@ def draw_hops(rows: Rows) -> Figure:
     axes.set_ylim(-2, 102)
     axes.set_xticks(range(1, last + 1), [f"hop {hop}\nn = {sizes.get(hop, 0):,}" for hop in range(1, last + 1)])
     axes.set_ylabel("questions whose gold\npassage was found, %")
-    axes.set_title(f"Recall by hop with 95 % intervals (n = {max(sizes.values(), default=0):,} questions)")
+    size = f"n = {max(sizes.values(), default=0):,} questions"
+    axes.set_title(f"Recall by hop with 95 % intervals ({', '.join(filter(None, (setting, size)))})")
     axes.grid(False, axis="x")
     if names:
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-    return figure
 
 
 def _intervals(axes: Axes, x: Sequence[float], rows: Rows, **style: Any) -> None:
@@ -274,7 +297,7 @@ def _hop_rows(rows: Rows) -> list[dict[str, Any]]:
     plain = any(row["metric"].startswith("hop_recall_") for row in rows)
     prefix = "hop_recall_" if plain else "given_hop_recall_"
     return [
-        {"arm": row["arm"], "hop": int(row["metric"].removeprefix(prefix))}
+        {"setting": row.get("setting", ""), "arm": row["arm"], "hop": int(row["metric"].removeprefix(prefix))}
         | {key: row[key] for key in ("mean", "low", "high", "n")}
         for row in rows
         if row["metric"].startswith(prefix)

@@ -34,7 +34,14 @@ MINE = {"name": "mine", "retriever": "mine.search:Retriever", "settings": {"pool
 
 
 def params(*arms: Any) -> Params:
-    world = {"dataset": "world", "passages": 200, "train_questions": 4, "test_questions": 6, "hops": [2]}
+    world = {
+        "dataset": "world",
+        "passages": 200,
+        "train_questions": 4,
+        "validation_questions": 2,
+        "test_questions": 6,
+        "hops": [2],
+    }
     encoder = {"model": MODEL, "max_tokens": 64}
     evaluate = {"arms": [*arms], "seeds": 1, "resamples": 50, "candidates": ["corpus"]}
     return Params.model_validate(SMOKE | {"download": world, "encoder": encoder, "evaluate": evaluate})

@@ -39,3 +39,12 @@ def test_rows_of_a_stream_are_drawn_alike() -> None:
     assert all(60 < counts[row] < 145 for row in range(20)), "each in about 100 of 400"
     assert list(draw_rows(iter(range(20)), 5, 7)) == sorted(draw_rows(iter(range(20)), 5, 7))
     assert list(draw_rows(iter("abc"), 0, 0)) == list("abc") == list(draw_rows(iter("abc"), 9, 0))
+
+
+def test_rows_of_every_stratum_are_drawn_by_its_share() -> None:
+    rows = ["rare"] * 50 + ["common"] * 350  # the first 40 are all rare
+    drawn = Counter(draw_rows(iter(rows), 40, 0, lambda row: row))
+    assert drawn == {"rare": 5, "common": 35}
+    kinds = [question.kind for question in asked()]
+    of_questions = Counter(question.kind for question in draw_questions(asked(), 30, seed=3))
+    assert abs(Counter(draw_rows(iter(kinds), 30, 3, lambda kind: kind))["bridge"] - of_questions["bridge"]) <= 1

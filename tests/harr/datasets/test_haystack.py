@@ -175,6 +175,27 @@ def write_stories(path: str, stories: list[Story]) -> str:
     return path
 
 
+def test_a_limit_draws_official_stories_by_the_seed(book: str, tmp_path: Path) -> None:
+    made = list(make_stories(1, 40, seed=5))
+    rows = [
+        {"task": "qa1", "question": story.question, "answers": story.answers, "facts": story.facts}
+        | {"supporting": story.gold}
+        for story in made
+    ]
+    path = tmp_path / "qa1.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    drawn = [
+        haystack.stories(
+            BabiLongParams(
+                dataset="babilong", task=1, test=(str(path),), noise=book, sentences=30, test_questions=10, seed=seed
+            )
+        )["test"]
+        for seed in (0, 0, 1)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2] and drawn[0] != made[:10]
+    assert [len(own) for own in drawn] == [10] * 3 and all(story in made for story in drawn[0])
+
+
 def test_official_files_go_through_the_stage(book: str) -> None:
     stories = list(make_stories(1, 30, seed=5))
     train, test = write_stories("train.jsonl", stories[:22]), write_stories("test.jsonl", stories[20:])

@@ -100,6 +100,20 @@ def test_musique_keeps_hop_order_and_aliases() -> None:
     assert question.answers == ("Ashford", "Ashford, Kent") and question.kind == "2hop"
 
 
+def test_a_limit_takes_as_large_a_share_of_every_type_as_of_all() -> None:
+    repository, train, test = FILES["musique"]
+    folder = Path("hub") / repository
+    folder.mkdir(parents=True)
+    hops = [2] * 12 + [4] * 6  # a file's first rows are all of one type
+    rows = [{**MUSIQUE, "id": f"{count}hop__{n}", "question": f"Who is {n}?"} for n, count in enumerate(hops)]
+    (folder / train).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / test).write_text("".join(json.dumps({**row, "question": f"Test {row['id']}"}) + "\n" for row in rows))
+    run(HubParams(dataset="musique", root="hub", train_questions=6, test_questions=3))
+    for split, count in (("train", 2), ("test", 1)):
+        kinds = [question.kind for question in read_questions(Path(f"data/questions/{split}.jsonl"))]
+        assert (kinds.count("2hop"), kinds.count("4hop")) == (2 * count, count)
+
+
 def test_nq_with_wiki18() -> None:
     repository, train, test = FILES["nq"]
     row = {"id": "t0", "question": "who founded acme", "golden_answers": ["Ada Brown"]}

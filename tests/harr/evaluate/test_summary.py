@@ -109,7 +109,12 @@ def test_summary_has_exactly_the_common_shape() -> None:
     family = found["contrasts"]["full-frozen"]["recall"].pop("family")
     assert found["contrasts"]["full-frozen"]["recall"] == gain and set(family) == {"low", "high", "p", "of"}
     assert summarise({"full": [rows(q1=1.0)]}, resamples=10, seed=0)["paired"] == {}
-    assert flat_rows(found)[1] == {"arm": "full", "metric": "recall", **found["arms"]["full"]["recall"]}
+    assert flat_rows(found)[1] == {
+        "setting": "",
+        "arm": "full",
+        "metric": "recall",
+        **found["arms"]["full"]["recall"],
+    }
 
 
 def many(shift: float, seed: int, kinds: int = 1, settings: int = 1) -> list[Row]:

@@ -106,6 +106,29 @@ def test_odd_rows_still_give_a_figure(plot: Any, rows: Any, tmp_path: Path) -> N
     assert ElementTree.fromstring((tmp_path / "odd.svg").read_text(encoding="utf-8")).tag.endswith("svg")
 
 
+def test_a_figure_of_arms_has_a_panel_for_no_metric_that_only_some_questions_have() -> None:
+    rows = [row("frozen", name, 0.5, n=n) for name, n in (("answer_f1", 32), ("ndcg_at_10", 1), ("recall", 32))]
+    drawn = plots.draw_arms(rows)
+    assert [axes.get_xlabel() for axes in drawn.axes] == ["answer F1, %", "recall, %"]
+    assert drawn.get_suptitle() == "Arms with 95 % intervals (n = 32 questions)"
+
+
+def test_settings_are_drawn_apart_and_their_mixture_is_not(tmp_path: Path) -> None:
+    rows = [
+        {"setting": setting, **row("full", metric, mean, n=n)}
+        for setting, mean, n in (("distractor", 0.9, 10), ("open", 0.5, 30))
+        for metric in ("recall", "hop_recall_1")
+    ]
+    plots.arms(rows, tmp_path / "arms.svg")
+    plots.hops(rows, tmp_path / "hops.svg")
+    for name, mean in (("arms", "0.9"), ("hops", "0.9")):
+        words = " ".join(ElementTree.fromstring((tmp_path / f"{name}.svg").read_text()).itertext())
+        assert (
+            "distractor" in words and "n = 10 questions" in words and "n = 40" not in words and "n = 10 to" not in words
+        )
+        assert next((line["setting"], line["mean"]) for line in table(tmp_path / f"{name}.csv")) == ("distractor", mean)
+
+
 def test_arms_keep_their_colour_and_differ_in_their_marker() -> None:
     styles = [plots.arm_style(arm, ["bm25", "frozen", "history", "full", "mine"]) for arm in arms.ARMS]
     assert len({colour for colour, _ in styles}) == 11 and len({marker for _, marker in styles}) == 14

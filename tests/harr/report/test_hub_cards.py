@@ -1,0 +1,45 @@
+"""The card of a model tells every setting apart, as the tables do."""
+
+from typing import Any
+
+from harr.evaluate.summary import flat_rows, headline, headlines, summarise
+from harr.evaluate.tables import table
+from harr.report.hub_cards import llm_card, model_card
+
+FACTS = {"base": "b", "base_model": "b", "kind": "retriever"}
+
+
+def runs(settings: bool) -> dict[str, list[list[dict[str, Any]]]]:
+    """Two arms on 40 questions of two settings: full finds all gold of one, and none of the other."""
+    rows = [
+        {"id": f"q{n}", "recall": found, "all_gold": found} | ({"setting": name} if settings else {})
+        for n in range(40)
+        for name, found in [("distractor", 1.0) if n < 30 else ("open", 0.0)]
+    ]
+    return {"frozen": [[row | {"recall": 0.0, "all_gold": 0.0} for row in rows]], "full": [rows, rows]}
+
+
+def test_the_card_shows_each_setting_and_no_mixture() -> None:
+    summary = summarise(runs(settings=True), resamples=50, seed=0)
+    card = model_card("ada/retriever", FACTS, summary, summary["contrasts"], "")
+    distractor, opened = card.split("### distractor")[1].split("### open")
+    assert "100.0 [100.0, 100.0]" in distractor and "| 30 |" in distractor and "over `frozen`: +100.0" in distractor
+    assert "| 10 |" in opened and "75.0" not in card and "| 40 |" not in card
+    spoken = llm_card("ada/llm", FACTS, {"method": "agent"}, summary, summary["contrasts"], "")
+    assert spoken.count("### open") == 2 and "75.0" not in spoken
+
+
+def test_of_one_setting_the_card_needs_no_headings() -> None:
+    summary = summarise(runs(settings=False), resamples=50, seed=0)
+    card = model_card("ada/retriever", FACTS, summary, summary["contrasts"], "")
+    assert "###" not in card and "75.0" in card and "`full` over `frozen`: +75.0" in card
+
+
+def test_what_few_questions_have_leads_no_table() -> None:
+    rows = [{"id": f"q{n}", "recall": 0.5, "all_gold": 0.0} for n in range(8)]
+    rows[0]["ndcg_at_10"] = 1.0
+    summary = summarise({"frozen": [rows], "bm25": [rows]}, resamples=50, seed=0)
+    assert headline(summary) == "all_gold" and headlines(flat_rows(summary)) == ["all_gold", "recall"]
+    assert "nDCG" not in table(summary)
+    whole = [row | {"ndcg_at_10": 1.0} for row in rows]
+    assert headline(summarise({"frozen": [whole]}, resamples=50, seed=0)) == "ndcg_at_10"
