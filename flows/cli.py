@@ -52,7 +52,7 @@ def evaluate(
 @app.command()
 def diagnose(
     questions: Annotated[
-        Path | None, Option(help="question file (default: the validation questions, or else those of training)")
+        Path | None, Option(help="question file (default: the validation questions, filled up with those of training)")
     ] = None,
     count: Annotated[int, Option(min=10, metavar="N", help="at most so many of them, drawn by the seed")] = 300,
     out: Annotated[Path, Option(help="folder of index.html and diagnosis.json")] = DIAGNOSIS,

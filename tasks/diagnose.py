@@ -5,8 +5,6 @@ from pathlib import Path
 from statistics import pstdev
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from harr.arms import ARMS
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import write_json
@@ -23,6 +21,8 @@ DEPTHS = (1, 2, 4)
 """Depths at which gold is looked for, in pools."""
 ROLLED_OUT = 64
 """Maximum number of questions of which rollouts are compared."""
+SPLITS = ("validation.jsonl", "train.jsonl")
+"""Files that questions are taken from, the first of them first."""
 Found = dict[str, list[tuple[str, ...]]]
 
 
@@ -33,8 +33,8 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
 
     Args:
         params: those of the run that is thought of.
-        file: questions; None: data/questions/validation.jsonl or, where there are none, the training questions.
-        count: maximum number of questions, drawn by ``seed``.
+        file: questions; None: data/questions/validation.jsonl and, where those are fewer, training questions.
+        count: maximum number of questions, drawn by ``seed``, every setting and type by its share.
         out: folder of index.html and diagnosis.json.
 
     Returns:
@@ -46,35 +46,55 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
     from harr.diagnose.advice import advice, as_json
     from harr.report.diagnosis import write_diagnosis
 
-    path, questions = some_questions(file, count, params.seed)
+    where = params.evaluate.candidates[0]
+    source, questions = some_questions(file, count, params.seed, given=where == "question")
     params = with_arms(params, untrained_arms(params))
     episodes, found, rows = play_untrained(params, questions)
     figures, summary = figures_of(params, questions, episodes, found, rows)
     sentences = advice(figures)
     write_json(
         out / "diagnosis.json",
-        rounded({"questions": len(questions), "file": str(path), "advice": sentences, **as_json(figures), **summary}),
+        rounded(
+            {
+                "questions": len(questions),
+                "file": source,
+                "candidates": where,
+                "advice": sentences,
+                **as_json(figures),
+                **summary,
+            }
+        ),
     )
-    write_diagnosis(out / "index.html", figures, sentences, summary, len(questions), str(path))
+    write_diagnosis(out / "index.html", figures, sentences, summary, (len(questions), source, where))
     return sentences
 
 
-def some_questions(file: Path | None, count: int, seed: int) -> tuple[Path, list[Question]]:
-    """Return the path of the questions and at most ``count`` of them, drawn by ``seed``.
+def some_questions(file: Path | None, count: int, seed: int, *, given: bool = False) -> tuple[str, list[Question]]:
+    """Return the paths of the questions in words, and at most ``count`` of them, drawn by ``seed``.
+
+    Without a ``file`` validation questions come first, and training questions fill up. ``given``: only those with
+    passages of their own.
 
     Raises:
         CorpusError: there are none.
     """
     from harr.corpus.passages import read_questions
+    from harr.corpus.sample import draw_questions
     from harr.datasets.local import read_question_file
 
-    validation = QUESTIONS / "validation.jsonl"
-    own = validation if validation.exists() and validation.stat().st_size else QUESTIONS / "train.jsonl"
-    questions = list(read_question_file(file)) if file else read_questions(own)
-    if not questions:
-        raise CorpusError(f"{file or own} holds no question; name a file of questions with --questions")
-    drawn = np.random.default_rng(seed).permutation(len(questions))[:count]
-    return file or own, [questions[number] for number in sorted(drawn.tolist())]
+    paths = [file] if file else [path for name in SPLITS if (path := QUESTIONS / name).exists()]
+    drawn: list[Question] = []
+    used: list[str] = []
+    for path in paths:
+        found = list(read_question_file(path)) if file else read_questions(path)
+        fitting = [question for question in found if question.candidate_ids or not given]
+        if fitting and len(drawn) < count:
+            drawn += draw_questions(fitting, count - len(drawn), seed)
+            used.append(str(path))
+    if not drawn:
+        lack = " with passages of its own (evaluate.candidates question)" if given else ""
+        raise CorpusError(f"{file or paths[-1]} holds no question{lack}; name a file of questions with --questions")
+    return " and ".join(used), drawn
 
 
 def untrained_arms(params: Params) -> list[str]:
@@ -109,7 +129,7 @@ def play_untrained(
     episodes: dict[str, list[Episode]] = {}
     found: dict[str, Found] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
-    with open_players(params, PLACES, questions, candidates=params.retriever.candidates) as player:
+    with open_players(params, PLACES, questions, candidates=params.evaluate.candidates[0]) as player:
         for name, arm in params.evaluate.arm_table.items():
             deep = DeepRetriever(player(arm, None), params.retriever.k, depth)
             writer = open_writer(params, PLACES, arm, None) if writes else generator
@@ -140,7 +160,7 @@ def figures_of(
     )
     lead = headline(summary)
     means = {name: metrics[lead]["mean"] for name, metrics in summary["arms"].items() if lead in metrics}
-    rivals = sorted((name for name in means if not ARMS[name].ceiling), key=lambda name: -means[name])
+    rivals = sorted((name for name in means if _is_rival(name)), key=lambda name: -means[name])
     best, dense = rivals[0], params.baseline
     scores = {name: [row.get(lead, 0.0) for row in rows[name]] for name in rivals}
     differences = max(
@@ -151,10 +171,10 @@ def figures_of(
     gain = contrast([rows[best]], [rows[dense]], resamples=resamples, seed=seed)[lead] if best != dense else {}
     tests = len(read_questions(QUESTIONS / "test.jsonl"))
     pool = params.retriever.pool
-    deepest = max(found, key=lambda name: _share(all_gold_at(questions, found[name], pool)))
+    deepest = max(rivals, key=lambda name: _share(all_gold_at(questions, found[name], pool)))
     depths = [n * pool for n in DEPTHS] if "all_gold" in summary["arms"][deepest] else []
     pools = {depth: _share(all_gold_at(questions, found[deepest], depth)) for depth in depths}
-    outcomes = roll_out(params, questions[:ROLLED_OUT])
+    outcomes = roll_out(params, questions)
     figures = Figures(
         metric=label(lead),
         best=best,
@@ -163,14 +183,20 @@ def figures_of(
         gain_of_best={key: gain[key] for key in ("gain", "low", "high")} if gain else {},
         pool=pool,
         all_gold=pools,
-        found=max((m["all_gold"]["mean"] for m in summary["arms"].values() if pools), default=0.0),
+        found=max((summary["arms"][name]["all_gold"]["mean"] for name in rivals if pools), default=0.0),
         **ambiguous_queries(episodes[dense]),
         **outcomes,
-        detectable=detectable_gain(differences, params.evaluate.max_questions or tests),
+        detectable=detectable_gain(differences, min(tests, params.evaluate.max_questions or tests)),
         needed=questions_needed(differences, 0.05),
         method=params.train.method,
+        warm_start="warm_start" in params.train.leaves,
     )
     return figures, summary
+
+
+def _is_rival(name: str) -> bool:
+    """Return whether an arm is one that can be had: no ceiling, and no choice made with the answers."""
+    return name in ARMS and not ARMS[name].ceiling
 
 
 def _share(rows: Sequence[tuple[str, float]]) -> float:
@@ -178,14 +204,21 @@ def _share(rows: Sequence[tuple[str, float]]) -> float:
 
 
 def roll_out(params: Params, questions: Sequence[Question]) -> dict[str, float]:
-    """Return the shares of questions whose sampled rollouts disagree, and whose rollouts are all right."""
+    """Return the shares of questions whose sampled rollouts disagree, and whose rollouts are all right, in a sample."""
     from harr.builders.setup import open_setup
+    from harr.corpus.sample import draw_questions
     from harr.filter import try_questions
+
+    given = params.retriever.candidates == "question"
+    asked = draw_questions([q for q in questions if q.candidate_ids or not given], ROLLED_OUT, params.seed)
+    if not asked:
+        return {"rolled_out": 0.0, "disagreeing": 0.0, "all_right": 0.0}
 
     section = params.filter.model_copy(update={"keep": "disagreeing"})
     with open_setup(params, PLACES, QUESTIONS / "train.jsonl") as setup:
-        rows = try_questions(section, setup, questions, params.seed)
+        rows = try_questions(section, setup, asked, params.seed)
     return {
+        "rolled_out": float(len(rows)),
         "disagreeing": sum(row["kept"] for row in rows) / len(rows),
         "all_right": sum(row["reason"] == "all right" for row in rows) / len(rows),
     }

@@ -14,7 +14,7 @@ class Figures:
     metric: str
     """The metric that leads, in words."""
     best: str
-    """The untrained arm that is best in it, but for those that know what a query refers to."""
+    """The untrained arm that is best in it, but for those that know more than a retriever can."""
     means: Mapping[str, float]
     """Mean of that metric by untrained arm."""
     dense: str
@@ -27,21 +27,25 @@ class Figures:
     """Share of questions with all gold among the first so many passages of their searches, by depth; empty without
     gold."""
     found: float
-    """Share of questions with all gold found by the untrained arm that finds most."""
+    """Share of questions with all gold found by the untrained arm that finds most; as in ``best``, no ceiling."""
     later_queries: float
-    """Number of queries after a question's first one."""
+    """Number of queries after a question's first one that are not the question itself."""
     ambiguous_share: float
     """Share of these that only the history can tell apart."""
+    rolled_out: float
+    """Number of questions of which rollouts were compared."""
     disagreeing: float
-    """Share of questions whose rollouts have different rewards."""
+    """Share of these whose rollouts have different rewards."""
     all_right: float
-    """Share of questions whose rollouts are all right."""
+    """Share of these whose rollouts are all right."""
     detectable: float
     """Smallest gain that the test questions show with a power of 80 %."""
     method: str
     """``train.method`` of params.yaml."""
     needed: int
     """Questions that a gain of 5 points needs."""
+    warm_start: bool = False
+    """Whether supervision comes before the reward (``train.warm_start``)."""
 
     @property
     def ceiling(self) -> float:
@@ -81,11 +85,13 @@ def _pool(f: Figures) -> str:
 
 
 def _signal(f: Figures) -> str:
-    if f.disagreeing >= SIGNAL:
+    if f.disagreeing >= SIGNAL or not f.rolled_out:
         return ""
     found = f"only {_points(f.disagreeing)} % of the questions have rollouts that disagree"
     if f.all_right > 0.5:
         return f"add hard questions: {found}, and {_points(f.all_right)} % are always right"
+    if f.warm_start:
+        return f"see what train.warm_start alone reaches (arm warm_start): before it {found}"
     return (
         f"raise retriever.temperature or filter.group_size, add easier questions, or set train.warm_start: {found}, "
         f"and {_points(1 - f.disagreeing - f.all_right)} % are never right or always alike"
@@ -109,11 +115,15 @@ def _test_questions(f: Figures) -> str:
 
 
 def _train(f: Figures) -> str:
-    if f.means[f.best] >= ENOUGH or f.disagreeing < SIGNAL or (f.all_gold and f.ceiling - f.found < SMALL):
+    if f.means[f.best] >= ENOUGH or (f.all_gold and f.ceiling - f.found < SMALL):
         return ""
+    if f.disagreeing < SIGNAL and (not f.warm_start or f.all_right > 0.5):
+        return ""
+    signal = f"{_points(f.disagreeing)} % of the questions have rollouts to learn from"
+    told = signal if f.disagreeing >= SIGNAL else "after the warm start"
     room = _points(f.ceiling - f.found)
     more = f"; for {room} % of all questions the pool holds gold that no untrained arm finds" if f.all_gold else ""
-    return f"train: {f.method}; {_points(f.disagreeing)} % of the questions have rollouts to learn from{more}"
+    return f"train: {f.method}; {told}{more}"
 
 
 RULES: tuple[Callable[[Figures], str], ...] = (_enough, _simple, _pool, _signal, _history, _test_questions, _train)

@@ -59,14 +59,16 @@ def ambiguous_queries(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return how many later queries there were, and the share of them that only the history can tell apart.
 
     A query is ambiguous where another one of the same words seeks another gold document: that of the same place among
-    the question's gold documents. In a sample this share is a lower bound, since a twin may not have been drawn.
+    the question's gold documents. In a sample this share is a lower bound, since a twin may not have been drawn. Where
+    every search is for the question itself, as where passages are picked, there is no later query.
     """
     sought: dict[str, list[str]] = {}
     for episode in episodes:
         for step in episode.steps:
             hop, gold = len(step.search.hops), episode.question.gold_documents
-            if 0 < hop < len(gold):
-                sought.setdefault(" ".join(step.search.query.casefold().split()), []).append(gold[hop])
+            query = " ".join(step.search.query.casefold().split())
+            if 0 < hop < len(gold) and query != " ".join(episode.question.text.casefold().split()):
+                sought.setdefault(query, []).append(gold[hop])
     later = sum(map(len, sought.values()))
     ambiguous = sum(len(golds) for golds in sought.values() if len(set(golds)) > 1)
     return {"later_queries": float(later), "ambiguous_share": ambiguous / later if later else 0.0}

