@@ -11,7 +11,7 @@ from harr.io.files import write_json
 from harr.params import Params
 from harr.types import Episode, Question
 from tasks.evaluate import arm_pipelines, rounded, with_arms
-from tasks.paths import PLACES, QUESTIONS
+from tasks.paths import CORPUS, PLACES, QUESTIONS
 
 if TYPE_CHECKING:
     from harr.diagnose.advice import Figures
@@ -46,12 +46,12 @@ def diagnose(params: Params, file: Path | None, count: int, out: Path) -> list[s
     from harr.diagnose.advice import advice, as_json
     from harr.report.diagnosis import write_diagnosis
 
-    where = params.evaluate.candidates[0]
-    source, questions = some_questions(file, count, params.seed, given=where == "question")
+    source, drawn = some_questions(file, count, params.seed, given=params.evaluate.candidates[0] == "question")
+    where, questions, told = place_of(params, drawn)
     params = with_arms(params, untrained_arms(params))
-    episodes, found, rows = play_untrained(params, questions)
+    episodes, found, rows = play_untrained(params, questions, where)
     figures, summary = figures_of(params, questions, episodes, found, rows)
-    sentences = advice(figures)
+    sentences = [*advice(figures), *told]
     write_json(
         out / "diagnosis.json",
         rounded(
@@ -97,6 +97,34 @@ def some_questions(file: Path | None, count: int, seed: int, *, given: bool = Fa
     return " and ".join(used), drawn
 
 
+def place_of(params: Params, questions: Sequence[Question]) -> tuple[str, list[Question], list[str]]:
+    """Return where the arms search, the questions that have their gold there, and what is to be said of it.
+
+    They search where evaluation does. If that is the corpus, and the gold of most questions is not in the index (the
+    training questions of a benchmark whose passages alone are searched), they search where training does.
+
+    Raises:
+        CorpusError: there is no such place.
+    """
+    from harr.corpus.passages import Passages
+
+    where = params.evaluate.candidates[0]
+    passages = Passages.open(CORPUS)
+    rows = passages.rows_of({pid for question in questions for pid in question.gold_ids})
+    indexed = set(passages.searchable_rows().tolist())
+    known = [q for q in questions if all(rows.get(pid) in indexed for pid in q.gold_ids)]
+    if where == "question" or len(known) == len(questions):
+        return where, list(questions), []
+    lost = f"of {len(questions):,} questions {len(questions) - len(known):,} have gold that is not in the index"
+    if len(known) > len(questions) / 2:
+        return where, known, [f"{lost}; they were left out"]
+    given = [q for q in questions if q.candidate_ids]
+    remedy = "name questions about its passages with --questions"
+    if params.retriever.candidates != "question" or not given:
+        raise CorpusError(f"{lost}; {remedy}")
+    return "question", given, [f"{remedy}: {lost}, so all searched the passages given with a question, an easier task"]
+
+
 def untrained_arms(params: Params) -> list[str]:
     """Return the arms that need no training and go with these parameters, in the order of the table."""
     plain = [name for name, arm in ARMS.items() if not (arm.trained or arm.demonstrations)]
@@ -112,7 +140,7 @@ def _fits(params: Params, name: str) -> bool:
 
 
 def play_untrained(
-    params: Params, questions: Sequence[Question]
+    params: Params, questions: Sequence[Question], where: str
 ) -> tuple[dict[str, list[Episode]], dict[str, Found], dict[str, list[dict[str, Any]]]]:
     """Return per arm its episodes, what it found at every depth, and a row of metrics per question."""
     from harr.builders.pipeline import build_reward
@@ -129,7 +157,7 @@ def play_untrained(
     episodes: dict[str, list[Episode]] = {}
     found: dict[str, Found] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
-    with open_players(params, PLACES, questions, candidates=params.evaluate.candidates[0]) as player:
+    with open_players(params, PLACES, questions, candidates=where) as player:
         for name, arm in params.evaluate.arm_table.items():
             deep = DeepRetriever(player(arm, None), params.retriever.k, depth)
             writer = open_writer(params, PLACES, arm, None) if writes else generator
@@ -171,9 +199,15 @@ def figures_of(
     gain = contrast([rows[best]], [rows[dense]], resamples=resamples, seed=seed)[lead] if best != dense else {}
     tests = len(read_questions(QUESTIONS / "test.jsonl"))
     pool = params.retriever.pool
-    deepest = max(rivals, key=lambda name: _share(all_gold_at(questions, found[name], pool)))
+    by_share = lead == "ndcg_at_10"  # where a question has much gold, nobody finds all of it
+
+    def at(name: str, depth: int) -> float:
+        return _share(all_gold_at(questions, found[name], depth, by_share=by_share))
+
+    deepest = max(rivals, key=lambda name: at(name, pool))
     depths = [n * pool for n in DEPTHS] if "all_gold" in summary["arms"][deepest] else []
-    pools = {depth: _share(all_gold_at(questions, found[deepest], depth)) for depth in depths}
+    pools = {depth: at(deepest, depth) for depth in depths}
+    whole = "recall" if by_share else "all_gold"
     outcomes = roll_out(params, questions)
     figures = Figures(
         metric=label(lead),
@@ -183,12 +217,13 @@ def figures_of(
         gain_of_best={key: gain[key] for key in ("gain", "low", "high")} if gain else {},
         pool=pool,
         all_gold=pools,
-        found=max((summary["arms"][name]["all_gold"]["mean"] for name in rivals if pools), default=0.0),
+        found=max((summary["arms"][name][whole]["mean"] for name in rivals if pools), default=0.0),
         **ambiguous_queries(episodes[dense]),
         **outcomes,
         detectable=detectable_gain(differences, min(tests, params.evaluate.max_questions or tests)),
         needed=questions_needed(differences, 0.05),
         method=params.train.method,
+        by_share=by_share,
         warm_start="warm_start" in params.train.leaves,
     )
     return figures, summary

@@ -258,7 +258,8 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
 
 
 def with_arms(params: Params, arms: Sequence[str]) -> Params:
-    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is.
+    """Return the parameters with other ``evaluate.arms``, checked as params.yaml is; without ``full`` nothing is hidden
+    from it (``evaluate.occlusion``).
 
     Raises:
         ParamsError: an arm does not go with the other parameters.
@@ -266,6 +267,8 @@ def with_arms(params: Params, arms: Sequence[str]) -> Params:
     values = params.model_dump(exclude_unset=True)
     own = {arm.name: arm.model_dump() for arm in params.evaluate.arms if not isinstance(arm, str)}
     values["evaluate"] = {**values.get("evaluate", {}), "arms": tuple(own.get(name, name) for name in arms)}
+    if FULL not in arms:
+        values["evaluate"].pop("occlusion", None)
     try:
         return Params.model_validate(values)
     except ValueError as error:  # pydantic's, which alone knows what is wrong

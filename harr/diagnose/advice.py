@@ -44,6 +44,8 @@ class Figures:
     """``train.method`` of params.yaml."""
     needed: int
     """Questions that a gain of 5 points needs."""
+    by_share: bool = False
+    """Whether ``all_gold`` and ``found`` are shares of the gold, since questions have much of it (nDCG leads)."""
     warm_start: bool = False
     """Whether supervision comes before the reward (``train.warm_start``)."""
 
@@ -78,10 +80,13 @@ def _pool(f: Figures) -> str:
     worth = [depth for depth, share in sorted(deeper.items()) if share - f.ceiling > BETTER_POOL]
     if not worth:
         return ""
-    return (
-        f"raise retriever.pool from {f.pool} to {worth[0]}: all gold is among the nearest passages for "
-        f"{_points(deeper[worth[0]])} % of the questions instead of {_points(f.ceiling)} %"
+    raised, now = _points(deeper[worth[0]]), _points(f.ceiling)
+    what = (
+        f"{raised} % of the gold is among the nearest passages instead of {now} %"
+        if f.by_share
+        else f"all gold is among the nearest passages for {raised} % of the questions instead of {now} %"
     )
+    return f"raise retriever.pool from {f.pool} to {worth[0]}: {what}"
 
 
 def _signal(f: Figures) -> str:
@@ -122,7 +127,12 @@ def _train(f: Figures) -> str:
     signal = f"{_points(f.disagreeing)} % of the questions have rollouts to learn from"
     told = signal if f.disagreeing >= SIGNAL else "after the warm start"
     room = _points(f.ceiling - f.found)
-    more = f"; for {room} % of all questions the pool holds gold that no untrained arm finds" if f.all_gold else ""
+    more = (
+        f"; the pool holds {room} % of the gold beyond what the best untrained arm finds"
+        if f.by_share
+        else f"; for {room} % of all questions the pool holds all gold that no untrained arm finds"
+    )
+    more = more if f.all_gold else ""
     return f"train: {f.method}; {told}{more}"
 
 

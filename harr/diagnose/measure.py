@@ -37,9 +37,10 @@ class DeepRetriever:
 
 
 def all_gold_at(
-    questions: Sequence[Question], found: dict[str, list[tuple[str, ...]]], depth: int
+    questions: Sequence[Question], found: dict[str, list[tuple[str, ...]]], depth: int, *, by_share: bool = False
 ) -> list[tuple[str, float]]:
-    """Return per question with gold its id, and 1 where all gold is among the first ``depth`` of its searches.
+    """Return per question with gold its id, and 1 where all gold is among the first ``depth`` of its searches;
+    ``by_share``, what share of it is.
 
     A policy that chooses from a pool of so many passages can find no more with the same searches.
 
@@ -51,7 +52,9 @@ def all_gold_at(
     for question in questions:
         if question.gold_ids:
             near = {document for ranks in found.get(question.id, []) for document in ranks[:depth]}
-            rows.append((question.id, float(near.issuperset(question.gold_documents))))
+            gold = set(question.gold_documents)
+            share = len(gold & near) / len(gold)
+            rows.append((question.id, share if by_share else float(share == 1.0)))
     return rows
 
 

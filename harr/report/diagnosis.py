@@ -25,10 +25,11 @@ def write_diagnosis(
             ``question``, the passages given with it.
     """
     questions, file, where = played
+    what = "gold" if figures.by_share else "questions with all gold"
     later = f"of {figures.later_queries:,.0f} later queries, ambiguous without the history"
     sampled = f"of {figures.rolled_out:,.0f} questions whose rollouts were compared"
     known = [
-        ("questions with all gold found by the best untrained arm", figures.found),
+        (f"{what} found by the best untrained arm", figures.found),
         *((f"the same among the {depth} nearest passages of its searches", v) for depth, v in figures.all_gold.items()),
         *([(later, figures.ambiguous_share)] if figures.later_queries else []),
         (f"{sampled}, those that disagree", figures.disagreeing),

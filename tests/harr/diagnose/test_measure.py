@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harr.diagnose.measure import DeepRetriever, ambiguous_queries, detectable_gain
+from harr.diagnose.measure import DeepRetriever, all_gold_at, ambiguous_queries, detectable_gain
 from harr.types import Episode, Hop, Passage, Question, Retrieval, Search, Step
 
 
@@ -49,3 +49,10 @@ def test_the_detectable_gain_is_found_in_8_of_10_samples() -> None:
     samples = rng.choice(spread, size=(4000, n)) + gain
     z = samples.mean(1) / (samples.std(1) / np.sqrt(n))
     assert 0.77 < (z > 1.96).mean() < 0.83
+
+
+def test_of_much_gold_the_share_is_told() -> None:
+    question = Question("q", "Why?", gold_ids=("a", "b", "c", "d"))
+    found = {"q": [("a", "x", "b", "c")]}
+    assert [all_gold_at([question], found, depth, by_share=True) for depth in (1, 4)] == [[("q", 0.25)], [("q", 0.75)]]
+    assert all_gold_at([question], found, 4) == [("q", 0.0)]
