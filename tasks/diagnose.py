@@ -133,7 +133,7 @@ def untrained_arms(params: Params) -> list[str]:
 
 def _fits(params: Params, name: str) -> bool:
     try:
-        with_arms(params, [name])
+        with_arms(params, list(dict.fromkeys([*params.evaluate.arm_table, name])))
     except ParamsError:
         return False
     return True

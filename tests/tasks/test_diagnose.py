@@ -115,5 +115,7 @@ def test_a_file_without_a_question_is_one_line(place: Path) -> None:
 def test_arms_that_do_not_fit_are_left_out() -> None:
     plain = params(index={"full_text": False}, evaluate={"arms": ["frozen", "full"]})
     assert {"frozen", "last_answer"} <= set(untrained_arms(plain)) and "bm25" not in untrained_arms(plain)
+    fused = Params.load(Path(__file__).parents[2] / "recipes/medquad_retrieval.yaml")
+    assert {"frozen", "bm25", "hybrid"} <= set(untrained_arms(fused)), "retriever.fusion is for hybrid alone"
     quickstart = Params.load(Path(__file__).parents[2] / "params.yaml")
     assert quickstart.evaluate.occlusion and {"frozen", "bm25", "oracle_query"} <= set(untrained_arms(quickstart))
