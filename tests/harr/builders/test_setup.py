@@ -41,8 +41,8 @@ def params(sections: dict[str, object] | None = None, **retriever: object) -> Pa
 
 @pytest.fixture
 def places(corpus, tmp_path: Path) -> Places:  # type: ignore[no-untyped-def]
-    made, own = corpus.folder, tmp_path / "work"
-    return Places(made / "corpus", made / "vectors", made / "index", own / "generator", own / "texts", own / "searches")
+    own, made = tmp_path / "work", ("corpus", "vectors", "index", "mentions")
+    return Places(*(corpus.folder / name for name in made), own / "generator", own / "texts", own / "searches")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Passages by the titles that are named."""
 
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from harr.errors import CorpusError
-from harr.rag.retrieval.mention import MentionRetriever, Titles
+from harr.index.mentions import Mentions, Titles, build_mentions
+from harr.rag.retrieval.mention import MentionRetriever
 from harr.types import Passage, Question, Search
 
 SHELF = (
@@ -26,6 +29,8 @@ SHELF = (
 class Corpus:
     """Passages in memory; every read is counted."""
 
+    identity = "shelf"
+
     def __init__(self, passages: Sequence[Passage] = SHELF, hidden: Sequence[str] = ()) -> None:
         self.rows, self.hidden = list(passages), hidden
         self.titles = pa.chunked_array([[passage.title for passage in passages]])
@@ -37,6 +42,9 @@ class Corpus:
     def take(self, rows: Sequence[int]) -> list[Passage]:
         self.reads += 1
         return [self.rows[row] for row in rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     def rows_of(self, ids: Sequence[str]) -> dict[str, int]:
         return {passage.id: row for row, passage in enumerate(self.rows) if passage.id in ids}
@@ -52,8 +60,13 @@ class Index:
         return np.array([[len(SHELF) - 1, *[-1] * (n - 1)]] * len(texts)), None
 
 
-def retriever(candidates: str = "corpus") -> MentionRetriever:
-    return MentionRetriever(Index(), Corpus(), 5, candidates)  # type: ignore[arg-type]
+def retriever(candidates: str = "corpus", corpus: Any = None) -> MentionRetriever:
+    corpus = corpus or Corpus()
+    with TemporaryDirectory() as folder:
+        build_mentions(corpus, Path(folder, "out"), Path(folder, "work"))
+        mentions = Mentions.of(corpus, Path(folder, "out"))
+    corpus.reads = 0
+    return MentionRetriever(Index(), corpus, mentions, 5, candidates)  # type: ignore[arg-type]
 
 
 def ids(search: Search, candidates: str = "corpus") -> list[str]:
@@ -88,7 +101,7 @@ def test_the_longest_title_counts_and_a_word_alone_needs_its_capital() -> None:
     titles = Titles(Corpus().titles)
     names = [passage.title for passage in SHELF]
     read = {text: titles.named_in(text) for text in ("the old mill", "a mill", "a Mill", "It is", "ada brown")}
-    named = {text: sorted(names[titles.rows(code)[0]] for code, _ in found) for text, found in read.items()}
+    named = {text: sorted(names[titles.rows(one.title)[0]] for one in found) for text, found in read.items()}
     assert named == {
         "the old mill": ["The Old Mill"],
         "a mill": [],
@@ -99,19 +112,18 @@ def test_the_longest_title_counts_and_a_word_alone_needs_its_capital() -> None:
 
 
 def test_what_is_not_searchable_is_not_found() -> None:
-    player = MentionRetriever(Index(), Corpus(hidden=("film", "carl")), 5, "corpus")  # type: ignore[arg-type]
-    (found,) = player.retrieve([Search(ASKED, ASKED.text)])
+    (found,) = retriever(corpus=Corpus(hidden=("film", "carl"))).retrieve([Search(ASKED, ASKED.text)])
     assert [passage.id for passage in found.passages] == ["rest"], "nor is what it names"
-
-
-def test_a_corpus_without_titles_is_refused() -> None:
-    with pytest.raises(CorpusError, match="the arm mention goes by titles, and no passage has one; leave it out"):
-        MentionRetriever(Index(), Corpus([Passage("p", "text")]), 5, "corpus")  # type: ignore[arg-type]
 
 
 def test_an_initial_ends_no_sentence() -> None:
     shelf = [Passage("film", "It is by A. B. Carr.", "The Film"), Passage("carr", "He died.", "A. B. Carr")]
-    player = MentionRetriever(Index(), Corpus(shelf), 2, "corpus")  # type: ignore[arg-type]
+    player = retriever(corpus=Corpus(shelf))
     player.index.search_text = lambda texts, n: (np.full((len(texts), n), -1), None)  # type: ignore[method-assign]
     (found,) = player.retrieve([Search(Question("q", "x"), "Who made The Film?")])
     assert [passage.id for passage in found.passages] == ["film", "carr"]
+
+
+def test_a_corpus_without_titles_is_refused() -> None:
+    with pytest.raises(CorpusError, match="the arm mention goes by titles, and no passage has one; leave it out"):
+        retriever(corpus=Corpus([Passage("p", "text")]))

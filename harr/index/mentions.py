@@ -1,0 +1,175 @@
+"""Which passage names which title, in which sentence: found once for a corpus, and looked up in every search.
+
+A title is compared word by word, without case, punctuation, or a qualifier in brackets ("Casablanca (film)"); the
+longest title that begins at a word counts, and none within it (maximal munch). A title of one word must be written
+with a capital. All titles are looked for at once (Aho and Corasick, 1975).
+"""
+
+import re
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from ahocorasick_rs import AhoCorasick, MatchKind
+from numpy.typing import NDArray
+
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import check_corpus
+from harr.index.passage_index import STOP_WORDS
+from harr.io.files import draft, read_manifest, write_json
+from harr.io.progress import bar
+
+PER_TITLE = 20
+"""Maximum number of passages of one title; a document may have been cut into many."""
+REBUILD = "dvc repro -f -s index"
+BLOCK = 10_000
+_WORD = re.compile(r"\w+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
+_STOP = frozenset(STOP_WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A title that a text names: its number, how many words it has, and where they stand in the text."""
+
+    title: int
+    words: int
+    start: int
+    end: int
+
+
+class Titles:
+    """The titles of a corpus, and the rows of each."""
+
+    def __init__(self, titles: pa.ChunkedArray) -> None:
+        """Read the ``titles`` of all passages, in the order of their rows."""
+        coded = pc.dictionary_encode(titles.combine_chunks() if isinstance(titles, pa.ChunkedArray) else titles)
+        coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+        self.of_row: NDArray[np.int64] = np.asarray(coded.indices, dtype=np.int64)
+        self._rows = np.argsort(self.of_row, kind="stable")
+        self._first = np.searchsorted(self.of_row[self._rows], np.arange(len(coded.dictionary) + 1))
+        titles_of: dict[tuple[str, ...], list[int]] = {}
+        for number, title in enumerate(coded.dictionary.to_pylist()):
+            for words in {tuple(_WORD.findall(_QUALIFIER.sub("", title))), tuple(_WORD.findall(title))}:
+                if words and (len(words) > 1 or is_name(words[0])):
+                    titles_of.setdefault(tuple(word.casefold() for word in words), []).append(number)
+        self._titles_of = list(titles_of.values())
+        self._sizes = list(map(len, titles_of))
+        self._matcher = AhoCorasick((_spaced(words) for words in titles_of), matchkind=MatchKind.LeftmostLongest)
+
+    def __len__(self) -> int:
+        """Return how many names there are."""
+        return len(self._titles_of)
+
+    def named_in(self, text: str) -> list[Mention]:
+        """Return the titles that a text names, in order; several may have one name."""
+        found = list(_WORD.finditer(text))
+        folded = [word.group().casefold() for word in found]
+        starts = {at: place for place, at in enumerate(accumulate((len(word) + 2 for word in folded), initial=1))}
+        mentions = []
+        for name, start, _ in self._matcher.find_matches_as_indexes(f" {_spaced(folded)} "):
+            size = self._sizes[name]
+            first, last = found[starts[start]], found[starts[start] + size - 1]
+            if size > 1 or is_name(first.group()):
+                mentions += [Mention(title, size, first.start(), last.end()) for title in self._titles_of[name]]
+        return mentions
+
+    def rows(self, title: int) -> NDArray[np.int64]:
+        """Return the rows of a title, at most ``PER_TITLE``."""
+        return self._rows[self._first[title] : self._first[title + 1]][:PER_TITLE]
+
+
+def _spaced(words: Sequence[str]) -> str:
+    """Join words so that neighbouring names have a space each.
+
+    >>> _spaced(["the", "mill"])
+    ' the  mill '
+    """
+    return "".join(f" {word} " for word in words)
+
+
+def is_name(word: str) -> bool:
+    """Return whether a word may be a title by itself: it begins with a capital, and is no stop word."""
+    return word[0].isupper() and word.casefold() not in _STOP
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Return the words of a text that are no stop words, in lower case.
+
+    >>> sorted(content_words("Who is the director of the film?"))
+    ['director', 'film']
+    """
+    return frozenset(_WORD.findall(text.casefold())) - _STOP
+
+
+def build_mentions(passages: Passages, out: Path, work: Path) -> dict[str, float]:
+    """Find the titles that every passage names, other than its own, and publish them in ``out``.
+
+    starts.npy: where the mentions of each row begin, (R + 1,); named.npy: a title, and where the sentence that names it
+    begins and ends in the passage's text, (M, 3). Equal passages give equal bytes.
+
+    Returns:
+        Figures for the metrics file.
+    """
+    began, titles = time.monotonic(), Titles(passages.titles)
+    counts = np.zeros(len(passages), dtype=np.int64)
+    named: list[tuple[int, int, int]] = []
+    with bar(total=len(passages), desc="mentions", unit="passage") as progress:
+        for start in range(0, len(passages) if len(titles) else 0, BLOCK):
+            rows = range(start, min(start + BLOCK, len(passages)))
+            for row, passage in zip(rows, passages.take(rows), strict=True):
+                found = _named(titles, passage.text, int(titles.of_row[row]))
+                named += found
+                counts[row] = len(found)
+            progress.update(len(rows))
+    table_M3 = np.array(named, dtype=np.int32).reshape(-1, 3)
+    with draft(work, out) as folder:
+        np.save(folder / "starts.npy", np.concatenate([[0], counts.cumsum()]))
+        np.save(folder / "named.npy", table_M3)
+        write_json(folder / "manifest.json", {"identity": passages.identity, "corpus": passages.identity})
+    return {"titles": float(len(titles)), "mentions": float(len(named)), "mention_seconds": time.monotonic() - began}
+
+
+def _named(titles: Titles, text: str, own: int) -> list[tuple[int, int, int]]:
+    """Return (title, start, end of the sentence) of all titles that a text names, but for its ``own``: each sentence
+    once."""
+    starts = [0, *(gap.end() for gap in _SENTENCE.finditer(text))]
+    ends = [*starts[1:], len(text)]
+    found: dict[tuple[int, int], int] = {}
+    for mention in titles.named_in(text):
+        sentence = bisect_right(starts, mention.start) - 1
+        if mention.title != own:
+            found.setdefault((mention.title, starts[sentence]), max(ends[sentence], mention.end))
+    return [(title, start, end) for (title, start), end in found.items()]
+
+
+class Mentions:
+    """The titles that each passage of a corpus names."""
+
+    def __init__(self, titles: Titles, starts: NDArray[np.int64], named_M3: NDArray[np.int32]) -> None:
+        """Take what :func:`build_mentions` wrote; use :meth:`of`."""
+        self.titles = titles
+        self._starts, self._named_M3 = starts, named_M3
+
+    @classmethod
+    def of(cls, passages: Passages, folder: Path) -> "Mentions":
+        """Map the mentions in ``folder``, which must be of this corpus.
+
+        Raises:
+            DamagedFile: a file is missing or changed. IndexMismatch: they were found in another corpus.
+        """
+        check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}), passages.identity, folder)
+        starts, named_M3 = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("starts", "named"))
+        return cls(Titles(passages.titles), starts, named_M3)
+
+    def named_by(self, row: int) -> list[tuple[int, int, int]]:
+        """Return (title, start, end of the sentence that names it) of the titles that a passage names."""
+        part = self._named_M3[int(self._starts[row]) : int(self._starts[row + 1])]
+        return [(title, start, end) for title, start, end in part.tolist()]

@@ -1,0 +1,84 @@
+"""Which passage names which title: found once, checked when opened."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from harr.corpus.passages import Passages, write_passages
+from harr.errors import DamagedFile, IndexMismatch
+from harr.index.mentions import Mentions, Titles, build_mentions
+from harr.types import Passage
+
+SHELF = (
+    Passage("film", 'The Old Mill is new. It is directed by Ada Brown. "Ada Brown" wrote it.', "The Old Mill (film)"),
+    Passage("ada", "Ada Brown lives by the mill. She swims, says Carl-Dean Old.", "Ada Brown"),
+    Passage("carl", "Nobody; an Éire is named, a Mill, and the old mill.", "Carl Dean Old"),
+    Passage("mill", "A mill grinds.", "Mill"),
+    Passage("eire", "", "Éire"),
+)
+
+
+def corpus(folder: Path, passages: tuple[Passage, ...] = SHELF) -> Passages:
+    write_passages(passages, folder)
+    return Passages.open(folder)
+
+
+def test_each_naming_sentence_of_each_passage(tmp_path: Path) -> None:
+    passages = corpus(tmp_path / "corpus")
+    figures = build_mentions(passages, tmp_path / "out", tmp_path / "work")
+    mentions = Mentions.of(passages, tmp_path / "out")
+    found = {
+        passage.id: [
+            (SHELF[mentions.titles.rows(title)[0]].id, passage.text[start:end].strip())
+            for title, start, end in mentions.named_by(row)
+        ]
+        for row, passage in enumerate(SHELF)
+    }
+    assert found == {
+        "film": [("ada", "It is directed by Ada Brown."), ("ada", '"Ada Brown" wrote it.')],
+        "ada": [("carl", "She swims, says Carl-Dean Old.")],
+        "carl": [(name, SHELF[2].text) for name in ("eire", "mill", "film")],
+        "mill": [],
+        "eire": [],
+    }, "its own title is none; a word alone needs its capital"
+    assert figures["mentions"] == 6
+
+
+def test_mentions_of_another_corpus_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+    passages, out = corpus(tmp_path / "corpus"), tmp_path / "out"
+    build_mentions(passages, out, tmp_path / "work")
+    with pytest.raises(IndexMismatch, match="was made of corpus"):
+        Mentions.of(corpus(tmp_path / "other", SHELF[:3]), out)
+    (out / "named.npy").write_bytes(b"")
+    with pytest.raises(DamagedFile, match=r"dvc repro -f -s index"):
+        Mentions.of(passages, out)
+
+
+def test_a_corpus_without_titles_names_none(tmp_path: Path) -> None:
+    passages = corpus(tmp_path / "corpus", (Passage("p", "Mill.", ""),))
+    build_mentions(passages, tmp_path / "out", tmp_path / "work")
+    mentions = Mentions.of(passages, tmp_path / "out")
+    assert len(mentions.titles) == 0 and mentions.named_by(0) == [] and mentions.titles.named_in("A Mill.") == []
+
+
+@given(st.lists(st.sampled_from(["Ada", "Brown", "Mill", "the", "Old", "x", "ß", "İ"]), max_size=8))
+def test_the_longest_name_counts_wherever_it_stands(words: list[str]) -> None:
+    """As by trying every length at every word, which is slow."""
+    import pyarrow as pa
+
+    names = ["Ada", "Ada Brown", "Old Mill", "The Old Mill", "Mill the", "ß ß", "İ"]
+    titles, place, wanted = Titles(pa.chunked_array([names])), 0, []
+    while place < len(words):
+        for size in (3, 2, 1):
+            name = " ".join(words[place : place + size])
+            fits = [n for n in names if n.casefold() == name.casefold() and len(words[place : place + size]) == size]
+            if fits and (size > 1 or name[0].isupper()):
+                wanted += fits
+                place += size - 1
+                break
+        place += 1
+    text = ", ".join(words)
+    found = titles.named_in(text)
+    assert [names[titles.rows(one.title)[0]] for one in found] == wanted
+    assert all(text[one.start : one.end].split(", ")[0] in words for one in found)
