@@ -10,6 +10,9 @@ from collections.abc import Callable, Generator as PyGenerator, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -209,6 +212,7 @@ class Retrieval:
     that goes by values stores ``value``, the Q of its first passage. A source that failed brings no passages but an
     ``error``: the reason in a line, which the model is shown. ``scores``: one per passage, higher is better, of a
     retriever that ranks by scores of its own. ``shortened``: what the state lacks of question and history.
+    ``evidence``: what else is known of each candidate of the pool, (N, F), where the policy reads that.
     """
 
     passages: tuple[Passage, ...]
@@ -219,6 +223,7 @@ class Retrieval:
     error: str = ""
     scores: tuple[float, ...] = ()
     shortened: Shortened = Shortened()
+    evidence: NDArray[np.float32] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,12 @@ from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.params.sources import MilvusParams, SourceParams
 from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.evidence import Evidence
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vector
+from harr.rag.retrieval.links import Links
 from harr.rag.retrieval.mention import MentionRetriever
 from harr.rag.sources.client import WebSource
 from harr.rag.sources.router import Sources
@@ -93,8 +95,16 @@ def dense_policy(
     *,
     history: bool,
     seed: int | None = None,
+    trained: Path | None = None,
 ) -> DensePolicy:
-    """Return one that ranks by the encoder, with the ``history`` or without it; it samples where it has a ``seed``."""
+    """Return one that ranks by the encoder, with the ``history`` or without it; it samples where it has a ``seed``.
+
+    ``trained`` is the folder that the encoder is from; its term beside the vector is read there.
+    """
+    evidence = None
+    if section.evidence and (trained or seed is not None):
+        links = Links(corpus.index, corpus.passages, corpus.mentions(), **section.evidence.model_dump())
+        evidence = Evidence(links).load(trained) if trained else Evidence(links)
     return DensePolicy(
         encoder=encoder,
         index=corpus.index,
@@ -110,6 +120,7 @@ def dense_policy(
         sampling=None if seed is None else torch.Generator().manual_seed(seed),
         fusion=fusion_of(section.search, section.fusion, section.weights),
         pick_tokens=section.pick_tokens,
+        evidence=evidence,
     )
 
 

@@ -170,7 +170,7 @@ def open_players(
             if trained and (trained / "action").exists():
                 actions = trained_encoder(params.encoder, trained / "action")
                 return towers_policy(section, encoder, actions, corpus.passages)
-            return dense_policy(section, encoder, corpus, candidates, history=arm.history)
+            return dense_policy(section, encoder, corpus, candidates, history=arm.history, trained=trained)
 
         yield player
 

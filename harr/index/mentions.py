@@ -30,7 +30,8 @@ PER_TITLE = 20
 REBUILD = "dvc repro -f -s index"
 BLOCK = 10_000
 _WORD = re.compile(r"\w+")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_SENTENCE = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[JSDM]r\.)(?<!\bSt\.)\s+")
+"""A gap between sentences: not after an initial ("S. Sylvan Simon") or a short title."""
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
 _STOP = frozenset(STOP_WORDS.split())
 

@@ -1,5 +1,6 @@
 """Stage merge: fold the adapter into the encoder and save a stock sentence-transformers folder."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from harr.errors import ModelError
 from harr.io.files import draft, read_json, write_json, write_text
 from harr.io.model_folder import KINDS
 from harr.merge.card import RETRIEVER, folder_card, purpose
-from harr.rag.policies.encoder_adapter import load_adapter
+from harr.rag.policies.encoder_adapter import EVIDENCE, load_adapter
 
 PROBES = (
     "Query: Where was she born?",
@@ -55,6 +56,8 @@ def merge(
         known = {**read_json(adapter / "harr.json"), **facts}
         card = folder_card(RETRIEVER, known, title="A query encoder trained by harr", what=purpose(known))
         write_text(folder / "README.md", card)
+        if (adapter / EVIDENCE).exists():
+            shutil.copy(adapter / EVIDENCE, folder / EVIDENCE)
         write_json(folder / "harr.json", known)
         cosines_N = _reloaded_cosines(folder, wanted_ND)
         if cosines_N.min() < min_cosine:

@@ -7,6 +7,18 @@ from pydantic import Field, model_validator
 from harr.params.fields import MaybePathOrName, Positive, Section
 
 
+class EvidenceParams(Section):
+    """What competes beside the nearest passages, and is known of each candidate: a small learnt term beside the vector
+    (``harr/rag/policies/evidence.py``)."""
+
+    words: int = Field(10, ge=0)
+    """Number of passages nearest by BM25 of the query's words."""
+    titled: int = Field(10, ge=0)
+    """Maximum number of passages whose title the query names."""
+    linked: int = Field(40, ge=0)
+    """Maximum number of passages whose title a passage names that was picked before."""
+
+
 class RetrieverParams(Section):
     """The player that finds: a state in, K of N passages out. It learns, unless train.method lets another learn."""
 
@@ -14,6 +26,9 @@ class RetrieverParams(Section):
     """Number of passages that a search returns (K)."""
     pool: Positive = 30
     """Number of nearest passages that compete for the K places (N)."""
+    evidence: EvidenceParams | None = None
+    """Further candidates beside the nearest, and a term that is learnt from what is known of all; with null there are
+    none."""
     search: Literal["dense", "sparse", "hybrid"] = "dense"
     """Ranking that says which passages are nearest: by vector, by BM25 of the query's words, or by both, fused by rank.
     A retriever that learns draws its pool from this ranking, and then scores and chooses by vectors; one that does not

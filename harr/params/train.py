@@ -121,6 +121,8 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
     learns: ClassVar[str] = "retriever"
     arms: ClassVar[tuple[str, ...]] = RETRIEVERS
     occluded: ClassVar[bool] = True
+    evidence_learning_rate: float = Field(0.3, gt=0)
+    """Learning rate of the term beside the vector (retriever.evidence)."""
     credit: Literal["episode", "step"] = "episode"
     """What a step is rewarded with: the final reward of its episode, or what the step itself added to it."""
     warm_start: int = Field(0, ge=0)
@@ -157,8 +159,16 @@ class GRPOParams(PolicyParams):
 
     method: Literal["grpo"]
     """Selects GRPO of the retriever."""
+    discount: Fraction = 1.0
+    """Factor by which a reward counts less for every step before it, with credit: step."""
     estimator: Literal["grpo", "bnpo", "dr_grpo", "rloo"] = "grpo"
     """Baseline, scale and averaging of the gradient (``harr/train/advantages.py``)."""
+
+    @model_validator(mode="after")
+    def _steps_are_discounted(self) -> "GRPOParams":
+        if self.discount < 1 and self.credit != "step":
+            raise ValueError("train.discount is for credit: step; set that, or leave discount out")
+        return self
 
 
 class PPOParams(PolicyParams):

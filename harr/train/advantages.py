@@ -47,12 +47,15 @@ def all_alike(rewards: Sequence[float | None], group_size: int) -> bool:
     return bool((advantages_BG.abs() < NEGLIGIBLE).all())
 
 
-def step_advantages(step_rewards: Sequence[Sequence[float]], group_size: int, estimator: str) -> list[list[float]]:
+def step_advantages(
+    step_rewards: Sequence[Sequence[float]], group_size: int, estimator: str, discount: float = 1.0
+) -> list[list[float]]:
     """Return advantages of return-to-go, one per step of each episode.
 
     ``step_rewards[e][t]`` is what step t of episode e added to the reward. Every position t is its own
     group: a rollout's return-to-go is compared with that of the group's rollouts at the same step,
-    so that the baseline does not depend on how far an episode has got.
+    so that the baseline does not depend on how far an episode has got. With a ``discount`` below 1 a step is credited
+    less for what later ones found.
 
     >>> step_advantages([[1.0, 0.0], [0.0, 0.0]], 2, "dr_grpo")
     [[0.5, 0.0], [-0.5, 0.0]]
@@ -63,11 +66,23 @@ def step_advantages(step_rewards: Sequence[Sequence[float]], group_size: int, es
     table_ES = torch.full((len(step_rewards), longest), float("nan"), dtype=torch.float64)
     for e, episode in enumerate(step_rewards):
         if episode:
-            table_ES[e, : len(episode)] = torch.tensor(list(episode), dtype=torch.float64).flip(0).cumsum(0).flip(0)
+            table_ES[e, : len(episode)] = torch.tensor(returns_to_go(episode, discount), dtype=torch.float64)
     groups_BGS = table_ES.view(-1, group_size, longest)
     scaled_BSG = group_advantages(groups_BGS.transpose(1, 2), estimator)
     flat_ES = scaled_BSG.transpose(1, 2).reshape(len(step_rewards), longest)
     return [flat_ES[e, : len(episode)].tolist() for e, episode in enumerate(step_rewards)]
+
+
+def returns_to_go(rewards_S: Sequence[float], discount: float) -> list[float]:
+    """Return what each step and those after it earned, later steps discounted.
+
+    >>> returns_to_go([1.0, 0.0, 1.0], 0.5)
+    [1.25, 0.5, 1.0]
+    """
+    returns: list[float] = []
+    for reward in reversed(rewards_S):
+        returns.append(reward + discount * (returns[-1] if returns else 0.0))
+    return returns[::-1]
 
 
 def generalized_advantages(

@@ -18,9 +18,11 @@ from harr.rag.rollout import play
 from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup
 from harr.train.record import state_figures, term_figures
-from harr.types import Episode, Question
+from harr.types import Episode, Question, Retrieval
 
 T = TypeVar("T")
+Known = Mapping[str, Mapping[int, NDArray[np.float32]]]
+"""State -> row of a candidate -> what is known of it, (F,)."""
 
 
 def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Episode]:
@@ -107,7 +109,7 @@ class Batch:
 
     states: U distinct texts. state_of_B: the state of each row. pool_BN: candidate rows, chosen
     first, padded with -1. chosen_B: how many were chosen. old_B: behaviour log-probabilities.
-    columns: further values per row, by name.
+    columns: further values per row, by name. known_BNF: what else is known of each candidate, or None.
     """
 
     states: list[str]
@@ -116,6 +118,7 @@ class Batch:
     chosen_B: Tensor
     old_B: Tensor
     columns: Mapping[str, Tensor]
+    known_BNF: NDArray[np.float32] | None = None
 
     @classmethod
     def of(cls, episodes: Sequence[Episode], columns: Mapping[str, Sequence[float]]) -> "Batch":
@@ -138,6 +141,7 @@ class Batch:
             chosen_B=torch.tensor([len(retrieval.passages) for retrieval in steps])[order],
             old_B=torch.tensor([retrieval.logprob for retrieval in steps])[order],
             columns={name: torch.tensor(values, dtype=torch.float32)[order] for name, values in columns.items()},
+            known_BNF=_known([steps[row] for row in order]),
         )
 
     def __len__(self) -> int:
@@ -156,6 +160,7 @@ class Batch:
             chosen_B=self.chosen_B[rows],
             old_B=self.old_B[rows],
             columns={name: values[rows] for name, values in self.columns.items()},
+            known_BNF=None if self.known_BNF is None else self.known_BNF[rows.numpy()],
         )
 
     def passes(self, states_per_pass: int) -> Iterator["Batch"]:
@@ -169,7 +174,29 @@ class Batch:
                 chosen_B=self.chosen_B[low:high],
                 old_B=self.old_B[low:high],
                 columns={name: values[low:high] for name, values in self.columns.items()},
+                known_BNF=None if self.known_BNF is None else self.known_BNF[low:high],
             )
+
+
+def _known(steps: Sequence[Retrieval]) -> NDArray[np.float32] | None:
+    """Return what is known of all candidates, (B, N, F), filled up with 0; None where nothing is."""
+    tables = [step.evidence for step in steps if step.evidence is not None]
+    if not tables:
+        return None
+    known_BNF = np.zeros((len(tables), max(map(len, tables)), tables[0].shape[1]), dtype=np.float32)
+    for row, table_NF in zip(known_BNF, tables, strict=True):
+        row[: len(table_NF)] = table_NF
+    return known_BNF
+
+
+def known_of(episodes: Sequence[Episode]) -> Known:
+    """Return what is known of the candidates of every state, by row; nothing where the policy reads none of it."""
+    known: dict[str, dict[int, NDArray[np.float32]]] = {}
+    for episode in episodes:
+        for retrieval in (step.retrieval for step in episode.steps):
+            if retrieval.evidence is not None and retrieval.state not in known:
+                known[retrieval.state] = dict(zip(retrieval.pool, retrieval.evidence, strict=True))
+    return known
 
 
 def shares(states: int, states_per_pass: int) -> Iterator[tuple[int, int]]:

@@ -92,7 +92,7 @@ def _normalised_then_summed(
     for weight, values in reward.parts(scores, episodes, step, by_step=params.credit == "step"):
         if any(isinstance(value, list) for value in values):
             per_step = [value if isinstance(value, list) else [] for value in values]
-            parts = step_advantages(per_step, params.group_size, params.estimator)
+            parts = step_advantages(per_step, params.group_size, params.estimator, params.discount)
         else:
             table_E = torch.tensor([float("nan") if value is None else value for value in values], dtype=torch.float64)
             flat = group_advantages(table_E.view(-1, params.group_size), params.estimator).flatten().tolist()

@@ -26,7 +26,7 @@ from harr.rag.policies.dense import unique
 from harr.rag.retrieval.hybrid import pad
 from harr.rag.scoring.text import statable, states_answer
 from harr.rag.setup import Setup
-from harr.train.batch import reward_figures, rollouts, shares
+from harr.train.batch import Known, known_of, reward_figures, rollouts, shares
 from harr.train.learner import Learner
 from harr.types import Episode, Log, Question
 
@@ -92,7 +92,8 @@ def learn(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step:
     targets = first_missing(episodes, wanted)
     if targets:
         for _ in range(params.num_iterations):
-            values |= update(params, learner, targets, groups_of(episodes, wanted), pools_of(episodes))
+            found = (groups_of(episodes, wanted), pools_of(episodes), known_of(episodes))
+            values |= update(params, learner, targets, *found)
     gold = {step.retrieval.state for episode in episodes if episode.question.gold_ids for step in episode.steps}
     counts = {"distinct_states": len(targets), "answer_positives": len(targets.keys() - gold)}
     return values | {name: float(count) for name, count in counts.items()}
@@ -174,6 +175,7 @@ def update(
     targets: dict[str, str],
     groups: Sequence[Sequence[str]],
     pools: Mapping[str, Sequence[int]],
+    known: Known,
 ) -> dict[str, float]:
     """Take one optimizer step on the mean cross-entropy of all distinct states."""
     learner.optimizer.zero_grad()
@@ -187,15 +189,18 @@ def update(
     hard_UN = pad(
         [[row for row in pools[state] if row not in gold_rows][: params.infonce.hard_negatives] for state in states]
     )
+    rows_UM = np.hstack([np.array([[rows[pid] for pid in golds]] * len(states)), hard_UN])
     total = 0.0
     for first, end in shares(len(states), params.states_per_pass):
         part = states[first:end]
         states_UD = learner.vectors(part)
         vectors_UND = torch.from_numpy(policy.vectors.take(np.maximum(hard_UN[first:end], 0))).to(states_UD)
         gold_UG, near_UN = states_UD @ vectors_GD.to(states_UD).T, torch.einsum("ud,und->un", states_UD, vectors_UND)
+        scores_UM = torch.hstack([gold_UG, near_UN]) / temperature
+        scores_UM = scores_UM + learner.term(known, part, rows_UM[first:end])
         hidden_UM = torch.from_numpy(np.hstack([~allowed_UG[first:end], hard_UN[first:end] < 0])).to(states_UD.device)
         label_U = torch.tensor([golds.index(targets[state]) for state in part], device=states_UD.device)
-        masked_UM = (torch.hstack([gold_UG, near_UN]) / temperature).masked_fill(hidden_UM, float("-inf"))
+        masked_UM = scores_UM.masked_fill(hidden_UM, float("-inf"))
         loss = torch.nn.functional.cross_entropy(masked_UM, label_U, reduction="sum")
         learner.backward(loss / len(states))
         total += float(loss.detach())

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import patch_environment
+from numpy.typing import NDArray
 from peft import PeftModel
 from torch import Tensor
 
@@ -30,7 +32,7 @@ from harr.rag.policies.encoder_adapter import begin, save_adapter
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, kept_facts
-from harr.train.batch import Batch, rate_share
+from harr.train.batch import Batch, Known, rate_share
 from harr.train.guard import chosen, verdict, worth_keeping
 from harr.train.record import plain
 from harr.types import Log
@@ -40,7 +42,7 @@ PRECISION = {"float32": "no", "bfloat16": "bf16", "float16": "fp16"}
 
 @dataclass
 class Learner:
-    """The state of one run: what is trained, an ``adapter`` (or the layers) and a value ``head``.
+    """The state of one run: what is trained, an ``adapter`` (or the layers), and small ``heads`` beside it.
 
     ``history`` holds one row per finished step. Of several processes each has a copy; ``backward`` takes
     the gradient of its share, ``update`` adds them up.
@@ -49,7 +51,7 @@ class Learner:
     params: LoopParams
     policy: DensePolicy | TwoTowerPolicy
     adapter: torch.nn.Module
-    head: torch.nn.Module | None
+    heads: torch.nn.ModuleList | None
     accelerator: Accelerator
     optimizer: Any
     checkpoints: Checkpoints
@@ -59,6 +61,7 @@ class Learner:
     saves_when_stopped: bool = True
     """Whether a run may go on at any step, or only at multiples of ``checkpoint_every``."""
     _rates: list[float] = field(default_factory=list)
+    _warm_rates: list[float] = field(default_factory=list)
 
     @classmethod
     def open(
@@ -95,8 +98,11 @@ class Learner:
             for encoder in policy.encoders:
                 encoder.recompute()
         groups = [{"params": [w for w in adapter.parameters() if w.requires_grad], "lr": params.learning_rate}]
-        if head is not None:
-            groups.append({"params": list(head.to(policy.encoder.model.device).parameters()), "lr": head_rate})
+        small = ((head, head_rate), (policy.evidence, getattr(params, "evidence_learning_rate", 0.0)))
+        beside = [(part, rate) for part, rate in small if part is not None]
+        for part, rate in beside:
+            groups.append({"params": list(part.to(policy.encoder.model.device).parameters()), "lr": rate})
+        heads = torch.nn.ModuleList(part for part, _ in beside) if beside else None
         optimizer = torch.optim.AdamW(groups, weight_decay=params.weight_decay, fused=True)
         # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
@@ -106,10 +112,23 @@ class Learner:
         checkpoints = Checkpoints(
             distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))
         )
-        history = checkpoints.load(adapter, head, [optimizer])
+        history = checkpoints.load(adapter, heads, [optimizer])
         distributed.check_same_step(len(history), checkpoints.folder)
-        rates = [params.learning_rate, head_rate]
-        return cls(params, policy, adapter, head, accelerator, optimizer, checkpoints, history, setup, _rates=rates)
+        rates = [params.learning_rate, *(rate for _, rate in beside)]
+        warm_rates = [params.warm_rate, *(0.0 if part is head else rate for part, rate in beside)]
+        return cls(
+            params,
+            policy,
+            adapter,
+            heads,
+            accelerator,
+            optimizer,
+            checkpoints,
+            history,
+            setup,
+            _rates=rates,
+            _warm_rates=warm_rates,
+        )
 
     def steps(self, log: Log) -> Iterator[int]:
         """Number the steps that are still to do; after each, ``history`` must have one more row.
@@ -143,7 +162,7 @@ class Learner:
                 due = last or halted or (step + 1) % params.checkpoint_every == 0
                 if due and main:
                     best = worth_keeping(params, self.history, self.checkpoints.steps())
-                    self.checkpoints.save(step + 1, self.adapter, self.head, [self.optimizer], self.history, best=best)
+                    self.checkpoints.save(step + 1, self.adapter, self.heads, [self.optimizer], self.history, best=best)
                 if self.stopped:
                     break
 
@@ -152,7 +171,7 @@ class Learner:
         params, warm = self.params, self.params.warm_steps
         if warm and step == warm:
             self.optimizer.state.clear()
-        rates = self._rates if step >= warm else [params.warm_rate, 0.0]
+        rates = self._rates if step >= warm else self._warm_rates
         share = rate_share(params, step - warm) if step >= warm else min(1.0, (step + 1) / (params.warmup_steps + 1))
         for group, rate in zip(self.optimizer.param_groups, rates, strict=False):
             group["lr"] = rate * share
@@ -163,9 +182,15 @@ class Learner:
 
         def save() -> None:
             with draft(kept.with_suffix(".draft"), kept) as folder:
-                save_adapter(self.adapter, self.policy.encoder, folder)
+                self._save(folder)
 
         distributed.main_process_only(save)
+
+    def _save(self, folder: Path) -> None:
+        """Write what was trained, as evaluation and merge read it."""
+        save_adapter(self.adapter, self.policy.encoder, folder)
+        if self.policy.evidence is not None:
+            self.policy.evidence.save(folder)
 
     def vectors(self, states: Sequence[str]) -> Tensor:
         """Return unit vectors of states, (U, D), with gradient.
@@ -183,12 +208,25 @@ class Learner:
 
     def logits(self, rows: Batch) -> Tensor:
         """Return logits of the stored pools under the live encoder, (B, N), with gradient."""
-        return self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN)
+        return self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN, rows.known_BNF)
+
+    def term(self, known: Known, states: Sequence[str], rows_UN: NDArray[np.int64]) -> Tensor | float:
+        """Return the term beside the vector of some candidates of each state, (U, N), with gradient; 0 where there is
+        none. Of what was no candidate of a state nothing is known, and its term is 0."""
+        if not self.policy.evidence or not known:
+            return 0.0
+        width = len(self.policy.evidence.weights)
+        known_UNF = np.zeros((*rows_UN.shape, width), dtype=np.float32)
+        for state, row_N, known_NF in zip(states, rows_UN.tolist(), known_UNF, strict=True):
+            for place, row in enumerate(row_N):
+                known_NF[place] = known[state].get(row, 0.0)
+        return self.policy.evidence(torch.from_numpy(known_UNF).to(self.policy.evidence.weights))
 
     def reference(self, rows: Batch) -> Tensor:
-        """Return log-probabilities of the choices under the base encoder (adapter off), (B,), without gradient."""
+        """Return log-probabilities of the choices under the base encoder alone, (B,), without gradient."""
         with torch.no_grad(), cast(PeftModel, self.adapter).disable_adapter():
-            return plackett_luce.log_prob(self.logits(rows), rows.chosen_B)
+            logits_BN = self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN)
+            return plackett_luce.log_prob(logits_BN, rows.chosen_B)
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradient of one pass."""
@@ -238,9 +276,9 @@ class Learner:
         if point := chosen(self.params, self.history):
             facts = {**facts, **kept_facts(point)}
         if self.stopped or point:
-            self.checkpoints.load_best(self.adapter, self.head, best)
+            self.checkpoints.load_best(self.adapter, self.heads, best)
         with draft(self.checkpoints.folder / "adapter", out) as folder:
-            save_adapter(self.adapter, self.policy.encoder, folder)
+            self._save(folder)
             for name, (adapter, encoder) in also.items():
                 save_adapter(adapter, encoder, folder / name)
             for name in self.params.leaves:

@@ -134,7 +134,7 @@ def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Ba
     sums = dict.fromkeys(("loss", "value_loss", "clip_share", "entropy"), 0.0)
     for rows in batch.passes(params.states_per_pass):
         states_UD = learner.vectors(rows.states)
-        logits_BN = learner.dense.logits(states_UD, rows.state_of_B, rows.pool_BN)
+        logits_BN = learner.dense.logits(states_UD, rows.state_of_B, rows.pool_BN, rows.known_BNF)
         new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B)
         columns = (rows.old_B, *(rows.columns[name] for name in COLUMNS))
         old_B, advantage_B, value_B, target_B = (column.to(new_B) for column in columns)

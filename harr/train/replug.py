@@ -24,7 +24,7 @@ from harr.rag.policies import plackett_luce
 from harr.rag.retrieval.hybrid import pad
 from harr.rag.setup import Setup
 from harr.train.advantages import NEGLIGIBLE
-from harr.train.batch import reward_figures, rollouts, shares
+from harr.train.batch import Known, known_of, reward_figures, rollouts, shares
 from harr.train.learner import Learner
 from harr.types import Episode, Log
 
@@ -44,7 +44,7 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
         rewards = passage_rewards(episodes, totals, params.group_size)
         if rewards:
             for _ in range(params.num_iterations):
-                values |= update(params, learner, rewards)
+                values |= update(params, learner, rewards, known_of(episodes))
         learner.history.append(values | {"distinct_states": float(len(rewards))})
     return learner.export(out)
 
@@ -72,7 +72,7 @@ def _choices(episode: Episode) -> Iterator[tuple[str, int]]:
             yield step.retrieval.state, row
 
 
-def update(params: PolicyParams, learner: Learner, rewards: Rewards) -> dict[str, float]:
+def update(params: PolicyParams, learner: Learner, rewards: Rewards, known: Known) -> dict[str, float]:
     """Take one optimizer step on the mean divergence of all states."""
     learner.optimizer.zero_grad()
     policy, states = learner.dense, sorted(rewards, key=len)
@@ -88,6 +88,7 @@ def update(params: PolicyParams, learner: Learner, rewards: Rewards) -> dict[str
         rows_BN = rows_UN[first:end]
         vectors_BND = torch.from_numpy(policy.vectors.take(np.maximum(rows_BN, 0))).to(states_UD)
         scores_BN = torch.einsum("bd,bnd->bn", states_UD, vectors_BND) / temperature
+        scores_BN = scores_BN + learner.term(known, states[first:end], rows_BN)
         hidden_BN = torch.from_numpy(rows_BN < 0).to(states_UD.device)
         found_BN = scores_BN.masked_fill(hidden_BN, plackett_luce.MASKED).log_softmax(-1)
         wanted_BN = reward_UN[first:end].to(states_UD).log_softmax(-1)

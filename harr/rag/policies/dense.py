@@ -19,6 +19,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
+from harr.rag.policies.evidence import Evidence
 from harr.rag.policies.state import StateFormat
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.types import Retrieval, Search
@@ -37,6 +38,7 @@ class DensePolicy:
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
+        evidence: what competes beside the nearest, and a small term that is added to the score of each candidate.
     """
 
     encoder: Encoder
@@ -53,6 +55,7 @@ class DensePolicy:
     sampling: torch.Generator | None = None
     fusion: Fusion = DENSE
     pick_tokens: int = 0
+    evidence: Evidence | None = None
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
@@ -80,8 +83,14 @@ class DensePolicy:
         states_UD = distributed.all_gather(distinct, encode)
 
         def found() -> list[Retrieval]:
-            pool_BN = pad(self._pools(searches, states_UD, state_of))
-            return self._choose(searches, states, pool_BN, self._scores(states_UD[state_of], pool_BN))
+            pools, known_BNF = self._pools(searches, states_UD, state_of), None
+            if self.evidence:
+                pools, known_BNF = self.evidence.gather(searches, pools, search=self.candidates == "corpus")
+            pool_BN = pad(pools)
+            scores_BN = self._scores(states_UD[state_of], pool_BN)
+            if self.evidence and known_BNF is not None:
+                scores_BN += self.temperature * self.evidence.weigh(known_BNF)
+            return self._choose(searches, states, pool_BN, scores_BN, known_BNF)
 
         chosen = distributed.main_process_only(found)
         return [replace(one, shortened=own) for one, own in zip(chosen, lost, strict=True)]
@@ -123,11 +132,14 @@ class DensePolicy:
         states: Sequence[str],
         pool_BN: NDArray[np.int64],
         scores_BN: NDArray[np.float32],
+        known_BNF: NDArray[np.float32] | None,
     ) -> list[Retrieval]:
-        """Order every pool (best first, or sampled), cut it to N, and take its first K."""
+        """Order every pool (best first, or sampled), cut it to N where all are nearest ones, and take its first K."""
         best_BN = np.lexsort((pool_BN, -scores_BN), axis=-1)
-        pool_BN = np.take_along_axis(pool_BN, best_BN, -1)[:, : max(self.pool, *(s.k for s in searches))]
-        scores_BN = np.take_along_axis(scores_BN, best_BN, -1)[:, : pool_BN.shape[1]]
+        if known_BNF is None:
+            best_BN = best_BN[:, : max(self.pool, *(s.k for s in searches))]
+        pool_BN = np.take_along_axis(pool_BN, best_BN, -1)
+        scores_BN = np.take_along_axis(scores_BN, best_BN, -1)
         logits_BN = torch.from_numpy(scores_BN)
         logits_BN = torch.where(logits_BN.isneginf(), plackett_luce.MASKED, logits_BN / self.temperature)
         sizes_B = (pool_BN >= 0).sum(-1)
@@ -137,6 +149,7 @@ class DensePolicy:
             order_BN = plackett_luce.sample(logits_BN, self.sampling)
             logits_BN = logits_BN.gather(-1, order_BN)
             pool_BN = np.take_along_axis(pool_BN, order_BN.numpy(), -1)
+            best_BN = np.take_along_axis(best_BN, order_BN.numpy(), -1)
             logprobs = plackett_luce.log_prob(logits_BN, torch.from_numpy(chosen_B)).tolist()
         taken = [pool_BN[b, : chosen_B[b]] for b in range(len(searches))]
         rows = np.unique(np.concatenate(taken)).tolist()
@@ -148,24 +161,35 @@ class DensePolicy:
                 pool=tuple(pool_BN[b, : sizes_B[b]].tolist()) if self.sampling is not None else (),
                 logprob=logprobs[b],
                 scores=() if self.sampling is not None else tuple(scores_BN[b, : chosen_B[b]].tolist()),
+                evidence=None if known_BNF is None or self.sampling is None else known_BNF[b, best_BN[b, : sizes_B[b]]],
             )
             for b in range(len(searches))
         ]
 
-    def logits(self, states_UD: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64]) -> Tensor:
+    def logits(
+        self,
+        states_UD: Tensor,
+        state_of_B: Tensor,
+        pool_BN: NDArray[np.int64],
+        known_BNF: NDArray[np.float32] | None = None,
+    ) -> Tensor:
         """Return differentiable logits of stored pools (chosen passages first) under live state vectors.
 
         Args:
             states_UD: distinct states, with gradient.
             state_of_B: which of them each row belongs to.
             pool_BN: candidate rows, padded with -1.
+            known_BNF: what else is known of them; None leaves it out.
 
         Returns: logits_BN = score / temperature; padding holds ``plackett_luce.MASKED``.
         """
         vectors_BND = torch.from_numpy(self.vectors.take(np.maximum(pool_BN, 0))).to(states_UD)
         scores_BN = torch.einsum("bd,bnd->bn", states_UD[state_of_B], vectors_BND)
         padding_BN = torch.from_numpy(pool_BN < 0).to(states_UD.device)
-        return (scores_BN / self.temperature).masked_fill(padding_BN, plackett_luce.MASKED)
+        logits_BN = scores_BN / self.temperature
+        if self.evidence and known_BNF is not None:
+            logits_BN = logits_BN + self.evidence(torch.from_numpy(known_BNF).to(states_UD))
+        return logits_BN.masked_fill(padding_BN, plackett_luce.MASKED)
 
 
 def unique(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

@@ -15,6 +15,8 @@ from harr.io.files import check_sums, read_json, write_json
 from harr.params.train import LoraParams
 
 LAYERS = "layers.safetensors"
+EVIDENCE = "evidence.safetensors"
+"""The term beside the vector (``harr/rag/policies/evidence.py``), where there is one."""
 
 
 def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftModel:

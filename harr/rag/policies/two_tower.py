@@ -73,6 +73,10 @@ class TwoTowerPolicy:
     pick_tokens: int = 0
 
     @property
+    def evidence(self) -> None:
+        """Return nothing: values go by vectors and positions alone."""
+
+    @property
     def encoder(self) -> Encoder:
         """Return the tower that reads the state."""
         return self.states

