@@ -41,6 +41,8 @@ WINDOW = 6
 """Number of words on either side of a name that count as near it."""
 FOLLOWED = 40
 """Maximum number of names in a passage that are followed."""
+REMEMBERED = 100_000
+"""Number of passages above which what was read is forgotten."""
 
 
 def stems(text: str) -> frozenset[str]:
@@ -63,7 +65,7 @@ class Links:
     def __init__(
         self, index: PassageIndex, passages: Passages, mentions: Mentions, *, words: int, titled: int, linked: int
     ) -> None:
-        """Remember the corpus; what is read of it is kept."""
+        """Remember the corpus; what is read of it is kept for a while."""
         self.index, self.passages, self.mentions = index, passages, mentions
         self.words, self.titled, self.linked = words, titled, linked
         self._searchable = frozenset(passages.searchable_rows().tolist())
@@ -78,6 +80,9 @@ class Links:
 
         Where the corpus is not searched (``search``), the ``nearest`` are all there are.
         """
+        if len(self._read) > REMEMBERED:
+            for kept in (self._read, self._stems, self._named):
+                kept.clear()
         queries = list(dict.fromkeys(one.query for one in searches))
         found = self._by_words(queries) if search and self.words else [{} for _ in queries]
         by_words = dict(zip(queries, found, strict=True))
