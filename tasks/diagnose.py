@@ -224,7 +224,7 @@ def figures_of(
         needed=questions_needed(differences, 0.05),
         method=params.train.method,
         by_share=by_share,
-        warm_start="warm_start" in params.train.leaves,
+        warm_start=getattr(params.train, "warm_steps", 0) > 0,
     )
     return figures, summary
 

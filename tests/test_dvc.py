@@ -120,11 +120,6 @@ def test_every_recipe_is_valid_and_holds_all_that_the_stages_read(path: Path) ->
             found = found[part]
 
 
-def test_the_smoke_recipe_validates_while_it_trains() -> None:
-    smoke = Params.load(ROOT / "recipes/smoke.yaml")
-    assert 0 < smoke.train.validate_every < smoke.train.total_steps and smoke.download.validates
-
-
 def test_the_texts_count_the_stages() -> None:
     count = {8: "eight", 9: "nine", 10: "ten"}[len(STAGES)]
     assert f"all {count} stages" in (ROOT / "recipes/smoke.yaml").read_text()

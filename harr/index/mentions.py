@@ -132,8 +132,8 @@ def build_mentions(passages: Passages, out: Path, work: Path) -> dict[str, float
             progress.update(len(rows))
     table_M3 = np.array(named, dtype=np.int32).reshape(-1, 3)
     with draft(work, out) as folder:
-        np.save(folder / "starts.npy", np.concatenate([[0], counts.cumsum()]))
-        np.save(folder / "named.npy", table_M3)
+        np.save(folder / "starts.npy", np.concatenate([[0], counts.cumsum()]), allow_pickle=False)
+        np.save(folder / "named.npy", table_M3, allow_pickle=False)
         write_json(folder / "manifest.json", {"identity": passages.identity, "corpus": passages.identity})
     return {"titles": float(len(titles)), "mentions": float(len(named)), "mention_seconds": time.monotonic() - began}
 
@@ -167,8 +167,8 @@ class Mentions:
             DamagedFile: a file is missing or changed. IndexMismatch: they were found in another corpus.
         """
         check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}), passages.identity, folder)
-        starts, named_M3 = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("starts", "named"))
-        return cls(Titles(passages.titles), starts, named_M3)
+        paths = (folder / "starts.npy", folder / "named.npy")
+        return cls(Titles(passages.titles), *(np.load(path, mmap_mode="r", allow_pickle=False) for path in paths))
 
     def named_by(self, row: int) -> list[tuple[int, int, int]]:
         """Return (title, start, end of the sentence that names it) of the titles that a passage names."""

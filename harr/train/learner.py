@@ -6,7 +6,7 @@ The methods write their loop out; a :class:`Learner` numbers its steps, saves, g
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,8 +60,6 @@ class Learner:
     stopped: str = ""
     saves_when_stopped: bool = True
     """Whether a run may go on at any step, or only at multiples of ``checkpoint_every``."""
-    _rates: list[float] = field(default_factory=list)
-    _warm_rates: list[float] = field(default_factory=list)
 
     @classmethod
     def open(
@@ -97,38 +95,24 @@ class Learner:
         if params.gradient_checkpointing:
             for encoder in policy.encoders:
                 encoder.recompute()
-        groups = [{"params": [w for w in adapter.parameters() if w.requires_grad], "lr": params.learning_rate}]
-        small = ((head, head_rate), (policy.evidence, getattr(params, "evidence_learning_rate", 0.0)))
-        beside = [(part, rate) for part, rate in small if part is not None]
-        for part, rate in beside:
-            groups.append({"params": list(part.to(policy.encoder.model.device).parameters()), "lr": rate})
+        learnt = [w for w in adapter.parameters() if w.requires_grad]
+        beside = _beside(params, policy, head, head_rate)
         heads = torch.nn.ModuleList(part for part, _ in beside) if beside else None
-        optimizer = torch.optim.AdamW(groups, weight_decay=params.weight_decay, fused=True)
+        groups = [{"params": learnt, "rate": params.learning_rate, "warm_rate": params.warm_rate}]
+        for part, rate in beside:  # a warm start gives the method's own head nothing to learn
+            groups.append({"params": list(part.parameters()), "rate": rate, "warm_rate": rate * (part is not head)})
+        optimizer = torch.optim.AdamW(groups, params.learning_rate, weight_decay=params.weight_decay, fused=True)
         # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
         optimizer = accelerator.prepare_optimizer(optimizer)
-        distributed.shard(policy.encoder.model, [w for w in adapter.parameters() if w.requires_grad])
+        distributed.shard(policy.encoder.model, learnt)
         run = {"kind": kind, "params": params.model_dump(), "setup": setup.identity, "seed": seed}
         checkpoints = Checkpoints(
             distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))
         )
         history = checkpoints.load(adapter, heads, [optimizer])
         distributed.check_same_step(len(history), checkpoints.folder)
-        rates = [params.learning_rate, *(rate for _, rate in beside)]
-        warm_rates = [params.warm_rate, *(0.0 if part is head else rate for part, rate in beside)]
-        return cls(
-            params,
-            policy,
-            adapter,
-            heads,
-            accelerator,
-            optimizer,
-            checkpoints,
-            history,
-            setup,
-            _rates=rates,
-            _warm_rates=warm_rates,
-        )
+        return cls(params, policy, adapter, heads, accelerator, optimizer, checkpoints, history, setup)
 
     def steps(self, log: Log) -> Iterator[int]:
         """Number the steps that are still to do; after each, ``history`` must have one more row.
@@ -171,10 +155,10 @@ class Learner:
         params, warm = self.params, self.params.warm_steps
         if warm and step == warm:
             self.optimizer.state.clear()
-        rates = self._rates if step >= warm else self._warm_rates
+        kind = "rate" if step >= warm else "warm_rate"
         share = rate_share(params, step - warm) if step >= warm else min(1.0, (step + 1) / (params.warmup_steps + 1))
-        for group, rate in zip(self.optimizer.param_groups, rates, strict=False):
-            group["lr"] = rate * share
+        for group in self.optimizer.param_groups:
+            group["lr"] = group[kind] * share
 
     def set_aside(self, name: str) -> None:
         """Keep the adapter as it is now; the export has it in a folder of this name."""
@@ -287,3 +271,11 @@ class Learner:
             for place in (folder, *(folder / name for name in also)):
                 write_json(place / "harr.json", {**read_json(place / "harr.json"), **facts})
             note_published(self.checkpoints.folder)
+
+
+def _beside(
+    params: LoopParams, policy: DensePolicy | TwoTowerPolicy, head: torch.nn.Module | None, head_rate: float
+) -> list[tuple[torch.nn.Module, float]]:
+    """Return what learns beside the encoder, each with its rate: the method's ``head``, and the policy's evidence."""
+    parts = ((head, head_rate), (policy.evidence, getattr(params, "evidence_learning_rate", 0.0)))
+    return [(part.to(policy.encoder.model.device), rate) for part, rate in parts if part is not None]

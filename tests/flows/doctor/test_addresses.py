@@ -137,6 +137,7 @@ def test_a_port_that_speaks_no_http_is_one_finding() -> None:
             connection, _ = listening.accept()
             with connection:
                 connection.sendall(b"220 mail.example ESMTP\r\n")
+                connection.recv(4096)  # what is unread when it closes would reset the connection
 
         threading.Thread(target=greet, daemon=True).start()
         with pytest.raises(ServiceUnavailable, match="speaks no HTTP"):

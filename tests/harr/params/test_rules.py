@@ -24,10 +24,7 @@ from harr.types import Question
     [
         ({"generator": {"kind": "none"}}, "pick without reader needs kind none"),
         (
-            {
-                "train": {"method": "grpo", "validate_every": 5},
-                "download": {**GOOD["download"], "validation_questions": 0},
-            },
+            {"train": {"method": "grpo", "validate_every": 5}},
             "train.validate_every 5 plays validation questions, and there are none; set download.validation_questions",
         ),
         (

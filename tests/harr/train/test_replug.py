@@ -48,11 +48,12 @@ def test_the_loss_is_the_divergence_of_both_distributions(temperature: float | N
         vectors=lambda states: state_D.repeat(len(states), 1),
         backward=lambda loss: loss.backward(),
         update=dict,
+        term=lambda known, states, rows_UN: 0.0,
     )
     section = ReplugParams(target_temperature=0.2, temperature=temperature)
     params = GRPOParams(method="grpo", replug=section, states_per_pass=1)
     rewards = {"s": {0: 0.5, 3: 1.0, 1: 0.0}, "t": {2: 1.0, 1: 0.0}}
-    found = update(params, learner, rewards)["loss"]  # type: ignore[arg-type]
+    found = update(params, learner, rewards, {})["loss"]  # type: ignore[arg-type]
     gamma, expected = temperature or 0.05, 0.0
     for worth in rewards.values():
         p = torch.softmax(state_D.detach()[0, list(worth)].double() / gamma, 0)
