@@ -13,12 +13,12 @@ from torch import Tensor
 from harr.compute import distributed
 from harr.params.train import LoopParams
 from harr.rag.policies.dense import unique
-from harr.rag.retrieval.hybrid import pad
+from harr.rag.retrieval.hybrid import pad, pad_tables
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup
 from harr.train.record import state_figures, term_figures
-from harr.types import Episode, Question, Retrieval
+from harr.types import Episode, Question
 
 T = TypeVar("T")
 Known = Mapping[str, Mapping[int, NDArray[np.float32]]]
@@ -134,6 +134,7 @@ class Batch:
         place = {state: number for number, state in enumerate(states)}
         state_of = np.array([place[state] for state in seen], dtype=np.int64)[seen_of]
         order = np.argsort(state_of, kind="stable")
+        tables = [table for row in order if (table := steps[row].evidence) is not None]
         return cls(
             states=states,
             state_of_B=torch.from_numpy(state_of[order]),
@@ -141,7 +142,7 @@ class Batch:
             chosen_B=torch.tensor([len(retrieval.passages) for retrieval in steps])[order],
             old_B=torch.tensor([retrieval.logprob for retrieval in steps])[order],
             columns={name: torch.tensor(values, dtype=torch.float32)[order] for name, values in columns.items()},
-            known_BNF=_known([steps[row] for row in order]),
+            known_BNF=pad_tables(tables) if tables else None,
         )
 
     def __len__(self) -> int:
@@ -176,17 +177,6 @@ class Batch:
                 columns={name: values[low:high] for name, values in self.columns.items()},
                 known_BNF=None if self.known_BNF is None else self.known_BNF[low:high],
             )
-
-
-def _known(steps: Sequence[Retrieval]) -> NDArray[np.float32] | None:
-    """Return what is known of all candidates, (B, N, F), filled up with 0; None where nothing is."""
-    tables = [step.evidence for step in steps if step.evidence is not None]
-    if not tables:
-        return None
-    known_BNF = np.zeros((len(tables), max(map(len, tables)), tables[0].shape[1]), dtype=np.float32)
-    for row, table_NF in zip(known_BNF, tables, strict=True):
-        row[: len(table_NF)] = table_NF
-    return known_BNF
 
 
 def known_of(episodes: Sequence[Episode]) -> Known:

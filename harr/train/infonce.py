@@ -91,8 +91,8 @@ def learn(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step:
     wanted = positives(episodes, learner.dense.passages)
     targets = first_missing(episodes, wanted)
     if targets:
+        found = (groups_of(episodes, wanted), pools_of(episodes), known_of(episodes))
         for _ in range(params.num_iterations):
-            found = (groups_of(episodes, wanted), pools_of(episodes), known_of(episodes))
             values |= update(params, learner, targets, *found)
     gold = {step.retrieval.state for episode in episodes if episode.question.gold_ids for step in episode.steps}
     counts = {"distinct_states": len(targets), "answer_positives": len(targets.keys() - gold)}

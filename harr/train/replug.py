@@ -43,8 +43,9 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
         values = reward_figures(params, setup, scores, totals, episodes, step)
         rewards = passage_rewards(episodes, totals, params.group_size)
         if rewards:
+            known = known_of(episodes)
             for _ in range(params.num_iterations):
-                values |= update(params, learner, rewards, known_of(episodes))
+                values |= update(params, learner, rewards, known)
         learner.history.append(values | {"distinct_states": float(len(rewards))})
     return learner.export(out)
 

@@ -85,7 +85,7 @@ class DensePolicy:
         def found() -> list[Retrieval]:
             pools, known_BNF = self._pools(searches, states_UD, state_of), None
             if self.evidence:
-                pools, known_BNF = self.evidence.gather(searches, pools, search=self.candidates == "corpus")
+                pools, known_BNF = self.evidence.links.gather(searches, pools, search=self.candidates == "corpus")
             pool_BN = pad(pools)
             scores_BN = self._scores(states_UD[state_of], pool_BN)
             if self.evidence and known_BNF is not None:

@@ -5,7 +5,6 @@ that lead to it fit the question (``harr/rag/retrieval/links.py``). The weights 
 with the vectors' own ranking, and learn by the same loss. A hidden layer was no better (docs/links.md).
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from torch import Tensor
 from harr.errors import ModelError
 from harr.rag.policies.encoder_adapter import EVIDENCE
 from harr.rag.retrieval.links import FEATURES, Links
-from harr.types import Search
 
 
 class Evidence(torch.nn.Module):
@@ -32,12 +30,6 @@ class Evidence(torch.nn.Module):
     def forward(self, known_BNF: Tensor) -> Tensor:
         """Return the term of every candidate, (B, N), in nats."""
         return known_BNF @ self.weights
-
-    def gather(
-        self, searches: Sequence[Search], nearest: Sequence[NDArray[np.int64]], *, search: bool
-    ) -> tuple[list[NDArray[np.int64]], NDArray[np.float32]]:
-        """Return the candidates of every search and what is known of them (:meth:`Links.gather`)."""
-        return self.links.gather(searches, nearest, search=search)
 
     def weigh(self, known_BNF: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the term as the weights are now, without gradient."""

@@ -101,6 +101,18 @@ def pad(rankings: Sequence[Sequence[int] | NDArray[np.int64]]) -> NDArray[np.int
     return table
 
 
+def pad_tables(tables: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Lay tables of different lengths, (N, F) each, into one, (B, N, F), filled up with 0.
+
+    >>> pad_tables([np.ones((1, 2), np.float32), np.ones((2, 2), np.float32)]).sum(-1).tolist()
+    [[2.0, 0.0], [2.0, 2.0]]
+    """
+    padded_BNF = np.zeros((len(tables), max(map(len, tables)), tables[0].shape[1]), dtype=np.float32)
+    for padded_NF, table_NF in zip(padded_BNF, tables, strict=True):
+        padded_NF[: len(table_NF)] = table_NF
+    return padded_BNF
+
+
 @dataclass
 class HybridRetriever:
     """A retriever that fuses the rankings of two others, for pipelines whose retriever does not learn.

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from harr.corpus.passages import Passages
 from harr.index.mentions import Mentions, content_words
 from harr.index.passage_index import PassageIndex
+from harr.rag.retrieval.hybrid import pad_tables
 from harr.types import Passage, Search
 
 FEATURES = (
@@ -99,10 +100,7 @@ class Links:
             self._see(pool)
             pools.append(np.fromiter(pool, dtype=np.int64))
             tables.append(self._table(one.query, list(near), list(pool), picked, titled, by_words[one.query]))
-        known_BNF = np.zeros((len(tables), max(map(len, tables)), len(FEATURES)), dtype=np.float32)
-        for known_NF, table in zip(known_BNF, tables, strict=True):
-            known_NF[: len(table)] = table
-        return pools, known_BNF
+        return pools, pad_tables(tables)
 
     def _table(
         self,
