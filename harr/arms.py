@@ -117,6 +117,12 @@ ARMS = {
         trained=True,
         inside="warm_start",
     ),
+    "evidence_alone": Arm(
+        "was trained the same way but for its encoder, which stays as it is: the term beside the vectors learns alone",
+        "purple D",
+        trained=True,
+        overrides={"learns": "evidence"},
+    ),
     "no_positions": Arm(
         "was trained without being told where a passage stands",
         "purple v",

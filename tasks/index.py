@@ -9,19 +9,22 @@ from harr.io.files import read_manifest
 from harr.params import Params
 from tasks.common import TASK
 from tasks.embed import vectors_manifest
-from tasks.paths import CORPUS, INDEX, MENTIONS, VECTORS, WORK
+from tasks.paths import CORPUS, INDEX, MENTIONS, VECTORS, WORDS, WORK
 
 
 @task(**TASK)
 def index_passages(params: Params) -> dict[str, float]:
-    """Build the collection, or go on where a killed build stopped; then find which passage names which title."""
+    """Build the collection, or go on where a killed build stopped; then weigh all words, and find which passage names
+    which title."""
     from harr.corpus.passages import Passages
     from harr.corpus.vectors import Vectors
     from harr.index.mentions import build_mentions
     from harr.index.passage_index import build_index
+    from harr.index.words import build_words
 
     passages = Passages.open(CORPUS)
     built = build_index(passages, Vectors.of(passages, VECTORS), params.index, INDEX, WORK / "index")
+    built |= build_words(passages, WORDS, WORK / "words")
     return built | build_mentions(passages, MENTIONS, WORK / "mentions")
 
 

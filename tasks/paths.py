@@ -5,7 +5,8 @@ from pathlib import Path
 from harr.builders.places import Places
 
 CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
-VECTORS, INDEX, MENTIONS = Path("data/vectors"), Path("data/index"), Path("data/mentions")
+VECTORS, INDEX = Path("data/vectors"), Path("data/index")
+MENTIONS, WORDS = Path("data/mentions"), Path("data/words")
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = Path("models/generator"), Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
@@ -30,6 +31,7 @@ PLACES = Places(
     vectors=VECTORS,
     index=INDEX,
     mentions=MENTIONS,
+    words=WORDS,
     generator=GENERATOR,
     completions=WORK / "completions",
     searches=WORK / "searches",

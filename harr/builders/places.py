@@ -10,6 +10,7 @@ class Places:
 
     Args:
         corpus: passages. vectors: their vectors. index: what is searched. mentions: which passage names which title.
+        words: BM25 for searches after every pick.
         generator: the model that stage generator made. completions: what servers and local models wrote. searches: what
             sources of the web answered.
     """
@@ -18,6 +19,7 @@ class Places:
     vectors: Path
     index: Path
     mentions: Path
+    words: Path
     generator: Path
     completions: Path
     searches: Path

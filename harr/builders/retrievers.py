@@ -19,6 +19,7 @@ from harr.embed.encoder import Encoder
 from harr.errors import ModelError, ParamsError
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
+from harr.index.words import WordIndex
 from harr.io.files import read_json
 from harr.params.embed import EncoderParams
 from harr.params.functions import function_of
@@ -42,13 +43,14 @@ from harr.types import Retriever
 class Corpus:
     """A corpus as it is searched: passages by row, their vectors, the index of both, and the titles that they name.
 
-    ``mentions`` opens the last, which only some need.
+    ``mentions`` opens the last, and ``words`` BM25 in memory; only some need them.
     """
 
     passages: Passages
     vectors: Vectors
     index: PassageIndex
     mentions: Callable[[], Mentions]
+    words: Callable[[], WordIndex]
 
 
 @contextmanager
@@ -62,7 +64,8 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
     vectors = Vectors.of(passages, places.vectors)
     opened = partial(PassageIndex.open, places.index, section, identity=vectors.identity)
     with distributed.held_by_main(opened) as index:
-        yield Corpus(passages, vectors, index, cache(partial(Mentions.of, passages, places.mentions)))
+        mentions = cache(partial(Mentions.of, passages, places.mentions))
+        yield Corpus(passages, vectors, index, mentions, cache(partial(WordIndex.of, passages, places.words)))
 
 
 def fixed_retriever(
@@ -103,7 +106,7 @@ def dense_policy(
     """
     evidence = None
     if section.evidence and (trained or seed is not None):
-        links = Links(corpus.index, corpus.passages, corpus.mentions(), **section.evidence.model_dump())
+        links = Links(corpus.passages, corpus.mentions(), corpus.words(), **section.evidence.model_dump())
         evidence = Evidence(links).load(trained) if trained else Evidence(links)
     return DensePolicy(
         encoder=encoder,
@@ -121,6 +124,7 @@ def dense_policy(
         fusion=fusion_of(section.search, section.fusion, section.weights),
         pick_tokens=section.pick_tokens,
         evidence=evidence,
+        frozen=section.learns == "evidence",
     )
 
 

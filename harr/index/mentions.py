@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import check_corpus
-from harr.index.passage_index import STOP_WORDS
+from harr.index.words import STOP, words_of
 from harr.io.files import draft, read_manifest, write_json
 from harr.io.progress import bar
 
@@ -32,7 +33,6 @@ _WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[JSDM]r\.)(?<!\bSt\.)\s+")
 """A gap between sentences: not after an initial ("S. Sylvan Simon") or a short title."""
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
-_STOP = frozenset(STOP_WORDS.split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,8 @@ class Titles:
         coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
         self.of_row: NDArray[np.int64] = np.asarray(coded.indices, dtype=np.int64)
         self._rows = np.argsort(self.of_row, kind="stable")
-        self._first = np.searchsorted(self.of_row[self._rows], np.arange(len(coded.dictionary) + 1))
+        self.count = len(coded.dictionary)
+        self._first = np.searchsorted(self.of_row[self._rows], np.arange(self.count + 1))
         titles_of: dict[tuple[str, ...], list[int]] = {}
         for number, title in enumerate(coded.dictionary.to_pylist()):
             for words in {tuple(_WORD.findall(_QUALIFIER.sub("", title))), tuple(_WORD.findall(title))}:
@@ -97,7 +98,7 @@ def _spaced(words: Sequence[str]) -> str:
 
 def is_name(word: str) -> bool:
     """Return whether a word may be a title by itself: it begins with a capital, and is no stop word."""
-    return word[0].isupper() and word.casefold() not in _STOP
+    return word[0].isupper() and word.casefold() not in STOP
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -106,7 +107,7 @@ def content_words(text: str) -> frozenset[str]:
     >>> sorted(content_words("Who is the director of the film?"))
     ['director', 'film']
     """
-    return frozenset(_WORD.findall(text.casefold())) - _STOP
+    return frozenset(words_of(text))
 
 
 def build_mentions(passages: Passages, out: Path, work: Path) -> dict[str, float]:
@@ -173,3 +174,17 @@ class Mentions:
         """Return (title, start, end of the sentence that names it) of the titles that a passage names."""
         part = self._named_M3[int(self._starts[row]) : int(self._starts[row + 1])]
         return [(title, start, end) for title, start, end in part.tolist()]
+
+    def naming(self, title: int) -> NDArray[np.int64]:
+        """Return the rows of the passages that name a title, ascending."""
+        rows_M, starts = self._naming
+        return np.unique(rows_M[int(starts[title]) : int(starts[title + 1])])
+
+    @cached_property
+    def _naming(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The row of every mention in the order of titles, and where each title begins there."""
+        titles_M = self._named_M3[:, 0]
+        rows_M = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))
+        return rows_M[np.argsort(titles_M, kind="stable")], np.concatenate(
+            [[0], np.bincount(titles_M, minlength=self.titles.count).cumsum()]
+        )

@@ -11,12 +11,17 @@ class EvidenceParams(Section):
     """What competes beside the nearest passages, and is known of each candidate: a small learnt term beside the vector
     (``harr/rag/policies/evidence.py``)."""
 
-    words: int = Field(10, ge=0)
+    words: int = Field(20, ge=0)
     """Number of passages nearest by BM25 of the query's words."""
     titled: int = Field(10, ge=0)
     """Maximum number of passages whose title the query names."""
     linked: int = Field(40, ge=0)
     """Maximum number of passages whose title a passage names that was picked before."""
+    naming: int = Field(10, ge=0)
+    """Maximum number of passages that name the title of a passage picked before, for each."""
+    followed: int = Field(15, ge=0)
+    """Number of passages nearest by BM25 of what a picked passage lacks of the query, its title and its names, for
+    each."""
 
 
 class RetrieverParams(Section):
@@ -29,6 +34,9 @@ class RetrieverParams(Section):
     evidence: EvidenceParams | None = None
     """Further candidates beside the nearest, and a term that is learnt from what is known of all; with null there are
     none."""
+    learns: Literal["all", "evidence"] = "all"
+    """What a training of this retriever changes: the encoder and the term beside it, or the term alone, which takes a
+    fraction of the time, since no state is encoded twice."""
     search: Literal["dense", "sparse", "hybrid"] = "dense"
     """Ranking that says which passages are nearest: by vector, by BM25 of the query's words, or by both, fused by rank.
     A retriever that learns draws its pool from this ranking, and then scores and chooses by vectors; one that does not
@@ -63,6 +71,12 @@ class RetrieverParams(Section):
             raise ValueError(f"pick_tokens is for state: sep (found {self.state}); leave it out")
         if self.pick_tokens >= self.max_tokens:
             raise ValueError(f"a pick of pick_tokens {self.pick_tokens} fills a state of max_tokens {self.max_tokens}")
+        return self
+
+    @model_validator(mode="after")
+    def _what_learns_is_there(self) -> "RetrieverParams":
+        if self.learns == "evidence" and self.evidence is None:
+            raise ValueError("learns: evidence trains the term of retriever.evidence, which is null; set that, too")
         return self
 
     @model_validator(mode="after")

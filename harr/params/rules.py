@@ -242,6 +242,9 @@ def arms_go_with_the_method(params: "Params") -> None:
             f"the arm {absent[0]} is what full was trained from, and train.{absent[0]} is 0; set it, or leave the arm "
             "out"
         )
+    alone = [name for name, arm in evaluate.arm_table.items() if "learns" in arm.overrides]
+    if alone and params.retriever.evidence is None:
+        raise ValueError(f"the arm {alone[0]} learns the term of retriever.evidence, which is null; leave it out")
     if evaluate.pass_at and train.learns == LANGUAGE_MODEL:
         raise ValueError(
             f"evaluate.pass_at samples a retriever that learns; leave it out for train.method {train.method}"

@@ -14,7 +14,7 @@ from harr.params.train_facts import ValidationParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
-RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "replug", "warm_start", "full")
+RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "replug", "warm_start", "evidence_alone", "full")
 """The arms that a retriever is compared with after training."""
 
 

@@ -99,6 +99,8 @@ class Learner:
         beside = _beside(params, policy, head, head_rate)
         heads = torch.nn.ModuleList(part for part, _ in beside) if beside else None
         groups = [{"params": learnt, "rate": params.learning_rate, "warm_rate": params.warm_rate}]
+        if policy.frozen:
+            groups.clear()
         for part, rate in beside:  # a warm start gives the method's own head nothing to learn
             groups.append({"params": list(part.parameters()), "rate": rate, "warm_rate": rate * (part is not head)})
         optimizer = torch.optim.AdamW(groups, params.learning_rate, weight_decay=params.weight_decay, fused=True)
@@ -183,6 +185,8 @@ class Learner:
         """
         if not states:
             return self.vectors([""])[:0]
+        if self.policy.frozen:
+            return torch.from_numpy(self.dense.encode(states)).to(self.policy.encoder.model.device)
         return self.policy.encoder.forward(states, prompt=self.policy.prompt, max_tokens=self.policy.max_tokens)
 
     @property
@@ -217,8 +221,9 @@ class Learner:
         self.accelerator.backward(loss)
 
     def gradient(self) -> Tensor:
-        """Return the adapter's gradient so far, as one vector."""
-        return torch.cat([w.grad.flatten() for w in self.adapter.parameters() if w.grad is not None])
+        """Return the gradient so far of all that learns, as one vector."""
+        weights = [w for group in self.optimizer.param_groups for w in group["params"]]
+        return torch.cat([w.grad.flatten() for w in weights if w.grad is not None])
 
     def update(self, halves: Sequence[Tensor] = ()) -> dict[str, float]:
         """Step the optimizer once, unless the gradient is not finite; that is counted.

@@ -47,6 +47,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     from harr.embed.shards import embed_corpus
     from harr.index.mentions import build_mentions
     from harr.index.passage_index import build_index
+    from harr.index.words import build_words
     from harr.params.embed import EmbedParams
     from harr.params.index import IndexParams
     from harr.types import Passage
@@ -66,6 +67,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     embed_corpus(stored, encoder, EmbedParams(dtype="float32"), folder / "vectors", folder / "work" / "embed")
     build_index(stored, Vectors.open(folder / "vectors"), IndexParams(), folder / "index", folder / "work" / "index")
     build_mentions(stored, folder / "mentions", folder / "work" / "mentions")
+    build_words(stored, folder / "words", folder / "work" / "words")
     return Corpus(folder)
 
 

@@ -5,7 +5,7 @@ in whether they sample. The policy embeds its own queries, so what is rolled out
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -24,6 +24,9 @@ from harr.rag.policies.state import StateFormat
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.types import Retrieval, Search
 
+REMEMBERED = 100_000
+"""Number of states above which the vectors of an encoder that never changes are forgotten."""
+
 
 @dataclass
 class DensePolicy:
@@ -39,6 +42,7 @@ class DensePolicy:
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
         evidence: what competes beside the nearest, and a small term that is added to the score of each candidate.
+        frozen: whether the encoder never changes, so that no state need be encoded twice.
     """
 
     encoder: Encoder
@@ -56,6 +60,8 @@ class DensePolicy:
     fusion: Fusion = DENSE
     pick_tokens: int = 0
     evidence: Evidence | None = None
+    frozen: bool = False
+    _encoded: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
     @property
     def encoders(self) -> tuple[Encoder, ...]:
@@ -79,8 +85,7 @@ class DensePolicy:
         written = StateFormat(self.style, self.history, self.max_tokens, self.prompt, self.pick_tokens)
         states, lost = written.texts(searches, self.encoder)
         distinct, state_of = unique(states)
-        encode = partial(self.encoder.encode, prompt=self.prompt, max_tokens=self.max_tokens)
-        states_UD = distributed.all_gather(distinct, encode)
+        states_UD = distributed.all_gather(distinct, self.encode)
 
         def found() -> list[Retrieval]:
             pools, known_BNF = self._pools(searches, states_UD, state_of), None
@@ -94,6 +99,17 @@ class DensePolicy:
 
         chosen = distributed.main_process_only(found)
         return [replace(one, shortened=own) for one, own in zip(chosen, lost, strict=True)]
+
+    def encode(self, states: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit vectors of states, (U, D), without gradient; those of an encoder that never changes are kept."""
+        encode = partial(self.encoder.encode, prompt=self.prompt, max_tokens=self.max_tokens)
+        if not self.frozen:
+            return encode(states)
+        if len(self._encoded) > REMEMBERED:
+            self._encoded.clear()
+        if new := [state for state in dict.fromkeys(states) if state not in self._encoded]:
+            self._encoded.update(zip(new, encode(new), strict=True))
+        return np.stack([self._encoded[state] for state in states])
 
     def _pools(
         self, searches: Sequence[Search], states_UD: NDArray[np.float32], state_of: NDArray[np.int64]

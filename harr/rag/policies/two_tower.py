@@ -73,6 +73,11 @@ class TwoTowerPolicy:
     pick_tokens: int = 0
 
     @property
+    def frozen(self) -> bool:
+        """Return whether the encoder never changes; both towers learn."""
+        return False
+
+    @property
     def evidence(self) -> None:
         """Return nothing: values go by vectors and positions alone."""
 

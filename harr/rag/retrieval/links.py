@@ -1,7 +1,7 @@
 """Candidates that a vector does not find, and what is known of every candidate: titles, words, and who names whom.
 
-Beside the nearest passages compete those nearest by words, those whose title the query names, and those whose title is
-named in a passage that was picked before: the second hop of most questions of several hops is named in the first.
+Beside the nearest passages compete those nearest by words, those whose title the query names, and those that a passage
+which was picked before leads to: whose title it names, which name its title, or which have what it lacks of the query.
 """
 
 import re
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.index.mentions import Mentions, content_words
-from harr.index.passage_index import PassageIndex
+from harr.index.words import STOP, WordIndex, words_of
 from harr.rag.retrieval.hybrid import pad_tables
 from harr.types import Passage, Search
 
@@ -33,15 +33,24 @@ FEATURES = (
     "names_pick",  # whether it names the title of a pick
     "titled_first",  # titled, where nothing is picked yet
     "titled_compares",  # titled, where the query compares: "both", "or", "older"
+    "words_rank",  # 1 / (1 + rank) by BM25 of the query
+    "followed",  # BM25 of what a pick leads to (see Links.follow), over that of the best passage
+    "followed_rank",  # 1 / (1 + rank) there
+    "title_in_pick",  # share of its title's words that a pick has
+    "pick_title_in",  # share of the words of a pick's title that it has
+    "pick_names_in",  # three times the share of the names in a pick that it has, at most 1
 )
 """What is known of a candidate, in the order of the last axis; what is alike for all of a search would move nothing."""
 _AT = {name: number for number, name in enumerate(FEATURES)}
 _COMPARES = re.compile(r"\b(or|both|same|first|earlier|later|older|younger|more|between|longer)\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
+_NAME = re.compile(r"\b[A-Z]\w+")
 WINDOW = 6
 """Number of words on either side of a name that count as near it."""
 FOLLOWED = 40
-"""Maximum number of names in a passage that are followed."""
+"""Maximum number of names in a passage that are followed, and of passages that name it which are read."""
+FOUND = 100
+"""Number of passages whose BM25 in a search by words is known; the first of them are candidates."""
 REMEMBERED = 100_000
 """Number of passages above which what was read is forgotten."""
 
@@ -59,20 +68,32 @@ class Links:
     """What is known of candidates in one corpus.
 
     Args:
-        index: searched by words. passages, mentions: of the same corpus.
-        words, titled, linked: how many candidates each source may bring (``retriever.evidence``).
+        passages, mentions, index: of the same corpus.
+        words, titled, linked, naming, followed: how many candidates each source may bring (``retriever.evidence``).
     """
 
     def __init__(
-        self, index: PassageIndex, passages: Passages, mentions: Mentions, *, words: int, titled: int, linked: int
+        self,
+        passages: Passages,
+        mentions: Mentions,
+        index: WordIndex,
+        *,
+        words: int,
+        titled: int,
+        linked: int,
+        naming: int,
+        followed: int,
     ) -> None:
         """Remember the corpus; what is read of it is kept for a while."""
-        self.index, self.passages, self.mentions = index, passages, mentions
-        self.words, self.titled, self.linked = words, titled, linked
+        self.passages, self.mentions, self.index = passages, mentions, index
+        self.words, self.titled, self.linked, self.naming, self.followed = words, titled, linked, naming, followed
         self._searchable = frozenset(passages.searchable_rows().tolist())
         self._read: dict[int, Passage] = {}
         self._stems: dict[int, frozenset[str]] = {}
+        self._capitals: dict[int, frozenset[str]] = {}
         self._named: dict[tuple[str, int], dict[int, NDArray[np.float32]]] = {}
+        self._names_it: dict[tuple[str, int], list[int]] = {}
+        self._found: dict[str, dict[int, float]] = {}
 
     def gather(
         self, searches: Sequence[Search], nearest: Sequence[NDArray[np.int64]], *, search: bool
@@ -82,24 +103,27 @@ class Links:
         Where the corpus is not searched (``search``), the ``nearest`` are all there are.
         """
         if len(self._read) > REMEMBERED:
-            for kept in (self._read, self._stems, self._named):
+            for kept in (self._read, self._stems, self._capitals, self._named, self._names_it, self._found):
                 kept.clear()
-        queries = list(dict.fromkeys(one.query for one in searches))
-        found = self._by_words(queries) if search and self.words else [{} for _ in queries]
-        by_words = dict(zip(queries, found, strict=True))
         pools, tables = [], []
         for one, near_N, picked in zip(searches, nearest, self._picked(searches), strict=True):
             near = dict.fromkeys(near_N.tolist())
             allowed = self._searchable if search else near
             titled = {row: words for row, words in self._titled(one.query) if row in allowed}
-            linked = [row for pick in picked for row in self._names(one.query, pick) if row in allowed]
+            by_words = self._search(one.query) if search else {}
+            follows = [self.follow(one.query, pick) for pick in picked] if search and self.followed else []
             pool = near
             if search:
-                more = [*by_words[one.query], *list(titled)[: self.titled], *linked[: self.linked]]
-                pool = dict.fromkeys(row for row in (*near, *more) if row not in picked)
+                more = [*list(by_words)[: self.words], *list(titled)[: self.titled]]
+                more += [row for pick in picked for row in self._names(one.query, pick)][: self.linked]
+                for pick, found in zip(picked, follows or [{} for _ in picked], strict=True):
+                    more += self._naming(one.query, pick)[: self.naming] + list(found)[: self.followed]
+                pool = dict.fromkeys(row for row in (*near, *more) if row in allowed or row in near)
+                for pick in picked:
+                    pool.pop(pick, None)
             self._see(pool)
             pools.append(np.fromiter(pool, dtype=np.int64))
-            tables.append(self._table(one.query, list(near), list(pool), picked, titled, by_words[one.query]))
+            tables.append(self._table(one.query, list(near), list(pool), picked, titled, by_words, follows))
         return pools, pad_tables(tables)
 
     def _table(
@@ -110,20 +134,22 @@ class Links:
         picked: Sequence[int],
         titled: Mapping[int, int],
         by_words: Mapping[int, float],
+        follows: Sequence[Mapping[int, float]],
     ) -> NDArray[np.float32]:
         """Return what is known of the candidates of one search, (N, F)."""
         asked, titles = stems(query), self.mentions.titles
         total = max(len(asked), 1)
         old = frozenset[str]().union(*(self._stems[pick] for pick in picked))
         picked_titles = {int(titles.of_row[pick]) for pick in picked}
-        rank = {row: 1.0 / (1 + place) for place, row in enumerate(near)}
+        near_rank = {row: 1.0 / (1 + place) for place, row in enumerate(near)}
         compares = float(bool(_COMPARES.search(query)))
+        words_rank = {row: 1.0 / (1 + place) for place, row in enumerate(by_words)}
         known_NF = np.zeros((len(pool), len(FEATURES)), dtype=np.float32)
         for known_F, row in zip(known_NF, pool, strict=True):
             has = asked & self._stems[row]
             named = float(row in titled)
             values = {
-                "nearest": rank.get(row, 0.0),
+                "nearest": near_rank.get(row, 0.0),
                 "words": by_words.get(row, 0.0),
                 "titled": named,
                 "title_words": min(titled.get(row, 0), 6) / 3,
@@ -133,10 +159,17 @@ class Links:
                 "names_pick": float(any(title in picked_titles for title, *_ in self.mentions.named_by(row))),
                 "titled_first": named * (not picked),
                 "titled_compares": named * compares,
+                "words_rank": words_rank.get(row, 0.0),
+                **self._shared(row, picked),
             }
             for name, value in values.items():
                 known_F[_AT[name]] = value
         place = {row: number for number, row in enumerate(pool)}
+        for found in follows:
+            for rank, (row, share) in enumerate(found.items()):
+                if row in place:
+                    part = known_NF[place[row], _AT["followed"] : _AT["followed_rank"] + 1]
+                    np.maximum(part, (share, 1.0 / (1 + rank)), out=part)
         for pick in picked:
             for row, fit in self._names(query, pick).items():
                 if row in place:
@@ -149,14 +182,34 @@ class Links:
                     np.maximum(part, fit[[0, 2]], out=part)
         return known_NF
 
-    def _by_words(self, queries: Sequence[str]) -> list[dict[int, float]]:
-        """Return row -> BM25 over that of the best, of the best passages of every query."""
-        rows_QN, scores_QN = self.index.search_text(queries, self.words)
-        share_QN = scores_QN / np.maximum(scores_QN.max(-1, keepdims=True), 1e-6)
-        return [
-            {row: share for row, share in zip(rows, shares, strict=True) if row >= 0}
-            for rows, shares in zip(rows_QN.tolist(), share_QN.tolist(), strict=True)
-        ]
+    def _shared(self, row: int, picked: Sequence[int]) -> dict[str, float]:
+        """Return what a candidate and the picks have in common, of that pick with which it has most."""
+        has, title = self._stems[row], stems(self._read[row].title)
+        own = [(self._stems[pick], stems(self._read[pick].title), self._capitals[pick]) for pick in picked]
+        return {
+            "title_in_pick": max((_share(title, text) for text, *_ in own), default=0.0),
+            "pick_title_in": max((_share(theirs, has) for _, theirs, _ in own), default=0.0),
+            "pick_names_in": min(1.0, 3 * max((_share(names, has) for *_, names in own), default=0.0)),
+        }
+
+    def follow(self, query: str, pick: int) -> dict[int, float]:
+        """Return row -> BM25 over that of the best passage, for what a pick leads to: the words of the query that it
+        lacks, its title, and the words in its text that are written with a capital."""
+        passage, has = self._read[pick], self._stems[pick]
+        lacks = [word for word in words_of(query) if word[:5] not in has]
+        names = [word.casefold() for word in _NAME.findall(passage.text) if word.casefold() not in STOP]
+        return self._search(" ".join(dict.fromkeys([*lacks, *words_of(passage.title), *names])), but=pick)
+
+    def _search(self, text: str, but: int = -1) -> dict[int, float]:
+        """Return row -> BM25 over that of the best passage, best first; kept. The passage ``but`` is left out."""
+        if text not in self._found:
+            self._found[text] = self.index.best(words_of(text), FOUND)
+        found = self._found[text]
+        if but not in found:
+            return found
+        rest = {row: score for row, score in found.items() if row != but}
+        best = max(rest.values(), default=1.0)
+        return {row: score / best for row, score in rest.items()}
 
     def _picked(self, searches: Sequence[Search]) -> list[list[int]]:
         """Return the rows that were picked before every search."""
@@ -187,6 +240,15 @@ class Links:
             self._named[query, source] = found
         return self._named[query, source]
 
+    def _naming(self, query: str, pick: int) -> list[int]:
+        """Return rows of passages that name the title of a pick, those first that have most of the query; kept."""
+        if (query, pick) not in self._names_it:
+            title, asked = int(self.mentions.titles.of_row[pick]), stems(query)
+            rows = self.mentions.naming(title)[:FOLLOWED].tolist()
+            self._see(rows)
+            self._names_it[query, pick] = sorted(rows, key=lambda row: (-len(asked & self._stems[row]), row))
+        return self._names_it[query, pick]
+
     def _name(self, title: int) -> frozenset[str]:
         row = int(self.mentions.titles.rows(title)[0])
         self._see([row])
@@ -197,6 +259,11 @@ class Links:
         unseen = [row for row in rows if row not in self._read]
         for row, passage in zip(unseen, self.passages.take(unseen), strict=True):
             self._read[row], self._stems[row] = passage, stems(passage.content)
+            self._capitals[row] = stems(" ".join(_NAME.findall(passage.text)))
+
+
+def _share(words: frozenset[str], has: frozenset[str]) -> float:
+    return len(words & has) / max(len(words), 1)
 
 
 def _fit(sentence: str, name: frozenset[str], asked: frozenset[str], total: int) -> NDArray[np.float32]:

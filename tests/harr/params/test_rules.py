@@ -68,6 +68,14 @@ from harr.types import Question
             {"pipeline": {"name": "react", "shows": "passages", "reader_sees": "history"}},
             "reader_sees is for shows: answer; the agent itself reads the passages; leave it out",
         ),
+        (
+            {"retriever": {"learns": "evidence"}},
+            r"trains the term of retriever\.evidence, which is null; set that, too",
+        ),
+        (
+            {"evaluate": {"arms": ["evidence_alone", "full"]}},
+            r"the arm evidence_alone learns the term of retriever\.evidence, which is null; leave it out",
+        ),
         ({"retriever": {"pick_tokens": 64}}, r"pick_tokens is for state: sep \(found json\); leave it out"),
         (
             {"retriever": {"pick_tokens": 256, "state": "sep"}},

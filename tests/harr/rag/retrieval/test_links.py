@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages, write_passages
 from harr.index.mentions import Mentions, build_mentions
+from harr.index.words import WordIndex, build_words
 from harr.rag.retrieval.links import FEATURES, Links
 from harr.types import Hop, Passage, Question, Search
 
@@ -24,25 +24,15 @@ ROW = {passage.id: row for row, passage in enumerate(SHELF)}
 ASKED = Question("q", "Where was the director of The Old Mill born?", candidate_ids=("ada", "rest"))
 
 
-class Words:
-    """Full text that always finds one passage, with a score of 8."""
-
-    def __init__(self, *found: str) -> None:
-        self.found = found
-
-    def search_text(self, texts: list[str], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        rows = np.full((len(texts), n), -1)
-        rows[:, : len(self.found)] = [ROW[name] for name in self.found]
-        return rows, np.where(rows >= 0, 8.0, 0.0) / (1 + np.arange(n))
-
-
 @pytest.fixture
 def links(tmp_path: Path) -> Any:
     write_passages(SHELF, tmp_path / "corpus", searchable=lambda passage: passage.id != "far")
     passages = Passages.open(tmp_path / "corpus")
     build_mentions(passages, tmp_path / "out", tmp_path / "work")
-    mentions = Mentions.of(passages, tmp_path / "out")
-    return lambda **most: Links(Words("rest", "film"), passages, mentions, **most)  # type: ignore[arg-type]
+    build_words(passages, tmp_path / "words", tmp_path / "work")
+    mentions, index = Mentions.of(passages, tmp_path / "out"), WordIndex.of(passages, tmp_path / "words")
+    none = dict.fromkeys(("words", "titled", "linked", "naming", "followed"), 0)
+    return lambda **most: Links(passages, mentions, index, **(none | most))
 
 
 def search(*picked: str, query: str = ASKED.text) -> Search:
@@ -62,19 +52,40 @@ def gathered(links: Links, asked: Search, *near: str, corpus: bool = True) -> di
 
 
 def test_each_source_brings_its_candidates(links: Any) -> None:
-    player = links(words=2, titled=10, linked=10)
-    assert list(gathered(player, search(), "bath")) == ["bath", "rest", "film"]
-    assert list(gathered(player, search("film"), "bath")) == ["bath", "rest", "ada", "carl"], "never a pick again"
-    assert list(gathered(links(words=0, titled=10, linked=1), search("film"), "bath")) == ["bath", "ada"]
-    assert list(gathered(links(words=0, titled=0, linked=0), search("film"), "bath")) == ["bath"]
+    asked = search("film")
+    assert list(gathered(links(), asked, "bath")) == ["bath"], "no source, no candidate"
+    assert list(gathered(links(words=2), search(), "bath")) == ["bath", "film", "rest"]
+    assert list(gathered(links(titled=1), search(), "bath")) == ["bath", "film"]
+    assert list(gathered(links(linked=2), asked, "bath")) == ["bath", "ada", "carl"]
+    assert list(gathered(links(linked=1), asked, "bath")) == ["bath", "ada"]
+    assert list(gathered(links(naming=1), search("ada"), "bath")) == ["bath", "film"], "film names Ada Brown"
+    assert list(gathered(links(naming=9), search("bath"), "rest")) == ["rest", "ada"]
+    assert "far" not in gathered(links(naming=9, followed=9), search("ada"), "bath"), "it is not in the index"
+    assert "film" not in gathered(links(words=9, titled=9), asked, "bath"), "never a pick again"
+
+
+def test_what_a_pick_leads_to_by_its_words(links: Any) -> None:
+    """Of the query the film lacks director and born; Ada Brown, Carl Dean and The Old Mill are its names."""
+    known = gathered(links(followed=9), search("film"), "bath")
+    assert known["ada"]["followed"] == known["ada"]["followed_rank"] == 1.0 > known["carl"]["followed"] > 0
+    assert known["carl"]["followed_rank"] == 0.5 and known["bath"]["followed"] == 0.0
+
+
+def test_what_a_candidate_and_a_pick_share(links: Any) -> None:
+    known = gathered(links(followed=9), search("film"), "bath", "rest")
+    assert known["ada"]["title_in_pick"] == 1.0 and known["bath"]["title_in_pick"] == 0.0
+    assert known["ada"]["pick_names_in"] == 1.0 and known["rest"]["pick_names_in"] == 0.0
+    assert gathered(links(), search("ada"), "film")["film"]["pick_title_in"] == 1.0
+    assert gathered(links(), search(), "film")["film"]["pick_title_in"] == 0.0, "nothing is picked"
 
 
 def test_what_is_known_of_a_named_and_of_a_linked_passage(links: Any) -> None:
     player = links(words=2, titled=10, linked=10)
     begun = gathered(player, search(), "bath", "film")
     assert begun["film"]["titled"] == begun["film"]["titled_first"] == 1.0
-    assert begun["film"]["title_words"] == 1.0 and begun["film"]["nearest"] == 0.5 and begun["film"]["words"] == 0.5
-    assert begun["rest"]["words"] == 1.0 and begun["rest"]["titled"] == 0.0 and begun["rest"]["nearest"] == 0.0
+    assert begun["film"]["title_words"] == 1.0 and begun["film"]["nearest"] == 0.5 and begun["film"]["words"] == 1.0
+    assert begun["film"]["words_rank"] == 1.0 and begun["rest"]["words_rank"] == 0.5 > begun["bath"]["words_rank"]
+    assert 0.0 < begun["rest"]["words"] < 1.0 and begun["rest"]["titled"] == 0.0 and begun["rest"]["nearest"] == 0.0
     later = gathered(player, search("film"), "bath")
     ada, carl = later["ada"], later["carl"]
     assert ada["linked"] == carl["linked"] == 1.0 and later["bath"]["linked"] == later["rest"]["linked"] == 0.0
@@ -83,7 +94,7 @@ def test_what_is_known_of_a_named_and_of_a_linked_passage(links: Any) -> None:
 
 
 def test_given_passages_alone_and_comparisons(links: Any) -> None:
-    player = links(words=2, titled=10, linked=10)
+    player = links(words=2, titled=10, linked=10, naming=10, followed=10)
     given = gathered(player, search("film"), "ada", "rest", corpus=False)
     assert list(given) == ["ada", "rest"] and given["ada"]["linked"] == 1.0 and given["rest"]["words"] == 0.0
     asked = search(query="Who is older, Ada Brown or Carl Dean?")
@@ -92,6 +103,6 @@ def test_given_passages_alone_and_comparisons(links: Any) -> None:
 
 def test_searches_are_laid_side_by_side(links: Any) -> None:
     rows = [np.array([ROW["bath"]]), np.array([ROW["bath"], ROW["carl"], ROW["ada"]])]
-    pools, known_BNF = links(words=0, titled=0, linked=0).gather([search(), search("film")], rows, search=True)
+    pools, known_BNF = links().gather([search(), search("film")], rows, search=True)
     assert [len(pool) for pool in pools] == [1, 3] and known_BNF.shape[:2] == (2, 3)
     assert not known_BNF[0, 1:].any() and known_BNF[1, 2].any()
