@@ -213,6 +213,7 @@ class Retrieval:
     ``error``: the reason in a line, which the model is shown. ``scores``: one per passage, higher is better, of a
     retriever that ranks by scores of its own. ``shortened``: what the state lacks of question and history.
     ``evidence``: what else is known of each candidate of the pool, (N, F), where the policy reads that.
+    ``reached``: the gold passages among the candidates, of a policy that chooses among some.
     """
 
     passages: tuple[Passage, ...]
@@ -224,6 +225,7 @@ class Retrieval:
     scores: tuple[float, ...] = ()
     shortened: Shortened = Shortened()
     evidence: NDArray[np.float32] | None = field(default=None, compare=False)
+    reached: frozenset[str] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,16 @@ from harr.arms import ARMS, FULL, Arm
 from harr.errors import CorpusError
 from harr.evaluate.audits import answer_in_query, repeated_queries, writes_queries
 from harr.evaluate.intervals import Array, Draws, resample
-from harr.rag.scoring.ranking import all_gold, gold_f1, hop_recall, ndcg_at, recall, recall_at, reciprocal_rank
+from harr.rag.scoring.ranking import (
+    all_gold,
+    gold_f1,
+    hop_recall,
+    ndcg_at,
+    pool_recall,
+    recall,
+    recall_at,
+    reciprocal_rank,
+)
 from harr.rag.scoring.terms import answer_em, answer_f1, context_words
 from harr.types import Episode
 
@@ -70,6 +79,8 @@ def _row(episode: Episode, answering: bool, picking: bool, writing: bool) -> Row
         "ndcg_at_10": ndcg_at(episode, 10),
         "reciprocal_rank": reciprocal_rank(episode),
         **{f"hop_recall_{hop}": hop_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
+        "pool_recall": pool_recall(episode),
+        **{f"pool_recall_{hop}": pool_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
         "searches": float(len(episode.steps)),
         "context_words": float(context_words(episode)),
         "malformed": float(episode.outcome.malformed),

@@ -22,6 +22,7 @@ LABELS = {
     "reciprocal_rank": "MRR",
     "mrr": "MRR of the best search",
     "format": "well-formed turns",
+    "pool_recall": "recall of the candidates",
     "answer_similarity": "answer similarity",
     "searches": "searches",
     "context_words": "words of passages",
@@ -33,7 +34,12 @@ LABELS = {
     "question_cut": "states with a cut question",
     "reward": "reward",
 }
-BY_HOP = {"hop_recall": "recall of hop", "recall_after": "recall after hop", "ap_after": "average precision after hop"}
+BY_HOP = {
+    "hop_recall": "recall of hop",
+    "pool_recall": "candidates' recall of hop",
+    "recall_after": "recall after hop",
+    "ap_after": "average precision after hop",
+}
 """Metrics that are told hop by hop."""
 SHARES = frozenset(LABELS) - {"searches", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""

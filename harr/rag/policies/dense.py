@@ -100,6 +100,14 @@ class DensePolicy:
         chosen = distributed.main_process_only(found)
         return [replace(one, shortened=own) for one, own in zip(chosen, lost, strict=True)]
 
+    def _reached(self, searches: Sequence[Search], pool_BN: NDArray[np.int64]) -> list[frozenset[str] | None]:
+        """Return the gold passages among the candidates of every search."""
+        row_of = self.passages.rows_of({pid for search in searches for pid in search.question.gold_ids})
+        return [
+            frozenset(pid for pid in search.question.gold_ids if pid in row_of and row_of[pid] in pool)
+            for search, pool in zip(searches, map(set, pool_BN.tolist()), strict=True)
+        ]
+
     def encode(self, states: Sequence[str]) -> NDArray[np.float32]:
         """Return unit vectors of states, (U, D), without gradient; those of an encoder that never changes are kept."""
         encode = partial(self.encoder.encode, prompt=self.prompt, max_tokens=self.max_tokens)
@@ -158,6 +166,7 @@ class DensePolicy:
         scores_BN = np.take_along_axis(scores_BN, best_BN, -1)
         logits_BN = torch.from_numpy(scores_BN)
         logits_BN = torch.where(logits_BN.isneginf(), plackett_luce.MASKED, logits_BN / self.temperature)
+        reached = self._reached(searches, pool_BN) if self.sampling is None else [None] * len(searches)
         sizes_B = (pool_BN >= 0).sum(-1)
         chosen_B = np.minimum([search.k or self.k for search in searches], sizes_B)
         logprobs: list[float | None] = [None] * len(searches)
@@ -178,6 +187,7 @@ class DensePolicy:
                 logprob=logprobs[b],
                 scores=() if self.sampling is not None else tuple(scores_BN[b, : chosen_B[b]].tolist()),
                 evidence=None if known_BNF is None or self.sampling is None else known_BNF[b, best_BN[b, : sizes_B[b]]],
+                reached=reached[b],
             )
             for b in range(len(searches))
         ]

@@ -7,7 +7,7 @@ corpus is not cut into chunks, every passage is a document.
 import math
 from collections.abc import Sequence
 
-from harr.types import Episode
+from harr.types import Episode, document_of
 
 
 def recall(episode: Episode) -> float | None:
@@ -108,6 +108,20 @@ def hop_recall(episode: Episode, hop: int) -> float | None:
     if hop > len(gold):
         return None
     return float(gold[hop - 1] in episode.documents)
+
+
+def pool_recall(episode: Episode, hop: int = 0) -> float | None:
+    """Return the share of the gold documents that were candidates of any search, or 1.0 or 0.0 for that of one ``hop``.
+
+    It bounds what a policy could have found on the way that it took. None without gold or such a hop, and of a
+    retriever that does not choose among candidates.
+    """
+    pools = [step.retrieval.reached for step in episode.steps if step.retrieval.reached is not None]
+    gold = episode.question.gold_documents
+    if not pools or hop > len(gold) or not gold:
+        return None
+    reached = {document_of(pid) for pool in pools for pid in pool}
+    return float(gold[hop - 1] in reached) if hop else len(reached.intersection(gold)) / len(gold)
 
 
 def average_precision(ranked: Sequence[str], gold: Sequence[str]) -> float:

@@ -73,6 +73,20 @@ def test_a_sample_stores_its_action_and_its_probability(setup: Setup) -> None:
     assert retrieval.logprob == pytest.approx(by_hand.item(), abs=1e-3)
 
 
+def test_it_tells_which_gold_passages_it_could_have_chosen(setup: Setup) -> None:
+    """The gold among the nearest of the pool, whichever were taken; a rollout that samples does not look."""
+    searches = [Search(question, question.text, k=1) for question in setup.questions]
+    for pool in (1, 4):
+        nearest = greedy(setup, pool=pool).retrieve([Search(one.question, one.query, k=pool) for one in searches])
+        for found, near in zip(greedy(setup, pool=pool).retrieve(searches), nearest, strict=True):
+            assert found.reached == frozenset(passage.id for passage in near.passages) & near.reached
+        assert [one.reached for one in nearest] == [
+            frozenset(search.question.gold_ids) & {passage.id for passage in near.passages}
+            for search, near in zip(searches, nearest, strict=True)
+        ]
+    assert setup.policy.retrieve(searches)[0].reached is None
+
+
 def test_rollouts_of_one_state_differ(setup: Setup) -> None:
     search = Search(setup.questions[0], setup.questions[0].text)
     firsts = {r.passages[0].id for r in setup.retriever.retrieve([search] * 64)}

@@ -2,7 +2,16 @@
 
 import pytest
 
-from harr.rag.scoring.ranking import all_gold, gold_f1, hop_recall, ndcg_at, recall, recall_at, reciprocal_rank
+from harr.rag.scoring.ranking import (
+    all_gold,
+    gold_f1,
+    hop_recall,
+    ndcg_at,
+    pool_recall,
+    recall,
+    recall_at,
+    reciprocal_rank,
+)
 from harr.types import Episode, Passage, Question, Retrieval, Search, Step
 
 
@@ -72,3 +81,13 @@ def test_a_ranking_that_ends_early_has_misses() -> None:
     assert ndcg_at(ranked(("x",), "a", "b", k=10), 10) == 0.0
     assert recall_at(ranked(("b",), "a", "b", k=10), 10) == 1.0
     assert ndcg_at(ranked(("x",), "a", "b"), 10) is None
+
+
+def test_what_any_search_could_have_chosen_bounds_the_recall() -> None:
+    question = Question("q", "Who?", gold_ids=("a", "d_chunk_1", "c"))
+    pools = (frozenset({"a"}), frozenset({"d_chunk_1"}), None)
+    steps = [Step(Search(question, "Who?"), Retrieval((), reached=pool)) for pool in pools]
+    played = Episode(question, tuple(steps))
+    assert pool_recall(played) == 2 / 3 and [pool_recall(played, hop) for hop in (1, 2, 3, 4)] == [1.0, 1.0, 0.0, None]
+    assert pool_recall(Episode(question, (steps[2],))) is None, "it chose among no candidates"
+    assert pool_recall(Episode(Question("q", "Who?"), (steps[0],))) is None, "no gold"
