@@ -32,6 +32,7 @@ from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, HybridRetriever, fusion_of
 from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vector
+from harr.rag.retrieval.leads import Leads
 from harr.rag.retrieval.links import Links
 from harr.rag.retrieval.mention import MentionRetriever
 from harr.rag.sources.client import WebSource
@@ -106,7 +107,8 @@ def dense_policy(
     """
     evidence = None
     if section.evidence and (trained or seed is not None):
-        links = Links(corpus.passages, corpus.mentions(), corpus.words(), **section.evidence.model_dump())
+        leads = Leads(corpus.passages, corpus.mentions(), corpus.words())
+        links = Links(leads, **section.evidence.model_dump())
         evidence = Evidence(links).load(trained) if trained else Evidence(links)
     return DensePolicy(
         encoder=encoder,

@@ -19,6 +19,7 @@ from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import EVIDENCE
 from harr.rag.policies.evidence import Evidence
+from harr.rag.retrieval.leads import Leads
 from harr.rag.retrieval.links import FEATURES, Links
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
@@ -51,7 +52,7 @@ def links(setup: Setup, corpus) -> Links:  # type: ignore[no-untyped-def]
     passages = setup.policy.passages
     mentions = Mentions.of(passages, corpus.folder / "mentions")
     words = WordIndex.of(passages, corpus.folder / "words")
-    return Links(passages, mentions, words, words=4, titled=4, linked=4, naming=2, followed=2)
+    return Links(Leads(passages, mentions, words), words=4, titled=4, linked=4, naming=2, followed=2)
 
 
 def knowing(setup: Setup, links: Links, **weights: float) -> DensePolicy:

@@ -9,6 +9,7 @@ import pytest
 from harr.corpus.passages import Passages, write_passages
 from harr.index.mentions import Mentions, build_mentions
 from harr.index.words import WordIndex, build_words
+from harr.rag.retrieval.leads import Leads
 from harr.rag.retrieval.links import FEATURES, Links
 from harr.types import Hop, Passage, Question, Search
 
@@ -32,7 +33,7 @@ def links(tmp_path: Path) -> Any:
     build_words(passages, tmp_path / "words", tmp_path / "work")
     mentions, index = Mentions.of(passages, tmp_path / "out"), WordIndex.of(passages, tmp_path / "words")
     none = dict.fromkeys(("words", "titled", "linked", "naming", "followed"), 0)
-    return lambda **most: Links(passages, mentions, index, **(none | most))
+    return lambda **most: Links(Leads(passages, mentions, index), **(none | most))
 
 
 def search(*picked: str, query: str = ASKED.text) -> Search:
@@ -62,6 +63,14 @@ def test_each_source_brings_its_candidates(links: Any) -> None:
     assert list(gathered(links(naming=9), search("bath"), "rest")) == ["rest", "ada"]
     assert "far" not in gathered(links(naming=9, followed=9), search("ada"), "bath"), "it is not in the index"
     assert "film" not in gathered(links(words=9, titled=9), asked, "bath"), "never a pick again"
+
+
+def test_nothing_is_read_that_is_not_in_the_index(links: Any) -> None:
+    """The passage Far names Ada Brown, and cannot be searched, so it leads nowhere."""
+    known = gathered(links(titled=9), search(query="Who is named in The Old Mill, or in Far?"), "ada", "bath")
+    assert known["ada"]["led_to"] == 1.0 and "far" not in known
+    known = gathered(links(titled=9), search(query="Who is named in Far?"), "ada", "bath")
+    assert known["ada"]["led_to"] == 0.0
 
 
 def test_what_a_pick_leads_to_by_its_words(links: Any) -> None:
