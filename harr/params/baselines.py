@@ -1,5 +1,7 @@
 """Settings of the baselines that are trained beside ``full``, in section ``train`` of params.yaml."""
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from harr.params.fields import Section
@@ -8,6 +10,8 @@ from harr.params.fields import Section
 class BaselineParams(Section):
     """A baseline that is trained beside ``full``: what is tuned for it alone."""
 
+    is_warm_start: ClassVar[bool] = False
+    """Whether it is what train.warm_start begins with."""
     learning_rate: float | None = Field(None, gt=0)
     """Learning rate of AdamW after the warm-up; null means train.learning_rate."""
     temperature: float | None = Field(None, gt=0)
@@ -17,6 +21,7 @@ class BaselineParams(Section):
 class InfoNCEParams(BaselineParams):
     """Supervision by gold passages (arm infonce, ``harr/train/infonce.py``)."""
 
+    is_warm_start: ClassVar[bool] = True
     hard_negatives: int = Field(30, ge=0)
     """Maximum number of passages of a search's pool, none of them gold, that a state is drawn away from; 0 means the
     gold passages of other questions only."""

@@ -149,9 +149,16 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
         return ("warm_start",) if self.warm_start else ()
 
     def of_baseline(self, section: BaselineParams) -> Self:
-        """Return the parameters that a baseline is trained with: a rate of its own, and all the steps of ``full``."""
-        rate = section.learning_rate or self.learning_rate
-        return self.model_copy(update={"learning_rate": rate, "steps": self.total_steps, "warm_start": 0})
+        """Return the parameters that a baseline is trained with: a rate of its own, and the warm start of ``full``.
+
+        Where it is itself what the warm start is, it has as many steps more.
+        """
+        changes: dict[str, Any] = {"learning_rate": section.learning_rate or self.learning_rate}
+        if section.is_warm_start:
+            changes |= {"steps": self.total_steps, "warm_start": 0}
+        else:
+            changes["infonce"] = self.infonce.model_copy(update={"learning_rate": self.warm_rate})
+        return self.model_copy(update=changes)
 
 
 class GRPOParams(PolicyParams):

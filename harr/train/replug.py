@@ -23,6 +23,7 @@ from harr.params.train import PolicyParams
 from harr.rag.policies import plackett_luce
 from harr.rag.retrieval.hybrid import pad
 from harr.rag.setup import Setup
+from harr.train import infonce
 from harr.train.advantages import NEGLIGIBLE
 from harr.train.batch import Known, known_of, reward_figures, rollouts, shares
 from harr.train.learner import Learner
@@ -36,7 +37,11 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     """Train the retriever of ``setup`` on the rewards of passages and write its adapter to ``out``; resumes as GRPO."""
     params = params.of_baseline(params.replug)
     learner = Learner.open(params, setup, work, seed, kind="replug")
-    for step in learner.steps(log):
+    for number in learner.steps(log):
+        if number < params.warm_start:
+            infonce.warm_up(params, setup, learner, seed, number)
+            continue
+        step = number - params.warm_start
         episodes = rollouts(params, setup, seed, step)
         scores = setup.reward.score(episodes)
         totals = setup.reward.totals(scores, step)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from harr.builders.methods import METHODS
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError
-from harr.params.baselines import InfoNCEParams
+from harr.params.baselines import InfoNCEParams, ReplugParams
 from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
@@ -270,7 +270,7 @@ def test_infonce_is_drawn_away_from_what_its_own_search_found(setup: Setup, tmp_
     assert losses[0] == 0.0 < losses[3] < losses[30]
 
 
-@pytest.mark.parametrize("method", ["grpo", "ppo"])
+@pytest.mark.parametrize("method", ["grpo", "ppo", "replug"])
 def test_a_warm_start_is_infonce_and_resumes_before_and_after(method: str, setup: Setup, tmp_path: Path) -> None:
     """The same weights as the arm trained so long, kept beside what the rewards made of them."""
     learn, contrast = METHODS[method].train, InfoNCEParams(learning_rate=2e-3, hard_negatives=5)
@@ -308,6 +308,9 @@ def test_a_baseline_has_a_rate_of_its_own() -> None:
     assert PARAMS.of_baseline(InfoNCEParams(learning_rate=1e-4)).learning_rate == 1e-4
     warm = PARAMS.model_copy(update={"warm_start": 8})
     assert warm.of_baseline(warm.infonce).steps == 20, "as many steps as full has in all"
+    assert warm.of_baseline(warm.infonce).warm_start == 0
+    rival = warm.of_baseline(ReplugParams(learning_rate=1e-4))
+    assert (rival.steps, rival.warm_start, rival.learning_rate, rival.warm_rate) == (12, 8, 1e-4, 1e-3)
 
 
 def test_every_question_comes_once_an_epoch(setup: Setup) -> None:
