@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: trained weights, value head, optimizer and history, in safetensors and json.
+"""Checkpoints of a training run: trained weights, the heads beside them, optimizer and history, in safetensors and json.
 
 Random numbers need no saving: every step seeds its own generator from (seed, step).
 """
@@ -14,6 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from harr.compute.tensors import optimizer_tensors, put_back, restore_optimizer, trained_weights
 from harr.io.files import check_sums, draft, newest_sound, read_json, write_json
+
+HEADS = "heads.safetensors"
+"""What learns beside the weights: a value head, the term of the evidence."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Checkpoints:
             weights = {path: weight.detach().contiguous() for path, weight in trained_weights(model).items()}
             save_file(weights, folder / "weights.safetensors")
             if head is not None:
-                save_file(head.state_dict(), folder / "value_head.safetensors")
+                save_file(head.state_dict(), folder / HEADS)
             for number, optimizer in enumerate(optimizers):
                 save_file(optimizer_tensors(optimizer), folder / f"optimizer{number or ''}.safetensors")
             write_json(folder / "state.json", {"step": step, "history": history})
@@ -69,7 +72,7 @@ class Checkpoints:
             return []
         self.load_weights(model, folder)
         if head is not None:
-            head.load_state_dict(load_file(folder / "value_head.safetensors"))
+            head.load_state_dict(load_file(folder / HEADS))
         for number, optimizer in enumerate(optimizers):
             restore_optimizer(optimizer, load_file(folder / f"optimizer{number or ''}.safetensors"))
         return self._history(folder)
@@ -83,7 +86,7 @@ class Checkpoints:
         check_sums(self._path(best), f"rm -r {self.folder}` and `dvc repro -f -s train")
         self.load_weights(model, self._path(best))
         if head is not None:
-            head.load_state_dict(load_file(self._path(best) / "value_head.safetensors"))
+            head.load_state_dict(load_file(self._path(best) / HEADS))
 
     @staticmethod
     def load_weights(model: torch.nn.Module, folder: Path) -> None:
