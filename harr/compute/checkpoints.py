@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: trained weights, the heads beside them, optimizer and history, in safetensors and json.
+"""Checkpoints of a training run: trained weights, heads beside them, optimizer and history, in safetensors and json.
 
 Random numbers need no saving: every step seeds its own generator from (seed, step).
 """
