@@ -1,0 +1,63 @@
+"""Where passages lead; each is read once, and forgotten when there are many."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harr.corpus.passages import Passages, write_passages
+from harr.index.mentions import Mentions, build_mentions
+from harr.index.words import WordIndex, build_words
+from harr.rag.retrieval import leads as module
+from harr.rag.retrieval.leads import Leads
+from harr.types import Passage
+
+SHELF = (
+    Passage("film", "It was directed by Ada Brown of Bath. The Music is by Carl Dean.", "The Old Mill"),
+    Passage("ada", "Ada Brown was born in Bath and directed The Old Mill.", "Ada Brown"),
+    Passage("carl", "Carl Dean was born in Hull; he wrote for The Old Mill.", "Carl Dean"),
+    Passage("hull", "Hull is a port.", "Hull"),
+)
+FILM, ADA, CARL, HULL = range(4)
+QUERY = "Where was the director of The Old Mill born?"
+
+
+@pytest.fixture
+def leads(tmp_path: Path) -> Leads:
+    write_passages(SHELF, tmp_path / "corpus")
+    passages = Passages.open(tmp_path / "corpus")
+    build_mentions(passages, tmp_path / "mentions", tmp_path / "work")
+    build_words(passages, tmp_path / "words", tmp_path / "work")
+    return Leads(passages, Mentions.of(passages, tmp_path / "mentions"), WordIndex.of(passages, tmp_path / "words"))
+
+
+def test_by_title_by_name_and_by_words(leads: Leads) -> None:
+    assert leads.titled(QUERY) == {FILM: 3}
+    assert list(leads.named(QUERY, FILM)) == [ADA, CARL] and list(leads.named(QUERY, CARL)) == [HULL, FILM]
+    assert leads.naming(QUERY, FILM) == [ADA, CARL], "Ada's passage has most of the query"
+    assert leads.naming(QUERY, HULL) == [CARL]
+    assert next(iter(leads.found(QUERY))) == ADA
+
+
+def test_a_search_for_what_a_passage_lacks(leads: Leads) -> None:
+    """Of the query the film's passage lacks born; its title, Ada Brown, Bath, Music and Carl Dean are looked for."""
+    assert leads.followed(QUERY, FILM) == {ADA: 1.0, CARL: pytest.approx(leads.followed(QUERY, FILM)[CARL])}
+    assert leads.followed("port?", ADA).keys() == {FILM, CARL, HULL}, "port stands in Hull's passage alone"
+
+
+def test_passages_are_read_once_until_there_are_many(leads: Leads, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    take = leads.passages.take
+
+    def counting(rows: Any) -> list[Passage]:
+        taken.extend(rows)
+        return take(rows)
+
+    monkeypatch.setattr(leads.passages, "take", counting)
+    for _ in range(2):
+        leads.named(QUERY, FILM), leads.naming(QUERY, FILM), leads.followed(QUERY, FILM)
+        leads.forget()
+    assert sorted(taken) == [FILM, ADA, CARL]
+    monkeypatch.setattr(module, "REMEMBERED", 2)
+    leads.forget()
+    assert [read.passage.id for read in leads.read([ADA, ADA])] == ["ada", "ada"] and taken[3:] == [ADA]
