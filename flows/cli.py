@@ -13,7 +13,7 @@ from typer import BadParameter, Option, Typer
 
 from flows.runtime.command import PLAIN, call, run_command
 from harr.errors import CorpusError
-from tasks.paths import DIAGNOSIS, LENGTHS, REPORT
+from tasks.paths import BRIDGED, DIAGNOSIS, LENGTHS, REPORT
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
@@ -67,6 +67,29 @@ def diagnose(
     def body() -> None:
         print(*(f"- {sentence}" for sentence in diagnose(Params.load(), questions, count, out)), sep="\n")
         print(f"page: {(out / 'index.html').resolve()}")
+
+    run_command(body)
+
+
+@app.command()
+def bridge(
+    model: Annotated[str, Option(help="the new encoder of queries: a folder, or a name of the hub")],
+    texts: Annotated[int, Option(min=100, metavar="N", help="at most so many passages, and so many questions")] = 3000,
+    questions: Annotated[Path | None, Option(help="questions to tell recall by (default: the validation ones)")] = None,
+    query_prompt: Annotated[str, Option(metavar="TEXT", help="what the new encoder wants before a query")] = "",
+    passage_prompt: Annotated[str, Option(metavar="TEXT", help="and before a passage")] = "",
+    out: Annotated[Path, Option(help="folder of the bridged encoder, for retriever.encoder")] = BRIDGED,
+) -> None:
+    """Let another encoder read queries, for the index that is there.
+
+    Learns a map from its vectors to those of encoder.model. Needs what stages download and embed have made.
+    """
+    from harr.params import Params
+    from tasks.bridge import bridge_encoder
+
+    def body() -> None:
+        given = {"query_prompt": query_prompt, "passage_prompt": passage_prompt}
+        print(*bridge_encoder(Params.load(), model, texts, questions, out, **given), sep="\n")
 
     run_command(body)
 

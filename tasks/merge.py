@@ -26,23 +26,24 @@ def merge_adapter(params: Params) -> dict[str, float]:
     The other folder says in ``untrained.json`` who played there. Two towers become two folders: that of the actions
     is models/retriever/action.
     """
-    facts = {"index_identity": vectors_manifest()["identity"]}
+    vectors = vectors_manifest()
+    facts = {"index_identity": vectors["identity"]}
     if params.writer_learns:
         from harr.merge.llm import merge_llm
 
         _note(RETRIEVER, params, {"encoder", "retriever"})
         return merge_llm(ADAPTER, LLM, WORK / "merge", facts=facts, training=training_facts(params))
     _note(LLM, params, {"generator"})
-    return _merge_retriever(params, facts)
+    return _merge_retriever(params, facts | {"documents": vectors["encoder"]})
 
 
 def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, float]:
-    from harr.builders.encoder import build_encoder
+    from harr.builders.encoder import build_encoder, query_section
     from harr.merge.retriever import merge
 
-    encoder = build_encoder(params.encoder)
+    encoder = build_encoder(query_section(params.encoder, params.retriever.encoder))
     # The export encodes states, whose limit may differ from that of passages.
-    encoder.max_tokens = encoder.model.max_seq_length = params.retriever.max_tokens
+    encoder.limit(params.retriever.max_tokens)
     least, work = params.merge.min_cosine, WORK / "merge"
     figures = merge(encoder, ADAPTER, RETRIEVER, work, min_cosine=least, facts=facts)
     if (ADAPTER / "action").exists():
@@ -102,7 +103,7 @@ def register_model(run: Run, params: Params) -> str:
     index = vectors_manifest()["identity"]
     corpus = read_manifest(CORPUS, REBUILD, shards=False)["identity"]
     played = {"retriever", "pipeline"} if writes else {"retriever", "pipeline", "generator"}
-    game = params.model_dump(include=played, mode="json")
+    game = params.model_dump(include=played, mode="json", exclude={"retriever": {"encoder"}})  # that is who plays
     game |= params.evaluate.model_dump(include={"max_questions", "candidates"}, mode="json")
     questions = digest_of(QUESTIONS / "test.jsonl")
     folder = LLM if writes else RETRIEVER

@@ -10,6 +10,8 @@ MENTIONS, WORDS = Path("data/mentions"), Path("data/words")
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = Path("models/generator"), Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
+BRIDGED = Path("models/bridged")
+"""What `harr bridge` writes."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
 VALIDATION = QUESTIONS / "validation.jsonl"
 """Questions that are played while a method trains, and never learnt from."""

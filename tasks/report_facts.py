@@ -32,6 +32,7 @@ def run_facts(params: Params) -> dict[str, str]:
         "Dataset": params.download.dataset,
         "Passages": f"{vectors['rows']:,}",
         "Encoder": f"{params.encoder.model} ({vectors['dtype']} vectors)",
+        **({"Encoder of states": params.retriever.encoder} if params.retriever.encoder else {}),
         "Index identity": vectors["identity"],
         "Pipeline": params.pipeline.name,
         "Generator": params.generator.kind,

@@ -11,7 +11,8 @@ from harr.embed.encoder import Encoder
 from harr.embed.served import ServedEncoder
 from harr.embed.shards import computing, embed_shard
 from harr.errors import IndexMismatch, ModelError
-from harr.io.files import read_manifest
+from harr.io.files import read_json, read_manifest
+from harr.io.model_folder import find_folder
 from harr.params.embed import EmbedParams, EncoderParams
 from harr.rag.policies.encoder_adapter import load_adapter
 
@@ -31,13 +32,39 @@ def build_encoder(section: EncoderParams, model: str = "") -> Encoder:
     )
 
 
+def query_section(section: EncoderParams, model: str) -> EncoderParams:
+    """Return what reads states, in the shape of section ``encoder``: itself, or the folder ``retriever.encoder``.
+
+    The prompt of such a folder is its own: the map in it was learnt with that.
+
+    Raises:
+        ModelError: it is no folder of `harr bridge` or of stage merge.
+    """
+    if not model:
+        return section
+    folder = find_folder(model, "retriever.encoder")
+    if not made_for(model):
+        raise ModelError(
+            f"retriever.encoder {model} does not say whose vectors it reads states for; run `harr bridge --model "
+            f"{model}`, and name the folder that it writes"
+        )
+    prompts = read_json(folder / "config_sentence_transformers.json").get("prompts", {})
+    return section.model_copy(update={"model": model, "query_prompt": prompts.get("query", ""), "plain_prompt": None})
+
+
+def made_for(model: str) -> str:
+    """Return the identity of the encoder whose vectors a folder reads states for; empty where it tells none."""
+    told = find_folder(model, "retriever.encoder") / "harr.json"
+    return str(read_json(told).get("documents", "")) if told.exists() else ""
+
+
 def build_served_encoder(section: EncoderParams, encoder: Encoder) -> ServedEncoder | None:
     """Return the server that embeds passages in place of ``encoder``, where params.yaml names one."""
     return ServedEncoder(encoder, section.base_url, section.key_variable) if section.base_url else None
 
 
 def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:
-    """Return an encoder from the folder of an adapter or of a merged model.
+    """Return an encoder from the folder of an adapter or of a merged model; ``section`` is of what reads states.
 
     Raises:
         ModelError: there is no such folder.

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harr.arms import Arm
-from harr.builders.encoder import build_encoder, trained_encoder
+from harr.builders.encoder import build_encoder, made_for, query_section, trained_encoder
 from harr.builders.pipeline import build_pipeline, build_reward, for_training
 from harr.builders.places import Places
 from harr.builders.retrievers import (
@@ -59,6 +59,8 @@ def open_setup(
     with open_corpus(params.index, places) as corpus:
         encoder = _checked_encoder(params, corpus, places)
         game = params.model_dump(include={"retriever", "pipeline", "generator", "reward"}, mode="json")
+        if params.retriever.encoder:  # a folder may be made anew
+            game["retriever"]["encoder"] = encoder.identity
         if params.sources:
             game["sources"] = source_facts(params.sources)
         writer, writes = writer_folder(params.generator, places), params.writer_learns
@@ -166,7 +168,8 @@ def open_players(
             search = section.search if params.writer_learns else arm.search
             if search:
                 return fixed_retriever(section, search, base, corpus, candidates)
-            encoder = trained_encoder(params.encoder, trained) if trained else base
+            states = query_section(params.encoder, section.encoder)
+            encoder = trained_encoder(states, trained) if trained else base
             if trained and (trained / "action").exists():
                 actions = trained_encoder(params.encoder, trained / "action")
                 return towers_policy(section, encoder, actions, corpus.passages)
@@ -188,14 +191,22 @@ def open_writer(params: Params, places: Places, arm: Arm, trained: Path | None) 
 
 
 def _checked_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
-    """Return the encoder of params.yaml, where the vectors are of it."""
-    encoder = build_encoder(params.encoder)
-    if encoder.identity != corpus.vectors.manifest["encoder"]:
+    """Return the encoder that reads states, where the vectors are of ``encoder`` and it was made for them."""
+    encoder, made = build_encoder(params.encoder), corpus.vectors.manifest["encoder"]
+    if encoder.identity != made:
         raise IndexMismatch(
-            f"{places.vectors} was made by encoder {corpus.vectors.manifest['encoder']}, but params.yaml names "
+            f"{places.vectors} was made by encoder {made}, but params.yaml names "
             f"{encoder.name} ({encoder.identity}); run `dvc repro`, or set encoder back"
         )
-    return encoder
+    if not (name := params.retriever.encoder):
+        return encoder
+    section = query_section(params.encoder, name)
+    if (wanted := made_for(name)) != made:
+        raise IndexMismatch(
+            f"retriever.encoder {name} reads states for vectors of encoder {wanted}, but {places.vectors} was made by "
+            f"{made}; run `harr bridge` again, or name another folder"
+        )
+    return build_encoder(section)
 
 
 def _check_ids(questions: Sequence[Question], passages: Passages, places: Places) -> None:

@@ -5,6 +5,7 @@ another give plausible nonsense, and nothing else would notice.
 """
 
 import copy
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import batch_to_device
+from tokenizers import Tokenizer
 from torch import Tensor
+from transformers import PreTrainedTokenizerFast
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.compute.batching import auto_batch
@@ -60,14 +63,17 @@ class Encoder:
         folder = find_folder(name)
         self.name = name
         self.model = load_safely(SentenceTransformer, name, folder, device)
-        self.max_tokens = max_tokens
         self.query_prompt = query_prompt
         self.plain_prompt = query_prompt if plain_prompt is None else plain_prompt
         self.passage_prompt = passage_prompt
         self.width = int(self.model.get_embedding_dimension() or 0)
         self._recomputed: list[torch.nn.Module] = []
-        self._reads: int = getattr(self.model.config, "max_position_embeddings", max_tokens)
-        self.model.max_seq_length = self._fitting(max_tokens)
+        own = self.model.tokenizer
+        self._static = isinstance(own, Tokenizer)  # StaticEmbedding: a table of token vectors, whose tokenizer cuts
+        self._tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=own) if self._static else own
+        any_length = sys.maxsize if self._static else max_tokens
+        self._reads: int = getattr(self.model.config, "max_position_embeddings", any_length)
+        self.limit(max_tokens)
         modules: list[Any] = list(self.model)
         self.identity = fingerprint(
             {
@@ -129,6 +135,8 @@ class Encoder:
         for layer in self._recomputed:
             layer.training = True  # only the layer itself: its dropout stays off
         length = self._fitting(max_tokens or self.max_tokens)
+        if self._static:
+            self.model.tokenizer.enable_truncation(length)
         features = self.model.preprocess(list(texts), prompt=prompt, max_length=length)
         vectors_BD: Tensor = self.model(batch_to_device(features, self.model.device))["sentence_embedding"]
         return torch.nn.functional.normalize(vectors_BD.float(), dim=-1)
@@ -144,6 +152,18 @@ class Encoder:
             raise ModelError(f"max_tokens = {max_tokens}, but {self.name} reads at most {self._reads} tokens; lower it")
         return max_tokens
 
+    def limit(self, max_tokens: int) -> None:
+        """Cut texts there from now on, also where the model is saved; the identity stays.
+
+        Raises:
+            ModelError: the model reads fewer.
+        """
+        self.max_tokens = self._fitting(max_tokens)
+        if self._static:
+            self.model.tokenizer.enable_truncation(max_tokens)
+        else:
+            self.model.max_seq_length = max_tokens
+
     def token_ids(self, texts: Sequence[str], *, prompt: str = "") -> list[list[int]]:
         """Return what the model reads of each text: prompt and special tokens included, cut at ``max_tokens``, no
         padding."""
@@ -155,9 +175,8 @@ class Encoder:
         """Return tokens of each text before any cut, prompt and special tokens included, shape (n,)."""
         if not texts:
             return np.zeros(0, dtype=np.int64)
-        tokenizer: Any = self.model.tokenizer
         read, told = [prompt + text for text in texts], {"return_attention_mask": False, "return_length": True}
-        counts = tokenizer(read, truncation=False, padding=False, verbose=False, **told)["length"]
+        counts = self._tokenizer(read, truncation=False, padding=False, verbose=False, **told)["length"]
         return np.asarray(counts, dtype=np.int64)
 
     def cut(self, texts: Sequence[str], tokens: int) -> list[str]:
@@ -166,7 +185,7 @@ class Encoder:
         Raises:
             ModelError: the tokenizer cannot tell where tokens end.
         """
-        tokenizer: Any = self.model.tokenizer
+        tokenizer = self._tokenizer
         if not tokenizer.is_fast:
             raise ModelError(f"{self.name} has no tokenizer.json, which is needed to cut picks; set pick_tokens: 0")
         told = {"add_special_tokens": False, "truncation": False, "return_offsets_mapping": True, "verbose": False}

@@ -74,13 +74,14 @@ def merge(
 
 def _reloaded_cosines(folder: Path, wanted_ND: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the cosine per probe between the adapter's vectors and those of the folder as a user loads it."""
-    _, report = AutoModel.from_pretrained(
-        str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True
-    )
-    if report["missing_keys"]:
-        raise ModelError(
-            f"merged model lacks weights: {', '.join(sorted(report['missing_keys'])[:3])}; nothing was written"
+    if (folder / "config.json").exists():  # a table of token vectors has none
+        _, report = AutoModel.from_pretrained(
+            str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True
         )
+        if report["missing_keys"]:
+            raise ModelError(
+                f"merged model lacks weights: {', '.join(sorted(report['missing_keys'])[:3])}; nothing was written"
+            )
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
     found_ND = np.asarray(model.encode_query(list(PROBES), normalize_embeddings=True), dtype=np.float32)
     cosines_N: NDArray[np.float32] = (wanted_ND * found_ND).sum(-1)

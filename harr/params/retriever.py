@@ -27,6 +27,9 @@ class EvidenceParams(Section):
 class RetrieverParams(Section):
     """The player that finds: a state in, K of N passages out. It learns, unless train.method lets another learn."""
 
+    encoder: MaybePathOrName = ""
+    """Folder of the encoder that reads states, made by `harr bridge` or by stage merge for the vectors of
+    encoder.model; if empty, encoder.model reads them."""
     k: Positive = 3
     """Number of passages that a search returns (K)."""
     pool: Positive = 30

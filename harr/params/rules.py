@@ -150,6 +150,11 @@ def retriever_ranks_as_it_learns(params: "Params") -> None:
             f"train.method {train.method} plays pipeline {either(train.plays)}; set retriever.candidates: question, "
             "evaluate.candidates: [question]"
         )
+    if retriever.encoder and train.positions:
+        raise ValueError(
+            f"retriever.encoder reads states for vectors that stay, and train.method {train.method} trains both "
+            "towers; leave it out"
+        )
     if retriever.positions != "none" and not (train.positions or train.foreign):
         raise ValueError(f"retriever.positions is for train.method {methods(positions=True)}; leave it out")
     if retriever.late_interaction and train.learns != LANGUAGE_MODEL:

@@ -35,8 +35,10 @@ def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftMo
         exclude_modules=r".*pooler.*",
         task_type="FEATURE_EXTRACTION",
     )
-    transformer: Any = encoder.model[0]
-    adapter = get_peft_model(transformer.auto_model, config)
+    layers = _layers(encoder)
+    if not any(isinstance(module, torch.nn.Linear) for module in layers.modules()):
+        raise ModelError(f"{encoder.name} is a table of token vectors, which LoRA cannot train; set train.lora: null")
+    adapter = get_peft_model(layers, config)
     encoder.model.eval()
     return adapter
 
@@ -48,11 +50,15 @@ def begin(encoder: Encoder, lora: LoraParams | None, seed: int) -> torch.nn.Modu
 
 def unfreeze(encoder: Encoder) -> torch.nn.Module:
     """Train the encoder's own weights (full fine-tuning), all but the pooler, which nobody reads."""
-    transformer: Any = encoder.model[0]
-    model: torch.nn.Module = transformer.auto_model
+    model: torch.nn.Module = _layers(encoder)
     for path, weight in model.named_parameters():
         weight.requires_grad_("pooler." not in path)
     return model
+
+
+def _layers(encoder: Encoder) -> Any:
+    """Return the part of an encoder that learns: its transformer, or its table of token vectors; no later module."""
+    return getattr(encoder.model[0], "auto_model", encoder.model[0])
 
 
 def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> None:
@@ -92,10 +98,10 @@ def load_adapter(encoder: Encoder, folder: Path) -> PeftModel | None:
             f"{folder} was trained from encoder {base}, but {encoder.name} is {encoder.identity}; "
             "set encoder in params.yaml to the one it was trained from, or run `dvc repro -f -s train`"
         )
-    transformer: Any = encoder.model[0]
+    layers = _layers(encoder)
     if LAYERS in kinds:
-        put_back(dict(transformer.auto_model.named_parameters()), load_file(folder / LAYERS), folder)
+        put_back(dict(layers.named_parameters()), load_file(folder / LAYERS), folder)
         return None
-    adapter = PeftModel.from_pretrained(transformer.auto_model, str(folder), is_trainable=False)
+    adapter = PeftModel.from_pretrained(layers, str(folder), is_trainable=False)
     encoder.model.eval()
     return adapter

@@ -1,0 +1,138 @@
+"""The command `harr bridge`, beside the stages: another encoder of queries for the vectors that are there."""
+
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from harr.errors import CorpusError, IndexMismatch
+from harr.params import Params
+from harr.types import Question
+from tasks.paths import CORPUS, QUESTIONS, VALIDATION, VECTORS, WORK
+
+if TYPE_CHECKING:
+    from harr.corpus.passages import Passages
+    from harr.corpus.vectors import Vectors
+    from harr.embed.encoder import Encoder
+
+
+def bridge_encoder(
+    params: Params, model: str, texts: int, questions: Path | None, out: Path, *, query_prompt: str, passage_prompt: str
+) -> list[str]:
+    """Learn the map from a model's space into that of data/vectors; write the model with it as a folder.
+
+    Args:
+        params: those of the run; section ``encoder`` is of the documents.
+        model: folder or hub name of the new encoder of queries.
+        texts: maximum number of passages, and of training questions, that the map is learnt from; drawn by ``seed``.
+        questions: file that recall is told by; None: the validation questions.
+        out: folder of the bridged encoder.
+        query_prompt: put before a query by the new encoder.
+        passage_prompt: put before a passage by it.
+
+    Returns:
+        What was found, a sentence each.
+
+    Raises:
+        IndexMismatch: the vectors are of another encoder or corpus. CorpusError: no question to tell recall by.
+        ModelError: the model cannot be used.
+    """
+    import numpy as np
+
+    from harr.bridge.bridged import learn, read_pairs, recalls, write_bridged
+    from harr.corpus.sample import draw_questions
+    from harr.embed.encoder import Encoder
+
+    passages, vectors, documents = _documents(params)
+    queries = Encoder(
+        model, max_tokens=params.encoder.max_tokens, query_prompt=query_prompt, passage_prompt=passage_prompt
+    )
+    told = _questions(questions)
+    asked = [question.text for question in draw_questions(_questions(QUESTIONS / "train.jsonl"), texts, params.seed)]
+    searchable, drawn = passages.searchable_rows(), np.random.default_rng(params.seed)
+    rows = np.sort(drawn.choice(searchable, min(texts, len(searchable)), replace=False))
+    pairs = read_pairs(passages, vectors, documents, queries, asked, rows)
+    found, worth, fitted = learn(pairs, params.seed)
+    facts = {
+        "kind": "bridge",
+        "base_model": documents.name,
+        "documents": documents.identity,
+        "queries_model": queries.name,
+        "queries": queries.identity,
+        "map": found.name,
+        "passages": str(len(rows)),
+        "questions": str(len(asked)),
+    }
+    rates = recalls(told, passages, vectors, documents, queries, found, pairs)
+    write_bridged(queries, found, out, WORK / "bridge", facts)
+    seconds = pairs.seconds + fitted
+    return [
+        f"map: {found.name}, of {len(worth)} tried; it finds {worth[found.name]:.1%} of the ten passages that "
+        f"{documents.name} finds, on texts that it did not learn from",
+        *_told(rates, params.seed, len(rows)),
+        f"{seconds:.0f} s for {len(rows):,} passages and {len(asked):,} questions: "
+        + _share(seconds, pairs.passage_seconds, len(passages)),
+        f"written: {out}; name it in retriever.encoder",
+    ]
+
+
+def _documents(params: Params) -> "tuple[Passages, Vectors, Encoder]":
+    """Return the passages, their vectors and the encoder that made them.
+
+    Raises:
+        IndexMismatch: they are not of each other.
+    """
+    from harr.builders.encoder import build_encoder
+    from harr.corpus.passages import Passages
+    from harr.corpus.vectors import Vectors
+
+    passages = Passages.open(CORPUS)
+    vectors, documents = Vectors.of(passages, VECTORS), build_encoder(params.encoder)
+    if documents.identity != (made := vectors.manifest["encoder"]):
+        raise IndexMismatch(
+            f"{VECTORS} was made by encoder {made}, but encoder.model {documents.name} is {documents.identity}; "
+            "run `dvc repro`, or set encoder back"
+        )
+    return passages, vectors, documents
+
+
+def _questions(file: Path | None) -> list[Question]:
+    """Return the questions of a file, or those of validation.
+
+    Raises:
+        CorpusError: there are none.
+    """
+    from harr.corpus.passages import read_questions
+    from harr.datasets.local import read_question_file
+
+    if file is None and not VALIDATION.exists():
+        raise CorpusError(f"{VALIDATION} does not exist; set download.validation_questions, or name --questions")
+    own = file is None or file.parent == QUESTIONS
+    return read_questions(file or VALIDATION) if own else list(read_question_file(file or VALIDATION))
+
+
+def _told(rates: dict[str, list[float]], seed: int, sample: int) -> list[str]:
+    """Return recall in words."""
+    from harr.bridge.bridged import DEPTH, share_of
+
+    told = {name: f"{mean(values):.1%}" for name, values in rates.items()}
+    share, low, high = share_of(rates["bridge"], rates["re_embedded"], seed)
+    return [
+        f"recall@{DEPTH} in the index, n {len(rates['old'])}: {told['old_all']} by the old encoder, "
+        f"{told['bridge_all']} by the bridge",
+        f"recall@{DEPTH} in a sample of {sample:,} passages and the gold: {told['old']} by the old encoder, "
+        f"{told['bridge']} by the bridge, {told['re_embedded']} if the new one embedded the passages anew",
+        f"the bridge keeps {share:.1%} [{low:.1%}, {high:.1%}] of the recall of re-embedding",
+    ]
+
+
+def _share(seconds: float, passage_seconds: float, corpus: int) -> str:
+    """Return the cost of a bridge beside that of embedding the corpus anew.
+
+    >>> _share(10.0, 0.1, 10_000)
+    '1.00 % of what embedding all 10,000 passages anew takes; 1 % from 10,000 passages on'
+    """
+    whole = passage_seconds * corpus
+    return (
+        f"{100 * seconds / whole:.2f} % of what embedding all {corpus:,} passages anew takes; "
+        f"1 % from {100 * seconds / passage_seconds:,.0f} passages on"
+    )
