@@ -96,6 +96,11 @@ ARMS = {
     ),
     "hybrid": Arm("fuses the rankings of both", "olive h", search="hybrid"),
     "history": Arm("is the same encoder reading the finished hops as well", "orange ^"),
+    "thought": Arm(
+        "is the same encoder reading the question and, in place of the hops, what the agent wrote before the query",
+        "olive d",
+        overrides={"state": "thought"},
+    ),
     "rl_no_history": Arm(
         "was trained the same way, but blind to the finished hops", "purple v", trained=True, history=False
     ),

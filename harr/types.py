@@ -112,7 +112,8 @@ class Search:
 
     ``hops`` is the history before this query; passages in ``exclude_ids`` are never returned. ``tool`` names the
     source to ask, where there are several. ``resolved`` is the query with the name in it that a pronoun stands for,
-    where whoever wrote it says so; only the arms of an oracle read it.
+    where whoever wrote it says so; only the arms of an oracle read it. ``thought`` is what the agent wrote right before
+    this search, on one line and without tags; empty where it wrote nothing.
     """
 
     question: Question
@@ -122,6 +123,7 @@ class Search:
     k: int = 0
     tool: str = ""
     resolved: str = ""
+    thought: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +194,16 @@ class Turn:
 class Shortened:
     """What a state lost to the limits on its length: of its ``hops``, how many were ``cut`` and ``dropped``.
 
-    ``question`` says that the original question was cut; ``query`` that the current query alone was longer than the
-    limit, so that its end is not read.
+    ``thought`` says that it had a thought to tell, ``thought_cut`` that the beginning of it was cut; ``question`` that
+    the original question was cut; ``query`` that the current query alone was longer than the limit, so that its end is
+    not read.
     """
 
     hops: int = 0
     cut: int = 0
     dropped: int = 0
+    thought: bool = False
+    thought_cut: bool = False
     question: bool = False
     query: bool = False
 
@@ -211,7 +216,7 @@ class Retrieval:
     numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice. One
     that goes by values stores ``value``, the Q of its first passage. A source that failed brings no passages but an
     ``error``: the reason in a line, which the model is shown. ``scores``: one per passage, higher is better, of a
-    retriever that ranks by scores of its own. ``shortened``: what the state lacks of question and history.
+    retriever that ranks by scores of its own. ``shortened``: what the state lacks of question, history and thought.
     ``evidence``: what else is known of each candidate of the pool, (N, F), where the policy reads that.
     ``reached``: the gold passages among the candidates, of a policy that chooses among some.
     """

@@ -99,9 +99,11 @@ def play_run(
     section = params.evaluate
     episodes = game.play(questions, batch_size=section.batch_size)
     report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
-    if lost := [step.retrieval.shortened for e in episodes for step in e.steps if step.retrieval.shortened.dropped]:
-        dropped = sum(own.dropped for own in lost)
+    lost = [step.retrieval.shortened for episode in episodes for step in episode.steps]
+    if dropped := sum(own.dropped for own in lost):
         print(f"{game.desc}: {dropped} hops left out of states longer than retriever.max_tokens")
+    if cut := sum(own.thought_cut for own in lost):
+        print(f"{game.desc}: {cut} thoughts cut in states longer than retriever.max_tokens")
     rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
     if section.pass_at:
         rates = pass_rates(questions, game, samples=section.samples, ks=section.pass_at, seed=run.number)

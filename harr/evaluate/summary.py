@@ -52,13 +52,15 @@ def question_rows(
     gives none by design and none is scored. Otherwise a missing answer scores 0. ``terms``: what the
     run's own reward says of each episode; a metric of the same name is kept as it is. ``picking``: passages
     are picked one by one, so that fact_em and fact_f1 say how well. Queries are audited where any is written; where
-    states tell a history, the shares of it that their limit cut and dropped.
+    states tell a history or thoughts, the shares of these that their limit cut and dropped.
     """
     answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
     writing = writes_queries(episodes)
     rows = [_row(episode, answering, picking, writing) for episode in episodes]
-    if any(step.retrieval.shortened.hops for episode in episodes for step in episode.steps):
-        rows = [row | _shortened(episode) for row, episode in zip(rows, episodes, strict=True)]
+    states = [step.retrieval.shortened for episode in episodes for step in episode.steps]
+    hops, thoughts = any(own.hops for own in states), any(own.thought for own in states)
+    if hops or thoughts:
+        rows = [row | _shortened(episode, hops, thoughts) for row, episode in zip(rows, episodes, strict=True)]
     for row, own in zip(rows, terms, strict=bool(terms)):
         row.update({name: value for name, value in own.items() if name not in row})
     return rows
@@ -94,15 +96,17 @@ def _row(episode: Episode, answering: bool, picking: bool, writing: bool) -> Row
     return texts | {"gold_answers": list(question.answers)} | known | measured
 
 
-def _shortened(episode: Episode) -> Row:
-    """Return the shares of the history that states lack, and of states that lack a part of the question."""
+def _shortened(episode: Episode, hops: bool, thoughts: bool) -> Row:
+    """Return the shares of the history and of the thoughts that states lack, and of states with a cut question."""
     lost = [step.retrieval.shortened for step in episode.steps]
-    hops = max(1, sum(own.hops for own in lost))
-    return {
-        "hops_cut": sum(own.cut for own in lost) / hops,
-        "hops_dropped": sum(own.dropped for own in lost) / hops,
-        "question_cut": sum(own.question or own.query for own in lost) / max(1, len(lost)),
-    }
+    told, thought = max(1, sum(own.hops for own in lost)), max(1, sum(own.thought for own in lost))
+    shares: Row = {}
+    if hops:
+        shares["hops_cut"] = sum(own.cut for own in lost) / told
+        shares["hops_dropped"] = sum(own.dropped for own in lost) / told
+    if thoughts:
+        shares["thoughts_cut"] = sum(own.thought_cut for own in lost) / thought
+    return shares | {"question_cut": sum(own.question or own.query for own in lost) / max(1, len(lost))}
 
 
 def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:

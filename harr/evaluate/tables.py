@@ -31,6 +31,7 @@ LABELS = {
     "answer_in_query": "answer in a query",
     "hops_cut": "hops cut in the state",
     "hops_dropped": "hops dropped from the state",
+    "thoughts_cut": "thoughts cut in the state",
     "question_cut": "states with a cut question",
     "reward": "reward",
 }

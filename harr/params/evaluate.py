@@ -55,7 +55,8 @@ class EvaluateParams(Section):
     """Model that answers from what a pipeline without answers (leret) has found, so that answers are scored; with null
     none are."""
     occlusion: bool = False
-    """Whether ``full`` also plays with a part of its state left out: the question, the history or the query."""
+    """Whether ``full`` also plays with a part of its state left out: the question, the history (or thought) or the
+    query."""
     resamples: Positive = 10_000
     """Number of draws of the bootstrap that intervals and p values come from."""
 

@@ -27,6 +27,8 @@ class PipelineFacts(Section):
 
     writes_queries: ClassVar[bool] = True
     """Whether every hop has a query of its own and an answer; if not, all searches ask the question."""
+    thinks: ClassVar[bool] = True
+    """Whether a search comes with what the agent wrote before it (``Search.thought``)."""
     resolves: ClassVar[bool] = False
     """Whether its queries can come with the names that their pronouns stand for."""
 
@@ -44,6 +46,7 @@ class MultistepParams(PipelineFacts):
     """A planner asks sub-queries, a reader answers each from K passages."""
 
     scripted: ClassVar[bool] = True
+    thinks: ClassVar[bool] = False
     resolves: ClassVar[bool] = True
     name: Literal["multistep"]
     """Selects the planner with a reader."""
@@ -139,6 +142,7 @@ class PickParams(PipelineFacts):
     """Passages are picked one after the other; no language model, unless one reads them at the end."""
 
     writes_queries: ClassVar[bool] = False
+    thinks: ClassVar[bool] = False
     name: Literal["pick"]
     """Selects picking without queries."""
     picks: Positive = 2

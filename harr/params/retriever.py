@@ -58,12 +58,13 @@ class RetrieverParams(Section):
     """Passages that are searched: the whole corpus, or only those given with the question."""
     positions: Literal["none", "absolute", "random", "relative"] = "none"
     """How the tower of actions is told where a sentence stands (with pqn; ``harr/rag/policies/q_values.py``)."""
-    state: Literal["json", "lines", "sep"] = "json"
-    """Format of the history: as HARR writes it (labelled lines, JSON hops), the same in half the tokens (lines: one a
-    hop, no status), or as Q-RAG does (joined by [SEP])."""
+    state: Literal["json", "lines", "sep", "thought"] = "json"
+    """Format of the state: as HARR writes it (labelled lines, JSON hops), the same in half the tokens (lines: one a
+    hop, no status), as Q-RAG does (joined by [SEP]), or with what the agent wrote before the query in place of the
+    history (thought)."""
     max_tokens: int = Field(256, ge=16)
-    """Maximum length of the state text in tokens, prompt included. Where it is longer the first hops are dropped, then
-    the question is cut in the middle; the current query never is."""
+    """Maximum length of the state text in tokens, prompt included. Where it is longer the first hops are dropped, or
+    the beginning of the thought is cut, then the middle of the question; the current query never is."""
     pick_tokens: int = Field(0, ge=0)
     """Maximum length, in tokens, of each pick in a state joined by [SEP], whose rest is cut; 0 means that a pick is
     whole, or dropped where the state is too long."""

@@ -279,6 +279,29 @@ def queries_are_there_to_rewrite(params: "Params") -> None:
         )
 
 
+def thoughts_are_there_to_read(params: "Params") -> None:
+    """A state tells thoughts where a pipeline writes some and a retriever reads states."""
+    pipeline, train, table = params.pipeline, params.train, params.evaluate.arm_table
+    told = params.retriever.state == "thought"
+    arms = [f"evaluate.arms {name}" for name, arm in table.items() if arm.overrides.get("state") == "thought"]
+    what, remedy = ("retriever.state thought", "set json or lines") if told else (min(arms, default=""), "leave it out")
+    if what and not (pipeline.thinks or pipeline.foreign):
+        raise ValueError(
+            f"{what} tells what the agent wrote before a search, and pipeline {pipeline.name} writes nothing there; "
+            f"{remedy}"
+        )
+    if told and train.learns == LANGUAGE_MODEL:
+        raise ValueError(
+            f"retriever.state thought is for a retriever that learns: with train.method {train.method} all search for "
+            "the query alone; leave it out"
+        )
+    if told and "history" in table:
+        raise ValueError(
+            "evaluate.arms history reads the finished hops, which retriever.state thought leaves out; name the arm "
+            "thought in its place"
+        )
+
+
 def a_state_is_there_to_hide(params: "Params") -> None:
     """Parts of the state are left out for the trained retriever, where it reads one."""
     train = params.train
@@ -347,6 +370,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     validation_has_questions,
     arms_go_with_the_method,
     queries_are_there_to_rewrite,
+    thoughts_are_there_to_read,
     a_state_is_there_to_hide,
     filter_samples_what_learns,
     groups_can_be_mixed,

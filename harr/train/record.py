@@ -44,7 +44,7 @@ def state_figures(episodes: Sequence[Episode]) -> dict[str, float]:
     """Return what the states of a step's searches lost to their limit of tokens; empty where a search has no state.
 
     ``dropped_hops`` and ``cut_hops`` are numbers, ``dropped_share`` and ``cut_share`` their shares of all hops that
-    states had to show; ``cut_questions`` and ``cut_queries`` count states.
+    states had to show; ``cut_thoughts``, ``cut_questions`` and ``cut_queries`` count states.
     """
     found = [step.retrieval for episode in episodes for step in episode.steps]
     lost = [retrieval.shortened for retrieval in found if retrieval.state]
@@ -56,6 +56,7 @@ def state_figures(episodes: Sequence[Episode]) -> dict[str, float]:
         "cut_hops": float(cut),
         "dropped_share": dropped / max(1, hops),
         "cut_share": cut / max(1, hops),
+        "cut_thoughts": float(sum(own.thought_cut for own in lost)),
         "cut_questions": float(sum(own.question for own in lost)),
         "cut_queries": float(sum(own.query for own in lost)),
     }

@@ -17,11 +17,14 @@ SMOKE = yaml.safe_load((Path(__file__).parents[2] / "recipes/smoke.yaml").read_t
 
 
 class ReadsQuery:
-    """A retriever that needs the query and nothing else: it finds the gold passage by it."""
+    """A retriever that needs the query, or the thought, and nothing else: it finds the gold passage by it."""
+
+    def __init__(self, part: str = "query") -> None:
+        self.part = part
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         gold, other = Passage("gold", "Ada Brown was born in Bath.", "Ada Brown"), Passage("other", "No.", "No")
-        return [Retrieval((gold if search.query else other,)) for search in searches]
+        return [Retrieval((gold if getattr(search, self.part) else other,)) for search in searches]
 
 
 def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +45,23 @@ def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch:
     assert recall == {"question": (1.0, 0.0), "history": (1.0, 0.0), "query": (0.0, 1.0)}
     assert set(figures["query"]["recall"]) == {"mean", "low", "high", "n", "seeds", "cost", "cost_low", "cost_high"}
     assert logged["full_without_query.recall"] == 0.0
+
+
+def test_of_a_state_with_a_thought_that_is_hidden_too(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of searches that the scripted agent of search_r1 thinks before."""
+
+    @contextmanager
+    def players(*values: Any, **named: Any) -> Any:
+        yield lambda arm, folder: ReadsQuery("thought")
+
+    monkeypatch.setattr("harr.builders.setup.open_players", players)
+    changes = {
+        "pipeline": {"name": "search_r1"},
+        "retriever": SMOKE["retriever"] | {"state": "thought"},
+        "evaluate": {"arms": ["thought", "full"], "seeds": 1, "occlusion": True, "resamples": 50},
+    }
+    asked = [Question("q", "Where was Ada Brown born?", ("Bath",), ("gold",))]
+    whole = [[{"id": "q", "recall": 1.0}]]
+    play_occluded.fn(Params.model_validate(SMOKE | changes), asked, {"full": whole}, lambda *_: None, model=None)
+    costs = {part: metrics["recall"]["cost"] for part, metrics in read_json(Path("metrics/occlusion.json")).items()}
+    assert costs == {"question": 0.0, "thought": 1.0, "query": 0.0}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harr.io.progress import bar
-from harr.rag.pipelines.replies import chatml, passages_text, prompt, prompt_file, short_answer, without_thoughts
+from harr.rag.pipelines.replies import chatml, passages_text, prompt, prompt_file, said, short_answer, without_thoughts
 from harr.rag.pipelines.search_r1 import documents
 from harr.rag.pipelines.tags import escape
 from harr.types import (
@@ -87,8 +87,9 @@ class LeReT:
     ) -> PyGenerator[Request, Any, tuple[Retrieval, Outcome]]:
         """Write one query, knowing the passages in ``context``, and search for it: what came back, and the hop."""
         text, escaped = self.prompt(question, context)
-        query = query_of((yield request(text, self.template)))
-        retrieval: Retrieval = (yield Search(question, query, hops)) if query else Retrieval(())
+        reply: str = yield request(text, self.template)
+        query, thought = query_of(reply), said(reply.rpartition("</think>")[0])
+        retrieval: Retrieval = (yield Search(question, query, hops, thought=thought)) if query else Retrieval(())
         faults = () if query else ("no query",)
         return retrieval, Outcome(None, (Hop(query, ""),), escaped=escaped, turns=1, faults=faults)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harr.rag.pipelines.graph import Graph, Node, ancestors, levels, parse
-from harr.rag.pipelines.replies import opening
+from harr.rag.pipelines.replies import opening, said
 from harr.rag.pipelines.search_r1 import documents
 from harr.rag.pipelines.tags import disorder, escape
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
@@ -62,7 +62,7 @@ def r_search(
     graph = (missing,) if block is None else parse(block, tools, **limits)
     if not isinstance(graph, Graph):
         return Outcome("", (), 1, escaped, 2, (*faults, "no answer"), graph)
-    findings = _Findings(graph, budget)
+    findings = _Findings(graph, budget, said((begun + plan).rpartition("<search>")[0]))
     for level in levels(graph):
         searches = findings.searches(question, level)
         if searches:
@@ -88,10 +88,14 @@ def r_search(
 
 @dataclass(slots=True)
 class _Findings:
-    """What the nodes of a graph have found so far, by label: each was asked, or there is a reason why not."""
+    """What the nodes of a graph have found so far, by label: each was asked, or there is a reason why not.
+
+    ``thought``: what was written before the graph, and so before all its searches.
+    """
 
     graph: Graph
     budget: int
+    thought: str
     asked: dict[str, Search] = field(default_factory=dict)
     retrievals: dict[str, Retrieval] = field(default_factory=dict)
     hops: dict[str, Hop] = field(default_factory=dict)
@@ -144,6 +148,7 @@ class _Findings:
             tuple(hop for label, hop in self.hops.items() if label in before),
             frozenset(p.id for label in before if label in self.retrievals for p in self.retrievals[label].passages),
             tool=node.tool,
+            thought=self.thought,
         )
 
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Generator as PyGenerator, Mapping
 from typing import Any
 
-from harr.rag.pipelines.replies import chat, last_json, line, look_up, short_answer, without_thoughts
+from harr.rag.pipelines.replies import chat, last_json, line, look_up, said, short_answer, without_thoughts
 from harr.rag.pipelines.tags import escape, fault
 from harr.types import Generate, Hop, Outcome, Question, Request, Retrieval, Search
 
@@ -44,7 +44,8 @@ def react(
             malformed += not query
             break
         if query:
-            hop, broken, found, failed = yield from look_up(question, hops, query, reader_sees=reader_sees)
+            looking = look_up(question, hops, query, thought=_before_call(reply), reader_sees=reader_sees)
+            hop, broken, found, failed = yield from looking
             hops, malformed, escaped, errors = (*hops, hop), malformed + broken, escaped + found, errors + failed
             shown, found = escape(hop.answer if hop.status == "FOUND" else f"{hop.status} {hop.answer}".strip())
             escaped += found
@@ -78,7 +79,7 @@ def react_passages(question: Question, *, max_searches: int) -> PyGenerator[Requ
         if turn == max_searches:
             break
         if query:
-            retrieval: Retrieval = yield Search(question, query, hops)
+            retrieval: Retrieval = yield Search(question, query, hops, thought=_before_call(reply))
             (response, found), failed = _shown(retrieval), bool(retrieval.error)
             escaped += found
         else:
@@ -168,6 +169,16 @@ def _thought(reply: str) -> str:
     """
     thought = _FINAL.split(reply.rpartition("</think>")[0] or reply.partition("<tool_call>")[0])[0]
     return line(thought.removeprefix("<think>"))
+
+
+def _before_call(reply: str) -> str:
+    """Return all that a reply says before its call, which is not one in its thoughts.
+
+    >>> _before_call("<think>Call <tool_call>?</think> Her mother first. <tool_call>{")
+    'Call ? Her mother first.'
+    """
+    thoughts, _, rest = reply.rpartition("</think>")
+    return said(f"{thoughts} {rest.partition('<tool_call>')[0]}")
 
 
 def _message(role: str, content: str) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from harr.rag.pipelines.tags import escape
+from harr.rag.pipelines.tags import escape, without_tags
 from harr.types import Generate, Hop, Passage, Question, Request, Retrieval, Search
 
 LOOKED_THROUGH = 32_768
@@ -22,7 +22,13 @@ _DECODER = json.JSONDecoder()
 
 
 def look_up(
-    question: Question, hops: Sequence[Hop], sub_query: str, resolved: str = "", *, reader_sees: str
+    question: Question,
+    hops: Sequence[Hop],
+    sub_query: str,
+    resolved: str = "",
+    thought: str = "",
+    *,
+    reader_sees: str,
 ) -> PyGenerator[Request, Any, tuple[Hop, bool, int, bool]]:
     """Search for a sub-query and let a reader answer it from the passages found, or from why there are none.
 
@@ -31,7 +37,7 @@ def look_up(
     Returns: the finished hop; whether the reader's reply was malformed, which counts as AMBIGUOUS with an
     empty answer; how many control tags were escaped in the passages; and whether a source failed the search.
     """
-    retrieval: Retrieval = yield Search(question, sub_query, tuple(hops), resolved=resolved)
+    retrieval: Retrieval = yield Search(question, sub_query, tuple(hops), resolved=resolved, thought=thought)
     failed = bool(retrieval.error)
     passages, escaped = escape(f"Error: {line(retrieval.error)}") if failed else passages_text(retrieval.passages)
     name = "reader_history" if reader_sees == "history" else "reader"
@@ -100,6 +106,15 @@ def without_thoughts(reply: str) -> str:
     ('Bath', 'Bath')
     """
     return _THOUGHTS.sub("", reply).rpartition("</think>")[2]
+
+
+def said(text: str) -> str:
+    """Return what a model wrote before it acts, thoughts or not, as a search tells it: a line without tags.
+
+    >>> said("<think>Her mother\\nfirst.</think> So: ")
+    'Her mother first. So:'
+    """
+    return line(without_tags(text))
 
 
 def last_json(reply: str, key: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Generator as PyGenerator, Sequence
 from typing import Any
 
-from harr.rag.pipelines.replies import opening
+from harr.rag.pipelines.replies import opening, said
 from harr.rag.pipelines.tags import escape, fault
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
 
@@ -47,7 +47,8 @@ def search_r1(question: Question, *, max_searches: int, template: str = "plain")
             return Outcome(content, hops, malformed, escaped, turn + 1, faults, tool_errors=errors)
         if action == "search" and turn < max_searches:
             query = content
-            retrieval: Retrieval = yield Search(question, query, hops)
+            before = said(completion.partition("<search>")[0])
+            retrieval: Retrieval = yield Search(question, query, hops, thought=before)
             shown, found = information(retrieval.passages, retrieval.error)
             errors += bool(retrieval.error)
             text, escaped = f"{text}{_closed(completion, 'search')}{shown}", escaped + found

@@ -33,6 +33,15 @@ def escape(text: str) -> tuple[str, int]:
     return _CONTROL.subn(lambda tag: tag[0].translate(_ENTITIES), text)
 
 
+def without_tags(text: str) -> str:
+    """Return a text without its control tags, a blank in place of each.
+
+    >>> without_tags("<think>The town.</think>")
+    ' The town. '
+    """
+    return _CONTROL.sub(" ", text)
+
+
 def thoughts(turn: str) -> str:
     """Return what a turn says between think tags; a prompt may have begun the thoughts, a limit may have cut them off.
 

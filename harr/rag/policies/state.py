@@ -1,12 +1,13 @@
-"""The state that the retriever encodes: question, what was learnt so far, and the current query.
+"""The state that the retriever encodes: question, what was learnt or thought so far, and the current query.
 
-Three ways to write it: ``json`` is HARR's (three labelled lines, arXiv 2602.03645), ``lines`` is the same in about
-half the tokens (a line per hop, without its status), and ``sep`` is Q-RAG's (question and picked passages joined by
-[SEP], arXiv 2511.07328).
+Four ways to write it: ``json`` is HARR's (three labelled lines, arXiv 2602.03645), ``lines`` is the same in about
+half the tokens (a line per hop, without its status), ``sep`` is Q-RAG's (question and picked passages joined by
+[SEP], arXiv 2511.07328), and ``thought`` has in place of the hops what the agent wrote right before the search, with
+AgentIR's labels (arXiv 2603.04384, which has no question before them).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -30,6 +31,10 @@ def state_text(search: Search, *, style: str, history: bool) -> str:
     Where was the founder of Acme born?
     Who founded Acme? Ada Brown
     Query: Where was she born?
+    >>> print(state_text(replace(search, thought="Ada Brown founded it."), style="thought", history=True))
+    Original Question: Where was the founder of Acme born?
+    Reasoning: Ada Brown founded it.
+    Query: Where was she born?
     >>> state_text(search, style="json", history=False)
     'Query: Where was she born?'
     """
@@ -40,6 +45,9 @@ def state_text(search: Search, *, style: str, history: bool) -> str:
     if style == "lines":
         told = "".join(f"{hop.query} {hop.answer or 'unknown'}\n" for hop in search.hops)
         return f"{search.question.text}\n{told}Query: {search.query}"
+    if style == "thought":
+        told = f"Reasoning: {search.thought}\n" if search.thought else ""
+        return f"Original Question: {search.question.text}\n{told}Query: {search.query}"
     entries = json.dumps([_entry(hop) for hop in search.hops], ensure_ascii=False)
     return f"Original Question: {search.question.text}\nHistory: {entries}\nQuery: {search.query}"
 
@@ -72,12 +80,13 @@ class StateFormat:
     def texts(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[str], list[Shortened]]:
         """Return the states of many searches, each within ``max_tokens``, and what they lack for it.
 
-        The first hops are dropped first. Where none is left the question is cut in the middle, or dropped. The current
-        query is never cut: only one that is longer than the limit on its own ends where the reader's limit is.
+        The first hops are dropped first, and of a thought its beginning, or all. Where nothing of either is left the
+        question is cut in the middle, or dropped. The current query is never cut: only one that is longer than the
+        limit on its own ends where the reader's limit is.
         """
         drafts, cut = self._with_short_picks(searches, reader)
         texts = [self._text(draft) for draft in drafts]
-        lost = [Shortened(hops=len(d.hops), cut=own) for d, own in zip(drafts, cut, strict=True)]
+        lost = [Shortened(len(d.hops), own, thought=bool(d.thought)) for d, own in zip(drafts, cut, strict=True)]
         check = list(range(len(texts)))
         while check:
             lengths = reader.token_counts([texts[i] for i in check], prompt=self.prompt)
@@ -86,6 +95,9 @@ class StateFormat:
                 if drafts[i].hops:
                     drafts[i] = replace(drafts[i], hops=drafts[i].hops[1:])
                     texts[i], lost[i] = self._text(drafts[i]), replace(lost[i], dropped=lost[i].dropped + 1)
+                elif drafts[i].thought:
+                    drafts[i] = self._with_less_thought(drafts[i], reader)
+                    texts[i], lost[i] = self._text(drafts[i]), replace(lost[i], thought_cut=True)
                 else:
                     texts[i], read = self._without_question(drafts[i], reader)
                     lost[i] = replace(lost[i], question=self._asks, query=not read)
@@ -100,9 +112,15 @@ class StateFormat:
     def _text(self, search: Search) -> str:
         return state_text(search, style=self.style, history=self.history)
 
+    def _shown(self, search: Search) -> Search:
+        """Return a search with what its state shows: its hops, or its thought, or neither."""
+        thinks = self.style == "thought"
+        hops = search.hops if self.history and not thinks else ()
+        return replace(search, hops=hops, thought=search.thought if self.history and thinks else "")
+
     def _with_short_picks(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[Search], list[int]]:
-        """Return the searches with what their states show of the history, and how many of its hops were cut."""
-        shown = [search if self.history else replace(search, hops=()) for search in searches]
+        """Return the searches with what their states show, and how many of the hops were cut."""
+        shown = [self._shown(search) for search in searches]
         if not self.pick_tokens:
             return shown, [0] * len(shown)
         answers = list({hop.answer: None for search in shown for hop in search.hops})
@@ -113,21 +131,33 @@ class StateFormat:
     def _without_question(self, search: Search, reader: StateReader) -> tuple[str, bool]:
         """Return the state with as much of both ends of the question as has room, and whether it is read whole."""
 
-        def fits(text: str) -> bool:
-            return int(reader.token_counts([text], prompt=self.prompt)[0]) <= self.max_tokens
-
         def asking(kept: int) -> str:
             return self._text(replace(search, question=replace(search.question, text=middle_cut(question, kept))))
 
         question = search.question.text
-        if not self._asks or not fits(asking(0)):
+        if not self._asks or not self._fits(asking(0), reader):
             alone = state_text(search, style=self.style, history=False)
-            return alone, fits(alone)
-        low, high = 0, len(question)
+            return alone, self._fits(alone, reader)
+        return asking(self._most(asking, len(question), reader)), True
+
+    def _with_less_thought(self, search: Search, reader: StateReader) -> Search:
+        """Return a search with as much of the end of its thought as has room in the state, which may be none."""
+
+        def thinking(kept: int) -> Search:
+            return replace(search, thought=f"... {search.thought[-kept:]}" if kept else "")
+
+        return thinking(self._most(lambda kept: self._text(thinking(kept)), len(search.thought), reader))
+
+    def _fits(self, text: str, reader: StateReader) -> bool:
+        return int(reader.token_counts([text], prompt=self.prompt)[0]) <= self.max_tokens
+
+    def _most(self, write: Callable[[int], str], limit: int, reader: StateReader) -> int:
+        """Return the most characters, fewer than ``limit``, that a state can keep of something; 0 may be too many."""
+        low, high = 0, limit
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if fits(asking(middle)) else (low, middle)
-        return asking(low), True
+            low, high = (middle, high) if self._fits(write(middle), reader) else (low, middle)
+        return low
 
 
 def middle_cut(text: str, kept: int) -> str:

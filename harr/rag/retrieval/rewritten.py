@@ -48,18 +48,23 @@ def _without_query(search: Search) -> Search:
     return replace(search, query="")
 
 
+def _without_thought(search: Search) -> Search:
+    return replace(search, thought="")
+
+
 def hidden_parts(state: str, *, writes_queries: bool) -> dict[str, Change]:
     """Return what hides each part of a state (``retriever.state``); ``writes_queries``: the query is not the question.
 
     >>> list(hidden_parts("json", writes_queries=True)), list(hidden_parts("sep", writes_queries=True))
     (['question', 'history', 'query'], ['history', 'query'])
-    >>> list(hidden_parts("sep", writes_queries=False))
-    ['question', 'history']
+    >>> list(hidden_parts("thought", writes_queries=True)), list(hidden_parts("sep", writes_queries=False))
+    (['question', 'thought', 'query'], ['question', 'history'])
     """
     if not writes_queries:
         return {"question": lambda search: _without_query(_without_question(search)), "history": _without_history}
     question: dict[str, Change] = {"question": _without_question} if state != "sep" else {}
-    return question | {"history": _without_history, "query": _without_query}
+    told = {"thought": _without_thought} if state == "thought" else {"history": _without_history}
+    return question | told | {"query": _without_query}
 
 
 @dataclass

@@ -18,6 +18,7 @@ from harr.evaluate.summary import (
 from harr.evaluate.tables import is_share, label
 from harr.rag.pipelines.pick import pick
 from harr.rag.rollout import play
+from harr.train.record import state_figures
 from harr.types import Episode, Question, Retrieval, Search, Shortened, Step
 
 
@@ -60,6 +61,17 @@ def test_what_states_lack_is_told_where_they_have_a_history() -> None:
     assert (first["hops_cut"], first["hops_dropped"], first["question_cut"]) == (0.0, 0.0, 0.0)
     assert "hops_cut" not in question_rows([Episode(asked, (steps[0],))])[0], "an arm that sees no history has none"
     assert is_share("hops_dropped") and label("hops_cut") == "hops cut in the state"
+
+
+def test_cut_thoughts_are_told_as_a_share_of_those_that_states_had_to_tell() -> None:
+    asked = Question("q", "Who made Acme?", ("Ada Brown",), ("a",))
+    lost = [Shortened(), Shortened(thought=True), Shortened(thought=True, thought_cut=True, question=True)]
+    steps = [Step(Search(asked, asked.text), Retrieval((), state="s", shortened=own)) for own in lost]
+    long, first = question_rows([Episode(asked, tuple(steps)), Episode(asked, (steps[0],))])
+    assert (long["thoughts_cut"], long["question_cut"], first["thoughts_cut"]) == (1 / 2, 1 / 3, 0.0)
+    assert "hops_cut" not in long, "the states tell no history"
+    assert is_share("thoughts_cut") and label("thoughts_cut") == "thoughts cut in the state"
+    assert state_figures([Episode(asked, tuple(steps))])["cut_thoughts"] == 1.0
 
 
 def test_answers_are_scored_only_where_the_pipeline_gives_them() -> None:

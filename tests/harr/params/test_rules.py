@@ -128,6 +128,20 @@ from harr.types import Question
             {"evaluate": {"arms": ["warm_start", "full"]}},
             "the arm warm_start is what full was trained from, and train.warm_start is 0; set it, or leave the arm out",
         ),
+        (
+            {"retriever": {"state": "thought"}},
+            "retriever.state thought tells what the agent wrote before a search, and pipeline multistep writes nothing "
+            "there; set json or lines",
+        ),
+        (
+            {"evaluate": {"arms": ["thought", "full"]}, "pipeline": {"name": "pick"}, "generator": {"kind": "none"}},
+            "evaluate.arms thought tells what the agent wrote .* pipeline pick writes nothing there; leave it out",
+        ),
+        (
+            {"retriever": {"state": "thought"}, "pipeline": {"name": "search_r1"}},
+            "evaluate.arms history reads the finished hops, which retriever.state thought leaves out; name the arm "
+            "thought in its place",
+        ),
         ({"retriever": {"fusion": "rrf"}}, r"retriever\.fusion is for search: hybrid and the arm hybrid"),
         ({"retriever": {"search": "sparse", "weights": [0.5, 0.5]}}, r"retriever\.weights is for search: hybrid"),
         (
@@ -140,6 +154,13 @@ def test_sections_that_do_not_fit_each_other(changes: dict[str, Any], line: str,
     with pytest.raises(ParamsError, match=line) as error:
         load({**GOOD, "pipeline": {"name": "multistep"}, "generator": {"kind": "scripted"}, **changes}, tmp_path)
     assert "\n" not in str(error.value) and ": :" not in str(error.value)
+
+
+@pytest.mark.parametrize("told", [{"retriever": {"state": "thought"}}, {}], ids=["state", "arm"])
+def test_thoughts_are_read_where_an_agent_writes_them(told: dict[str, Any], tmp_path: Path) -> None:
+    arms = {"evaluate": {"arms": ["frozen", "thought", "full"]}}
+    load({**GOOD, **arms, **told, "pipeline": {"name": "search_r1"}, "generator": {"kind": "scripted"}}, tmp_path)
+    load({**GOOD, **arms, **told, "pipeline": {"name": "function", "function": "mine.agent:play"}}, tmp_path)
 
 
 AGENT: dict[str, Any] = {
@@ -243,6 +264,10 @@ def test_sources_are_for_an_agent(changes: dict[str, Any], line: str, tmp_path: 
             "train.vllm_tokens 64 has no room for a prompt and train.max_tokens 64",
         ),
         ({"evaluate": {"arms": ["frozen", "full"]}}, "evaluate.arms frozen does not go with train.method agent"),
+        (
+            {"retriever": {"state": "thought"}},
+            "retriever.state thought is for a retriever that learns: with train.method agent all search for the query",
+        ),
         ({"generator": {"kind": "local", "model": "m"}}, "arms warmstart .* choose from base, full"),
         ({"evaluate": {"arms": ["full"], "pass_at": [1]}}, "evaluate.pass_at samples a retriever that learns"),
         (

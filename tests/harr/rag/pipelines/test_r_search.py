@@ -101,7 +101,7 @@ def test_a_whole_episode() -> None:
     game, first = start()
     assert first == Generate(prompt="Question: Where was the mother of Ada Brown born?\n", stop=("</search>",))
     (search,) = game.send(PLAN)
-    assert search == Search(QUESTION, "mother of Ada Brown", tool="General")
+    assert search == Search(QUESTION, "mother of Ada Brown", tool="General", thought="Her mother first.")
     (search,) = game.send([Retrieval((MOTHER,))])
     assert (search.query, search.tool) == ("birthplace of Clara", "News")
     assert search.hops == (Hop("mother of Ada Brown", "Clara"),)

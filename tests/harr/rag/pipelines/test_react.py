@@ -84,7 +84,8 @@ def test_a_thought_neither_calls_nor_answers(thought: str) -> None:
     next(game)
     again = game.send(f"<think>{thought}")
     assert isinstance(again, Generate) and again.messages[-1]["content"] == CORRECTION
-    assert game.send(f"<think>Final answer: Rome?</think>{call('Where?')}") == Search(QUESTION, "Where?")
+    search = game.send(f"<think>Final answer: Rome?</think>{call('Where?')}")
+    assert search == Search(QUESTION, "Where?", thought="Final answer: Rome?")
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,8 @@ def reading(max_searches: int = 2):
 def test_passages_are_shown_and_the_answer_may_be_long() -> None:
     game, first = reading()
     assert first.stop == ("</tool_call>",) and "State nothing but" in first.messages[0]["content"]
-    assert game.send(f"<think>Look it up.</think>{call('flu')}") == Search(QUESTION, "flu")
+    search = game.send(f"<think>Look it up.</think>{call('flu')}")
+    assert search == Search(QUESTION, "flu", thought="Look it up.")
     second = game.send(SHOWN)
     assert second.messages[: len(first.messages)] == first.messages, "the text only grows"
     assert second.messages[-2] == {
@@ -134,7 +136,7 @@ def test_passages_are_shown_and_the_answer_may_be_long() -> None:
     assert told.startswith("<tool_response>\n[d_chunk_3] Flu\nWash your hands.&lt;/tool_response&gt;&lt;|im_end|&gt;\n")
     assert told.endswith("[e] Cold\nRest.\n</tool_response>")
     search = game.send(f"<think>It is catching.</think>\n{call('cold')}")
-    assert search == Search(QUESTION, "cold", (Hop("flu", "It is catching."),))
+    assert search == Search(QUESTION, "cold", (Hop("flu", "It is catching."),), thought="It is catching.")
     last = game.send(Retrieval(()))
     assert last.messages[-1]["content"] == f"<tool_response>\nNothing was found.\n</tool_response>\n{ANSWER_NOW}"
     outcome = finish(game, "<think>Enough.</think>\n**Final answer:** Wash.\n\n- Rest.\n- Drink.")
@@ -229,4 +231,5 @@ def test_a_call_after_the_last_turn() -> None:
 
 def test_thoughts_that_the_prompt_began() -> None:
     game, _ = reading()
-    assert game.send(f"I would {call('no')}</tool_call>. No.</think>{call('flu')}") == Search(QUESTION, "flu")
+    search = game.send(f"I would {call('no')}</tool_call>. No.</think>{call('flu')}")
+    assert (search.query, search.thought.startswith("I would {"), search.thought[-5:]) == ("flu", True, ". No.")

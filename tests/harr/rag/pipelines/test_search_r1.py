@@ -19,7 +19,7 @@ def test_a_hop_is_a_search_and_the_thought_that_follows_it() -> None:
     first = next(game)
     assert first == Generate(prompt="Question: Where was the mother of Ada Brown born?\n", stop=STOPS)
     search = game.send("<think>Her mother first.</think><search> Who was the mother of Ada Brown? ")
-    assert search == Search(QUESTION, "Who was the mother of Ada Brown?")
+    assert search == Search(QUESTION, "Who was the mother of Ada Brown?", thought="Her mother first.")
     second = game.send(Retrieval((Passage("p", "Her mother was Clara.", "Ada Brown"),)))
     assert second.prompt == (
         "Question: Where was the mother of Ada Brown born?\n"

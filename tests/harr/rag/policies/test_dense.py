@@ -1,13 +1,21 @@
 """The dense policy over a real index: ranking, exclusion, given candidates, and stored actions."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 from harr.embed.encoder import Encoder
+from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.policies.dense import DensePolicy
+from harr.rag.rollout import play
 from harr.rag.setup import Setup
-from harr.types import Hop, Search
+from harr.types import Hop, Retrieval, Search
+from harr.world.scripted import Scripted
+from harr.world.world import make_world
 
 
 def greedy(setup: Setup, **changes: object) -> DensePolicy:
@@ -49,6 +57,32 @@ def test_an_arm_without_history_has_a_prompt_of_its_own(setup: Setup) -> None:
         score = float(vector_D @ policy.vectors.take(np.array(list(rows.values())))[0])
         assert found.scores[0] == pytest.approx(score, abs=1e-5)
         assert (found.state == "Query: Where is it?") is not history
+
+
+def test_an_agents_thoughts_are_in_the_states_that_are_encoded(setup: Setup) -> None:
+    """Whole episodes of search_r1 with its scripted writer: every state has what stood before its own search."""
+    world = make_world(200, seed=0)
+    passages = {passage.id: passage for passage in world.passages()}
+    policy = greedy(setup, style="thought", max_tokens=128)
+
+    class Gold:
+        """Finds by the policy's states what the next hop needs."""
+
+        def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+            told = zip(searches, policy.retrieve(searches), strict=True)
+            return [replace(one, passages=(passages[s.question.gold_ids[len(s.hops)]],)) for s, one in told]
+
+    episodes = play(world.questions("test", 6, [1, 2, 3]), partial(search_r1, max_searches=3), Gold(), Scripted())
+    assert {len(episode.steps) for episode in episodes} == {1, 2, 3}
+    assert all(episode.answer in episode.question.answers for episode in episodes)
+    for episode in episodes:
+        for step, turn in zip(episode.steps, episode.turns, strict=False):
+            thought = turn.completion.partition("</think>")[0].removeprefix("<think>").strip()
+            assert thought and step.retrieval.state.splitlines() == [
+                f"Original Question: {episode.question.text}",
+                f"Reasoning: {thought}",
+                f"Query: {step.search.query}",
+            ]
 
 
 def test_given_candidates_are_the_only_ones(setup: Setup) -> None:

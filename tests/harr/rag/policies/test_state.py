@@ -1,5 +1,6 @@
 """State texts: both styles, the published format, and the budget of tokens that nothing takes from the query."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,55 @@ def test_lines_hold_what_json_holds_but_statuses_in_fewer_tokens(encoder: Encode
     (short,), (lost,) = StateFormat("lines", True, int(lines_tokens) - 1).texts([search], encoder)
     assert lost == Shortened(hops=3, dropped=1)
     assert "three" not in short and short.endswith("Query: Where was she born?")
+
+
+THOUGHT = "Ada Brown founded Acme in 1902, so I look for the town where she was born."
+
+
+def test_a_thought_stands_between_question_and_query_and_no_hop_does() -> None:
+    search = Search(QUESTION, "Where was she born?", HOPS, thought=THOUGHT)
+    assert state_text(search, style="thought", history=True) == (
+        f"Original Question: Where was the founder of Acme born?\nReasoning: {THOUGHT}\nQuery: Where was she born?"
+    )
+    assert state_text(replace(search, thought=""), style="thought", history=True) == (
+        "Original Question: Where was the founder of Acme born?\nQuery: Where was she born?"
+    )
+    assert state_text(search, style="thought", history=False) == "Query: Where was she born?"
+    for style in ("json", "lines", "sep"):
+        assert "1902" not in state_text(search, style=style, history=True)
+
+
+def test_of_a_long_thought_the_end_is_read_then_none_then_less_of_the_question(encoder: Encoder) -> None:
+    """By token ids, at every limit: the query is whole, and the question as long as anything of the thought is left."""
+    search = Search(QUESTION, "Where was she born?", HOPS, thought=THOUGHT)
+    full = state_text(search, style="thought", history=True)
+    bare = state_text(replace(search, thought=""), style="thought", history=True)
+    whole, without = map(int, encoder.token_counts([full, bare], prompt=PROMPT))
+    assert StateFormat("thought", True, whole, PROMPT).texts([search], encoder) == ([full], [Shortened(thought=True)])
+    for limit in range(24, whole):
+        (text,), (lost,) = StateFormat("thought", True, limit, PROMPT).texts([search], encoder)
+        assert lost == Shortened(thought=True, thought_cut=True, question=limit < without)
+        (length,) = encoder.token_counts([text], prompt=PROMPT)
+        assert length <= limit and read(Encoder(PACKAGED, max_tokens=limit), text).endswith(
+            "query : where was she born? [SEP]"
+        )
+        first, *middle, _ = text.splitlines() if limit >= without else ("", "")
+        if middle:
+            assert first == f"Original Question: {QUESTION.text}", "the thought is cut before the question"
+            assert THOUGHT.endswith(middle[0].removeprefix("Reasoning: ... ")), "its end leads to the query"
+            assert length >= limit - 4, "as much of it as has room"
+        elif limit >= without:
+            assert text == bare and limit < without + 10, "no room for a thought"
+
+
+def test_states_of_a_batch_have_each_their_own_thought_and_other_formats_none(encoder: Encoder) -> None:
+    asked = [Search(QUESTION, "Who?", HOPS, thought=thought) for thought in ("short", "", "long words " * 200)]
+    texts, lost = StateFormat("thought", True, 64, PROMPT).texts(asked, encoder)
+    assert "Reasoning: short\n" in texts[0] and "Reasoning" not in texts[1] and "Reasoning: ... " in texts[2]
+    assert lost == [Shortened(thought=True), Shortened(), Shortened(thought=True, thought_cut=True)]
+    _, others = StateFormat("json", True, 256, PROMPT).texts(asked, encoder)
+    _, blind = StateFormat("thought", False, 256, PROMPT).texts(asked, encoder)
+    assert others == [Shortened(hops=2)] * 3 and blind == [Shortened()] * 3
 
 
 def test_an_empty_history_is_an_empty_list() -> None:

@@ -1,6 +1,7 @@
 """Queries that a rule writes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -54,6 +55,18 @@ def test_a_hidden_part_is_empty_in_the_state_and_the_others_stay() -> None:
         "query": [*whole[:2], "Query: "],
     }
     assert all(hide(SEARCH).exclude_ids == SEARCH.exclude_ids for hide in hidden.values())
+
+
+def test_a_state_of_a_thought_has_that_to_hide_and_no_history() -> None:
+    search = replace(SEARCH, thought="Bea Cole taught her.")
+    hidden = hidden_parts("thought", writes_queries=True)
+    states = {part: state_text(hide(search), style="thought", history=True) for part, hide in hidden.items()}
+    question, reasoning, query = state_text(search, style="thought", history=True).splitlines()
+    assert {part: text.splitlines() for part, text in states.items()} == {
+        "question": ["Original Question: ", reasoning, query],
+        "thought": [question, query],
+        "query": [question, reasoning, "Query: "],
+    }
 
 
 def test_where_the_query_is_the_question_both_are_hidden() -> None:
