@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Normalize
+from sentence_transformers.base.modules import Normalize
 
 from harr.bridge.maps import SpaceMap, fitted_maps
 from harr.corpus.passages import Passages
@@ -181,11 +181,8 @@ def write_bridged(queries: Encoder, bridge: SpaceMap, out: Path, work: Path, fac
         ModelError: the folder's vectors are others.
     """
     wanted_ND = bridge(queries.encode(PROBES, prompt=queries.query_prompt))
-    dense = []
-    for linear, after in bridge.modules():
-        told = {"activation_function": after, "init_weight": linear.weight.data, "init_bias": linear.bias.data}
-        dense.append(Dense(linear.in_features, linear.out_features, **told))
-    model = SentenceTransformer(modules=[*queries.model, Normalize(), *dense, Normalize()], device="cpu")
+    modules = [*queries.model, Normalize(), *bridge.modules(), Normalize()]
+    model = SentenceTransformer(modules=modules, device="cpu")
     model.prompts = {"query": queries.query_prompt, "document": queries.passage_prompt}
     with draft(work / "bridged", out) as folder:
         model.save_pretrained(str(folder), create_model_card=False)

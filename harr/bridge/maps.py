@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sentence_transformers.base.modules import Dense
 from torch import nn
 
 Array = NDArray[np.float32]
@@ -31,21 +32,28 @@ class SpaceMap:
     layers: tuple[tuple[Array, Array], ...]
     """Weight (out, in) and bias (out,) of every layer."""
 
-    def modules(self) -> list[nn.Sequential]:
-        """Return the layers as modules of torch, each with what follows it."""
-        made = []
-        for number, (weight, bias) in enumerate(self.layers, 1):
-            linear = nn.Linear(weight.shape[1], weight.shape[0])
-            linear.weight.data, linear.bias.data = torch.from_numpy(weight), torch.from_numpy(bias)
-            made.append(nn.Sequential(linear, nn.Identity() if number == len(self.layers) else nn.GELU()))
-        return made
+    def modules(self) -> list[Dense]:
+        """Return the layers as stock modules."""
+        last = len(self.layers) - 1
+        return [
+            Dense(
+                weight.shape[1],
+                weight.shape[0],
+                activation_function=nn.Identity() if place == last else nn.GELU(),
+                init_weight=torch.from_numpy(weight),
+                init_bias=torch.from_numpy(bias),
+            )
+            for place, (weight, bias) in enumerate(self.layers)
+        ]
 
     def __call__(self, vectors_ND: Array) -> Array:
         """Return the mapped vectors, of length 1."""
+        features = {"sentence_embedding": torch.from_numpy(np.ascontiguousarray(vectors_ND))}
         with torch.no_grad():
-            mapped_NM = nn.Sequential(*self.modules())(torch.from_numpy(np.ascontiguousarray(vectors_ND)))
-            found: Array = nn.functional.normalize(mapped_NM, dim=-1).numpy()
-        return found
+            for layer in self.modules():
+                features = layer(features)
+            mapped: Array = nn.functional.normalize(features["sentence_embedding"], dim=-1).numpy()
+        return mapped
 
 
 def fitted_maps(new_ND: Array, old_NM: Array, seed: int) -> Iterator[SpaceMap]:

@@ -1,6 +1,9 @@
 """`harr bridge` on a small world: another encoder reads queries for vectors that stay, and GRPO starts from it."""
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,6 +177,24 @@ def test_questions_without_gold_in_the_index_cannot_tell_recall(place: Path) -> 
     strange.write_text('{"id": "a", "question": "Who?", "answers": ["Ada"], "supporting": ["nowhere"]}\n')
     with pytest.raises(CorpusError, match="no question has gold in the index; name a file of questions"):
         bridge_encoder(params(), "static", 100, strange, Path("x"), query_prompt="", passage_prompt="")
+
+
+def test_the_command_says_what_it_found_or_one_line(place: Path) -> None:
+    own = {"encoder": {"model": MODEL, "max_tokens": 64}, "index": {"full_text": True}, "download": WORLD}
+    Path("params.yaml").write_text(yaml.safe_dump(SMOKE | own))
+    root = str(Path(__file__).parents[2])
+
+    def bridge(*words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-m", "flows.cli", "bridge", *words]
+        environment = {**os.environ, "PYTHONPATH": root}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    done = bridge("--model", "static", "--texts", "100", "--questions", str(QUESTIONS / "test.jsonl"), "--out", "again")
+    assert done.returncode == 0, done.stderr
+    assert "n 6: " in done.stdout and "written: again; name it in retriever.encoder" in done.stdout
+    assert made_for("again") == made_for(str(BRIDGED))
+    done = bridge("--model", "./nowhere")
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("error: model folder ./nowhere does not")
 
 
 def test_vectors_of_a_table_are_the_mean_of_its_rows(place: Path) -> None:
