@@ -74,7 +74,7 @@ def diagnose(
 @app.command()
 def bridge(
     model: Annotated[str, Option(help="the new encoder of queries: a folder, or a name of the hub")],
-    texts: Annotated[int, Option(min=100, metavar="N", help="at most so many passages, and so many questions")] = 3000,
+    texts: Annotated[int, Option(min=100, metavar="N", help="at most so many passages, and so many questions")] = 1000,
     questions: Annotated[Path | None, Option(help="questions to tell recall by (default: the validation ones)")] = None,
     query_prompt: Annotated[str, Option(metavar="TEXT", help="what the new encoder wants before a query")] = "",
     passage_prompt: Annotated[str, Option(metavar="TEXT", help="and before a passage")] = "",
