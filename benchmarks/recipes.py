@@ -67,11 +67,11 @@ def file(recipe: str) -> str:
 
 def facts(commit: str, minutes: float) -> dict[str, Any]:
     """Return when, where and from which commit a recipe was run, and how long that took."""
-    threads = os.environ.get("OMP_NUM_THREADS", os.cpu_count())
+    threads = os.environ.get("OMP_NUM_THREADS", str(os.cpu_count()))
     return {
         "commit": commit,
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{threads} threads of {os.cpu_count()} cores, {processor()}",
+        "machine": f"{'one thread' if threads == '1' else f'{threads} threads'} of {os.cpu_count()} cores, {processor()}",
         "minutes": round(minutes, 1),
     }
 
