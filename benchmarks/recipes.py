@@ -68,10 +68,11 @@ def file(recipe: str) -> str:
 def facts(commit: str, minutes: float) -> dict[str, Any]:
     """Return when, where and from which commit a recipe was run, and how long that took."""
     threads = os.environ.get("OMP_NUM_THREADS", str(os.cpu_count()))
+    many = "one thread" if threads == "1" else f"{threads} threads"
     return {
         "commit": commit,
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{'one thread' if threads == '1' else f'{threads} threads'} of {os.cpu_count()} cores, {processor()}",
+        "machine": f"{many} of {os.cpu_count()} cores, {processor()}",
         "minutes": round(minutes, 1),
     }
 
