@@ -38,6 +38,10 @@ itself, and with full text all rows must stay together, since Lite counts the wo
 own."""
 TIES = 8
 """Number of hits that are fetched beyond those asked for, so that equal scores at the cut are settled by row."""
+DEPTH = 20
+"""Minimum number of hits of a text that are fetched, so that a search for a few more of them need not ask again."""
+REMEMBERED = 100_000
+"""Number of texts above which what was found is forgotten."""
 AGAIN = "delete its folder and run the same command again"
 BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
 """The parameters of Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
@@ -157,6 +161,7 @@ class PassageIndex:
         self.rows: int = manifest["rows"]
         self.width: int = manifest["width"]
         self.full_text: bool = manifest["full_text"]
+        self._found: dict[str, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}
 
     @classmethod
     def open(cls, out: Path, params: IndexParams, *, identity: str) -> "PassageIndex":
@@ -218,13 +223,20 @@ class PassageIndex:
     def search_text(self, texts: Sequence[str], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return rows and BM25 scores (positive) of the ``n`` best passages per text; shapes as :meth:`search`.
 
-        A passage that shares no word with a text, stop words apart, is not a hit; padding as there.
+        A passage that shares no word with a text, stop words apart, is not a hit; padding as there. What was found is
+        kept, since a pipeline that picks one passage after the other asks the same again.
         """
         if not self.full_text:
             raise IndexMismatch(f"{self._where} has no BM25 part; set index.full_text: true and run `dvc repro`")
-        asked = [q for q, text in enumerate(texts) if re.search(r"\w", text)]
+        if len(self._found) > REMEMBERED:
+            self._found.clear()
+        asked = [text for text in dict.fromkeys(texts) if re.search(r"\w", text)]
+        if new := [text for text in asked if len(self._found.get(text, ((), ()))[0]) < n]:
+            self._found.update(zip(new, zip(*self._search("terms", new, max(n, DEPTH)), strict=True), strict=True))
         rows_QN, scores_QN = _empty(len(texts), n)
-        rows_QN[asked], scores_QN[asked] = self._search("terms", [texts[q] for q in asked], n)
+        for q, text in enumerate(texts):
+            if text in self._found:
+                rows_QN[q], scores_QN[q] = (found[:n] for found in self._found[text])
         return rows_QN, scores_QN
 
     def _search(self, field: str, queries: list[Any], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -133,13 +133,16 @@ def test_full_text_scores_worked_by_hand(built: Path) -> None:
         assert np.isneginf(scores_QN[0, 2])
 
 
-def test_full_text_queries_without_words_match_nothing(built: Path) -> None:
+def test_full_text_queries_without_words_match_nothing(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(built) as index:
         queries = ["", "   ", "?!", "the of and", "xylophone", "\"'\\ %", "Zoë"]
         rows_QN, _ = index.search_text(queries, 2)
         assert (rows_QN[:6] == -1).all()
         assert rows_QN[6].tolist() == [2, -1]
         assert index.search_text([], 2)[0].shape == (0, 2)
+        monkeypatch.setattr(index, "_search", lambda *asked: pytest.fail(f"asked again: {asked}"))
+        again_QN, _ = index.search_text(queries[::-1], 4)
+        assert again_QN[::-1, :2].tolist() == rows_QN.tolist(), "what was found is kept"
         assert index.search_text(["", "?"], 2)[0].tolist() == [[-1, -1], [-1, -1]]
 
 
