@@ -182,7 +182,7 @@ def write_bridged(queries: Encoder, bridge: SpaceMap, out: Path, work: Path, fac
     """
     wanted_ND = bridge(queries.encode(PROBES, prompt=queries.query_prompt))
     modules = [*queries.model, Normalize(), *bridge.modules(), Normalize()]
-    model = SentenceTransformer(modules=modules, device="cpu")
+    model = SentenceTransformer(modules=modules, device="cpu", local_files_only=True)
     model.prompts = {"query": queries.query_prompt, "document": queries.passage_prompt}
     with draft(work / "bridged", out) as folder:
         model.save_pretrained(str(folder), create_model_card=False)
