@@ -20,7 +20,7 @@ from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ModelError
 from harr.io.files import draft, write_json, write_text
 from harr.merge.card import RETRIEVER, folder_card
-from harr.merge.retriever import KEPT, PROBES
+from harr.merge.retriever import PROBES, save_stock
 from harr.types import Question
 
 DEPTH = 10
@@ -183,11 +183,8 @@ def write_bridged(queries: Encoder, bridge: SpaceMap, out: Path, work: Path, fac
     wanted_ND = bridge(queries.encode(PROBES, prompt=queries.query_prompt))
     modules = [*queries.model, Normalize(), *bridge.modules(), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu", local_files_only=True)
-    model.prompts = {"query": queries.query_prompt, "document": queries.passage_prompt}
     with draft(work / "bridged", out) as folder:
-        model.save_pretrained(str(folder), create_model_card=False)
-        for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT]:
-            path.unlink()
+        save_stock(model, folder, queries)
         what = f"It encodes *queries* for an index of {facts['base_model']}; it is no encoder of passages."
         write_text(folder / "README.md", folder_card(RETRIEVER, facts, title="A bridged query encoder", what=what))
         write_json(folder / "harr.json", dict(facts))

@@ -21,15 +21,14 @@ from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import check_corpus
-from harr.index.words import STOP, words_of
+from harr.index.words import STOP, WORD, words_of
 from harr.io.files import draft, read_manifest, write_json
 from harr.io.progress import bar
+from harr.services.milvus_client import REBUILD
 
 PER_TITLE = 20
 """Maximum number of passages of one title; a document may have been cut into many."""
-REBUILD = "dvc repro -f -s index"
 BLOCK = 10_000
-_WORD = re.compile(r"\w+")
 _SENTENCE = re.compile(r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\b[JSDM]r\.)(?<!\bSt\.)\s+")
 """A gap between sentences: not after an initial ("S. Sylvan Simon") or a short title."""
 _QUALIFIER = re.compile(r"\s*\([^()]*\)\s*$")
@@ -58,7 +57,7 @@ class Titles:
         self._first = np.searchsorted(self.of_row[self._rows], np.arange(self.count + 1))
         titles_of: dict[tuple[str, ...], list[int]] = {}
         for number, title in enumerate(coded.dictionary.to_pylist()):
-            for words in {tuple(_WORD.findall(_QUALIFIER.sub("", title))), tuple(_WORD.findall(title))}:
+            for words in {tuple(WORD.findall(_QUALIFIER.sub("", title))), tuple(WORD.findall(title))}:
                 if words and (len(words) > 1 or is_name(words[0])):
                     titles_of.setdefault(tuple(word.casefold() for word in words), []).append(number)
         self._titles_of = list(titles_of.values())
@@ -71,7 +70,7 @@ class Titles:
 
     def named_in(self, text: str) -> list[Mention]:
         """Return the titles that a text names, in order; several may have one name."""
-        found = list(_WORD.finditer(text))
+        found = list(WORD.finditer(text))
         folded = [word.group().casefold() for word in found]
         starts = {at: place for place, at in enumerate(accumulate((len(word) + 2 for word in folded), initial=1))}
         mentions = []

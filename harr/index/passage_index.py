@@ -40,7 +40,7 @@ TIES = 8
 """Number of hits that are fetched beyond those asked for, so that equal scores at the cut are settled by row."""
 DEPTH = 20
 """Minimum number of hits of a text that are fetched, so that a search for a few more of them need not ask again."""
-REMEMBERED = 100_000
+REMEMBERED = 10_000
 """Number of texts above which what was found is forgotten."""
 AGAIN = "delete its folder and run the same command again"
 BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}

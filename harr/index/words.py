@@ -17,10 +17,10 @@ from harr.corpus.vectors import check_corpus
 from harr.index.passage_index import BM25, STOP_WORDS
 from harr.io.files import draft, read_manifest, write_json
 from harr.io.progress import bar
+from harr.services.milvus_client import REBUILD
 
-REBUILD = "dvc repro -f -s index"
 BLOCK = 10_000
-_WORD = re.compile(r"\w+")
+WORD = re.compile(r"\w+")
 STOP = frozenset(STOP_WORDS.split())
 """Words that say nothing of what a text is about."""
 
@@ -31,7 +31,7 @@ def words_of(text: str) -> list[str]:
     >>> words_of("Who is the director of the film?")
     ['director', 'film']
     """
-    return [word for word in _WORD.findall(text.casefold()) if word not in STOP]
+    return [word for word in WORD.findall(text.casefold()) if word not in STOP]
 
 
 def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:

@@ -49,10 +49,7 @@ def merge(
     if handle is not None:
         handle.merge_and_unload()
     with draft(work / "retriever", out) as folder:
-        encoder.model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
-        encoder.model.save_pretrained(str(folder), create_model_card=False)
-        for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT]:
-            path.unlink()  # a chat template or a tokenizer's own format; the reloaded folder proves it is not needed
+        save_stock(encoder.model, folder, encoder)
         known = {**read_json(adapter / "harr.json"), **facts}
         card = folder_card(RETRIEVER, known, title="A query encoder trained by harr", what=purpose(known))
         write_text(folder / "README.md", card)
@@ -70,6 +67,15 @@ def merge(
         "cosine_min": float(cosines_N.min()),
         "cosine_mean": float(cosines_N.mean()),
     }
+
+
+def save_stock(model: SentenceTransformer, folder: Path, encoder: Encoder) -> None:
+    """Save a model with the prompts of ``encoder``, without what a reloaded folder does not need: a chat template, or a
+    tokenizer's own format."""
+    model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
+    model.save_pretrained(str(folder), create_model_card=False)
+    for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT]:
+        path.unlink()
 
 
 def _reloaded_cosines(folder: Path, wanted_ND: NDArray[np.float32]) -> NDArray[np.float32]:

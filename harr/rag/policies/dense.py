@@ -111,7 +111,7 @@ class DensePolicy:
     def encode(self, states: Sequence[str]) -> NDArray[np.float32]:
         """Return unit vectors of states, (U, D), without gradient; those of an encoder that never changes are kept."""
         encode = partial(self.encoder.encode, prompt=self.prompt, max_tokens=self.max_tokens)
-        if not self.frozen:
+        if not self.frozen or not states:  # the share of one process may be empty
             return encode(states)
         if len(self._encoded) > REMEMBERED:
             self._encoded.clear()

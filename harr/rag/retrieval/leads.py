@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.index.mentions import Mentions, content_words
-from harr.index.words import STOP, WordIndex, words_of
+from harr.index.words import STOP, WORD, WordIndex, words_of
 from harr.types import Passage
 
 WINDOW = 6
@@ -23,7 +23,6 @@ FOUND = 100
 """Number of passages whose BM25 in a search by words is known; the first of them are candidates."""
 REMEMBERED = 100_000
 """Number of passages above which what was read is forgotten."""
-_WORD = re.compile(r"\w+")
 _CAPITAL = re.compile(r"\b[A-Z]\w+")
 
 
@@ -96,7 +95,7 @@ class Leads:
             found: dict[int, NDArray[np.float32]] = {}
             for title, start, end in self.mentions.named_by(source)[:FOLLOWED]:
                 rows = titles.rows(title).tolist()
-                words = _WORD.findall(self.read(rows[:1])[0].passage.title.casefold())
+                words = WORD.findall(self.read(rows[:1])[0].passage.title.casefold())
                 at = fit(own.passage.text[start:end], frozenset(words), asked - own.title, max(len(asked), 1))
                 found |= {row: np.maximum(at, found.get(row, 0.0)) for row in rows if row != source}
             self._named[query, source] = found
@@ -133,7 +132,7 @@ def fit(sentence: str, name: frozenset[str], asked: frozenset[str], total: int) 
     >>> fit("It was directed by Ada Brown.", frozenset({"ada", "brown"}), frozenset({"direc", "died"}), 2).tolist()
     [1.0, 0.5, 0.5, 0.3333333432674408]
     """
-    words = [word.casefold() for word in _WORD.findall(sentence)]
+    words = [word.casefold() for word in WORD.findall(sentence)]
     at = [place for place, word in enumerate(words) if word in name] or [0]
     asked_at = [place for place, word in enumerate(words) if word[:5] in asked and word not in name]
     low, high = at[0] - WINDOW, at[-1] + WINDOW

@@ -140,6 +140,7 @@ def test_the_term_can_learn_alone(
     )
     assert np.abs(Evidence(links).load(tmp_path / "adapter").weights.detach().numpy()).max() > 0.01
     assert encoded and len(encoded) == len(set(encoded))
+    assert policy.encode([]).shape == (0, policy.encoder.width), "of several processes one may have no state"
     assert np.array_equal(
         trained_encoder(EncoderParams(max_tokens=64), tmp_path / "adapter").encode(["a state"]), before
     )

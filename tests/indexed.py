@@ -1,0 +1,23 @@
+"""Stages download, embed and index of a small world, in the folder where a test stands."""
+
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
+from harr.datasets.download import download
+from harr.embed.encoder import Encoder
+from harr.embed.shards import embed_corpus
+from harr.index.mentions import build_mentions
+from harr.index.passage_index import build_index
+from harr.index.words import build_words
+from harr.params import Params
+from harr.params.embed import EmbedParams
+from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, VECTORS, WORDS, WORK
+
+
+def index_world(params: Params) -> None:
+    """Make what these stages make, with vectors in float32."""
+    download(params.download, CORPUS, QUESTIONS, WORK / "download")
+    passages, encoder = Passages.open(CORPUS), Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
+    embed_corpus(passages, encoder, EmbedParams(dtype="float32"), VECTORS, WORK / "embed")
+    build_index(passages, Vectors.open(VECTORS), params.index, INDEX, WORK / "index")
+    build_mentions(passages, MENTIONS, WORK / "mentions")
+    build_words(passages, WORDS, WORK / "words")
