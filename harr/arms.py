@@ -116,6 +116,13 @@ ARMS = {
         trained=True,
         method="replug",
     ),
+    "lrat": Arm(
+        "was trained to find what the better rollouts of a question chose, against what was near and was not chosen "
+        "(LRAT), with as many questions and updates",
+        "brown X",
+        trained=True,
+        method="lrat",
+    ),
     "warm_start": Arm(
         "is the supervision by gold passages alone with which the training of full began",
         "sky D",

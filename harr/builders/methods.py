@@ -15,7 +15,7 @@ from harr.params.functions import import_named
 from harr.params.train import FunctionTrainParams, TrainParams
 from harr.preferences.collect import collect_preferences
 from harr.rag.setup import Setup
-from harr.train import grpo, infonce, ppo, pqn, replug
+from harr.train import grpo, infonce, lrat, ppo, pqn, replug
 from harr.types import Log, Question
 
 Train = Callable[[Any, Setup, Path, Path, Log, int], list[dict[str, Any]]]
@@ -92,6 +92,7 @@ METHODS = {
     "pqn": Method(pqn.train),
     "infonce": Method(infonce.train, check=infonce.check_labels),
     "replug": Method(replug.train),
+    "lrat": Method(lrat.train),
     "agent": Method(_train_agent, describe=_describe_agent),
     "leret": Method(_train_leret, collect_preferences, _describe_leret, figure="accuracy"),
 }

@@ -18,13 +18,22 @@ class BaselineParams(Section):
     """Divisor of the scores in the loss; null means retriever.temperature."""
 
 
-class InfoNCEParams(BaselineParams):
+class ContrastParams(BaselineParams):
+    """A baseline that draws a state to a positive passage and away from negatives."""
+
+    hard_negatives: int = Field(30, ge=0)
+    """Maximum number of passages of a search's pool, none of them a positive, that a state is drawn away from; 0 means
+    the positives of other questions only."""
+
+
+class InfoNCEParams(ContrastParams):
     """Supervision by gold passages (arm infonce, ``harr/train/infonce.py``)."""
 
     is_warm_start: ClassVar[bool] = True
-    hard_negatives: int = Field(30, ge=0)
-    """Maximum number of passages of a search's pool, none of them gold, that a state is drawn away from; 0 means the
-    gold passages of other questions only."""
+
+
+class LratParams(ContrastParams):
+    """Supervision by what good rollouts chose (arm lrat, ``harr/train/lrat.py``)."""
 
 
 class ReplugParams(BaselineParams):

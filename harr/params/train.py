@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from harr.arms import ARMS
-from harr.params.baselines import BaselineParams, InfoNCEParams, ReplugParams
+from harr.params.baselines import BaselineParams, InfoNCEParams, LratParams, ReplugParams
 from harr.params.fields import Dotted, Fraction, MaybeAddress, Positive, Section
 from harr.params.train_facts import ValidationParams
 
@@ -164,8 +164,11 @@ class PolicyParams(StatesParams, UpdateParams, LoopParams):
 class GRPOParams(PolicyParams):
     """Group-relative policy optimisation of the retriever (HARR, arXiv 2602.03645)."""
 
+    arms: ClassVar[tuple[str, ...]] = (*RETRIEVERS, "lrat")
     method: Literal["grpo"]
     """Selects GRPO of the retriever."""
+    lrat: LratParams = LratParams()
+    """Settings of the arm lrat."""
     discount: Fraction = 1.0
     """Factor by which a reward counts less for every step before it, with credit: step."""
     estimator: Literal["grpo", "bnpo", "dr_grpo", "rloo"] = "grpo"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.errors import CorpusError
+from harr.params.baselines import ContrastParams
 from harr.params.train import PolicyParams
 from harr.rag.policies.dense import unique
 from harr.rag.retrieval.hybrid import pad
@@ -93,7 +94,7 @@ def learn(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step:
     if targets:
         found = (groups_of(episodes, wanted), pools_of(episodes), known_of(episodes))
         for _ in range(params.num_iterations):
-            values |= update(params, learner, targets, *found)
+            values |= update(params, params.infonce, learner, targets, *found)
     gold = {step.retrieval.state for episode in episodes if episode.question.gold_ids for step in episode.steps}
     counts = {"distinct_states": len(targets), "answer_positives": len(targets.keys() - gold)}
     return values | {name: float(count) for name, count in counts.items()}
@@ -171,25 +172,28 @@ def pools_of(episodes: Sequence[Episode]) -> dict[str, tuple[int, ...]]:
 
 def update(
     params: PolicyParams,
+    contrast: ContrastParams,
     learner: Learner,
-    targets: dict[str, str],
+    targets: Mapping[str, str],
     groups: Sequence[Sequence[str]],
     pools: Mapping[str, Sequence[int]],
     known: Known,
+    weights: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """Take one optimizer step on the mean cross-entropy of all distinct states."""
+    """Take one optimizer step on the mean cross-entropy of all distinct states, weighted where there are weights."""
     learner.optimizer.zero_grad()
     policy, states = learner.dense, sorted(targets, key=len)  # a pass of like lengths pads little
-    temperature = params.infonce.temperature or policy.temperature
+    temperature = contrast.temperature or policy.temperature
     golds, _ = unique([pid for group in groups for pid in group])
     rows = policy.passages.rows_of(golds)
     vectors_GD = torch.from_numpy(policy.vectors.take(np.array([rows[pid] for pid in golds])))
     allowed_UG = _allowed(states, targets, golds, groups)
     gold_rows = set(rows.values())
     hard_UN = pad(
-        [[row for row in pools[state] if row not in gold_rows][: params.infonce.hard_negatives] for state in states]
+        [[row for row in pools[state] if row not in gold_rows][: contrast.hard_negatives] for state in states]
     )
     rows_UM = np.hstack([np.array([[rows[pid] for pid in golds]] * len(states)), hard_UN])
+    weight_U = torch.tensor([weights[state] if weights else 1.0 for state in states])
     total = 0.0
     for first, end in shares(len(states), params.states_per_pass):
         part = states[first:end]
@@ -201,14 +205,15 @@ def update(
         hidden_UM = torch.from_numpy(np.hstack([~allowed_UG[first:end], hard_UN[first:end] < 0])).to(states_UD.device)
         label_U = torch.tensor([golds.index(targets[state]) for state in part], device=states_UD.device)
         masked_UM = scores_UM.masked_fill(hidden_UM, float("-inf"))
-        loss = torch.nn.functional.cross_entropy(masked_UM, label_U, reduction="sum")
+        loss_U = torch.nn.functional.cross_entropy(masked_UM, label_U, reduction="none")
+        loss = (loss_U * weight_U[first:end].to(loss_U)).sum()
         learner.backward(loss / len(states))
         total += float(loss.detach())
     return distributed.total({"loss": total / len(states)}) | learner.update()
 
 
 def _allowed(
-    states: Sequence[str], targets: dict[str, str], golds: Sequence[str], groups: Sequence[Sequence[str]]
+    states: Sequence[str], targets: Mapping[str, str], golds: Sequence[str], groups: Sequence[Sequence[str]]
 ) -> NDArray[np.bool_]:
     """Return which gold passages compete for each state: its own, and those of questions that do not share it."""
     kin: dict[str, set[str]] = {}

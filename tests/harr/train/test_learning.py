@@ -38,6 +38,7 @@ ALL: dict[str, PolicyParams] = {
     "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
     "infonce": PARAMS,
     "replug": PARAMS,
+    "lrat": PARAMS,
 }
 
 
@@ -184,7 +185,7 @@ def test_a_run_in_which_no_group_differs_stops_and_says_so(setup: Setup, tmp_pat
     assert again == history and said in capsys.readouterr().out, "and stays stopped"
 
 
-@pytest.mark.parametrize("method", ["ppo", "infonce", "replug"])
+@pytest.mark.parametrize("method", ["ppo", "infonce", "replug", "lrat"])
 def test_methods_that_compare_no_rollouts_go_on(method: str, setup: Setup, tmp_path: Path) -> None:
     params = ALL[method].model_copy(update={"steps": 3, "guard_window": 1})
     game = replace(fresh(setup), reward=Reward({"letters:half": 1.0}))
@@ -270,7 +271,7 @@ def test_infonce_is_drawn_away_from_what_its_own_search_found(setup: Setup, tmp_
     assert losses[0] == 0.0 < losses[3] < losses[30]
 
 
-@pytest.mark.parametrize("method", ["grpo", "ppo", "replug"])
+@pytest.mark.parametrize("method", ["grpo", "ppo", "replug", "lrat"])
 def test_a_warm_start_is_infonce_and_resumes_before_and_after(method: str, setup: Setup, tmp_path: Path) -> None:
     """The same weights as the arm trained so long, kept beside what the rewards made of them."""
     learn, contrast = METHODS[method].train, InfoNCEParams(learning_rate=2e-3, hard_negatives=5)

@@ -40,6 +40,7 @@ WAYS: dict[str, PolicyParams] = {
     "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
     "infonce": GRPOParams(method="grpo", **COMMON),
     "replug": GRPOParams(method="grpo", **COMMON),
+    "lrat": GRPOParams(method="grpo", **COMMON),
 }
 
 

@@ -1,0 +1,72 @@
+"""LRAT: a retriever learns by contrast from what agents chose (arXiv 2604.04949), the rival of learning by reward.
+
+Published: of a search by an agent, the document that it opens is the positive, those that it saw and did not open are
+negatives, as are the positives of other searches; an InfoNCE loss is weighted by how long the agent reasoned over what
+it had opened. No gold is read.
+
+Here nothing is opened, and a rollout is sampled: the same rollouts, rewards and credit as those of ``full``. So the
+positive of a state is the passage whose choice there had the highest mean advantage over the group, if that is above 0,
+and this advantage is the weight; negatives are passages of its pool that no rollout gained by, and those that other
+questions gained by.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+from harr.params.train import GRPOParams
+from harr.rag.setup import Setup
+from harr.train import infonce
+from harr.train.advantages import NEGLIGIBLE
+from harr.train.batch import known_of, reward_figures, rollouts
+from harr.train.grpo import advantages_of
+from harr.train.learner import Learner
+from harr.types import Episode, Log
+
+
+def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
+    """Train the retriever of ``setup`` on the choices of good rollouts and write its adapter to ``out``; resumes."""
+    params = params.of_baseline(params.lrat)
+    learner = Learner.open(params, setup, work, seed, kind="lrat")
+    for number in learner.steps(log):
+        if number < params.warm_start:
+            infonce.warm_up(params, setup, learner, seed, number)
+            continue
+        step = number - params.warm_start
+        episodes = rollouts(params, setup, seed, step)
+        scores = setup.reward.score(episodes)
+        values = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
+        targets, weights, groups = preferred(episodes, advantages_of(params, setup.reward, scores, episodes, step))
+        if targets:
+            pools, known = infonce.pools_of(episodes), known_of(episodes)
+            for _ in range(params.num_iterations):
+                values |= infonce.update(params, params.lrat, learner, targets, groups, pools, known, weights)
+        learner.history.append(values | {"distinct_states": float(len(targets))})
+    return learner.export(out)
+
+
+def preferred(
+    episodes: Sequence[Episode], advantages: Sequence[Sequence[float]]
+) -> tuple[dict[str, str], dict[str, float], list[tuple[str, ...]]]:
+    """Return state -> id of its positive, state -> weight (mean 1), and the passages that each question gained by.
+
+    The positive of a state is what had the highest mean advantage among the rollouts that chose it there, above 0.
+    """
+    told: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for episode, by_step in zip(episodes, advantages, strict=True):
+        for step, advantage in zip(episode.steps, by_step, strict=True):
+            earned = told.setdefault((episode.question.id, step.retrieval.state), {})
+            for passage in step.retrieval.passages:
+                earned.setdefault(passage.id, []).append(advantage)
+    targets: dict[str, str] = {}
+    weights: dict[str, float] = {}
+    gained: dict[str, dict[str, None]] = {}
+    for (question, state), earned in told.items():
+        means = {pid: fmean(values) for pid, values in earned.items()}
+        better = [pid for pid in means if means[pid] > NEGLIGIBLE]
+        if better:
+            targets[state] = max(better, key=means.__getitem__)
+            weights[state] = means[targets[state]]
+            gained.setdefault(question, {}).update(dict.fromkeys(better))
+    mean = fmean(weights.values()) if weights else 1.0
+    return targets, {state: weight / mean for state, weight in weights.items()}, [tuple(ids) for ids in gained.values()]
