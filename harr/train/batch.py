@@ -34,6 +34,28 @@ def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Epi
     return play(repeated, setup.pipeline, setup.retriever, setup.generator)
 
 
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a step of training has played: its number, its episodes in groups, and their rewards.
+
+    scores: by term. rewards: their totals. figures: what :func:`reward_figures` says.
+    """
+
+    step: int
+    episodes: list[Episode]
+    scores: Scores
+    rewards: list[float]
+    figures: dict[str, Any]
+
+
+def play_step(params: LoopParams, setup: Setup, seed: int, step: int) -> Played:
+    """Play the rollouts of a step and reward them."""
+    episodes = rollouts(params, setup, seed, step)
+    scores = setup.reward.score(episodes)
+    rewards = setup.reward.totals(scores, step)
+    return Played(step, episodes, scores, rewards, reward_figures(params, setup, scores, rewards, episodes, step))
+
+
 def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -> Sequence[T]:
     """Return the questions that the curriculum opens: the easiest 1/S in the first S-th of the steps, then 2/S, ...
 

@@ -19,7 +19,7 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.train.advantages import NEGLIGIBLE, group_advantages, step_advantages
-from harr.train.batch import Batch, reward_figures, rollouts
+from harr.train.batch import Batch
 from harr.train.learner import Learner
 from harr.train.losses import clip_mask, clipped_surrogate, k3_kl, step_weights
 from harr.types import Episode, Log, Value
@@ -36,17 +36,10 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
         where no rollout was better than others of its question; a ``guard_window`` of such steps ends the run.
     """
     learner = Learner.open(params, setup, work, seed, kind="grpo")
-    for number in learner.steps(log):
-        if number < params.warm_start:
-            infonce.warm_up(params, setup, learner, seed, number)
-            continue
-        step = number - params.warm_start
-        episodes = rollouts(params, setup, seed, step)
-        scores = setup.reward.score(episodes)
-        rewards = setup.reward.totals(scores, step)
-        values = reward_figures(params, setup, scores, rewards, episodes, step)
+    for played in infonce.rewarded_steps(params, setup, learner, seed, log):
+        episodes, values = played.episodes, played.figures
         if any(episode.steps for episode in episodes):
-            advantages = advantages_of(params, setup.reward, scores, episodes, step)
+            advantages = advantages_of(params, setup.reward, played.scores, episodes, played.step)
             flat = list(chain.from_iterable(advantages))
             values["without_advantage"] = float(all(abs(value) < NEGLIGIBLE for value in flat))
             lengths = [len(episode.steps) for episode in episodes]

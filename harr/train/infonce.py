@@ -8,7 +8,7 @@ passages is learnt as in DPR: what states one of its answers, among the passages
 state competes for, is its positive.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -27,7 +27,7 @@ from harr.rag.policies.dense import unique
 from harr.rag.retrieval.hybrid import pad
 from harr.rag.scoring.text import statable, states_answer
 from harr.rag.setup import Setup
-from harr.train.batch import Known, known_of, reward_figures, rollouts, shares
+from harr.train.batch import Known, Played, known_of, play_step, shares
 from harr.train.learner import Learner
 from harr.types import Episode, Log, Question
 
@@ -71,6 +71,18 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     return learner.export(out)
 
 
+def rewarded_steps(params: PolicyParams, setup: Setup, learner: Learner, seed: int, log: Log) -> Iterator[Played]:
+    """Do the steps of ``train.warm_start``, then yield what each step by reward has played, numbered from 0.
+
+    After each, ``learner.history`` must have one more row.
+    """
+    for number in learner.steps(log):
+        if number < params.warm_start:
+            warm_up(params, setup, learner, seed, number)
+        else:
+            yield play_step(params, setup, seed, number - params.warm_start)
+
+
 def warm_up(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step: int) -> None:
     """Do one step of ``train.warm_start``; after the last one the adapter is kept for the arm of this name.
 
@@ -86,9 +98,8 @@ def warm_up(params: PolicyParams, setup: Setup, learner: Learner, seed: int, ste
 
 def learn(params: PolicyParams, setup: Setup, learner: Learner, seed: int, step: int) -> dict[str, Any]:
     """Play the rollouts of a step, learn from what they should have found, and return the figures of the step."""
-    episodes = rollouts(params, setup, seed, step)
-    scores = setup.reward.score(episodes)
-    values = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
+    played = play_step(params, setup, seed, step)
+    episodes, values = played.episodes, played.figures
     wanted = positives(episodes, learner.dense.passages)
     targets = first_missing(episodes, wanted)
     if targets:

@@ -18,7 +18,7 @@ from harr.params.train import GRPOParams
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.train.advantages import NEGLIGIBLE
-from harr.train.batch import known_of, reward_figures, rollouts
+from harr.train.batch import known_of
 from harr.train.grpo import advantages_of
 from harr.train.learner import Learner
 from harr.types import Episode, Log
@@ -28,15 +28,10 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
     """Train the retriever of ``setup`` on the choices of good rollouts and write its adapter to ``out``; resumes."""
     params = params.of_baseline(params.lrat)
     learner = Learner.open(params, setup, work, seed, kind="lrat")
-    for number in learner.steps(log):
-        if number < params.warm_start:
-            infonce.warm_up(params, setup, learner, seed, number)
-            continue
-        step = number - params.warm_start
-        episodes = rollouts(params, setup, seed, step)
-        scores = setup.reward.score(episodes)
-        values = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
-        targets, weights, groups = preferred(episodes, advantages_of(params, setup.reward, scores, episodes, step))
+    for played in infonce.rewarded_steps(params, setup, learner, seed, log):
+        episodes, values = played.episodes, played.figures
+        advantages = advantages_of(params, setup.reward, played.scores, episodes, played.step)
+        targets, weights, groups = preferred(episodes, advantages)
         if targets:
             pools, known = infonce.pools_of(episodes), known_of(episodes)
             for _ in range(params.num_iterations):

@@ -16,7 +16,7 @@ from harr.rag.policies import plackett_luce
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.train.advantages import generalized_advantages
-from harr.train.batch import Batch, reward_figures, rollouts
+from harr.train.batch import Batch
 from harr.train.learner import Learner
 from harr.train.losses import clip_mask, clipped_surrogate, clipped_value
 from harr.types import Episode, Log, Value
@@ -30,17 +30,10 @@ def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed
     head = value_head(setup.policy.encoder.width, seed)
     rate = params.value_learning_rate
     learner = Learner.open(params, setup, work, seed, kind="ppo", head=head, head_rate=rate)
-    for number in learner.steps(log):
-        if number < params.warm_start:
-            infonce.warm_up(params, setup, learner, seed, number)
-            continue
-        step = number - params.warm_start
-        episodes = rollouts(params, setup, seed, step)
-        scores = setup.reward.score(episodes)
-        rewards = setup.reward.totals(scores, step)
-        values = reward_figures(params, setup, scores, rewards, episodes, step)
+    for played in infonce.rewarded_steps(params, setup, learner, seed, log):
+        episodes, values = played.episodes, played.figures
         if any(episode.steps for episode in episodes):
-            parts = setup.reward.parts(scores, episodes, step, by_step=params.credit == "step")
+            parts = setup.reward.parts(played.scores, episodes, played.step, by_step=params.credit == "step")
             rewards_by_step = step_rewards(parts, episodes)
             batch, figures = make_batch(params, learner, head, episodes, rewards_by_step)
             values |= figures

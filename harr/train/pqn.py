@@ -26,7 +26,7 @@ from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
 from harr.train.advantages import lambda_returns
-from harr.train.batch import reward_figures, rollouts, shares
+from harr.train.batch import play_step, shares
 from harr.train.learner import Learner
 from harr.train.ppo import step_rewards
 from harr.types import Episode, Log
@@ -102,10 +102,9 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
             towers.invalidate()
             targets.invalidate()
         towers.temperature = RANDOM if step < params.random_steps else cooled
-        episodes = rollouts(params, setup, seed, step)
-        scores = setup.reward.score(episodes)
-        figures = reward_figures(params, setup, scores, setup.reward.totals(scores, step), episodes, step)
-        rewards_by_step = step_rewards(setup.reward.parts(scores, episodes, step, by_step=True), episodes)
+        played = play_step(params, setup, seed, step)
+        episodes, figures = played.episodes, played.figures
+        rewards_by_step = step_rewards(setup.reward.parts(played.scores, episodes, step, by_step=True), episodes)
         with target_weights(states, actions):
             values_before = state_values(targets, episodes, cooled)
         picks = transitions(params, towers, episodes, rewards_by_step, values_before)

@@ -25,7 +25,7 @@ from harr.rag.retrieval.hybrid import pad
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.train.advantages import NEGLIGIBLE
-from harr.train.batch import Known, known_of, reward_figures, rollouts, shares
+from harr.train.batch import Known, known_of, shares
 from harr.train.learner import Learner
 from harr.types import Episode, Log
 
@@ -37,16 +37,9 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
     """Train the retriever of ``setup`` on the rewards of passages and write its adapter to ``out``; resumes as GRPO."""
     params = params.of_baseline(params.replug)
     learner = Learner.open(params, setup, work, seed, kind="replug")
-    for number in learner.steps(log):
-        if number < params.warm_start:
-            infonce.warm_up(params, setup, learner, seed, number)
-            continue
-        step = number - params.warm_start
-        episodes = rollouts(params, setup, seed, step)
-        scores = setup.reward.score(episodes)
-        totals = setup.reward.totals(scores, step)
-        values = reward_figures(params, setup, scores, totals, episodes, step)
-        rewards = passage_rewards(episodes, totals, params.group_size)
+    for played in infonce.rewarded_steps(params, setup, learner, seed, log):
+        episodes, values = played.episodes, played.figures
+        rewards = passage_rewards(episodes, played.rewards, params.group_size)
         if rewards:
             known = known_of(episodes)
             for _ in range(params.num_iterations):
