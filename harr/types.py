@@ -38,14 +38,41 @@ class Passage:
         return document_of(self.id)
 
 
+CHUNK = "{document}_chunk_{number}"
+"""The id of a chunk of a document; numbers begin at 0."""
+
+
+def chunk_of(passage_id: str) -> tuple[str, int]:
+    """Return the document of a passage, and the number of the chunk there; what is no chunk is its own document.
+
+    >>> chunk_of("lung_chunk_12"), chunk_of("p7")
+    (('lung', 12), ('p7', 0))
+    """
+    document, _, number = passage_id.rpartition("_chunk_")
+    return (document, int(number)) if document and number.isdecimal() else (passage_id, 0)
+
+
 def document_of(passage_id: str) -> str:
-    """Return the document of a passage: chunk ids are ``<document>_chunk_<number>``, others are their own document.
+    """Return the document of a passage.
 
     >>> document_of("lung_chunk_12"), document_of("p7")
     ('lung', 'p7')
     """
-    document, _, number = passage_id.rpartition("_chunk_")
-    return document if document and number.isdecimal() else passage_id
+    return chunk_of(passage_id)[0]
+
+
+def chunks_beside(passage_id: str, most: int) -> list[str]:
+    """Return ids that the chunks up to ``most`` before and after a chunk would have, nearest first; of what is no
+    chunk, none.
+
+    >>> chunks_beside("lung_chunk_1", 2), chunks_beside("p7", 2)
+    (['lung_chunk_2', 'lung_chunk_0', 'lung_chunk_3'], [])
+    """
+    document, number = chunk_of(passage_id)
+    if document == passage_id:
+        return []
+    near = [number + step * side for step in range(1, most + 1) for side in (1, -1)]
+    return [CHUNK.format(document=document, number=one) for one in near if one >= 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +245,8 @@ class Retrieval:
     ``error``: the reason in a line, which the model is shown. ``scores``: one per passage, higher is better, of a
     retriever that ranks by scores of its own. ``shortened``: what the state lacks of question, history and thought.
     ``evidence``: what else is known of each candidate of the pool, (N, F), where the policy reads that.
-    ``reached``: the gold passages among the candidates, of a policy that chooses among some.
+    ``reached``: the gold passages among the candidates, of a policy that chooses among some; ``reached_by``: those that
+    each source brought, where there are several.
     """
 
     passages: tuple[Passage, ...]
@@ -231,6 +259,7 @@ class Retrieval:
     shortened: Shortened = Shortened()
     evidence: NDArray[np.float32] | None = field(default=None, compare=False)
     reached: frozenset[str] | None = field(default=None, compare=False)
+    reached_by: Mapping[str, frozenset[str]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,11 @@ class Passages:
             self._row_of |= dict.fromkeys(unseen)
             self._row_of |= dict(zip(column.take(rows).to_pylist(), rows.to_pylist(), strict=True))
         return {pid: row for pid in wanted if (row := self._row_of[pid]) is not None}
+
+    @cached_property
+    def searchable(self) -> NDArray[np.bool_]:
+        """Return for every row whether it goes into the index."""
+        return np.asarray(self._table.data.column("searchable"), dtype=np.bool_)
 
     @property
     def titles(self) -> pa.ChunkedArray:

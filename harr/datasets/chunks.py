@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 Spans = Callable[[str], Sequence[tuple[int, int]]]
 """Where every token of a text begins and ends, in characters; special tokens are not told."""
-CHUNK = "{document}_chunk_{number}"
-"""The id of a chunk; ``harr.types.document_of`` reads it."""
 
 
 def chunks(text: str, spans: Spans, limit: int, *, header: str = "") -> Iterator[str]:

@@ -15,13 +15,13 @@ from xml.etree import ElementTree
 
 from tqdm import tqdm
 
-from harr.datasets.chunks import CHUNK, Spans, chunks, prefix
+from harr.datasets.chunks import Spans, chunks, prefix
 from harr.datasets.scrape import Pages, scrape
 from harr.datasets.source import Source
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, read_rows
 from harr.params.download import MedQuADParams
-from harr.types import Passage, Question, document_of
+from harr.types import CHUNK, Passage, Question, document_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,8 @@ BY_HOP = {
     "ap_after": "average precision after hop",
 }
 """Metrics that are told hop by hop."""
+BY_SOURCE = {"source_recall": "candidates' recall by source", "source_only": "recall that the candidates owe to source"}
+"""Metrics that are told for each source of candidates (``retriever.evidence``)."""
 SHARES = frozenset(LABELS) - {"searches", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 
@@ -55,15 +57,16 @@ def label(metric: str) -> str:
     plain = metric.removeprefix("given_")
     if plain.startswith("pass_at_"):
         return f"pass@{plain.removeprefix('pass_at_')}" + ("" if metric == plain else ", given passages")
-    stem, _, number = plain.rpartition("_")
-    words = f"{BY_HOP[stem]} {number}" if stem in BY_HOP else LABELS.get(plain, plain)
+    stem, _, part = plain.rpartition("_")
+    told = BY_HOP | BY_SOURCE
+    words = f"{told[stem]} {part}" if stem in told else LABELS.get(plain, plain)
     return words if plain == metric else f"{words}, given passages"
 
 
 def is_share(metric: str) -> bool:
     """Return whether a metric is between 0 and 1, and is shown in percent."""
     plain = metric.removeprefix("given_")
-    return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, "pass_at")
+    return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, *BY_SOURCE, "pass_at")
 
 
 def table(summary: Summary) -> str:

@@ -22,6 +22,9 @@ class EvidenceParams(Section):
     followed: int = Field(15, ge=0)
     """Number of passages nearest by BM25 of what a picked passage lacks of the query, its title and its names, for
     each."""
+    neighbours: int = Field(4, ge=0)
+    """Maximum number of chunks of its document that stand nearest a picked chunk, for each; where documents were not
+    cut into chunks there are none."""
 
 
 class RetrieverParams(Section):

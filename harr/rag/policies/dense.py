@@ -22,6 +22,7 @@ from harr.rag.policies import plackett_luce
 from harr.rag.policies.evidence import Evidence
 from harr.rag.policies.state import StateFormat
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
+from harr.rag.retrieval.links import Brought
 from harr.types import Retrieval, Search
 
 REMEMBERED = 100_000
@@ -88,14 +89,16 @@ class DensePolicy:
         states_UD = distributed.all_gather(distinct, self.encode)
 
         def found() -> list[Retrieval]:
-            pools, known_BNF = self._pools(searches, states_UD, state_of), None
+            pools, known_BNF, brought = self._pools(searches, states_UD, state_of), None, None
             if self.evidence:
-                pools, known_BNF = self.evidence.links.gather(searches, pools, search=self.candidates == "corpus")
+                search = self.candidates == "corpus"
+                pools, known_BNF, brought = self.evidence.links.gather(searches, pools, search=search)
             pool_BN = pad(pools)
             scores_BN = self._scores(states_UD[state_of], pool_BN)
             if self.evidence and known_BNF is not None:
                 scores_BN += self.temperature * self.evidence.weigh(known_BNF)
-            return self._choose(searches, states, pool_BN, scores_BN, known_BNF)
+            chosen = self._choose(searches, states, pool_BN, scores_BN, known_BNF)
+            return chosen if brought is None or self.sampling else self._told_by_source(chosen, searches, brought)
 
         chosen = distributed.main_process_only(found)
         return [replace(one, shortened=own) for one, own in zip(chosen, lost, strict=True)]
@@ -107,6 +110,18 @@ class DensePolicy:
             frozenset(pid for pid in search.question.gold_ids if pid in row_of and row_of[pid] in pool)
             for search, pool in zip(searches, map(set, pool_BN.tolist()), strict=True)
         ]
+
+    def _told_by_source(
+        self, chosen: Sequence[Retrieval], searches: Sequence[Search], brought: Sequence[Brought]
+    ) -> list[Retrieval]:
+        """Return the answers with the gold that each source brought to them."""
+        row_of = self.passages.rows_of({pid for search in searches for pid in search.question.gold_ids})
+        told = []
+        for one, search, sources in zip(chosen, searches, brought, strict=True):
+            gold = {row_of[pid]: pid for pid in search.question.gold_ids if pid in row_of}
+            held = {name: frozenset(gold[row] for row in rows if row in gold) for name, rows in sources.items()}
+            told.append(replace(one, reached_by=held))
+        return told
 
     def encode(self, states: Sequence[str]) -> NDArray[np.float32]:
         """Return unit vectors of states, (U, D), without gradient; those of an encoder that never changes are kept."""

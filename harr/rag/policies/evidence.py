@@ -42,15 +42,15 @@ class Evidence(torch.nn.Module):
         save_file({name: weight.clone() for name, weight in zip(FEATURES, weights, strict=True)}, folder / EVIDENCE)
 
     def load(self, folder: Path) -> "Evidence":
-        """Read the weights in the folder of an adapter or of a merged model.
+        """Read the weights in the folder of an adapter or of a merged model; a feature without one weighs nothing.
 
         Raises:
-            ModelError: there are none, or they are of other features.
+            ModelError: there are none, or one is of a feature that is not known here.
         """
         if not (folder / EVIDENCE).exists():
             raise ModelError(f"{folder} has no {EVIDENCE}: it was trained without retriever.evidence; set that to null")
         told = load_file(folder / EVIDENCE)
-        if set(told) != set(FEATURES):
+        if not set(told) <= set(FEATURES):
             raise ModelError(f"{folder / EVIDENCE} is of other features than this version of harr reads; train again")
-        self.weights.data = torch.stack([told[name] for name in FEATURES])
+        self.weights.data = torch.stack([told.get(name, torch.zeros(())) for name in FEATURES])
         return self

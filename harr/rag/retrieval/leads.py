@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from harr.corpus.passages import Passages
 from harr.index.mentions import Mentions, content_words
 from harr.index.words import STOP, WORD, WordIndex, words_of
-from harr.types import Passage
+from harr.types import Passage, chunks_beside
 
 WINDOW = 6
 """Number of words on either side of a name that count as near it."""
@@ -50,9 +50,9 @@ class Leads:
     def __init__(self, passages: Passages, mentions: Mentions, index: WordIndex) -> None:
         """Remember the corpus; what is read of it is kept for a while."""
         self.passages, self.mentions, self.index = passages, mentions, index
-        self.searchable = frozenset(passages.searchable_rows().tolist())
         self._read: dict[int, Read] = {}
         self._found: dict[str, dict[int, float]] = {}
+        self._titled: dict[str, dict[int, int]] = {}
         self._named: dict[tuple[str, int], dict[int, NDArray[np.float32]]] = {}
         self._naming: dict[tuple[str, int], list[int]] = {}
         self._followed: dict[tuple[str, int], dict[int, float]] = {}
@@ -60,7 +60,7 @@ class Leads:
     def forget(self) -> None:
         """Forget what was read, where that is much."""
         if len(self._read) > REMEMBERED:
-            for kept in (self._read, self._found, self._named, self._naming, self._followed):
+            for kept in (self._read, self._found, self._titled, self._named, self._naming, self._followed):
                 kept.clear()
 
     def read(self, rows: Iterable[int]) -> list[Read]:
@@ -79,12 +79,16 @@ class Leads:
         return self._found[query]
 
     def titled(self, query: str) -> dict[int, int]:
-        """Return row -> words of the title, of the passages whose title a query names, in their order there."""
-        titles = self.mentions.titles
-        longest: dict[int, int] = {}
-        for one in titles.named_in(query):
-            longest[one.title] = max(one.words, longest.get(one.title, 0))
-        return {row: words for title, words in longest.items() for row in titles.rows(title).tolist()}
+        """Return row -> words of the title, of the passages whose title a query names, in their order there; kept."""
+        if query not in self._titled:
+            titles = self.mentions.titles
+            longest: dict[int, int] = {}
+            for one in titles.named_in(query):
+                longest[one.title] = max(one.words, longest.get(one.title, 0))
+            self._titled[query] = {
+                row: words for title, words in longest.items() for row in titles.rows(title).tolist()
+            }
+        return self._titled[query]
 
     def named(self, query: str, source: int) -> dict[int, NDArray[np.float32]]:
         """Return row -> (1, sentence, window, near) of the passages whose title a passage names, as :func:`fit` tells;
@@ -124,6 +128,13 @@ class Leads:
             best = max(found.values(), default=1.0)
             self._followed[query, source] = {row: score / best for row, score in found.items()}
         return self._followed[query, source]
+
+    def beside(self, source: int, most: int) -> list[int]:
+        """Return rows of at most so many chunks of a chunk's document, nearest first; of what is no chunk, none."""
+        (own,) = self.read([source])
+        names = chunks_beside(own.passage.id, most)
+        row_of = self.passages.rows_of(names)
+        return [row_of[name] for name in names if name in row_of][:most]
 
 
 def fit(sentence: str, name: frozenset[str], asked: frozenset[str], total: int) -> NDArray[np.float32]:

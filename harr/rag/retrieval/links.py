@@ -1,18 +1,20 @@
 """Candidates that a vector does not find, and what is known of every candidate: titles, words, and who names whom.
 
 Beside the nearest passages compete those nearest by words, those whose title the query names, and those that a passage
-which was picked before leads to: whose title it names, which name its title, or which have what it lacks of the query.
+which was picked before leads to: whose title it names, which name its title, which have what it lacks of the query, or
+which stand beside it in its document.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harr.rag.retrieval.hybrid import pad_tables
 from harr.rag.retrieval.leads import Leads, Read, stems
-from harr.types import Search
+from harr.types import Search, chunk_of, chunks_beside
 
 FEATURES = (
     "nearest",  # 1 / (1 + rank) among the nearest by vector
@@ -37,8 +39,12 @@ FEATURES = (
     "title_in_pick",  # share of its title's words that a pick has
     "pick_title_in",  # share of the words of a pick's title that it has
     "pick_names_in",  # three times the share of the names in a pick that it has, at most 1
+    "same_document",  # whether it is a chunk of a pick's document
+    "beside",  # 1 / number of chunks from it to the nearest pick of its document
 )
 """What is known of a candidate, in the order of the last axis; what is alike for all of a search would move nothing."""
+Brought = Mapping[str, Sequence[int]]
+"""Rows that each source of candidates brings to a search; one passage may be of several."""
 _AT = {name: number for number, name in enumerate(FEATURES)}
 _COMPARES = re.compile(r"\b(or|both|same|first|earlier|later|older|younger|more|between|longer)\b", re.IGNORECASE)
 
@@ -48,44 +54,64 @@ class Links:
 
     Args:
         leads: what queries and passages lead to.
-        words, titled, linked, naming, followed: how many candidates each source may bring (``retriever.evidence``).
+        words, titled, linked, naming, followed, neighbours: how many candidates each source may bring
+            (``retriever.evidence``).
     """
 
-    def __init__(self, leads: Leads, *, words: int, titled: int, linked: int, naming: int, followed: int) -> None:
+    def __init__(
+        self, leads: Leads, *, words: int, titled: int, linked: int, naming: int, followed: int, neighbours: int
+    ) -> None:
         """Take the corpus, and the sizes of the sources."""
         self.leads = leads
         self.words, self.titled, self.linked, self.naming, self.followed = words, titled, linked, naming, followed
+        self.neighbours = neighbours
 
     def gather(
         self, searches: Sequence[Search], nearest: Sequence[NDArray[np.int64]], *, search: bool
-    ) -> tuple[list[NDArray[np.int64]], NDArray[np.float32]]:
-        """Return the candidates of every search, and what is known of them, (B, N, F), filled up with 0.
+    ) -> tuple[list[NDArray[np.int64]], NDArray[np.float32], list[Brought]]:
+        """Return the candidates of every search, what is known of them, (B, N, F), filled up with 0, and what each
+        source brought.
 
-        Where the corpus is not searched (``search``), the ``nearest`` are all there are.
+        Where the corpus is not searched (``search``), the ``nearest`` are all there are, and no source brings any.
         """
-        self.leads.forget()
-        row_of = self.leads.passages.rows_of({pid for one in searches for pid in one.exclude_ids})
-        pools, tables = [], []
+        leads = self.leads
+        leads.forget()
+        picks = {pid for one in searches for pid in one.exclude_ids}
+        beside = [name for pid in picks for name in chunks_beside(pid, self.neighbours)]
+        row_of = leads.passages.rows_of([*picks, *beside])  # one scan for all, which is remembered
+        pools, tables, brought = [], [], []
         for one, near_N in zip(searches, nearest, strict=True):
             picked = sorted(row_of[pid] for pid in one.exclude_ids)
             near = near_N.tolist()
-            allowed = self.leads.searchable if search else set(near)
-            titled = {row: words for row, words in self.leads.titled(one.query).items() if row in allowed}
-            pool = self._pool(one.query, near, picked, titled) if search else near
+            given = set(near)
+            titled = {
+                row: words
+                for row, words in leads.titled(one.query).items()
+                if (leads.passages.searchable[row] if search else row in given)
+            }
+            sources = self._sources(one.query, near, picked, titled) if search else {}
+            pool = list(dict.fromkeys(chain(*sources.values()))) if search else near
             pools.append(np.array(pool, dtype=np.int64))
             tables.append(self._table(one.query, near, pool, picked, titled, search=search))
-        return pools, pad_tables(tables)
+            brought.append(sources)
+        return pools, pad_tables(tables), brought
 
-    def _pool(self, query: str, near: Sequence[int], picked: Sequence[int], titled: Iterable[int]) -> list[int]:
-        """Return what each source brings, one after the other, without the picks."""
+    def _sources(self, query: str, near: Sequence[int], picked: Sequence[int], titled: Iterable[int]) -> Brought:
+        """Return what each source brings, without the picks and what is not in the index."""
         leads = self.leads
-        more = [*list(leads.found(query))[: self.words], *list(titled)[: self.titled]]
-        more += [row for pick in picked for row in leads.named(query, pick)][: self.linked]
-        for pick in picked:
-            more += leads.naming(query, pick)[: self.naming] if self.naming else []
-            more += list(leads.followed(query, pick))[: self.followed] if self.followed else []
-        found = dict.fromkeys([*near, *(row for row in more if row in leads.searchable)])
-        return [row for row in found if row not in picked]
+        naming = [leads.naming(query, pick)[: self.naming] for pick in picked] if self.naming else []
+        followed = [list(leads.followed(query, pick))[: self.followed] for pick in picked] if self.followed else []
+        brought: Brought = {
+            "nearest": near,
+            "words": list(leads.found(query))[: self.words],
+            "titled": list(titled)[: self.titled],
+            "linked": [row for pick in picked for row in leads.named(query, pick)][: self.linked],
+            "naming": list(chain(*naming)),
+            "followed": list(chain(*followed)),
+            "neighbours": [row for pick in picked for row in leads.beside(pick, self.neighbours)],
+        }
+        fits = leads.passages.searchable
+        return {name: [row for row in rows if fits[row] and row not in picked] for name, rows in brought.items()}
 
     def _table(
         self,
@@ -163,10 +189,15 @@ def _ranks(rows: Sequence[int] | Mapping[int, float]) -> dict[int, float]:
 
 def _in_common(own: Read, picks: Sequence[Read]) -> dict[str, float]:
     """Return what a candidate has in common with the pick with which it has most."""
+    document, number = chunk_of(own.passage.id)
+    places = (chunk_of(pick.passage.id) for pick in picks)
+    apart = [abs(number - place) for name, place in places if name == document]
     return {
         "title_in_pick": max((_share(own.title, pick.words) for pick in picks), default=0.0),
         "pick_title_in": max((_share(pick.title, own.words) for pick in picks), default=0.0),
         "pick_names_in": min(1.0, 3 * max((_share(pick.names, own.words) for pick in picks), default=0.0)),
+        "same_document": float(bool(apart)),
+        "beside": max((1.0 / max(one, 1) for one in apart), default=0.0),
     }
 
 

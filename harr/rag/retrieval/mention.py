@@ -5,7 +5,7 @@ Wikipedia's, it is the strongest simple baseline there is.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 from harr.compute import distributed
@@ -34,7 +34,6 @@ class MentionRetriever:
     k: int
     candidates: str
     fetch: int = 1000
-    _searchable: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
         """Look whether there is a title.
@@ -42,7 +41,6 @@ class MentionRetriever:
         Raises:
             CorpusError: no passage has one.
         """
-        self._searchable = frozenset(self.passages.searchable_rows().tolist())
         if not len(self.mentions.titles):
             raise CorpusError("the arm mention goes by titles, and no passage has one; leave it out of evaluate.arms")
 
@@ -104,4 +102,4 @@ class MentionRetriever:
 
     def _open(self, row: int) -> bool:
         """Return whether a row may be read: of a corpus that is searched, what is in the index."""
-        return self.candidates == "question" or row in self._searchable
+        return self.candidates == "question" or bool(self.passages.searchable[row])

@@ -5,6 +5,7 @@ corpus is not cut into chunks, every passage is a document.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from harr.types import Episode, document_of
@@ -122,6 +123,34 @@ def pool_recall(episode: Episode, hop: int = 0) -> float | None:
         return None
     reached = {document_of(pid) for pool in pools for pid in pool}
     return float(gold[hop - 1] in reached) if hop else len(reached.intersection(gold)) / len(gold)
+
+
+def source_recall(episode: Episode) -> dict[str, float]:
+    """Return for each source of candidates the share of the gold documents that it brought to any search
+    (``source_recall_<source>``), and of those that no other one brought (``source_only_<source>``).
+
+    The second is what the candidates would lack without the source, on the way that the policy took. {} without gold,
+    and where all candidates are of one source.
+
+    >>> from harr.types import Question, Retrieval, Search, Step
+    >>> question = Question("q", "Who?", gold_ids=("a", "b"))
+    >>> brought = {"nearest": frozenset({"a"}), "words": frozenset({"a", "b"})}
+    >>> source_recall(Episode(question, (Step(Search(question, "Who?"), Retrieval((), reached_by=brought)),)))
+    ... # doctest: +NORMALIZE_WHITESPACE
+    {'source_recall_nearest': 0.5, 'source_recall_words': 1.0, 'source_only_nearest': 0.0, 'source_only_words': 0.5}
+    """
+    held: dict[str, set[str]] = {}
+    for step in episode.steps:
+        for source, ids in step.retrieval.reached_by.items():
+            held.setdefault(source, set()).update(map(document_of, ids))
+    total = len(episode.question.gold_documents)
+    if not total:
+        return {}
+    by = Counter(document for documents in held.values() for document in documents)
+    only = {source: sum(by[document] == 1 for document in documents) for source, documents in held.items()}
+    return {f"source_recall_{source}": len(documents) / total for source, documents in held.items()} | {
+        f"source_only_{source}": count / total for source, count in only.items()
+    }
 
 
 def average_precision(ranked: Sequence[str], gold: Sequence[str]) -> float:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import harr.corpus.passages as store
@@ -26,6 +27,7 @@ def test_many_shards_read_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert passages.rows_of(["p11", "none"]) == {"p11": 11}
     assert passages.rows_of(["p11", "p2"]) == {"p11": 11, "p2": 2}
     assert 3 not in passages.searchable_rows() and len(passages.searchable_rows()) == 24
+    assert np.flatnonzero(~passages.searchable).tolist() == [3] and len(passages.searchable) == 25
 
 
 def test_one_changed_byte_is_found_and_named(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from episodes import played
 
 from harr.evaluate.summary import NOT_METRICS, join_candidates, question_rows
-from harr.evaluate.tables import label, table
+from harr.evaluate.tables import is_share, label, table
 
 
 def test_every_metric_has_words() -> None:
@@ -15,6 +15,10 @@ def test_every_metric_has_words() -> None:
 VALUES = {"mean": 0.5, "low": 0.25, "high": 1.0, "n": 12345, "seeds": []}
 GAIN = {"gain": -1.0, "low": -1.0, "high": -1.0, "p": 0.00019998, "n": 12345, "seeds": []}
 TRAINED = VALUES | {"seeds": [0.955, 0.5, 1.0]}
+
+
+def test_sources_of_candidates_are_named() -> None:
+    assert label("source_recall_words") == "candidates' recall by source words" and is_share("source_only_neighbours")
 
 
 def test_the_table_shows_arms_with_their_runs_and_whom_full_is_compared_with() -> None:

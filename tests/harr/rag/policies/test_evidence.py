@@ -53,7 +53,7 @@ def links(setup: Setup, corpus) -> Links:  # type: ignore[no-untyped-def]
     passages = setup.policy.passages
     mentions = Mentions.of(passages, corpus.folder / "mentions")
     words = WordIndex.of(passages, corpus.folder / "words")
-    return Links(Leads(passages, mentions, words), words=4, titled=4, linked=4, naming=2, followed=2)
+    return Links(Leads(passages, mentions, words), words=4, titled=4, linked=4, naming=2, followed=2, neighbours=2)
 
 
 def knowing(setup: Setup, links: Links, **weights: float) -> DensePolicy:
@@ -71,6 +71,17 @@ def test_a_term_of_zeros_changes_no_ranking(setup: Setup, links: Links) -> None:
     plain = setup.policy.greedy().retrieve(searches(setup))
     found = knowing(setup, links).greedy().retrieve(searches(setup))
     assert [one.passages for one in found] == [one.passages for one in plain]
+
+
+def test_it_tells_which_gold_each_source_brought(setup: Setup, links: Links) -> None:
+    """All candidates are of some source, so that together they hold what could be reached; a sample tells none."""
+    found = knowing(setup, links).greedy().retrieve(searches(setup))
+    assert all(set(one.reached_by) >= {"nearest", "titled", "neighbours"} for one in found)
+    assert [frozenset().union(*one.reached_by.values()) for one in found] == [one.reached for one in found]
+    assert any(one.reached_by["titled"] for one in found)
+    assert not any(one.reached_by["followed"] for one in found), "nothing is picked yet"
+    assert not any(one.reached_by for one in knowing(setup, links).retrieve(searches(setup)))
+    assert not any(one.reached_by for one in setup.policy.greedy().retrieve(searches(setup))), "of one source"
 
 
 def test_a_weight_moves_what_it_speaks_of(setup: Setup, links: Links) -> None:
@@ -156,6 +167,11 @@ def test_a_model_without_a_term_or_of_other_features_is_refused(links: Links, tm
     )
     from safetensors.torch import save_file
 
+    save_file({"titled": torch.tensor(2.0)}, tmp_path / EVIDENCE)
+    before = Evidence(links).load(tmp_path).weights.tolist()
+    assert before == [2.0 * (name == "titled") for name in FEATURES], (
+        "nothing for what it does not know"
+    )
     save_file({"other": torch.zeros(())}, tmp_path / EVIDENCE)
     with pytest.raises(ModelError, match="is of other features"):
         Evidence(links).load(tmp_path)

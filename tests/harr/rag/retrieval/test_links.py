@@ -1,5 +1,6 @@
 """What competes beside the nearest passages, and what is known of every candidate."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +28,28 @@ ASKED = Question("q", "Where was the director of The Old Mill born?", candidate_
 
 @pytest.fixture
 def links(tmp_path: Path) -> Any:
-    write_passages(SHELF, tmp_path / "corpus", searchable=lambda passage: passage.id != "far")
+    return opened(tmp_path, SHELF)
+
+
+def opened(tmp_path: Path, shelf: Sequence[Passage]) -> Any:
+    """A function that makes links over a shelf, with sources of these sizes."""
+    write_passages(shelf, tmp_path / "corpus", searchable=lambda passage: passage.id != "far")
     passages = Passages.open(tmp_path / "corpus")
     build_mentions(passages, tmp_path / "out", tmp_path / "work")
     build_words(passages, tmp_path / "words", tmp_path / "work")
     mentions, index = Mentions.of(passages, tmp_path / "out"), WordIndex.of(passages, tmp_path / "words")
-    none = dict.fromkeys(("words", "titled", "linked", "naming", "followed"), 0)
+    none = dict.fromkeys(("words", "titled", "linked", "naming", "followed", "neighbours"), 0)
     return lambda **most: Links(Leads(passages, mentions, index), **(none | most))
 
 
 def search(*picked: str, query: str = ASKED.text) -> Search:
-    hops = tuple(Hop("", SHELF[ROW[name]].content) for name in picked)
-    return Search(ASKED, query, hops, frozenset(picked))
+    return Search(ASKED, query, tuple(Hop("", name) for name in picked), frozenset(picked))
 
 
 def gathered(links: Links, asked: Search, *near: str, corpus: bool = True) -> dict[str, dict[str, float]]:
     """Each candidate with what is known of it."""
     rows = np.array([ROW[name] for name in near], dtype=np.int64)
-    (pool,), known_BNF = links.gather([asked], [rows], search=corpus)
+    (pool,), known_BNF, _ = links.gather([asked], [rows], search=corpus)
     assert known_BNF.shape == (1, len(pool), len(FEATURES)) and known_BNF.dtype == np.float32
     return {
         SHELF[row].id: {name: round(float(value), 3) for name, value in zip(FEATURES, known_F, strict=True)}
@@ -63,6 +68,57 @@ def test_each_source_brings_its_candidates(links: Any) -> None:
     assert list(gathered(links(naming=9), search("bath"), "rest")) == ["rest", "ada"]
     assert "far" not in gathered(links(naming=9, followed=9), search("ada"), "bath"), "it is not in the index"
     assert "film" not in gathered(links(words=9, titled=9), asked, "bath"), "never a pick again"
+
+
+def test_what_each_source_brings_is_told(links: Any) -> None:
+    """A passage may be of several sources; the gold that only one brings is lost without it."""
+    _, _, (told,) = links(words=2, titled=9, linked=9).gather([search("ada")], [np.array([ROW["bath"]])], search=True)
+    assert {name: [SHELF[row].id for row in rows] for name, rows in told.items()} == {
+        "nearest": ["bath"],
+        "words": ["film", "rest"],
+        "titled": ["film"],
+        "linked": ["bath"],
+        "naming": [],
+        "followed": [],
+        "neighbours": [],
+    }
+    assert links(words=2).gather([search()], [np.array([ROW["bath"]])], search=False)[2] == [{}], "all are given"
+
+
+BOOK = (
+    Passage("lung_chunk_0", "It begins."),
+    Passage("rest", "Something else."),
+    Passage("lung_chunk_3", "It goes on."),
+    Passage("lung_chunk_1", "The middle."),
+    Passage("lung_chunk_2", "What follows."),
+    Passage("heart_chunk_2", "Another document."),
+)
+
+
+def test_the_chunks_beside_a_pick_compete(tmp_path: Path, links: Any) -> None:
+    """They are found wherever they stand in the corpus, nearest first, and each tells how far away it is."""
+    book = opened(tmp_path / "book", BOOK)
+
+    def found(most: int, *picked: str) -> dict[str, tuple[float, float]]:
+        (pool,), known_BNF, _ = book(neighbours=most).gather([search(*picked)], [np.array([1, 5])], search=True)
+        at = [FEATURES.index(name) for name in ("same_document", "beside")]
+        told = known_BNF[0][:, at].round(2).tolist()
+        return {BOOK[row].id: tuple(known) for row, known in zip(pool, told, strict=True)}
+
+    plain = {"rest": (0.0, 0.0), "heart_chunk_2": (0.0, 0.0)}
+    assert found(0, "lung_chunk_1") == found(9) == plain
+    assert list(found(1, "lung_chunk_1")) == [*plain, "lung_chunk_2"], "what follows before what precedes"
+    one_apart, two_apart = (1.0, 1.0), (1.0, 0.5)
+    beside = {"lung_chunk_2": one_apart, "lung_chunk_0": one_apart, "lung_chunk_3": two_apart}
+    assert found(3, "lung_chunk_1") == plain | beside
+    both = found(3, "lung_chunk_0", "lung_chunk_1")
+    assert both == plain | {"lung_chunk_2": one_apart, "lung_chunk_3": two_apart}, "of two picks, the nearer counts"
+    assert list(gathered(links(neighbours=9), search("film"), "bath")) == ["bath"], "no documents, no neighbours"
+
+
+def test_the_titles_in_a_query_are_looked_for_once(links: Any) -> None:
+    titled = links().leads.titled
+    assert titled("The Old Mill") == {ROW["film"]: 3} and titled("The Old Mill") is titled("The Old Mill")
 
 
 def test_nothing_is_read_that_is_not_in_the_index(links: Any) -> None:
@@ -112,6 +168,6 @@ def test_given_passages_alone_and_comparisons(links: Any) -> None:
 
 def test_searches_are_laid_side_by_side(links: Any) -> None:
     rows = [np.array([ROW["bath"]]), np.array([ROW["bath"], ROW["carl"], ROW["ada"]])]
-    pools, known_BNF = links().gather([search(), search("film")], rows, search=True)
+    pools, known_BNF, _ = links().gather([search(), search("film")], rows, search=True)
     assert [len(pool) for pool in pools] == [1, 3] and known_BNF.shape[:2] == (2, 3)
     assert not known_BNF[0, 1:].any() and known_BNF[1, 2].any()

@@ -39,6 +39,10 @@ class Corpus:
     def searchable_rows(self) -> NDArray[np.int64]:
         return np.array([row for row, passage in enumerate(self.rows) if passage.id not in self.hidden])
 
+    @property
+    def searchable(self) -> NDArray[np.bool_]:
+        return np.array([passage.id not in self.hidden for passage in self.rows])
+
     def take(self, rows: Sequence[int]) -> list[Passage]:
         self.reads += 1
         return [self.rows[row] for row in rows]
