@@ -169,9 +169,7 @@ def test_a_model_without_a_term_or_of_other_features_is_refused(links: Links, tm
 
     save_file({"titled": torch.tensor(2.0)}, tmp_path / EVIDENCE)
     before = Evidence(links).load(tmp_path).weights.tolist()
-    assert before == [2.0 * (name == "titled") for name in FEATURES], (
-        "nothing for what it does not know"
-    )
+    assert before == [2.0 * (name == "titled") for name in FEATURES], "nothing for what it does not know"
     save_file({"other": torch.zeros(())}, tmp_path / EVIDENCE)
     with pytest.raises(ModelError, match="is of other features"):
         Evidence(links).load(tmp_path)

@@ -99,7 +99,7 @@ def test_the_chunks_beside_a_pick_compete(tmp_path: Path, links: Any) -> None:
     """They are found wherever they stand in the corpus, nearest first, and each tells how far away it is."""
     book = opened(tmp_path / "book", BOOK)
 
-    def found(most: int, *picked: str) -> dict[str, tuple[float, float]]:
+    def found(most: int, *picked: str) -> dict[str, tuple[float, ...]]:
         (pool,), known_BNF, _ = book(neighbours=most).gather([search(*picked)], [np.array([1, 5])], search=True)
         at = [FEATURES.index(name) for name in ("same_document", "beside")]
         told = known_BNF[0][:, at].round(2).tolist()
