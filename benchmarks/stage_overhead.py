@@ -21,7 +21,7 @@ WORK = {
     "index": {"index_passages"},
     "filter": {"filter_training_questions", "plot_filter"},
     "train": {"train_policy", "plot_training"},
-    "evaluate": {"play_arms", "summarise_arms", "write_evaluation", "play_occluded", "plot_and_report"},
+    "evaluate": {"play_arms", "summarise_arms", "write_evaluation", "play_occluded", "audit_play", "plot_and_report"},
     "merge": {"merge_adapter"},
 }
 ROOT = Path(__file__).resolve().parents[1]

@@ -6,6 +6,7 @@ from prefect import flow
 
 from flows.runtime.command import run_stage
 from harr.params import Params
+from tasks.audit import audit_play
 from tasks.evaluate import (
     asked_questions,
     evaluation_frame,
@@ -32,6 +33,7 @@ async def evaluate() -> None:
         questions = asked_questions(params, QUESTIONS / "test.jsonl")
         rows, episodes = play_arms(params, questions, run.log, model=None)
         summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
+        summary["audit"] = audit_play(params, rows, episodes, run.log, model=None)
         write_evaluation(params, rows, episodes, summary)
         occluded = play_occluded(params, questions, rows, run.log, model=None)
         links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
@@ -42,6 +44,7 @@ async def evaluate() -> None:
         ends = [(name, end, v["seeds"]) for name, v in figures.items() for end in (min, max) if len(v["seeds"]) > 1]
         run.log(0, {name: v["mean"] for name, v in figures.items()})
         run.log(0, {f"{name}.seeds_{end.__name__}": end(seeds) for name, end, seeds in ends})
+        run.tag(exploits=", ".join(summary["audit"].get("named", {})) or "none")
         run.traces(trajectories(episodes, rows, params.tracking.traces, params.baseline))
         run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
         for path in (EVALUATION / "trajectories.json", REPORT, PLOTS / "arms.svg"):

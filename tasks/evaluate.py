@@ -169,7 +169,7 @@ def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
 def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
-    """Write question rows, trajectories, metrics/evaluate.json and metrics/contrasts.json."""
+    """Write question rows, trajectories, the audit, metrics/evaluate.json and metrics/contrasts.json."""
     from harr.evaluate.summary import CONTRASTS
     from harr.report.examples import trajectories
 
@@ -179,6 +179,7 @@ def write_evaluation(
                 lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
                 write_text(folder / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
+        write_json(folder / "audit.json", rounded(summary.get("audit", {})))
     write_json(METRICS / "evaluate.json", rounded({name: part for name, part in summary.items() if name != CONTRASTS}))
     write_json(METRICS / "contrasts.json", rounded(summary[CONTRASTS]))
 

@@ -37,13 +37,13 @@ def answer_in_query(episode: Episode) -> float | None:
         return None
     read = [episode.question.text]
     for step in episode.steps:
-        said = [gold for gold in golds if _holds(step.search.query, gold)]
-        if any(not any(_holds(text, gold) for text in read) for gold in said):
+        said = [gold for gold in golds if holds(step.search.query, gold)]
+        if any(not any(holds(text, gold) for text in read) for gold in said):
             return 1.0
         read += [passage.content for passage in step.retrieval.passages]
     return 0.0
 
 
-def _holds(text: str, gold: str) -> bool:
+def holds(text: str, gold: str) -> bool:
     """Return whether a text holds normalised words, as whole words."""
     return f" {gold} " in f" {normalise(text)} "

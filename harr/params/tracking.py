@@ -1,8 +1,26 @@
 """Sections ``merge`` and ``tracking`` of params.yaml."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from harr.params.fields import ExperimentName, Fraction, Positive, RegistryName, Section
+
+ExploitName = Literal[
+    "answer_in_query",
+    "gold_in_query",
+    "repeated_query",
+    "idle_searches",
+    "stuffed_query",
+    "no_search",
+    "broken_call",
+    "control_tags",
+    "dumped_passages",
+    "many_answers",
+    "decorative_search",
+    "judge_injection",
+]
+"""Exploits of the reward that are looked for (``harr/evaluate/exploits.py``)."""
 
 
 class MergeParams(Section):
@@ -25,3 +43,5 @@ class TrackingParams(Section):
     """Minimum number of questions in the comparison that a promotion goes by."""
     traces: int = Field(50, ge=0)
     """Number of questions of `full` and of its baseline that are kept as MLflow traces, a span per hop."""
+    allowed_exploits: tuple[ExploitName, ...] = ()
+    """Exploits of the reward (docs/alarms.md) that do not hinder a promotion: habits that training should raise."""

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from harr.arms import ARMS, FULL, Arm
+from harr.evaluate.exploits import EXPLOITS
 from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline, parts_of
 from harr.evaluate.tables import comparisons, label, percent, plain, runs, spread
 from harr.io.files import write_text
@@ -80,6 +81,7 @@ def write_report(
         **_training(curve, signal),
         **_filtered(filter_rows),
         paid=_best_paid(played),
+        **_alarms(summary.get("audit", {})),
         trajectories=trajectories,
         kinds=KINDS,
         facts=facts,
@@ -202,6 +204,23 @@ def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[
     paid = [{**dict.fromkeys(AUDITS), **row} for row in rows if audited and "reward" in row]
     order = ("answer_in_query", "repeated_queries")
     return sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
+
+
+def _alarms(audit: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for every exploit that the pipeline makes possible, and what the evidence swap told in words."""
+    swap = audit.get("swap", {})
+    told = f"not asked: {swap['untold']}" if "untold" in swap else spread(swap, "fall", "+.1f") if swap else ""
+    rows = [
+        {
+            **one,
+            "name": name,
+            "says": EXPLOITS[name].says,
+            "share": percent(one["share"]),
+            "before": percent(one["before"]),
+        }
+        for name, one in audit.get("exploits", {}).items()
+    ]
+    return {"exploits": rows, "swap": told, "swapped": swap}
 
 
 def _occlusion(summary: Summary, parts: Mapping[str, Any], lead: str) -> list[dict[str, str]]:

@@ -38,6 +38,7 @@ from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, kept_facts
 from harr.train.advantages import all_alike
+from harr.train.alarm import alarm_figures
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
 from harr.train.guard import chosen, verdict, worth_keeping
 from harr.train.record import plain
@@ -235,6 +236,7 @@ class AgentCallback(StepCallback):
 
     def tell(self, row: Mapping[str, Any]) -> None:
         """Log the figures of a step, show its reward on the bar, and see whether the run has collapsed."""
+        self.learning.history[-1] |= alarm_figures(self.learning.history, say=self.main)  # the same row
         if self.main:
             self.log(self.step, plain(row))
         self.progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)

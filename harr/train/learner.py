@@ -32,6 +32,7 @@ from harr.rag.policies.encoder_adapter import begin, save_adapter
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, kept_facts
+from harr.train.alarm import alarm_figures
 from harr.train.batch import Batch, Known, rate_share
 from harr.train.guard import chosen, verdict, worth_keeping
 from harr.train.record import plain
@@ -136,6 +137,7 @@ class Learner:
                 self._set_rates(step)
                 yield step
                 row = self.history[-1] = {"step": step, **self.history[-1], "seconds": time.perf_counter() - began}
+                row |= alarm_figures(self.history, say=main)
                 if main:
                     log(step, plain(row))
                 progress.set_postfix(reward=f"{row['reward_mean']:.3f}", refresh=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from harr.arms import FULL
 from harr.errors import IndexMismatch
-from harr.io.files import read_jsonl
+from harr.io.files import read_json, read_jsonl
 from harr.params import Params
 from harr.report.promotion import Condition, Verdict
 from tasks.embed import vectors_manifest
@@ -28,6 +28,8 @@ FACTS = {
     "environment": "environment (requirements.txt)",
 }
 """Fingerprints of a version, and how the page names them."""
+AUDIT = "audit.json"
+"""The file of an evaluation that says what is held against ``full`` (tasks/audit.py)."""
 
 
 def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> Verdict:
@@ -63,6 +65,7 @@ def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> 
         _enough(params, gains),
         _expectations(candidate),
         _index(candidate),
+        *_honest(_kept(client, candidate, AUDIT), params.tracking.allowed_exploits),
     ]
     facts = {words: candidate.tags.get(tag, "none recorded") for tag, words in FACTS.items()}
     return Verdict(candidate.name, str(candidate.version), against, tuple(conditions), gains, facts)
@@ -125,11 +128,35 @@ def _index(candidate: Any) -> Condition:
     return Condition("index", found, needed, bool(here) and found == here)
 
 
+def _honest(audit: Mapping[str, Any], allowed: Sequence[str]) -> list[Condition]:
+    """Ask that no exploit of the reward was named, and that answers depend on passages where there are answers."""
+    if not audit:
+        needed = "an audit of full beside the arm that it began as; name both in evaluate.arms and run `dvc repro`"
+        return [Condition("exploits", "none recorded", needed, False)]
+    named = {name: line for name, line in audit["named"].items() if name not in allowed}
+    passed = [name for name in audit["named"] if name in allowed]
+    found = "; ".join(named.values()) or ", ".join(["none", *(f"{name} is allowed" for name in passed)])
+    needed = "none, or its name in tracking.allowed_exploits" if named else "none"
+    exploits = Condition("exploits", found, needed, not named)
+    swap, needed = audit["swap"], "an answer F1 that falls with another question's passages"
+    if "untold" in swap:
+        return [exploits, Condition("evidence", f"not asked: {swap['untold']}", needed, True)]
+    found = f"answer F1 {swap['own']:.3f} falls by {swap['fall']:.3f} [{swap['low']:.3f}, {swap['high']:.3f}]"
+    held = swap["low"] > 0
+    found = found if held else f"answers do not depend on passages: {found}"
+    return [exploits, Condition("evidence", found, needed, held)]
+
+
 def _rows(client: Any, version: Any, arm: str) -> list[Row]:
     """Return the evaluation rows that were registered with a version; none where it has no such arm."""
-    kept = {Path(file.path).stem for file in client.list_artifacts(version.run_id, "evaluation")}
-    if arm not in kept:
-        return []
+    rows: list[Row] = _kept(client, version, f"{arm}.jsonl") or []
+    return rows
+
+
+def _kept(client: Any, version: Any, name: str) -> Any:
+    """Return a file of the evaluation that was registered with a version; {} where it has none of that name."""
+    if name not in {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}:
+        return {}
     with tempfile.TemporaryDirectory() as folder:
-        path = client.download_artifacts(version.run_id, f"evaluation/{arm}.jsonl", folder)
-        return read_jsonl(Path(path))
+        path = Path(client.download_artifacts(version.run_id, f"evaluation/{name}", folder))
+        return read_jsonl(path) if path.suffix == ".jsonl" else read_json(path)

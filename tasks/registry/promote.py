@@ -14,13 +14,14 @@ from typing import Any, Literal
 
 from prefect import task
 
+from harr.arms import FULL
 from harr.errors import PromotionRefused
 from harr.io.files import check_sums
 from harr.io.model_folder import check_publishable
 from harr.params import Params
 from harr.report.promotion import table
 from tasks.common import TASK
-from tasks.registry.gate import judge
+from tasks.registry.gate import AUDIT, judge
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import Refused, found, service, taken, uploading
 from tasks.tracking.execution import boot, identity, is_alive, machine, me
@@ -49,7 +50,8 @@ def register(
         params: the section tracking names the registered model.
         kind: what was trained; the files are kept under this name.
         folder: safetensors and json of the model.
-        evaluation: folder with the rows of the arms; ``full`` and of what it began as are kept.
+        evaluation: folder with the rows of the arms and their audit; those of ``full`` and of what it began as are
+            kept, and the audit.
         tags: fingerprints of data, index, code and evaluation; that of the environment is added.
 
     Raises:
@@ -63,7 +65,7 @@ def register(
     check_sums(folder, "dvc repro -f -s merge")
     check_sums(evaluation, "dvc repro -f -s evaluate")
     run.artifact(folder, kind)
-    for path in (evaluation / "full.jsonl", evaluation / f"{params.baseline}.jsonl"):
+    for path in (evaluation / f"{FULL}.jsonl", evaluation / f"{params.baseline}.jsonl", evaluation / AUDIT):
         if path.exists():
             run.artifact(path, "evaluation")
     installed = requirements()

@@ -23,6 +23,8 @@ from tasks.tracking.run import tracked_run
 
 ROOT = Path(__file__).parents[3]
 QUESTIONS = 40
+SWAP = {"fall": 0.6, "low": 0.4, "high": 0.8, "own": 0.7, "swapped": 0.1, "n": 50.0}
+CLEAN = {"exploits": {}, "named": {}, "swap": SWAP}
 HELD = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "evaluation": 4}
 
 
@@ -35,7 +37,7 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     return Params.load()
 
 
-def add(params: Params, right: int, *, frozen: int | None = 4, **tags: str) -> str:
+def add(params: Params, right: int, *, frozen: int | None = 4, audit: Any = CLEAN, **tags: str) -> str:
     """Register a version that answers the first ``right`` of 40 questions; returns its number."""
     tags = {"evaluation": "same", "index": "index-1", "expectations": json.dumps(HELD)} | tags
     Path("model").mkdir(exist_ok=True)
@@ -47,6 +49,7 @@ def add(params: Params, right: int, *, frozen: int | None = 4, **tags: str) -> s
         if count is not None:
             rows = [{"id": f"q{i}", "answer_f1": float(i < count)} for i in range(QUESTIONS)]
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("rows/audit.json").write_text(json.dumps(audit))
     with tracked_run("merge", params) as run:
         return register(run, params, "retriever", Path("model"), Path("rows"), tags)
 
@@ -134,14 +137,36 @@ def test_missing_rows_or_metrics_are_named(params: Params) -> None:
         ({"index": "index-0"}, "index: found index-0, needed index-1"),
         ({"expectations": "{}"}, "expectations: found none recorded, needed all held"),
         ({"expectations": json.dumps(HELD | {"vectors": 0})}, "expectations: found no result of vectors"),
+        ({"audit": {}}, "exploits: found none recorded, needed an audit of full beside the arm that it began as"),
+        (
+            {"audit": CLEAN | {"named": {"no_search": "no_search: nothing is searched for in 40% of 40"}}},
+            "exploits: found no_search: nothing is searched for in 40% of 40, needed none, or its name in tracking",
+        ),
+        (
+            {"audit": CLEAN | {"swap": SWAP | {"fall": 0.0, "low": 0.0}}},
+            "evidence: found answers do not depend on passages: answer F1 0.700 falls by 0.000",
+        ),
     ],
 )
-def test_every_condition_is_asked_and_stands_on_the_page(params: Params, change: dict[str, str], told: str) -> None:
+def test_every_condition_is_asked_and_stands_on_the_page(params: Params, change: dict[str, Any], told: str) -> None:
     version = add(params, right=24, **change)
     with pytest.raises(PromotionRefused, match=f"frozen .*: {told}[^;]*; the alias stays where it is"):
         promote.fn(params)
     text = page_of(params, version)
-    assert "1 of 6 conditions does not hold" in text and told.split(", ")[0].split("found ")[1] in text
+    assert "1 of 8 conditions does not hold" in text and told.split(", ")[0].split("found ")[1] in text
+
+
+def test_an_exploit_that_is_allowed_and_answers_that_are_not_there_hinder_no_promotion(params: Params) -> None:
+    untold = {
+        "named": {"no_search": "no_search"},
+        "swap": {"untold": "the pipeline gives no answers"},
+    }
+    version = add(params, right=24, audit=CLEAN | untold)
+    tracking = params.tracking.model_copy(update={"allowed_exploits": ("no_search",)})
+    promote.fn(params.model_copy(update={"tracking": tracking}))
+    assert champion(params) == version
+    text = page_of(params, version)
+    assert "none, no_search is allowed" in text and "not asked: the pipeline gives no answers" in text
 
 
 def test_too_few_questions_are_refused_and_a_readable_page_says_so(
