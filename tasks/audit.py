@@ -8,7 +8,7 @@ from prefect import task
 
 from harr.arms import FULL
 from harr.params import Params
-from harr.types import Episode, Log
+from harr.types import Episode, Generator, Log
 from tasks.common import GPU_TASK
 from tasks.evaluate import Rows, arm_pipelines, arm_runs
 from tasks.paths import PLACES
@@ -56,16 +56,14 @@ def _swap(params: Params, episodes: Sequence[Episode], log: Log, model: Path | N
     from harr.evaluate.swap import Swapped, swap
 
     run = next(run for run in arm_runs(params, model) if run.name == FULL)
-    if all(episode.answer is None for episode in episodes):
-        writer = reader = None  # nobody is loaded for nothing
-    else:
-        writes = params.writer_learns
-        writer = (
-            open_writer(params, PLACES, run.arm, run.folder)
-            if writes
-            else build_generator(params.generator, params.seed, PLACES)
-        )
+    writer: Generator | None = None
+    reader: Generator | None = None
+    if any(episode.answer is not None for episode in episodes):  # else nobody is loaded
         reader = build_reader(params.evaluate.reader, params.seed, PLACES)
+        if params.writer_learns:
+            writer = open_writer(params, PLACES, run.arm, run.folder)
+        else:
+            writer = build_generator(params.generator, params.seed, PLACES)
     game = Game(str(run), arm_pipelines(params)[FULL], Swapped({}), writer, reader)
     section = params.evaluate
     return swap(game, episodes, batch_size=section.batch_size, resamples=section.resamples, seed=params.seed)

@@ -29,7 +29,8 @@ def train_policy(params: Params, log: Log) -> list[dict[str, Any]]:
 
 
 def summary(history: list[dict[str, Any]], figure: str = "reward") -> dict[str, float]:
-    """Return the run in a few figures: rewards of the first and last ten steps, and the time.
+    """Return the run in a few figures: rewards of the first and last ten steps, the time, and where the leading alarm
+    was raised the step that raised it.
 
     A method whose ``figure`` is accuracy has that of SFT's tokens and of IPO's pairs, each in its own last ten steps.
     """
@@ -41,7 +42,8 @@ def summary(history: list[dict[str, Any]], figure: str = "reward") -> dict[str, 
         rewards = {f"reward_{name}_10": mean_reward(rows) for name, rows in ends.items()}
     last = {name: history[-1][name] for name in LAST if name in history[-1]}
     told = {"steps": float(len(history)), **rewards, **last, "seconds": sum(row["seconds"] for row in history)}
-    return told | validation_summary(history)
+    raised = [{"alarm_step": float(number)} for number, row in enumerate(history, 1) if row.get("alarm")]
+    return told | validation_summary(history) | (raised[0] if raised else {})
 
 
 def validation_summary(history: list[dict[str, Any]]) -> dict[str, float]:

@@ -58,7 +58,7 @@ def told(answer: Callable[[str], str], count: int = 20) -> dict[str, float | str
 
 def test_answers_that_are_read_fall_and_answers_that_are_known_stay() -> None:
     read, known = told(reads), told(knows)
-    assert (read["own"], read["swapped"], read["fall"], read["n"]) == (1.0, 0.0, 1.0, 20.0) and read["low"] == 1.0
+    assert (read["own"], read["swapped"], read["fall"], read["n"]) == (1.0, 0.0, 1.0, 20.0) and read["low"] > 0.99
     assert (known["own"], known["swapped"], known["fall"], known["low"]) == (1.0, 1.0, 0.0, 0.0)
 
 

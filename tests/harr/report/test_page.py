@@ -110,6 +110,25 @@ def test_a_hidden_part_that_costs_little_is_said_to_be_hardly_used(tmp_path: Pat
     assert "full without" not in words(report(tmp_path / "index.html"))
 
 
+def test_alarms_stand_in_a_table_and_the_swap_below(tmp_path: Path) -> None:
+    one = {"n": 30, "before": 0.1, "before_n": 30, "paid": 0.25, "examples": ["q1"]}
+    found = {
+        "no_search": {**one, "share": 0.9, "least": 0.6, "named": True},
+        "broken_call": {**one, "share": 0.1, "least": -0.1, "named": False},
+    }
+    swap = {"own": 0.8, "swapped": 0.75, "fall": 0.05, "low": -0.01, "high": 0.11, "n": 50.0}
+    rows = {arm: [question_rows(episodes(right))] for arm, right in (("frozen", 3), ("full", 27))}
+    summary = figures(rows) | {"audit": {"exploits": found, "named": {}, "swap": swap}}
+    page = report(tmp_path / "index.html", summary=summary)
+    text = words(page)
+    assert "no_search nothing is searched for 90.0 % 30 10.0 % 30 +60.0 +0.250" in text
+    assert page.count("<td class=flag>90.0 %") == 1 and "<td>10.0 %</td>" in page
+    assert "falls from 80.0 to 75.0, by +5.0 [-1.0, +11.0] points (n = 50). The answers do not depend on" in text
+    untold = summary | {"audit": {"exploits": found, "swap": {"untold": "the pipeline gives no answers"}}}
+    assert "not asked: the pipeline gives no answers" in words(report(tmp_path / "index.html", summary=untold))
+    assert "Alarms" not in words(report(tmp_path / "index.html"))
+
+
 def test_the_page_says_when_validation_was_best(tmp_path: Path) -> None:
     assert "validation questions" not in report(tmp_path / "index.html")
     found = {"recall": 0.5, "questions": 30.0, "seconds": 2.0}
