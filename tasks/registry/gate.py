@@ -131,7 +131,7 @@ def _index(candidate: Any) -> Condition:
 def _honest(audit: Mapping[str, Any], allowed: Sequence[str]) -> list[Condition]:
     """Ask that no exploit of the reward was named, and that answers depend on passages where there are answers."""
     if not audit:
-        needed = "an audit of full beside the arm that it began as; name both in evaluate.arms and run `dvc repro`"
+        needed = "an audit of full beside the arm that it began as (name both in evaluate.arms, then `dvc repro`)"
         return [Condition("exploits", "none recorded", needed, False)]
     named = {name: line for name, line in audit["named"].items() if name not in allowed}
     passed = [name for name in audit["named"] if name in allowed]
