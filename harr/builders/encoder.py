@@ -96,7 +96,7 @@ def embed_as_worker(
                 f"worker on {platform.node()} has encoder {encoder.identity} and corpus {passages.identity}, but "
                 f"{folder} is of {manifest['encoder']} and {manifest['corpus']}; give it the same model and folder"
             )
-        used = computing(encoder, manifest["dtype"], build_served_encoder(section, encoder))
+        used = computing(encoder, manifest, build_served_encoder(section, encoder))
         _HELD.tools, _HELD.wanted = (passages, encoder, used), wanted
     passages, encoder, used = _HELD.tools
     return embed_shard(passages, encoder, used, embed, folder, number)

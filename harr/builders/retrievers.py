@@ -16,7 +16,7 @@ from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
-from harr.errors import ModelError, ParamsError
+from harr.errors import IndexMismatch, ModelError, ParamsError
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
 from harr.index.words import WordIndex
@@ -80,7 +80,8 @@ def fixed_retriever(
     if search == "mention":
         return MentionRetriever(corpus.index, corpus.passages, corpus.mentions(), section.k, candidates)
     sparse = BM25Retriever(corpus.index, corpus.passages, section.k, candidates)
-    dense = replace(dense_policy(section, encoder, corpus, candidates, history=False), fusion=DENSE)
+    by_vector = section.model_copy(update={"scores": "vector"})
+    dense = replace(dense_policy(by_vector, encoder, corpus, candidates, history=False), fusion=DENSE)
     found: Retriever = dense if search == "dense" else sparse
     if search == "hybrid":
         fusion = fusion_of("hybrid", section.fusion, section.weights)
@@ -105,6 +106,10 @@ def dense_policy(
 
     ``trained`` is the folder that the encoder is from; its term beside the vector is read there.
     """
+    if trained:
+        _check_scores(section, trained)
+    if late := section.scores == "maxsim":
+        encoder = late_encoder(encoder, corpus.vectors, section.max_tokens)
     evidence = None
     if section.evidence and (trained or seed is not None):
         leads = Leads(corpus.passages, corpus.mentions(), corpus.words())
@@ -126,8 +131,32 @@ def dense_policy(
         fusion=fusion_of(section.search, section.fusion, section.weights),
         pick_tokens=section.pick_tokens,
         evidence=evidence,
+        late=late,
         frozen=section.learns == "evidence",
     )
+
+
+def late_encoder(encoder: Encoder, vectors: Vectors, max_tokens: int) -> Encoder:
+    """Return an encoder that tells vectors of up to ``max_tokens`` tokens as those of the corpus were made.
+
+    Raises:
+        IndexMismatch: the corpus has none.
+    """
+    if not vectors.token_width:
+        raise IndexMismatch(
+            "the vectors are without those of tokens, which retriever.scores maxsim compares; run `dvc repro`"
+        )
+    return encoder.late(vectors.token_width, max_tokens)
+
+
+def _check_scores(section: RetrieverParams, folder: Path) -> None:
+    """Refuse a model that was trained by other scores than it would play by."""
+    facts = read_json(folder / "harr.json") if (folder / "harr.json").exists() else {}
+    if (told := facts.get("scores", "vector")) != section.scores:
+        raise ModelError(
+            f"{folder} was trained with retriever.scores {told}, params.yaml says {section.scores}; set it to what it "
+            "was trained with"
+        )
 
 
 def source_retrievers(

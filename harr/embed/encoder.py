@@ -31,7 +31,8 @@ class Encoder:
     Attributes:
         model: the sentence-transformers model, in eval mode also while it learns: dropout would
             make the probability of a choice differ between rollout and update.
-        width: D, the length of a vector.
+        width: D, the length of a vector; with :meth:`late` X, that of a vector and its text's token vectors.
+        projection: (H, W), from the model's hidden states to token vectors; None where it tells none.
         identity: hash of weights, tokenizer, modules (pooling), prompts and ``max_tokens``; adapters
             that are put on later do not change it.
     """
@@ -67,6 +68,7 @@ class Encoder:
         self.plain_prompt = query_prompt if plain_prompt is None else plain_prompt
         self.passage_prompt = passage_prompt
         self.width = int(self.model.get_embedding_dimension() or 0)
+        self.projection: Tensor | None = None
         self._recomputed: list[torch.nn.Module] = []
         own = self.model.tokenizer
         self._static = isinstance(own, Tokenizer)  # StaticEmbedding: a table of token vectors, whose tokenizer cuts
@@ -138,8 +140,34 @@ class Encoder:
         if self._static:
             self.model.tokenizer.enable_truncation(length)
         features = self.model.preprocess(list(texts), prompt=prompt, max_length=length)
-        vectors_BD: Tensor = self.model(batch_to_device(features, self.model.device))["sentence_embedding"]
-        return torch.nn.functional.normalize(vectors_BD.float(), dim=-1)
+        told = self.model(batch_to_device(features, self.model.device))
+        vectors_BD: Tensor = torch.nn.functional.normalize(told["sentence_embedding"].float(), dim=-1)
+        if self.projection is None:
+            return vectors_BD
+        tokens_BTW = token_vectors(told["token_embeddings"].float(), told["attention_mask"], self.projection)
+        room = (self.width - vectors_BD.shape[-1]) // self.projection.shape[-1]
+        tokens_BTW = torch.nn.functional.pad(tokens_BTW[:, :room], (0, 0, 0, max(0, room - tokens_BTW.shape[1])))
+        return torch.hstack([vectors_BD, tokens_BTW.flatten(1)])
+
+    def late(self, width: int, tokens: int) -> "Encoder":
+        """Return one with the same weights that also tells token vectors (late interaction, arXiv 2004.12832).
+
+        Its vectors have the length X = D + ``tokens`` x W: behind that of the text come those of its first tokens, of
+        length 1 and ``width`` W, and zeros where it has fewer. Both are of one pass. Token vectors are hidden states
+        on W random axes at right angles, the same for every text and corpus.
+
+        Raises:
+            ModelError: the model has no hidden states, or narrower ones.
+        """
+        hidden = 0 if self._static else int(self.model.config.hidden_size)
+        if width > hidden:
+            what = f"has hidden states of {hidden} numbers" if hidden else "is a table of token vectors"
+            raise ModelError(f"{self.name} {what}, of which embed.tokens {width} cannot be kept; set it to 0, or lower")
+        axes_HW = np.linalg.qr(np.random.default_rng(0).standard_normal((hidden, width)))[0]
+        late = copy.copy(self)
+        late.projection = torch.from_numpy(axes_HW.astype(np.float32))
+        late.width = self.width + tokens * width
+        return late
 
     def recompute(self) -> None:
         """Switch on gradient checkpointing (arXiv 1604.06174): :meth:`forward` keeps a layer's inputs only."""
@@ -197,3 +225,15 @@ class Encoder:
         half = copy.copy(self)
         half.model = copy.deepcopy(self.model).bfloat16()
         return half
+
+
+def token_vectors(hidden_BTH: Tensor, mask_BT: Tensor, projection_HW: Tensor) -> Tensor:
+    """Return vectors of tokens, of length 1, (B, T, W): those of a text come first, then zeros.
+
+    >>> token_vectors(torch.tensor([[[9.0, 9.0], [0.0, 3.0]]]), torch.tensor([[0, 1]]), torch.eye(2))
+    tensor([[[0., 1.],
+             [0., 0.]]])
+    """
+    tokens_BTW = torch.nn.functional.normalize(hidden_BTH @ projection_HW.to(hidden_BTH), dim=-1) * mask_BT[..., None]
+    order_BT = mask_BT.argsort(dim=-1, descending=True, stable=True)
+    return tokens_BTW.take_along_dim(order_BT[..., None], dim=1)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from harr.corpus.passages import Passages
+from harr.corpus.vectors import LARGEST
 from harr.embed.encoder import Encoder
 from harr.embed.served import ServedEncoder
 from harr.errors import DamagedFile
@@ -35,6 +36,8 @@ from harr.params.embed import EmbedParams
 
 MIN_COSINE = 0.99
 PROBE_SECONDS = 1.0
+BYTES = 10_240
+"""Bytes that the token vectors of a passage take: at 128 numbers each those of its first 80 tokens."""
 CHECKED = 8
 """Number of passages that are also encoded in this process before a server encodes the corpus."""
 Spread = Callable[[Path, Sequence[int]], Iterator[dict[str, Any]]]
@@ -53,7 +56,8 @@ def embed_corpus(
 ) -> dict[str, float]:
     """Embed every passage and publish ``out``: vectors-00000.npy ... and manifest.json.
 
-    A shard is a float32 array of unit vectors, rows in corpus order. Unfinished shards live in
+    A shard is a float32 array of unit vectors, rows in corpus order. With ``params.tokens`` there are token vectors
+    beside it, tokens-00000.npy, of the same passes: int8, (rows, T, W). Unfinished shards live in
     ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
     and shard size; a shard there whose hash differs is made again, alone; so is one of a damaged ``out``.
     ``served`` computes in place of ``encoder``, after they agreed on the first passages. ``spread`` has the
@@ -70,13 +74,14 @@ def embed_corpus(
         "encoder": encoder.identity,
         "dtype": dtype,
         "shard_size": params.shard_size,
+        **({"tokens": params.tokens} if params.tokens else {}),
     }
     _take_back(out, work / fingerprint(plan), passages, encoder, plan)
     folder = unfinished(work, plan)
     manifest = _resume(folder, passages, encoder, params)
     if manifest is None:  # it fixes the dtype, so that a resumed run keeps it
         chosen = _choose_dtype(passages, encoder, params.batch_size) if dtype == "auto" else dtype
-        manifest = _header(passages, encoder, chosen)
+        manifest = _header(passages, encoder, chosen, params.tokens)
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)
     done = {shard["file"]: shard for shard in manifest["shards"]}
@@ -87,7 +92,7 @@ def embed_corpus(
         if spread:
             entries = spread(folder, missing)
         else:
-            used = computing(encoder, manifest["dtype"], served)
+            used = computing(encoder, manifest, served)
             entries = (
                 embed_shard(passages, encoder, used, params, folder, number, progress.update) for number in missing
             )
@@ -102,10 +107,12 @@ def embed_corpus(
     return _figures(manifest, embedded=len(passages) - finished_rows, seconds=time.monotonic() - started)
 
 
-def computing(encoder: Encoder, dtype: str, served: ServedEncoder | None) -> Encoder | ServedEncoder:
-    """Return what computes vectors of ``dtype`` (as the manifest names it): the encoder, its bfloat16 copy, or the
-    server."""
-    return served or (encoder.bfloat16() if dtype == "bfloat16" else encoder)
+def computing(encoder: Encoder, manifest: Mapping[str, Any], served: ServedEncoder | None) -> Encoder | ServedEncoder:
+    """Return what computes vectors as the manifest says: the encoder, with token vectors or without, its bfloat16 copy,
+    or the server."""
+    if tokens := manifest.get("tokens"):
+        encoder = encoder.late(tokens["width"], tokens["kept"])
+    return served or (encoder.bfloat16() if manifest["dtype"] == "bfloat16" else encoder)
 
 
 def embed_shard(
@@ -141,20 +148,29 @@ def embed_shard(
     )
     on_batch(len(texts) - len(distinct))
     vectors = vectors_UD[[distinct[text] for text in texts]]
-    path = folder / _file(number)
-    with appears_whole(path) as temporary, temporary.open("wb") as handle:
-        np.save(handle, vectors, allow_pickle=False)
     counts = encoder.token_counts([encoder.passage_prompt + text for text in texts])
     truncated = int((counts > encoder.max_tokens).sum())
-    return {"file": path.name, "rows": len(vectors), "sha256": sha256(path), "truncated": truncated}
+    entry = {**_saved(folder / _file(number), vectors[:, : encoder.width]), "truncated": truncated}
+    if params.tokens:
+        tokens = np.rint(vectors[:, encoder.width :] * LARGEST).astype(np.int8)
+        path = folder / _file(number).replace("vectors", "tokens")
+        entry["tokens"] = _saved(path, tokens.reshape(len(texts), -1, params.tokens))
+    return entry
+
+
+def _saved(path: Path, vectors: NDArray[Any]) -> dict[str, Any]:
+    with appears_whole(path) as temporary, temporary.open("wb") as handle:
+        np.save(handle, np.ascontiguousarray(vectors), allow_pickle=False)
+    return {"file": path.name, "rows": len(vectors), "sha256": sha256(path)}
 
 
 def _file(number: int) -> str:
     return f"vectors-{number:05d}.npy"
 
 
-def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
-    """Return the manifest of no shards."""
+def _header(passages: Passages, encoder: Encoder, dtype: str, tokens: int) -> dict[str, Any]:
+    """Return the manifest of no shards; ``tokens`` is the width of token vectors, which the identity does not cover."""
+    kept = {"tokens": {"width": tokens, "kept": min(BYTES // tokens, encoder.max_tokens)}} if tokens else {}
     parts = {"encoder": encoder.identity, "dtype": dtype, "corpus": passages.identity}
     return {
         "identity": fingerprint(parts),
@@ -163,6 +179,7 @@ def _header(passages: Passages, encoder: Encoder, dtype: str) -> dict[str, Any]:
         "max_tokens": encoder.max_tokens,
         "rows": len(passages),
         "width": encoder.width,
+        **kept,
         "shards": [],
     }
 
@@ -173,7 +190,7 @@ def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, pl
     So do those of a stage that was killed after it published them. Others are left where they are: whoever runs the
     stage again then wants all of it anew.
     """
-    manifest = None if folder.exists() else _unfinished(out, passages, encoder)
+    manifest = None if folder.exists() else _unfinished(out, passages, encoder, plan.get("tokens", 0))
     first = min(plan["shard_size"], len(passages))
     if manifest and plan["dtype"] in ("auto", manifest["dtype"]) and manifest["shards"][0].get("rows") == first:
         try:
@@ -185,11 +202,11 @@ def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, pl
             reopen_work(out, folder)
 
 
-def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str, Any] | None:
+def _unfinished(folder: Path, passages: Passages, encoder: Encoder, tokens: int) -> dict[str, Any] | None:
     """Return the manifest in a folder; None where there is none, or none of this corpus and encoder."""
     try:
         manifest: dict[str, Any] = read_json(folder / "manifest.json")
-        header = _header(passages, encoder, manifest["dtype"])
+        header = _header(passages, encoder, manifest["dtype"], tokens)
         return manifest if {**manifest, "shards": []} == header and isinstance(manifest["shards"], list) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -197,23 +214,29 @@ def _unfinished(folder: Path, passages: Passages, encoder: Encoder) -> dict[str,
 
 def _resume(folder: Path, passages: Passages, encoder: Encoder, params: EmbedParams) -> dict[str, Any] | None:
     """Return the manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
-    manifest = _unfinished(folder, passages, encoder)
+    manifest = _unfinished(folder, passages, encoder, params.tokens)
     if manifest is None:
         if (folder / "manifest.json").exists():
             tqdm.write(f"{folder / 'manifest.json'} is damaged; embedding begins anew")
         return None
     intact = []
     for shard in manifest["shards"]:
-        path = folder / str(shard.get("file"))
-        if path.is_file() and sha256(path) == shard.get("sha256"):
-            intact.append(shard)
+        parts = [shard, shard["tokens"]] if "tokens" in shard else [shard]
+        damaged = [path for part in parts if not _is_whole(path := folder / str(part.get("file")), part)]
+        if damaged:
+            tqdm.write(f"{damaged[0]} is missing or damaged and will be made again")
         else:
-            tqdm.write(f"{path} is missing or damaged and will be made again")
+            intact.append(shard)
     manifest["shards"] = intact
     shards = -(-manifest["rows"] // params.shard_size)
     share = len(intact) / max(shards, 1)
     tqdm.write(f"resuming embed at shard {len(intact)}/{shards} ({share:.1%})".replace("%", " %"))
     return manifest
+
+
+def _is_whole(path: Path, part: Mapping[str, Any]) -> bool:
+    """Return whether a file is there, as its entry in the manifest tells."""
+    return path.is_file() and sha256(path) == part.get("sha256")
 
 
 def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:

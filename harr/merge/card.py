@@ -54,9 +54,13 @@ def purpose(facts: Mapping[str, str]) -> str:
     """Return what a merged model is for, from its harr.json: queries for an index of its base, or one of two towers."""
     base = facts["base_model"]
     if "positions" not in facts:
+        late = (
+            "\nIt was trained to rank by its *tokens* (MaxSim, harr/rag/policies/maxsim.py); the vector of the query,"
+            "\nwhich sentence-transformers tells, brings the candidates."
+        )
         return (
             "It encodes *queries* for an index that was built with its base encoder,\n"
-            f"{base}; passages keep the vectors of the base."
+            f"{base}; passages keep the vectors of the base.{late * (facts.get('scores') == 'maxsim')}"
         )
     return (
         "It is one of two towers: `retriever` reads the question and the passages picked so far, joined by [SEP];\n"

@@ -37,6 +37,9 @@ class EmbedParams(Section):
     above .99."""
     batch_size: Positive = 32
     """Number of passages that are encoded together; halved where the GPU is full."""
+    tokens: int = Field(0, ge=0, le=1024)
+    """Length of the vectors of a passage's tokens that are kept beside its own, for ``retriever.scores: maxsim``: those
+    of its first 10,240 / ``tokens`` tokens, in int8; 0 keeps none."""
     shard_size: Positive = 4096
     """Number of passages in a file of vectors; a killed stage loses at most one."""
 

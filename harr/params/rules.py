@@ -164,6 +164,30 @@ def retriever_ranks_as_it_learns(params: "Params") -> None:
         )
 
 
+def token_vectors_are_there(params: "Params") -> None:
+    """Token vectors are kept where they are compared, and are those of the encoder that reads states."""
+    train, retriever = params.train, params.retriever
+    if params.embed.tokens and params.encoder.base_url:
+        raise ValueError(
+            "embed.tokens keeps vectors of tokens, which the server at encoder.base_url does not tell; leave one out"
+        )
+    if retriever.scores == "vector":
+        return
+    if not params.embed.tokens:
+        raise ValueError("retriever.scores maxsim compares vectors of tokens, and none are kept; set embed.tokens: 64")
+    if train.learns == LANGUAGE_MODEL or train.positions:
+        raise ValueError(
+            f"retriever.scores maxsim is for passages that keep their vectors, and train.method {train.method} "
+            + ("trains the tower of passages, too" if train.positions else "lets the language model learn")
+            + "; leave it out"
+        )
+    if retriever.encoder:
+        raise ValueError(
+            "retriever.scores maxsim compares tokens of encoder.model with its own, and retriever.encoder reads states "
+            "by another model; leave one out"
+        )
+
+
 def sources_are_asked(params: "Params") -> None:
     """Every tool has a source and every source is asked; sources are searched as they are."""
     sources, tools = set(params.sources), set(_tools(params.pipeline))
@@ -364,6 +388,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     a_state_has_one_query,
     index_has_what_is_searched,
     retriever_ranks_as_it_learns,
+    token_vectors_are_there,
     sources_are_asked,
     method_plays_the_pipeline,
     language_model_can_learn,

@@ -197,7 +197,6 @@ def update(
     temperature = contrast.temperature or policy.temperature
     golds, _ = unique([pid for group in groups for pid in group])
     rows = policy.passages.rows_of(golds)
-    vectors_GD = torch.from_numpy(policy.vectors.take(np.array([rows[pid] for pid in golds])))
     allowed_UG = _allowed(states, targets, golds, groups)
     gold_rows = set(rows.values())
     hard_UN = pad(
@@ -209,9 +208,7 @@ def update(
     for first, end in shares(len(states), params.states_per_pass):
         part = states[first:end]
         states_UD = learner.vectors(part)
-        vectors_UND = torch.from_numpy(policy.vectors.take(np.maximum(hard_UN[first:end], 0))).to(states_UD)
-        gold_UG, near_UN = states_UD @ vectors_GD.to(states_UD).T, torch.einsum("ud,und->un", states_UD, vectors_UND)
-        scores_UM = torch.hstack([gold_UG, near_UN]) / temperature
+        scores_UM = policy.scores(states_UD, torch.arange(len(part)), rows_UM[first:end]) / temperature
         scores_UM = scores_UM + learner.term(known, part, rows_UM[first:end])
         hidden_UM = torch.from_numpy(np.hstack([~allowed_UG[first:end], hard_UN[first:end] < 0])).to(states_UD.device)
         label_U = torch.tensor([golds.index(targets[state]) for state in part], device=states_UD.device)

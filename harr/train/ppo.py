@@ -7,12 +7,14 @@ reward. The value head lives in the checkpoints only; the export is the adapter.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 
 from harr.compute import distributed
 from harr.params.train import PPOParams
 from harr.rag.policies import plackett_luce
+from harr.rag.policies.dense import DensePolicy
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.train.advantages import generalized_advantages
@@ -27,7 +29,7 @@ COLUMNS = ("advantage", "value", "target")
 
 def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train the retriever of ``setup`` and write its adapter to ``out``; resumes as ``grpo.train`` does."""
-    head = value_head(setup.policy.encoder.width, seed)
+    head = value_head(cast(DensePolicy, setup.policy).vectors.width, seed)
     rate = params.value_learning_rate
     learner = Learner.open(params, setup, work, seed, kind="ppo", head=head, head_rate=rate)
     for played in infonce.rewarded_steps(params, setup, learner, seed, log):
@@ -110,7 +112,9 @@ def _before_update(
     with torch.no_grad():
         for rows in batch.passes(params.states_per_pass):
             places = rows.columns["place"].long()
-            value_B = head(learner.vectors(rows.states).float()).squeeze(-1)[rows.state_of_B]
+            value_B = head(learner.vectors(rows.states)[:, : learner.dense.vectors.width].float()).squeeze(-1)[
+                rows.state_of_B
+            ]
             found_2S[0, places] = value_B.cpu().double()
             if params.kl_weight:
                 found_2S[1, places] = (rows.old_B - learner.reference(rows).cpu()).double()
@@ -132,7 +136,7 @@ def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Ba
         columns = (rows.old_B, *(rows.columns[name] for name in COLUMNS))
         old_B, advantage_B, value_B, target_B = (column.to(new_B) for column in columns)
         policy_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high)
-        now_B = head(states_UD.detach().float()).squeeze(-1)[rows.state_of_B]
+        now_B = head(states_UD.detach()[:, : learner.dense.vectors.width].float()).squeeze(-1)[rows.state_of_B]
         fit_B = clipped_value(now_B, value_B, target_B, params.value_clip)
         entropy_B = plackett_luce.entropy(logits_BN)
         loss_B = policy_B + params.value_weight * fit_B - params.entropy_weight * entropy_B

@@ -15,7 +15,6 @@ from itertools import islice
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
 import torch
 
 from harr.compute import distributed
@@ -85,8 +84,7 @@ def update(params: PolicyParams, learner: Learner, rewards: Rewards, known: Know
     for first, end in shares(len(states), params.states_per_pass):
         states_UD = learner.vectors(states[first:end])
         rows_BN = rows_UN[first:end]
-        vectors_BND = torch.from_numpy(policy.vectors.take(np.maximum(rows_BN, 0))).to(states_UD)
-        scores_BN = torch.einsum("bd,bnd->bn", states_UD, vectors_BND) / temperature
+        scores_BN = policy.scores(states_UD, torch.arange(len(rows_BN)), rows_BN) / temperature
         scores_BN = scores_BN + learner.term(known, states[first:end], rows_BN)
         hidden_BN = torch.from_numpy(rows_BN < 0).to(states_UD.device)
         found_BN = scores_BN.masked_fill(hidden_BN, plackett_luce.MASKED).log_softmax(-1)

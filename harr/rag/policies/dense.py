@@ -20,6 +20,7 @@ from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.evidence import Evidence
+from harr.rag.policies.maxsim import maxsim
 from harr.rag.policies.state import StateFormat
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.rag.retrieval.links import Brought
@@ -43,6 +44,7 @@ class DensePolicy:
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
         evidence: what competes beside the nearest, and a small term that is added to the score of each candidate.
+        late: whether token vectors are compared (``encoder`` tells them, :meth:`Encoder.late`), not those of texts.
         frozen: whether the encoder never changes, so that no state need be encoded twice.
     """
 
@@ -61,6 +63,7 @@ class DensePolicy:
     fusion: Fusion = DENSE
     pick_tokens: int = 0
     evidence: Evidence | None = None
+    late: bool = False
     frozen: bool = False
     _encoded: dict[str, NDArray[np.float32]] = field(default_factory=dict, repr=False)
 
@@ -94,7 +97,7 @@ class DensePolicy:
                 search = self.candidates == "corpus"
                 pools, known_BNF, brought = self.evidence.links.gather(searches, pools, search=search)
             pool_BN = pad(pools)
-            scores_BN = self._scores(states_UD[state_of], pool_BN)
+            scores_BN = self._scores(states_UD, state_of, pool_BN)
             if self.evidence and known_BNF is not None:
                 scores_BN += self.temperature * self.evidence.weigh(known_BNF)
             chosen = self._choose(searches, states, pool_BN, scores_BN, known_BNF)
@@ -151,14 +154,21 @@ class DensePolicy:
             # A state that was cut may stand for several queries, which differ as words.
             pairs = list(zip(state_of.tolist(), (search.query for search in searches), strict=True))
             place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-            vectors_PD, words = states_UD[[state for state, _ in place]], [query for _, query in place]
+            vectors_PD = states_UD[[state for state, _ in place], : self.vectors.width]
+            words = [query for _, query in place]
             found_PN = self.fusion.find(self.index, vectors_PD, words, limit + max(map(len, excluded)))
             found = [row[row >= 0] for row in (found_PN[place[pair]] for pair in pairs)]
         skipped = zip(found, excluded, strict=True)
         return [(rows_N[~np.isin(rows_N, skip)] if skip else rows_N)[:limit] for rows_N, skip in skipped]
 
-    def _scores(self, states_BD: NDArray[np.float32], pool_BN: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return inner products of every state with its pool; padding scores minus infinity."""
+    def _scores(
+        self, states_UD: NDArray[np.float32], state_of: NDArray[np.int64], pool_BN: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Return what every state scores with its pool, without gradient; padding scores minus infinity."""
+        if self.late:
+            scores_BN = self.scores(torch.from_numpy(states_UD), torch.from_numpy(state_of), pool_BN).numpy()
+            return np.where(pool_BN < 0, -np.inf, scores_BN).astype(np.float32)
+        states_BD = states_UD[state_of]
         rows_R, position_BN = np.unique(pool_BN, return_inverse=True)
         vectors_RD = self.vectors.take(np.maximum(rows_R, 0))
         blocks = [slice(start, start + 256) for start in range(0, len(pool_BN), 256)]
@@ -224,13 +234,20 @@ class DensePolicy:
 
         Returns: logits_BN = score / temperature; padding holds ``plackett_luce.MASKED``.
         """
-        vectors_BND = torch.from_numpy(self.vectors.take(np.maximum(pool_BN, 0))).to(states_UD)
-        scores_BN = torch.einsum("bd,bnd->bn", states_UD[state_of_B], vectors_BND)
+        scores_BN = self.scores(states_UD, state_of_B, pool_BN)
         padding_BN = torch.from_numpy(pool_BN < 0).to(states_UD.device)
         logits_BN = scores_BN / self.temperature
         if self.evidence and known_BNF is not None:
             logits_BN = logits_BN + self.evidence(torch.from_numpy(known_BNF).to(states_UD))
         return logits_BN.masked_fill(padding_BN, plackett_luce.MASKED)
+
+    def scores(self, states_UD: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64]) -> Tensor:
+        """Return inner products, or MaxSim, of states with candidate rows, (B, N), differentiable; every method learns
+        by these. What padding (-1) scores means nothing."""
+        if self.late:
+            return maxsim(states_UD, state_of_B, pool_BN, self.vectors)
+        vectors_BND = torch.from_numpy(self.vectors.take(np.maximum(pool_BN, 0))).to(states_UD)
+        return torch.einsum("bd,bnd->bn", states_UD[state_of_B], vectors_BND)
 
 
 def unique(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

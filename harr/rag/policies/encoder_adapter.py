@@ -67,7 +67,8 @@ def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> No
     An adapter is adapter_model.safetensors and adapter_config.json; trained layers are layers.safetensors.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name})
+    scores = {"scores": "vector"} if encoder.projection is None else {"scores": "maxsim"}
+    write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name, **scores})
     if not isinstance(adapter, PeftModel):
         kept = {path: weight.detach().contiguous() for path, weight in trained_weights(adapter).items()}
         save_file(kept, folder / LAYERS)

@@ -32,11 +32,9 @@ def test_a_passage_is_worth_what_the_rollouts_that_chose_it_earned_on_average() 
     assert rewards == {"s": {1: 0.5, 2: 1.0, 3: 0.5}}, "what nobody compared is left out"
 
 
-class Vectors:
-    """Passages as the unit vectors of four axes."""
-
-    def take(self, rows: Any) -> Any:
-        return np.eye(4, dtype=np.float32)[rows]
+def axes(states_UD: torch.Tensor, state_of_B: torch.Tensor, rows_BN: Any) -> torch.Tensor:
+    """Scores of passages that are the unit vectors of four axes."""
+    return states_UD[state_of_B].take_along_dim(torch.from_numpy(np.maximum(rows_BN, 0)), dim=-1)
 
 
 @pytest.mark.parametrize("temperature", [None, 0.5])
@@ -44,7 +42,7 @@ def test_the_loss_is_the_divergence_of_both_distributions(temperature: float | N
     state_D = torch.tensor([[0.1, 0.2, 0.3, 0.4]], requires_grad=True)
     learner = SimpleNamespace(
         optimizer=SimpleNamespace(zero_grad=lambda: None),
-        dense=SimpleNamespace(vectors=Vectors(), temperature=0.05),
+        dense=SimpleNamespace(scores=axes, temperature=0.05),
         vectors=lambda states: state_D.repeat(len(states), 1),
         backward=lambda loss: loss.backward(),
         update=dict,

