@@ -36,8 +36,6 @@ from harr.params.embed import EmbedParams
 
 MIN_COSINE = 0.99
 PROBE_SECONDS = 1.0
-BYTES = 10_240
-"""Bytes that the token vectors of a passage take: at 128 numbers each those of its first 80 tokens."""
 CHECKED = 8
 """Number of passages that are also encoded in this process before a server encodes the corpus."""
 Spread = Callable[[Path, Sequence[int]], Iterator[dict[str, Any]]]
@@ -74,14 +72,14 @@ def embed_corpus(
         "encoder": encoder.identity,
         "dtype": dtype,
         "shard_size": params.shard_size,
-        **({"tokens": params.tokens} if params.tokens else {}),
+        **({"tokens": params.tokens_of(encoder.max_tokens)} if params.tokens else {}),
     }
     _take_back(out, work / fingerprint(plan), passages, encoder, plan)
     folder = unfinished(work, plan)
     manifest = _resume(folder, passages, encoder, params)
     if manifest is None:  # it fixes the dtype, so that a resumed run keeps it
         chosen = _choose_dtype(passages, encoder, params.batch_size) if dtype == "auto" else dtype
-        manifest = _header(passages, encoder, chosen, params.tokens)
+        manifest = _header(passages, encoder, chosen, params.tokens_of(encoder.max_tokens))
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)
     done = {shard["file"]: shard for shard in manifest["shards"]}
@@ -168,9 +166,8 @@ def _file(number: int) -> str:
     return f"vectors-{number:05d}.npy"
 
 
-def _header(passages: Passages, encoder: Encoder, dtype: str, tokens: int) -> dict[str, Any]:
-    """Return the manifest of no shards; ``tokens`` is the width of token vectors, which the identity does not cover."""
-    kept = {"tokens": {"width": tokens, "kept": min(BYTES // tokens, encoder.max_tokens)}} if tokens else {}
+def _header(passages: Passages, encoder: Encoder, dtype: str, tokens: Mapping[str, int]) -> dict[str, Any]:
+    """Return the manifest of no shards; its identity does not cover the ``tokens``, which change no vector."""
     parts = {"encoder": encoder.identity, "dtype": dtype, "corpus": passages.identity}
     return {
         "identity": fingerprint(parts),
@@ -179,7 +176,7 @@ def _header(passages: Passages, encoder: Encoder, dtype: str, tokens: int) -> di
         "max_tokens": encoder.max_tokens,
         "rows": len(passages),
         "width": encoder.width,
-        **kept,
+        **({"tokens": tokens} if tokens else {}),
         "shards": [],
     }
 
@@ -190,7 +187,7 @@ def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, pl
     So do those of a stage that was killed after it published them. Others are left where they are: whoever runs the
     stage again then wants all of it anew.
     """
-    manifest = None if folder.exists() else _unfinished(out, passages, encoder, plan.get("tokens", 0))
+    manifest = None if folder.exists() else _unfinished(out, passages, encoder, plan.get("tokens", {}))
     first = min(plan["shard_size"], len(passages))
     if manifest and plan["dtype"] in ("auto", manifest["dtype"]) and manifest["shards"][0].get("rows") == first:
         try:
@@ -202,7 +199,7 @@ def _take_back(out: Path, folder: Path, passages: Passages, encoder: Encoder, pl
             reopen_work(out, folder)
 
 
-def _unfinished(folder: Path, passages: Passages, encoder: Encoder, tokens: int) -> dict[str, Any] | None:
+def _unfinished(folder: Path, passages: Passages, encoder: Encoder, tokens: Mapping[str, int]) -> dict[str, Any] | None:
     """Return the manifest in a folder; None where there is none, or none of this corpus and encoder."""
     try:
         manifest: dict[str, Any] = read_json(folder / "manifest.json")
@@ -214,7 +211,7 @@ def _unfinished(folder: Path, passages: Passages, encoder: Encoder, tokens: int)
 
 def _resume(folder: Path, passages: Passages, encoder: Encoder, params: EmbedParams) -> dict[str, Any] | None:
     """Return the manifest of interrupted work, reduced to the shards that are intact; None if there is none."""
-    manifest = _unfinished(folder, passages, encoder, params.tokens)
+    manifest = _unfinished(folder, passages, encoder, params.tokens_of(encoder.max_tokens))
     if manifest is None:
         if (folder / "manifest.json").exists():
             tqdm.write(f"{folder / 'manifest.json'} is damaged; embedding begins anew")

@@ -43,6 +43,14 @@ class EmbedParams(Section):
     shard_size: Positive = 4096
     """Number of passages in a file of vectors; a killed stage loses at most one."""
 
+    def tokens_of(self, max_tokens: int) -> dict[str, int]:
+        """Return the width of token vectors and how many a passage keeps, at most 10 KB of them; nothing without any.
+
+        >>> EmbedParams(tokens=128).tokens_of(256)
+        {'width': 128, 'kept': 80}
+        """
+        return {"width": self.tokens, "kept": min(10_240 // self.tokens, max_tokens)} if self.tokens else {}
+
 
 class HereParams(Section):
     """A runner that makes shards in the process of the stage, one after the other."""

@@ -166,26 +166,19 @@ def retriever_ranks_as_it_learns(params: "Params") -> None:
 
 def token_vectors_are_there(params: "Params") -> None:
     """Token vectors are kept where they are compared, and are those of the encoder that reads states."""
-    train, retriever = params.train, params.retriever
+    train, late = params.train, params.retriever.scores == "maxsim"
     if params.embed.tokens and params.encoder.base_url:
+        raise ValueError("embed.tokens keeps vectors of tokens, which encoder.base_url does not tell; leave one out")
+    if late and not params.embed.tokens:
+        raise ValueError("retriever.scores maxsim compares vectors of tokens, and none are kept; set embed.tokens: 128")
+    if late and (train.positions or train.learns == LANGUAGE_MODEL):
+        why = "trains the tower of passages, too" if train.positions else "trains no retriever"
         raise ValueError(
-            "embed.tokens keeps vectors of tokens, which the server at encoder.base_url does not tell; leave one out"
+            f"retriever.scores maxsim trains states for passages that stay, and train.method {train.method} {why}; "
+            "leave it out"
         )
-    if retriever.scores == "vector":
-        return
-    if not params.embed.tokens:
-        raise ValueError("retriever.scores maxsim compares vectors of tokens, and none are kept; set embed.tokens: 64")
-    if train.learns == LANGUAGE_MODEL or train.positions:
-        raise ValueError(
-            f"retriever.scores maxsim is for passages that keep their vectors, and train.method {train.method} "
-            + ("trains the tower of passages, too" if train.positions else "lets the language model learn")
-            + "; leave it out"
-        )
-    if retriever.encoder:
-        raise ValueError(
-            "retriever.scores maxsim compares tokens of encoder.model with its own, and retriever.encoder reads states "
-            "by another model; leave one out"
-        )
+    if late and params.retriever.encoder:
+        raise ValueError("retriever.scores maxsim compares tokens of encoder.model alone; leave retriever.encoder out")
 
 
 def sources_are_asked(params: "Params") -> None:

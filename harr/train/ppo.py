@@ -112,9 +112,8 @@ def _before_update(
     with torch.no_grad():
         for rows in batch.passes(params.states_per_pass):
             places = rows.columns["place"].long()
-            value_B = head(learner.vectors(rows.states)[:, : learner.dense.vectors.width].float()).squeeze(-1)[
-                rows.state_of_B
-            ]
+            states_UD = learner.vectors(rows.states)[:, : learner.dense.vectors.width]
+            value_B = head(states_UD.float()).squeeze(-1)[rows.state_of_B]
             found_2S[0, places] = value_B.cpu().double()
             if params.kl_weight:
                 found_2S[1, places] = (rows.old_B - learner.reference(rows).cpu()).double()

@@ -26,8 +26,8 @@ from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.rag.retrieval.links import Brought
 from harr.types import Retrieval, Search
 
-REMEMBERED = 100_000
-"""Number of states above which the vectors of an encoder that never changes are forgotten."""
+REMEMBERED = 40_000_000
+"""Number of numbers in the vectors of states above which those of an encoder that never changes are forgotten."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class DensePolicy:
         index: answers nearest-neighbour searches, in the main process. vectors: the same vectors by row number.
         k, pool, temperature: K passages are chosen from the N = ``pool`` nearest.
         fusion: which search says what is nearest: by the state's vector, by the words of the query, or by both. What is
-            found is always scored, chosen and learnt by vectors.
+            found is always scored, chosen and learnt by vectors, or by those of tokens (``late``).
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
@@ -131,7 +131,7 @@ class DensePolicy:
         encode = partial(self.encoder.encode, prompt=self.prompt, max_tokens=self.max_tokens)
         if not self.frozen or not states:  # the share of one process may be empty
             return encode(states)
-        if len(self._encoded) > REMEMBERED:
+        if len(self._encoded) * self.encoder.width > REMEMBERED:
             self._encoded.clear()
         if new := [state for state in dict.fromkeys(states) if state not in self._encoded]:
             self._encoded.update(zip(new, encode(new), strict=True))

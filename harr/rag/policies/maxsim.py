@@ -20,16 +20,15 @@ def maxsim(states_UX: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64], ve
         pool_BN: candidate rows; what padding (-1) scores means nothing.
         vectors: passages' token vectors.
     """
-    scores_BN = states_UX.new_zeros(pool_BN.shape)
     tokens_ULW = states_UX[:, vectors.width :].unflatten(-1, (-1, vectors.token_width))
+    order, parts = [state_of_B[:0]], [states_UX[:0, :1].expand(0, pool_BN.shape[1])]  # no row has a gradient, too
     for state in state_of_B.unique().tolist():
-        rows_b = (state_of_B == state).nonzero().squeeze(-1)
-        rows_R, place_bN = np.unique(np.maximum(pool_BN[rows_b.numpy()], 0), return_inverse=True)
+        order.append((state_of_B == state).nonzero().squeeze(-1))
+        rows_R, place_bN = np.unique(np.maximum(pool_BN[order[-1].numpy()], 0), return_inverse=True)
         tokens_LW = tokens_ULW[state]
-        tokens_LW = tokens_LW[tokens_LW.detach().any(-1)]
-        score_R = mean_of_best(tokens_LW, torch.from_numpy(vectors.tokens(rows_R)).to(tokens_LW.device))
-        scores_BN = scores_BN.index_put((rows_b.to(score_R.device),), score_R[torch.from_numpy(place_bN)])
-    return scores_BN
+        passages_RTW = torch.from_numpy(vectors.tokens(rows_R)).to(tokens_LW.device)
+        parts.append(mean_of_best(tokens_LW[tokens_LW.any(-1)], passages_RTW)[torch.from_numpy(place_bN)])
+    return torch.cat(parts)[torch.cat(order).argsort()]
 
 
 def mean_of_best(state_LW: Tensor, passages_RTW: Tensor) -> Tensor:

@@ -41,6 +41,26 @@ from harr.types import Question
             {"pipeline": {"name": "react"}, "generator": {"kind": "small_lm"}},
             "language model plays search_r1, not react",
         ),
+        ({"retriever": {"scores": "maxsim"}}, r"compares vectors of tokens, and none are kept; set embed\.tokens: 128"),
+        (
+            {"embed": {"tokens": 128}, "encoder": {"base_url": "http://127.0.0.1:8001/v1"}},
+            r"embed\.tokens keeps vectors of tokens, which encoder\.base_url does not tell; leave one out",
+        ),
+        (
+            {
+                "retriever": {"scores": "maxsim", "candidates": "question"},
+                "evaluate": {"candidates": ["question"]},
+                "embed": {"tokens": 128},
+                "pipeline": {"name": "pick"},
+                "generator": {"kind": "none"},
+                "train": {"method": "pqn"},
+            },
+            r"maxsim trains states for passages that stay, and train\.method pqn trains the tower of passages, too;",
+        ),
+        (
+            {"retriever": {"scores": "maxsim", "encoder": "models/bridged"}, "embed": {"tokens": 128}},
+            r"maxsim compares tokens of encoder\.model alone; leave retriever\.encoder out",
+        ),
         ({"train": {"method": "pqn"}}, "pqn plays pipeline pick; set retriever.candidates: question"),
         ({"retriever": {"positions": "relative"}}, r"retriever\.positions is for train\.method pqn; leave it out"),
         (
