@@ -108,7 +108,8 @@ class Vectors:
 
         The system keeps them in its cache; reading them once more costs little.
         """
-        for shard in (*self._shards, *self._tokens):
+        mapped: list[NDArray[Any]] = [*self._shards, *self._tokens]
+        for shard in mapped:
             if isinstance(shard.base, mmap):
                 shard.base.madvise(MADV_DONTNEED)
 

@@ -159,7 +159,7 @@ class Encoder:
         Raises:
             ModelError: the model has no hidden states, or narrower ones.
         """
-        hidden = 0 if self._static else int(self.model.config.hidden_size)
+        hidden = int(getattr(self.model.config, "hidden_size", 0))
         if width > hidden:
             what = f"has hidden states of {hidden} numbers" if hidden else "is a table of token vectors"
             raise ModelError(f"{self.name} {what}, of which embed.tokens {width} cannot be kept; set it to 0, or lower")
