@@ -41,8 +41,9 @@ class RetrieverParams(Section):
     """Further candidates beside the nearest, and a term that is learnt from what is known of all; with null there are
     none."""
     scores: Literal["vector", "maxsim"] = "vector"
-    """What is compared of a state and a candidate: their vectors, or the vectors of their tokens (late interaction,
-    ``harr/rag/policies/maxsim.py``); candidates are brought by the vectors either way."""
+    """What is compared of a state and a candidate: their vectors, or with half the weight these and with the other half
+    the vectors of their tokens (late interaction, ``harr/rag/policies/maxsim.py``); the pool is brought by the vectors
+    either way."""
     learns: Literal["all", "evidence"] = "all"
     """What a training of this retriever changes: the encoder and the term beside it, or the term alone, which takes a
     fraction of the time, since no state is encoded twice."""

@@ -39,12 +39,12 @@ class DensePolicy:
         index: answers nearest-neighbour searches, in the main process. vectors: the same vectors by row number.
         k, pool, temperature: K passages are chosen from the N = ``pool`` nearest.
         fusion: which search says what is nearest: by the state's vector, by the words of the query, or by both. What is
-            found is always scored, chosen and learnt by vectors, or by those of tokens (``late``).
+            found is always scored, chosen and learnt by vectors, those of tokens with them (``late``).
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
         evidence: what competes beside the nearest, and a small term that is added to the score of each candidate.
-        late: whether token vectors are compared (``encoder`` tells them, :meth:`Encoder.late`), not those of texts.
+        late: whether token vectors are compared, too (``encoder`` tells them, :meth:`Encoder.late`).
         frozen: whether the encoder never changes, so that no state need be encoded twice.
     """
 
@@ -165,13 +165,14 @@ class DensePolicy:
         self, states_UD: NDArray[np.float32], state_of: NDArray[np.int64], pool_BN: NDArray[np.int64]
     ) -> NDArray[np.float32]:
         """Return what every state scores with its pool, without gradient; padding scores minus infinity."""
+        blocks = [slice(start, start + 256) for start in range(0, len(pool_BN), 256)]
         if self.late:
-            scores_BN = self.scores(torch.from_numpy(states_UD), torch.from_numpy(state_of), pool_BN).numpy()
-            return np.where(pool_BN < 0, -np.inf, scores_BN).astype(np.float32)
+            live_UX, of_B = torch.from_numpy(states_UD), torch.from_numpy(state_of)
+            told = [self.scores(live_UX, of_B[block], pool_BN[block]).numpy() for block in blocks]
+            return np.where(pool_BN < 0, -np.inf, np.concatenate(told)).astype(np.float32)
         states_BD = states_UD[state_of]
         rows_R, position_BN = np.unique(pool_BN, return_inverse=True)
         vectors_RD = self.vectors.take(np.maximum(rows_R, 0))
-        blocks = [slice(start, start + 256) for start in range(0, len(pool_BN), 256)]
         scores = [np.einsum("bd,bnd->bn", states_BD[block], vectors_RD[position_BN[block]]) for block in blocks]
         return np.where(pool_BN < 0, -np.inf, np.concatenate(scores)).astype(np.float32)
 
@@ -242,12 +243,13 @@ class DensePolicy:
         return logits_BN.masked_fill(padding_BN, plackett_luce.MASKED)
 
     def scores(self, states_UD: Tensor, state_of_B: Tensor, pool_BN: NDArray[np.int64]) -> Tensor:
-        """Return inner products, or MaxSim, of states with candidate rows, (B, N), differentiable; every method learns
-        by these. What padding (-1) scores means nothing."""
-        if self.late:
-            return maxsim(states_UD, state_of_B, pool_BN, self.vectors)
+        """Return inner products of states with candidate rows, (B, N), differentiable; every method learns by these.
+
+        With ``late`` they are half of the score, and MaxSim the other. What padding (-1) scores means nothing.
+        """
         vectors_BND = torch.from_numpy(self.vectors.take(np.maximum(pool_BN, 0))).to(states_UD)
-        return torch.einsum("bd,bnd->bn", states_UD[state_of_B], vectors_BND)
+        scores_BN = torch.einsum("bd,bnd->bn", states_UD[state_of_B, : self.vectors.width], vectors_BND)
+        return (scores_BN + maxsim(states_UD, state_of_B, pool_BN, self.vectors)) / 2 if self.late else scores_BN
 
 
 def unique(texts: Sequence[str]) -> tuple[list[str], NDArray[np.int64]]:

@@ -99,7 +99,11 @@ def test_the_score_is_the_mean_of_the_best_by_hand(game: Setup) -> None:
     pool_BN = np.array([[3, 9, -1], [9, 4, 7], [1, 2, 3]])
     state_of_B = torch.tensor([0, 1, 0])
     with torch.no_grad():
-        found_BN = policy.scores(policy.encoder.forward(texts), state_of_B, pool_BN)
+        states_UX = policy.encoder.forward(texts)
+        found_BN = maxsim(states_UX, state_of_B, pool_BN, policy.vectors)
+        vectors_BNX = policy.vectors.take(np.maximum(pool_BN, 0))
+        alone_BN = torch.einsum("bd,bnd->bn", states_UX[state_of_B, :384], torch.from_numpy(vectors_BNX))
+        assert torch.allclose(policy.scores(states_UX, state_of_B, pool_BN), (found_BN + alone_BN) / 2, atol=1e-6)
     model, axes = SentenceTransformer(str(_folder()), device="cpu"), policy.encoder.projection.numpy()
 
     def tokens(text: str) -> np.ndarray:  # type: ignore[type-arg]
