@@ -55,8 +55,8 @@ def purpose(facts: Mapping[str, str]) -> str:
     base = facts["base_model"]
     if "positions" not in facts:
         late = (
-            "\nIt was trained to rank by its vector and its *tokens*, half each (MaxSim, harr/rag/policies/maxsim.py); the"
-            "\nvector, which sentence-transformers tells, brings the candidates."
+            "\nIt was trained to rank by its vector and its *tokens*, half each (harr/rag/policies/maxsim.py: MaxSim);"
+            "\nthe vector, which sentence-transformers tells, brings the candidates."
         )
         return (
             "It encodes *queries* for an index that was built with its base encoder,\n"
