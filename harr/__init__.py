@@ -5,4 +5,30 @@ Start reading at ``harr/types.py`` (the nouns), then ``harr/rag/rollout.py`` (th
 ``harr/train/grpo.py`` (the learning loop).
 """
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+_EXPORTED = {
+    "Retriever": "harr.library.trained:TrainedRetriever",
+    "Session": "harr.library.trained:Session",
+    "state": "harr.rag.policies.state:state",
+    "Hop": "harr.types:Hop",
+    "Passage": "harr.types:Passage",
+    "Question": "harr.types:Question",
+    "Search": "harr.types:Search",
+}
+"""What applications use. Each is imported when it is first asked for: a state is written without torch. Their types
+stand in __init__.pyi."""
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is exported (PEP 562)."""
+    if name not in _EXPORTED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, attribute = _EXPORTED[name].partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_EXPORTED])

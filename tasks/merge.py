@@ -23,8 +23,8 @@ from tasks.tracking.run import Run
 def merge_adapter(params: Params) -> dict[str, float]:
     """Write what was trained as a stock folder, models/retriever or models/llm, checked against the adapter.
 
-    The other folder says in ``untrained.json`` who played there. Two towers become two folders: that of the actions
-    is models/retriever/action.
+    The other folder says in ``untrained.json`` who played there. A retriever has a tower of queries and one of
+    documents, which is the base encoder, or the trained one of actions; ``merge.towers`` may leave it out.
     """
     vectors = vectors_manifest()
     facts = {"index_identity": vectors["identity"]}
@@ -37,20 +37,47 @@ def merge_adapter(params: Params) -> dict[str, float]:
     return _merge_retriever(params, facts | {"documents": vectors["encoder"]})
 
 
-def _merge_retriever(params: Params, facts: Mapping[str, str]) -> dict[str, float]:
-    from harr.builders.encoder import build_encoder, query_section
-    from harr.merge.retriever import merge
+def _merge_retriever(params: Params, facts: Mapping[str, Any]) -> dict[str, float]:
+    from harr.builders.encoder import action_folder, build_encoder, query_section
+    from harr.merge.retriever import ExportedTower, merge
 
     encoder = build_encoder(query_section(params.encoder, params.retriever.encoder))
     # The export encodes states, whose limit may differ from that of passages.
     encoder.limit(params.retriever.max_tokens)
-    least, work = params.merge.min_cosine, WORK / "merge"
-    figures = merge(encoder, ADAPTER, RETRIEVER, work, min_cosine=least, facts=facts)
-    if (ADAPTER / "action").exists():
+    documents = None
+    if params.merge.towers == "both":
         actions = build_encoder(params.encoder)
-        second = merge(actions, ADAPTER / "action", RETRIEVER / "action", work, min_cosine=least, facts=facts)
-        figures |= {f"action_{name}": value for name, value in second.items()}
-    return figures
+        documents = ExportedTower(actions, actions.passage_prompt, action_folder(ADAPTER))
+    return merge(
+        ExportedTower(encoder, encoder.query_prompt, ADAPTER),
+        RETRIEVER,
+        WORK / "merge",
+        documents=documents,
+        min_cosine=params.merge.min_cosine,
+        facts={**facts, **loading_facts(params)},
+    )
+
+
+def loading_facts(params: Params) -> dict[str, Any]:
+    """Return what whoever loads the retriever needs to use it as it was trained; no address, and no path.
+
+    ``retriever`` and ``encoder`` are those sections; with ``statuses`` a finished hop says FOUND or not.
+    """
+    from harr.builders.encoder import query_section
+
+    elsewhere = {"encoder", "late_interaction"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
+    told = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt"}
+    states = query_section(params.encoder, params.retriever.encoder)
+    return {
+        "format": 2,
+        "dataset": params.download.dataset,
+        "pipeline": params.pipeline.name,
+        "history": True,
+        "statuses": params.pipeline.tells_status,
+        "towers": params.merge.towers,
+        "retriever": params.retriever.model_dump(mode="json", exclude=elsewhere),
+        "encoder": states.model_dump(mode="json", include=told),
+    }
 
 
 def training_facts(params: Params) -> dict[str, str]:

@@ -1,14 +1,16 @@
-"""Every path of the project, relative to its folder; the library is handed these and writes none of its own."""
+"""Every path of the project, relative to its folder; the library is handed these. Those that an application reads, too,
+stand in harr/builders/places.py."""
 
 from pathlib import Path
 
 from harr.builders.places import Places
 
-CORPUS, QUESTIONS = Path("data/corpus"), Path("data/questions")
-VECTORS, INDEX = Path("data/vectors"), Path("data/index")
-MENTIONS, WORDS = Path("data/mentions"), Path("data/words")
+PLACES = Places.of_project(Path())
+"""What the builders of the library read and remember."""
+CORPUS, QUESTIONS = PLACES.corpus, Path("data/questions")
+VECTORS, INDEX, MENTIONS, WORDS = PLACES.vectors, PLACES.index, PLACES.mentions, PLACES.words
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
-GENERATOR, ADAPTER, ARMS = Path("models/generator"), Path("models/adapter"), Path("models/arms")
+GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
 BRIDGED = Path("models/bridged")
 """What `harr bridge` writes."""
@@ -28,14 +30,3 @@ NOTES, RUNS = WORK / "mlflow", STATE / "runs"
 """What MLflow has not received (tasks/tracking/report.py), and the folders of recipes, each with the same paths."""
 CHECKS = Path("gx/uncommitted/data_docs/local_site/validations")
 """Pages of the expectations, a folder per suite."""
-PLACES = Places(
-    corpus=CORPUS,
-    vectors=VECTORS,
-    index=INDEX,
-    mentions=MENTIONS,
-    words=WORDS,
-    generator=GENERATOR,
-    completions=WORK / "completions",
-    searches=WORK / "searches",
-)
-"""What the builders of the library read and remember."""

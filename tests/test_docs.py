@@ -21,11 +21,13 @@ MADE_BY_YOU = {"docker/.env"}
 
 
 def defined(file: Path) -> set[str]:
-    """Names that a module defines or imports at its top."""
+    """Names that a module defines or imports at its top; of what is imported when it is asked for, its stub tells."""
+    stub = file.with_suffix(".pyi")
     found = set()
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for node in ast.parse((stub if stub.exists() else file).read_text(encoding="utf-8")).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
-        found |= {getattr(one, "name", getattr(one, "id", "")) for one in [*targets, *getattr(node, "names", [])]}
+        for one in [*targets, *getattr(node, "names", [])]:
+            found.add(getattr(one, "asname", None) or getattr(one, "name", getattr(one, "id", "")))
     return found
 
 

@@ -150,7 +150,7 @@ def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: P
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [[], 1]
     assert Path("models/adapter/adapter_model.safetensors").exists() and Path("reports/index.html").exists()
-    assert Path("models/retriever/model.safetensors").exists()
+    assert Path("models/retriever/query/model.safetensors").exists()
     kinds = {path.suffix for path in Path("models").rglob("*") if path.is_file()}
     assert kinds <= {".safetensors", ".json", ".txt", ".md"}
 

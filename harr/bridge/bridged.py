@@ -19,7 +19,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ModelError
 from harr.io.files import draft, write_json, write_text
-from harr.merge.card import RETRIEVER, folder_card
+from harr.merge.card import RETRIEVER, folder_card, usage
 from harr.merge.retriever import PROBES, save_stock
 from harr.types import Question
 
@@ -186,7 +186,8 @@ def write_bridged(queries: Encoder, bridge: SpaceMap, out: Path, work: Path, fac
     with draft(work / "bridged", out) as folder:
         save_stock(model, folder, queries)
         what = f"It encodes *queries* for an index of {facts['base_model']}; it is no encoder of passages."
-        write_text(folder / "README.md", folder_card(RETRIEVER, facts, title="A bridged query encoder", what=what))
+        card = folder_card(RETRIEVER, facts, title="A bridged query encoder", what=what, use=usage(facts))
+        write_text(folder / "README.md", card)
         write_json(folder / "harr.json", dict(facts))
         again = Encoder(str(folder), max_tokens=queries.max_tokens, device="cpu")
         cosine = float((again.encode(PROBES, prompt=queries.query_prompt) * wanted_ND).sum(-1).min())

@@ -12,7 +12,7 @@ from harr.embed.served import ServedEncoder
 from harr.embed.shards import computing, embed_shard
 from harr.errors import IndexMismatch, ModelError
 from harr.io.files import read_json, read_manifest
-from harr.io.model_folder import find_folder
+from harr.io.model_folder import DOCUMENT, find_folder, query_tower
 from harr.params.embed import EmbedParams, EncoderParams
 from harr.rag.policies.encoder_adapter import load_adapter
 
@@ -48,7 +48,9 @@ def query_section(section: EncoderParams, model: str) -> EncoderParams:
             f"retriever.encoder {model} does not say whose vectors it reads states for; run `harr bridge --model "
             f"{model}`, and name the folder that it writes"
         )
-    prompts = read_json(folder / "config_sentence_transformers.json").get("prompts", {})
+    if (tower := query_tower(folder)) != folder:
+        model = str(tower)
+    prompts = read_json(tower / "config_sentence_transformers.json").get("prompts", {})
     return section.model_copy(update={"model": model, "query_prompt": prompts.get("query", ""), "plain_prompt": None})
 
 
@@ -72,10 +74,20 @@ def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:
     if not folder.is_dir():
         raise ModelError(f"trained model {folder} does not exist; run `dvc repro`, or name a folder that does")
     if (folder / "modules.json").exists():
-        return build_encoder(section, str(folder))
+        return build_encoder(section, str(query_tower(folder)))
     encoder = build_encoder(section)
     load_adapter(encoder, folder)
     return encoder
+
+
+def action_folder(folder: Path) -> Path | None:
+    """Return the folder of the trained tower of actions, of an adapter or of a merged model; None where there is none.
+
+    In a merged model it is the tower of documents.
+    """
+    told = folder / "harr.json"
+    names = ("action", DOCUMENT) if told.exists() and "positions" in read_json(told) else ("action",)
+    return next((folder / name for name in names if (folder / name).is_dir()), None)
 
 
 def embed_as_worker(

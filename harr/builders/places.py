@@ -1,4 +1,4 @@
-"""Where a run's files lie, as the caller of a builder says; the library itself writes no path of the project."""
+"""Where a run's files lie: as the caller of a builder says, or as in every project (:meth:`Places.of_project`)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,3 +23,18 @@ class Places:
     generator: Path
     completions: Path
     searches: Path
+
+    @classmethod
+    def of_project(cls, root: Path) -> "Places":
+        """Return the places of a project that lies in ``root``; tasks/paths.py names the others."""
+        data, work = root / "data", root / "work"
+        return cls(
+            corpus=data / "corpus",
+            vectors=data / "vectors",
+            index=data / "index",
+            mentions=data / "mentions",
+            words=data / "words",
+            generator=root / "models" / "generator",
+            completions=work / "completions",
+            searches=work / "searches",
+        )

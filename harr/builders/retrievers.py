@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from harr.arms import Arm
-from harr.builders.encoder import trained_encoder
+from harr.builders.encoder import action_folder, trained_encoder
 from harr.builders.places import Places
 from harr.compute import distributed
 from harr.corpus.passages import Passages
@@ -243,7 +243,7 @@ def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Pat
     Raises:
         ModelError: the folder holds no tower of actions; it was trained by another method.
     """
-    if not (folder / "action").exists():
+    if (actions := action_folder(folder)) is None:
         raise ModelError(f"{folder} holds no tower of actions (folder action); train with train.method: pqn")
     facts = read_json(folder / "harr.json") if (folder / "harr.json").exists() else {}
     told = facts.get("positions", section.positions)
@@ -252,7 +252,7 @@ def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Pat
             f"{folder} was trained with positions {told}, params.yaml says {section.positions}; "
             "set retriever.positions to what it was trained with"
         )
-    return towers_policy(section, trained_encoder(encoder, folder), trained_encoder(encoder, folder / "action"), None)
+    return towers_policy(section, trained_encoder(encoder, folder), trained_encoder(encoder, actions), None)
 
 
 def towers_policy(

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harr.arms import Arm
-from harr.builders.encoder import build_encoder, made_for, query_section, trained_encoder
+from harr.builders.encoder import action_folder, build_encoder, made_for, query_section, trained_encoder
 from harr.builders.pipeline import build_pipeline, build_reward, for_training
 from harr.builders.places import Places
 from harr.builders.retrievers import (
@@ -170,9 +170,8 @@ def open_players(
                 return fixed_retriever(section, search, base, corpus, candidates)
             states = query_section(params.encoder, section.encoder)
             encoder = trained_encoder(states, trained) if trained else base
-            if trained and (trained / "action").exists():
-                actions = trained_encoder(params.encoder, trained / "action")
-                return towers_policy(section, encoder, actions, corpus.passages)
+            if trained and (tower := action_folder(trained)):
+                return towers_policy(section, encoder, trained_encoder(params.encoder, tower), corpus.passages)
             return dense_policy(section, encoder, corpus, candidates, history=arm.history, trained=trained)
 
         yield player

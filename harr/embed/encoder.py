@@ -22,7 +22,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from harr.compute.batching import auto_batch
 from harr.errors import ModelError
 from harr.io.files import fingerprint
-from harr.io.model_folder import file_hashes, find_folder, load_safely
+from harr.io.model_folder import ROUTER_FILE, file_hashes, find_folder, load_safely
 
 
 class Encoder:
@@ -58,10 +58,14 @@ class Encoder:
             device: as torch names it; None takes a GPU where there is one.
 
         Raises:
-            ModelError: the model cannot be found, is not safetensors only, needs code, is damaged, or reads fewer than
-                ``max_tokens`` tokens.
+            ModelError: the model cannot be found, is not safetensors only, needs code, is damaged, has two towers, or
+                reads fewer than ``max_tokens`` tokens.
         """
         folder = find_folder(name)
+        if (folder / ROUTER_FILE).exists():
+            raise ModelError(
+                f"{name} holds several towers, of which one is expected; name its folder, such as {name}/query"
+            )
         self.name = name
         self.model = load_safely(SentenceTransformer, name, folder, device)
         self.query_prompt = query_prompt

@@ -24,6 +24,11 @@ KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
 UNLOADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError)
 """What the libraries raise for a model that cannot be loaded."""
 
+QUERY, DOCUMENT = "query", "document"
+"""The towers of a folder that holds two: each is a model folder of its own."""
+ROUTER_FILE = "router_config.json"
+"""What a folder of several towers has, and no other."""
+
 KINDS = {".safetensors", ".json", ".txt", ".md", ".model", ".jinja"}
 """Endings of the files of a model that harr publishes."""
 CODE = {".py", ".pyc", ".so", ".dll", ".dylib", ".exe", ".sh"}
@@ -76,17 +81,27 @@ def _checked(folder: Path) -> Path:
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
-    """Return class and folder of every module; a folder without modules.json is a bare transformer."""
+    """Return class and folder of every module; a folder without modules.json is a bare transformer.
+
+    In place of a router its towers are told.
+    """
     listing = folder / "modules.json"
     if not listing.exists():
         return [("sentence_transformers.models.Transformer", folder)]
     try:
         found = [(str(module["type"]), str(module["path"])) for module in read_json(listing)]
-    except (ValueError, KeyError, TypeError) as error:
+        if (folder / ROUTER_FILE).exists():
+            found = [(str(kind), place) for place, kind in read_json(folder / ROUTER_FILE)["types"].items()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelError(f"{listing} is not a list of modules: {one_line(error, 300)}") from None
     for _, place in found:
         check_inside(place, listing)
     return [(kind, folder / place) for kind, place in found]
+
+
+def query_tower(folder: Path) -> Path:
+    """Return the folder of what reads queries: that of two towers, or the folder itself where there is one."""
+    return folder / QUERY if (folder / ROUTER_FILE).exists() else folder
 
 
 def file_hashes(folder: Path) -> dict[str, str]:

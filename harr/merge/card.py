@@ -1,32 +1,30 @@
 """Model cards: the README of a merged folder, and with more in it that of the hub."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
-RETRIEVER = """---
-{head}library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-{base_model}tags: [sentence-transformers, harr, dense-retrieval]
----
+from huggingface_hub import ModelCardData
+
+from harr.rag.policies.state import state_text
+from harr.types import Hop, Question, Search
+
+HERE = "path/of/this/folder"
+
+RETRIEVER = """{head}
 # {title}
 
 {what}
 
-```python
-from sentence_transformers import SentenceTransformer
-
-queries = SentenceTransformer("{name}").encode_query(["Query: Where was Ada Brown born?"])
-```
+{use}
 
 {body}| fact | value |
 |---|---|
 {facts}
 """
 
-LLM = """---
-{head}library_name: transformers
-pipeline_tag: text-generation
-{base_model}tags: [{tags}]
----
+LLM = """{head}
 # {title}
 
 {what}
@@ -44,13 +42,103 @@ tokenizer = AutoTokenizer.from_pretrained("{name}")
 """
 
 
-def folder_card(template: str, facts: Mapping[str, str], **values: str) -> str:
+EXAMPLE = Search(
+    Question("", "Where was the founder of Acme born?"),
+    "Where was she born?",
+    (Hop("Who founded Acme?", "Ada Brown", "FOUND"),),
+    thought="Ada Brown founded Acme.",
+)
+PASSAGES = ("Ada Brown: She was born in Ashford.", "Acme: A firm in Bath, founded by Ada Brown.")
+QUERIES_ALONE = """\
+Passages are embedded by its base encoder, {base_model}; this model has no tower of documents."""
+
+
+USAGE = """\
+It was trained on *states*: a query together with what is known already. A bare query is another text to it.
+
+```python
+{code}
+```
+
+The state is this text, which any language can write:
+
+```text
+{state}
+```"""
+
+
+def header(kind: Literal["retriever", "llm"], base: str = "", **values: Any) -> str:
+    """Return the metadata of a card, as the hub reads them; ``values`` are further ones (``ModelCardData``)."""
+    kinds = {
+        "retriever": ("sentence-transformers", "sentence-similarity", ["sentence-transformers", "dense-retrieval"]),
+        "llm": ("transformers", "text-generation", ["transformers", "search", "question-answering"]),
+    }
+    library, task, tags = kinds[kind]
+    data = ModelCardData(
+        base_model=base if "/" in base else None,
+        library_name=library,
+        pipeline_tag=task,
+        tags=["harr", *tags],
+        **values,
+    )
+    return f"---\n{data.to_yaml()}\n---"
+
+
+def folder_card(template: str, facts: Mapping[str, Any], **values: str) -> str:
     """Return the card of a merged folder: a template with no more in it than the ``facts`` of its harr.json."""
-    table = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
-    return template.format(name="path/of/this/folder", head="", base_model="", body="", facts=table, **values)
+    head = header("retriever" if template == RETRIEVER else "llm")
+    return template.format(name=HERE, head=head, body="", facts=fact_table(facts), **values)
 
 
-def purpose(facts: Mapping[str, str]) -> str:
+def fact_table(facts: Mapping[str, Any]) -> str:
+    """Return the rows of a card's table: what is told in a word."""
+    return "\n".join(f"| {name} | {value} |" for name, value in facts.items() if not isinstance(value, dict))
+
+
+def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
+    """Return how a retriever is used, from its harr.json: the code, and the state that this writes.
+
+    One that was never trained on states, as `harr bridge` makes it, reads plain queries.
+    """
+    load = f'from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer("{name}")\n'
+    if "retriever" not in facts:
+        return f'```python\n{load}vectors = model.encode_query(["Who founded Acme?"])\n```'
+    style = facts["retriever"]["state"]
+    hops = tuple(
+        replace(hop, status=hop.status if facts["statuses"] and style == "json" else "") for hop in EXAMPLE.hops
+    )
+    search = replace(EXAMPLE, hops=hops)
+    if style == "sep":
+        search = replace(search, query=EXAMPLE.question.text, hops=(Hop("", PASSAGES[1]),))
+    arguments = [*_arguments(search, style), "tokenizer=model.tokenizer"]
+    arguments.append(f"max_tokens={facts['retriever']['max_tokens']}")
+    if facts.get("encoder", {}).get("query_prompt"):
+        arguments.append('prompt=model.prompts["query"]')
+    code = ["import harr", f"{load}state = harr.state(", *(f"    {one}," for one in arguments), ")"]
+    code.append("query = model.encode_query(state)")
+    told = f"\n\n{QUERIES_ALONE.format(base_model=facts['base_model'])}"
+    if facts["towers"] == "both":
+        code += [f"passages = model.encode_document({json.dumps(list(PASSAGES))})"]
+        code += ["print(model.similarity(query, passages))"]
+        told = ""
+    shown = state_text(search, style=style, history=facts["history"])
+    return USAGE.format(code="\n".join(code), state=shown) + told
+
+
+def _arguments(search: Search, style: str) -> list[str]:
+    """Return the arguments of ``harr.state``, as code, that write the state of a search."""
+    spelt = [] if style == "json" else [f'style="{style}"']
+    question = json.dumps(search.question.text)
+    if style == "thought":
+        return [question, f"query={json.dumps(search.query)}", f"thought={json.dumps(search.thought)}", *spelt]
+    if style == "sep":
+        return [question, json.dumps([hop.answer for hop in search.hops]), *spelt]
+    told = [tuple(filter(None, (hop.query, hop.answer, hop.status))) for hop in search.hops]
+    hops = ", ".join(f"({', '.join(map(json.dumps, hop))})" for hop in told)
+    return [question, f"[{hops}]", json.dumps(search.query), *spelt]
+
+
+def purpose(facts: Mapping[str, Any]) -> str:
     """Return what a merged model is for, from its harr.json: queries for an index of its base, or one of two towers."""
     base = facts["base_model"]
     if "positions" not in facts:
@@ -59,11 +147,11 @@ def purpose(facts: Mapping[str, str]) -> str:
             "\nthe vector, which sentence-transformers tells, brings the candidates."
         )
         return (
-            "It encodes *queries* for an index that was built with its base encoder,\n"
+            "`encode_query` reads states for an index that was built with the base encoder,\n"
             f"{base}; passages keep the vectors of the base.{late * (facts.get('scores') == 'maxsim')}"
         )
     return (
-        "It is one of two towers: `retriever` reads the question and the passages picked so far, joined by [SEP];\n"
-        "`retriever/action` reads the passages that may be picked next. Values need both, and positions as named\n"
+        "It is two towers: `query` reads the question and the passages picked so far, joined by [SEP];\n"
+        "`document` reads the passages that may be picked next. Values need both, and positions as named\n"
         f"below (harr/rag/policies/q_values.py). Base encoder: {base}."
     )

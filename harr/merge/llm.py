@@ -48,7 +48,7 @@ def merge_llm(
         known.pop("beside", None)
         what = f"It was trained by reward in a pipeline that searches; its base is {known['base_model']}."
         title = "A language model trained by harr to search and to answer"
-        write_text(folder / "README.md", folder_card(LLM, known, title=title, what=what, tags="harr, search"))
+        write_text(folder / "README.md", folder_card(LLM, known, title=title, what=what))
         write_json(folder / "harr.json", {**known, "training": dict(training)} if training else known)
         found = _logits(*load_model(str(folder)))
         differences = torch.cat([(one - two).abs().flatten() for one, two in zip(wanted, found, strict=True)])

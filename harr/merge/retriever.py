@@ -1,8 +1,10 @@
-"""Stage merge: fold the adapter into the encoder and save a stock sentence-transformers folder."""
+"""Stage merge: fold what was trained into its encoder and save a stock sentence-transformers folder."""
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +14,9 @@ from transformers import AutoModel
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import draft, read_json, write_json, write_text
-from harr.io.model_folder import KINDS
-from harr.merge.card import RETRIEVER, folder_card, purpose
+from harr.io.model_folder import DOCUMENT, KINDS, QUERY
+from harr.merge.card import RETRIEVER, folder_card, purpose, usage
+from harr.merge.portable import make_portable, write_router
 from harr.rag.policies.encoder_adapter import EVIDENCE, load_adapter
 
 PROBES = (
@@ -31,55 +34,98 @@ KEPT = KINDS - {".jinja", ".model"}
 """What an encoder's folder holds."""
 
 
-def merge(
-    encoder: Encoder, adapter: Path, out: Path, work: Path, *, min_cosine: float, facts: Mapping[str, str]
-) -> dict[str, float]:
-    """Merge ``adapter`` into ``encoder`` and publish the model folder ``out``.
+@dataclass(frozen=True)
+class ExportedTower:
+    """An encoder to publish, with what was trained of it; without ``adapter`` it stays as it is."""
 
-    The folder is reloaded from disk and compared with the adapter on probe texts before it appears.
+    encoder: Encoder
+    prompt: str
+    """What it reads before each of its own texts, queries or passages."""
+    adapter: Path | None = None
+
+
+def merge(
+    queries: ExportedTower,
+    out: Path,
+    work: Path,
+    *,
+    documents: ExportedTower | None = None,
+    min_cosine: float,
+    facts: Mapping[str, Any],
+) -> dict[str, float]:
+    """Merge the adapters into their encoders and publish the model folder ``out``.
+
+    With ``documents`` it holds two towers, ``query`` and ``document``, each a whole model folder, and is one model of
+    both (sentence-transformers' ``Router``); else it is that of queries. harr.json holds what stands in that of the
+    adapter of queries, and ``facts``. The folder is reloaded from disk and compared with the adapters on probe texts
+    before it appears.
 
     Returns:
-        The lowest and mean cosine between adapter and merged model, and the number of probes.
+        The lowest and mean cosine between adapter and merged model, and the number of probes; of the tower of documents
+        under ``document_...``.
 
     Raises:
-        ModelError: the adapter belongs to another base, or the reloaded model disagrees with it.
+        ModelError: an adapter belongs to another base, or the reloaded model disagrees with it.
     """
-    handle = load_adapter(encoder, adapter)
-    wanted_ND = encoder.encode(PROBES, prompt=encoder.query_prompt)
-    if handle is not None:
-        handle.merge_and_unload()
+    assert queries.adapter is not None
+    wanted = {}
     with draft(work / "retriever", out) as folder:
-        save_stock(encoder.model, folder, encoder)
-        known = {**read_json(adapter / "harr.json"), **facts}
-        card = folder_card(RETRIEVER, known, title="A query encoder trained by harr", what=purpose(known))
+        towers = {QUERY: (queries, folder / QUERY if documents else folder)}
+        if documents:
+            towers[DOCUMENT] = (documents, folder / DOCUMENT)
+        for name, (tower, place) in towers.items():
+            handle = load_adapter(tower.encoder, tower.adapter) if tower.adapter else None
+            wanted[name] = tower.encoder.encode(PROBES, prompt=tower.prompt)
+            if handle is not None:
+                handle.merge_and_unload()
+            save_stock(tower.encoder.model, place, tower.encoder)
+            _check_weights(place)
+        if documents:
+            write_router(folder)
+        known = {**read_json(queries.adapter / "harr.json"), **facts}
+        card = folder_card(RETRIEVER, known, title="A retriever trained by harr", what=purpose(known), use=usage(known))
         write_text(folder / "README.md", card)
-        if (adapter / EVIDENCE).exists():
-            shutil.copy(adapter / EVIDENCE, folder / EVIDENCE)
+        if (queries.adapter / EVIDENCE).exists():
+            shutil.copy(queries.adapter / EVIDENCE, folder / EVIDENCE)
         write_json(folder / "harr.json", known)
-        cosines_N = _reloaded_cosines(folder, wanted_ND)
+        return _compared(folder, wanted, min_cosine)
+
+
+def _compared(folder: Path, wanted: Mapping[str, NDArray[np.float32]], min_cosine: float) -> dict[str, float]:
+    """Return cosines between the vectors wanted of each tower and those of the folder as a user loads it.
+
+    Raises:
+        ModelError: one is too low.
+    """
+    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    encode = {QUERY: model.encode_query, DOCUMENT: model.encode_document}
+    figures: dict[str, float] = {}
+    for name, wanted_ND in wanted.items():
+        found_ND = np.asarray(encode[name](list(PROBES), normalize_embeddings=True), dtype=np.float32)
+        cosines_N = (wanted_ND * found_ND).sum(-1)
         if cosines_N.min() < min_cosine:
             raise ModelError(
                 f"merged model differs from its adapter: cosine {cosines_N.min():.6f} on a probe, at least "
                 f"{min_cosine} is wanted; nothing was written; check that encoder.model is the base that was trained"
             )
-    return {
-        "probes": float(len(cosines_N)),
-        "cosine_min": float(cosines_N.min()),
-        "cosine_mean": float(cosines_N.mean()),
-    }
+        told = {"probes": len(cosines_N), "cosine_min": cosines_N.min(), "cosine_mean": cosines_N.mean()}
+        before = "" if name == QUERY else f"{name}_"
+        figures |= {f"{before}{key}": float(value) for key, value in told.items()}
+    return figures
 
 
 def save_stock(model: SentenceTransformer, folder: Path, encoder: Encoder) -> None:
-    """Save a model with the prompts of ``encoder``, without what a reloaded folder does not need: a chat template, or a
-    tokenizer's own format."""
+    """Save a model with the prompts of ``encoder`` so that every loader reads it, without what a reloaded folder does
+    not need: a chat template, or a tokenizer's own format."""
     model.prompts = {"query": encoder.query_prompt, "document": encoder.passage_prompt}
     model.save_pretrained(str(folder), create_model_card=False)
     for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT]:
         path.unlink()
+    make_portable(folder, encoder.max_tokens)
 
 
-def _reloaded_cosines(folder: Path, wanted_ND: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the cosine per probe between the adapter's vectors and those of the folder as a user loads it."""
+def _check_weights(folder: Path) -> None:
+    """Refuse a folder that AutoModel would fill up with random weights."""
     if (folder / "config.json").exists():  # a table of token vectors has none
         _, report = AutoModel.from_pretrained(
             str(folder), local_files_only=True, use_safetensors=True, output_loading_info=True
@@ -88,7 +134,3 @@ def _reloaded_cosines(folder: Path, wanted_ND: NDArray[np.float32]) -> NDArray[n
             raise ModelError(
                 f"merged model lacks weights: {', '.join(sorted(report['missing_keys'])[:3])}; nothing was written"
             )
-    model = SentenceTransformer(str(folder), device="cpu", local_files_only=True)
-    found_ND = np.asarray(model.encode_query(list(PROBES), normalize_embeddings=True), dtype=np.float32)
-    cosines_N: NDArray[np.float32] = (wanted_ND * found_ND).sum(-1)
-    return cosines_N

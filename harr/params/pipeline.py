@@ -33,6 +33,11 @@ class PipelineFacts(Section):
     """Whether its queries can come with the names that their pronouns stand for."""
 
     @property
+    def tells_status(self) -> bool:
+        """Return whether a reader says of every hop whether it was answered (``Hop.status``)."""
+        return False
+
+    @property
     def needs_generator(self) -> bool:
         """Return whether a language model writes its queries or answers."""
         return True
@@ -56,6 +61,11 @@ class MultistepParams(PipelineFacts):
     """What the reader is shown beside the passages: the sub-query alone, as published, or also the question and the
     history, by which it can tell whom "she" means."""
 
+    @property
+    def tells_status(self) -> bool:
+        """Return True: the reader always says."""
+        return True
+
 
 class ReactParams(PipelineFacts):
     """A tool-calling agent; its tool searches."""
@@ -69,6 +79,11 @@ class ReactParams(PipelineFacts):
     reader_sees: ReaderSees = "sub_query"
     """What the reader is shown beside the passages (shows: answer): the query alone, as published, or also the question
     and the history."""
+
+    @property
+    def tells_status(self) -> bool:
+        """Return whether there is a reader."""
+        return self.shows == "answer"
 
     @model_validator(mode="after")
     def _a_reader_is_there(self) -> "ReactParams":

@@ -155,6 +155,8 @@ def retriever_ranks_as_it_learns(params: "Params") -> None:
             f"retriever.encoder reads states for vectors that stay, and train.method {train.method} trains both "
             "towers; leave it out"
         )
+    if params.merge.towers == "query" and train.positions:
+        raise ValueError(f"merge.towers query leaves out a tower that train.method {train.method} trains; leave it out")
     if retriever.positions != "none" and not (train.positions or train.foreign):
         raise ValueError(f"retriever.positions is for train.method {methods(positions=True)}; leave it out")
     if retriever.late_interaction and train.learns != LANGUAGE_MODEL:

@@ -28,6 +28,9 @@ class MergeParams(Section):
 
     min_cosine: Fraction = 0.9999
     """Minimum cosine of the vectors before and after the merge; the stage fails below it."""
+    towers: Literal["both", "query"] = "both"
+    """Towers of models/retriever: queries and documents as one model, whose ``encode_query`` and ``encode_document``
+    are right by themselves, or that of queries alone, half the size."""
 
 
 class TrackingParams(Section):

@@ -4,11 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from huggingface_hub import EvalResult
+
 from harr import __version__
 from harr.arms import FULL
 from harr.evaluate.summary import Summary, baseline_of, headline, parts_of
 from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread
-from harr.merge.card import LLM, RETRIEVER, purpose
+from harr.merge.card import LLM, RETRIEVER, fact_table, header, purpose, usage
 
 EVALUATION = """## Evaluation
 
@@ -82,7 +84,7 @@ def dataset_card(name: str, statistics: Sequence[Mapping[str, Any]], kept: int, 
     )
 
 
-def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts: Summary, license: str) -> str:
+def model_card(name: str, facts: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str) -> str:
     """Return the card of a merged retriever.
 
     Args:
@@ -93,12 +95,14 @@ def model_card(name: str, facts: Mapping[str, str], summary: Summary, contrasts:
         license: the hub's short name of a licence; empty: the card says nothing.
     """
     facts = plain_facts(facts)
-    what = f"A query encoder trained by harr {__version__}. {purpose(facts)}"
-    return RETRIEVER.format(**_common(name, facts, license), what=what, body=f"{_evaluation(summary, contrasts)}\n\n")
+    what = f"A retriever trained by harr {__version__}. {purpose(facts)}"
+    head = header("retriever", **_metadata(name, facts, summary, license))
+    body = f"{_evaluation(summary, contrasts)}\n\n"
+    return RETRIEVER.format(**_common(name, facts), head=head, what=what, use=usage(facts, name), body=body)
 
 
 def llm_card(
-    name: str, facts: Mapping[str, str], training: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str
+    name: str, facts: Mapping[str, Any], training: Mapping[str, Any], summary: Summary, contrasts: Summary, license: str
 ) -> str:
     """Return the card of a language model that was trained by reward; arguments are those of :func:`model_card`.
 
@@ -111,19 +115,35 @@ def llm_card(
         metrics=_by_setting(summary, _metrics),
     )
     what = f"A language model trained by harr {__version__} to search and to answer. Its base is {facts['base_model']}."
-    tags = "transformers, harr, search, question-answering"
-    return LLM.format(**_common(name, facts, license), what=what, tags=tags, body=body)
+    head = header("llm", **_metadata(name, {**training, **facts}, summary, license))
+    return LLM.format(**_common(name, facts), head=head, what=what, body=body)
 
 
-def _common(name: str, facts: Mapping[str, str], license: str) -> dict[str, str]:
+def _common(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
     """Return what the cards of both kinds of model say."""
-    base = facts["base_model"]
+    return {"name": name, "title": name, "facts": fact_table(facts)}
+
+
+def _metadata(name: str, facts: Mapping[str, Any], summary: Summary, license: str) -> dict[str, Any]:
+    """Return what the hub shows and searches by: base, licence, and ``full`` in the leading metric of every setting."""
+    dataset = facts.get("dataset") or facts.get("questions", "")
+    results = [
+        EvalResult(
+            task_type="text-retrieval",
+            dataset_type=str(dataset or "custom"),
+            dataset_name=" ".join(filter(None, (str(dataset), setting))) or "custom",
+            metric_type=(lead := headline(part)),
+            metric_name=label(lead),
+            metric_value=part["arms"][FULL][lead]["mean"],
+        )
+        for setting, part in parts_of(summary).items()
+        if headline(part) in part["arms"].get(FULL, {})
+    ]
     return {
-        "name": name,
-        "title": name,
-        "head": _license(license),
-        "base_model": f"base_model: {base}\n" if "/" in base else "",
-        "facts": "\n".join(_row(key, value) for key, value in facts.items()),
+        "base": facts["base_model"],
+        "license": license or None,
+        "model_name": name,
+        "eval_results": results or None,
     }
 
 
@@ -158,7 +178,7 @@ def _metrics(summary: Summary) -> str:
     return "\n".join([_row("metric", "mean [95 %]", "n"), "|---|---|---|", *rows])
 
 
-def plain_facts(facts: Mapping[str, str]) -> dict[str, str]:
+def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of harr.json as they may be published: ``base_model`` by its plain name.
 
     >>> plain_facts({"base": "b1", "base_model": "/data/models/mine"})

@@ -72,8 +72,8 @@ def register(
     run.wait()
     with service(), uploading("requirements.txt"):
         run.client.log_text(run.run_id, installed, "requirements.txt")
-        kept = {Path(file.path).name for file in run.client.list_artifacts(run.run_id, kind)}
-    if lost := {path.name for path in folder.iterdir() if path.is_file()} - kept:
+        kept = {Path(name).relative_to(kind).as_posix() for name in _artifacts(run.client, run.run_id, kind)}
+    if lost := {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - kept:
         raise Refused(
             f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
         )
@@ -84,6 +84,12 @@ def register(
     version = run.client.create_model_version(name, source, run_id=run.run_id, tags=facts, await_creation_for=0)
     run.client.set_registered_model_alias(name, CANDIDATE, version.version)
     return str(version.version)
+
+
+def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:
+    """Yield the paths of all files of a run in a folder and those below it."""
+    for file in client.list_artifacts(run_id, folder):
+        yield from _artifacts(client, run_id, file.path) if file.is_dir else [file.path]
 
 
 @task(**TASK)

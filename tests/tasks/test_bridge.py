@@ -108,7 +108,7 @@ def test_training_starts_from_it_and_merges_into_a_folder_for_the_same_vectors(p
     assert merge_adapter.fn(run)["cosine_min"] > 0.9999
     assert made_for(str(RETRIEVER)) == made_for(str(BRIDGED)) == build_encoder(run.encoder).identity
     with open_setup(bridged_params(RETRIEVER), PLACES, QUESTIONS / "train.jsonl") as setup:
-        assert setup.policy.encoder.name == str(RETRIEVER) and setup.policy.encoder.query_prompt == "ask: "
+        assert setup.policy.encoder.name == str(RETRIEVER / "query") and setup.policy.encoder.query_prompt == "ask: "
 
 
 def test_a_table_of_token_vectors_has_nothing_for_lora(place: Path) -> None:

@@ -9,12 +9,12 @@ AgentIR's labels (arXiv 2603.04384, which has no question before them).
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from harr.types import Hop, Search, Shortened
+from harr.types import Hop, Question, Search, Shortened
 
 
 def state_text(search: Search, *, style: str, history: bool) -> str:
@@ -50,6 +50,50 @@ def state_text(search: Search, *, style: str, history: bool) -> str:
         return f"Original Question: {search.question.text}\n{told}Query: {search.query}"
     entries = json.dumps([_entry(hop) for hop in search.hops], ensure_ascii=False)
     return f"Original Question: {search.question.text}\nHistory: {entries}\nQuery: {search.query}"
+
+
+Told = Hop | tuple[str, str] | tuple[str, str, str] | str
+"""A finished hop: query, answer and status, without the last, or what was picked alone."""
+
+
+def state(
+    question: str,
+    hops: Sequence[Told] = (),
+    query: str = "",
+    *,
+    style: str = "json",
+    history: bool = True,
+    thought: str = "",
+    tokenizer: Any = None,
+    max_tokens: int = 256,
+    prompt: str = "",
+) -> str:
+    """Return the text that a trained retriever reads in place of a query.
+
+    Args:
+        question: what the user asked.
+        hops: what was asked and learnt so far, the first one first.
+        query: what is asked now; without it, the question.
+        style: ``json``, ``lines``, ``sep`` or ``thought``, as harr.json of the model says (``retriever.state``).
+        history: whether the state tells more than the query; so it is of every trained model, but for an arm.
+        thought: what the agent wrote right before this search, for style ``thought``.
+        tokenizer: that of the model; with it the first hops are left out of a state that is longer than ``max_tokens``,
+            as in training. Without it a model cuts a long state at its end, where the query stands.
+        max_tokens: what the model reads, prompt included (``retriever.max_tokens``).
+        prompt: what the model puts before the state, for its length.
+
+    >>> print(state("Where was the founder of Acme born?", [("Who founded Acme?", "Ada Brown")], "Where was she born?"))
+    Original Question: Where was the founder of Acme born?
+    History: [{"sub_query": "Who founded Acme?", "answer": "Ada Brown"}]
+    Query: Where was she born?
+    >>> state("Who founded Acme?", ["Acme: A firm in Ashford."], style="sep")
+    'Who founded Acme? [SEP] Acme: A firm in Ashford.'
+    """
+    told = tuple(hop if isinstance(hop, Hop) else Hop("", hop) if isinstance(hop, str) else Hop(*hop) for hop in hops)
+    search = Search(Question("", question), query or question, told, thought=thought)
+    if tokenizer is None:
+        return state_text(search, style=style, history=history)
+    return StateFormat(style, history, max_tokens, prompt).texts([search], _Counting(tokenizer))[0][0]
 
 
 class StateReader(Protocol):
@@ -167,6 +211,26 @@ def middle_cut(text: str, kept: int) -> str:
     'Where wa ... me born?'
     """
     return f"{text[: kept - kept // 2]} ... {text[len(text) - kept // 2 :]}" if kept else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """A tokenizer that tells how long states are."""
+
+    tokenizer: Any
+
+    def token_counts(self, texts: Sequence[str], *, prompt: str) -> NDArray[np.int64]:
+        read = [prompt + text for text in texts]
+        if callable(self.tokenizer):
+            ids = self.tokenizer(read, truncation=False, padding=False, verbose=False)["input_ids"]
+        else:  # that of a static model, which cuts by itself
+            whole = type(self.tokenizer).from_str(self.tokenizer.to_str())
+            whole.no_truncation()
+            ids = [one.ids for one in whole.encode_batch(read)]
+        return np.asarray([len(one) for one in ids], dtype=np.int64)
+
+    def cut(self, texts: Sequence[str], tokens: int) -> list[str]:
+        raise NotImplementedError("only pick_tokens cuts")
 
 
 def _entry(hop: Hop) -> dict[str, str]:

