@@ -68,6 +68,8 @@ from harr.types import Question
                 "retriever": {"candidates": "question"},
                 "evaluate": {"candidates": ["question"]},
                 "merge": {"towers": "query"},
+                "pipeline": {"name": "pick", "picks": 2},
+                "generator": {"kind": "none"},
             },
             "merge.towers query leaves out a tower that train.method pqn trains; leave it out",
         ),
