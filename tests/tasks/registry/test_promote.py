@@ -178,11 +178,11 @@ def test_too_few_questions_are_refused_and_a_readable_page_says_so(
     with pytest.raises(PromotionRefused, match=r"questions: found 40, needed at least 100 \(tracking\.min_questions\)"):
         promote.fn(strict)
     shown = capsys.readouterr().out
-    assert "questions     40" in shown and shown.count("yes") == 5 and shown.count("NO") == 1
+    assert "questions     40" in shown and shown.count("yes") == 7 and shown.count("NO") == 1
     assert "does not become champion" in page_of(params, version)
     assert "<script>" not in page_of(params, version) and "&lt;script&gt;" in page_of(params, version)
     promote.fn(params)
-    assert "all 6 conditions hold" in page_of(params, version)
+    assert "all 8 conditions hold" in page_of(params, version)
 
 
 def test_a_version_carries_its_fingerprints(params: Params) -> None:
@@ -295,7 +295,7 @@ def promoted(params: Params, server: Any) -> str:
     second = add(params, right=36)
     assert f"against champion {first}: answer_f1 +0.600" in promote.fn(params)
     assert (champion(params), champion(params, PREVIOUS)) == (second, first)
-    assert "all 6 conditions hold" in page_of(params, second)
+    assert "all 8 conditions hold" in page_of(params, second)
     assert rollback.fn(params).startswith(f"rolled back: champion of harr-smoke is version {first}")
     client = open_client(params)
     return str(client.get_run(client.get_model_version("harr-smoke", second).run_id).info.artifact_uri)

@@ -18,7 +18,7 @@ from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import IndexMismatch, ModelError
 from harr.io.files import read_json
-from harr.merge.retriever import merge
+from harr.merge.retriever import ExportedTower, merge
 from harr.params.baselines import InfoNCEParams
 from harr.params.embed import EmbedParams
 from harr.params.retriever import RetrieverParams
@@ -206,7 +206,9 @@ def test_grpo_gets_better_and_its_export_plays_the_same(game: Setup, tmp_path: P
     before = recall(policy.greedy())
     METHODS["grpo"].train(params, learning, tmp_path / "adapter", tmp_path / "work", silent, seed=0)
     assert recall(policy.greedy()) > before + 0.2
-    merge(encoder(), tmp_path / "adapter", tmp_path / "merged", tmp_path / "draft", min_cosine=0.9999, facts={})
+    facts = {"towers": "query", "statuses": False, "history": True, "retriever": {"state": "sep", "max_tokens": 64}}
+    tower = ExportedTower(encoder(), "", tmp_path / "adapter")
+    merge(tower, tmp_path / "merged", tmp_path / "draft", min_cosine=0.9999, facts=facts)
     assert read_json(tmp_path / "merged" / "harr.json")["scores"] == "maxsim"
     assert "MaxSim" in (tmp_path / "merged" / "README.md").read_text()
     corpus = Corpus(policy.passages, policy.vectors, policy.index, lambda: None, lambda: None)  # type: ignore[arg-type, return-value]
