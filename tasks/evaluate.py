@@ -19,7 +19,7 @@ from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.embed import vectors_manifest
 from tasks.filter import statistics_rows
-from tasks.paths import EVALUATION, FILTERED, METRICS, PLACES, PLOTS, REPORT, STATS, WORK
+from tasks.paths import AUDIT, EVALUATION, FILTERED, METRICS, PLACES, PLOTS, REPORT, STATS, WORK
 from tasks.train import training_figure
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def write_evaluation(
                 lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in arm_rows]
                 write_text(folder / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
-        write_json(folder / "audit.json", rounded(summary.get("audit", {})))
+        write_json(folder / AUDIT, rounded(summary.get("audit", {})))
     write_json(METRICS / "evaluate.json", rounded({name: part for name, part in summary.items() if name != CONTRASTS}))
     write_json(METRICS / "contrasts.json", rounded(summary[CONTRASTS]))
 

@@ -8,7 +8,9 @@ from typing import Any
 from prefect import task
 
 from harr.io.files import draft, fingerprint, read_manifest, read_state, write_json
+from harr.io.model_folder import FORMAT
 from harr.params import Params
+from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
 from tasks.common import TASK
 from tasks.embed import vectors_manifest
@@ -41,7 +43,8 @@ def _merge_retriever(params: Params, facts: Mapping[str, Any]) -> dict[str, floa
     from harr.builders.encoder import action_folder, build_encoder, query_section
     from harr.merge.retriever import ExportedTower, merge
 
-    encoder = build_encoder(query_section(params.encoder, params.retriever.encoder))
+    states = query_section(params.encoder, params.retriever.encoder)
+    encoder = build_encoder(states)
     # The export encodes states, whose limit may differ from that of passages.
     encoder.limit(params.retriever.max_tokens)
     documents = None
@@ -54,22 +57,20 @@ def _merge_retriever(params: Params, facts: Mapping[str, Any]) -> dict[str, floa
         WORK / "merge",
         documents=documents,
         min_cosine=params.merge.min_cosine,
-        facts={**facts, **loading_facts(params)},
+        facts={**facts, **loading_facts(params, states)},
     )
 
 
-def loading_facts(params: Params) -> dict[str, Any]:
+def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
     """Return what whoever loads the retriever needs to use it as it was trained; no address, and no path.
 
-    ``retriever`` and ``encoder`` are those sections; with ``statuses`` a finished hop says FOUND or not.
+    ``retriever`` is that section, ``encoder`` what reads ``states`` in the shape of its section; with ``statuses`` a
+    finished hop says FOUND or not.
     """
-    from harr.builders.encoder import query_section
-
     elsewhere = {"encoder", "late_interaction"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
     told = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt"}
-    states = query_section(params.encoder, params.retriever.encoder)
     return {
-        "format": 2,
+        "format": FORMAT,
         "dataset": params.download.dataset,
         "pipeline": params.pipeline.name,
         "history": True,

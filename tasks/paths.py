@@ -12,6 +12,8 @@ VECTORS, INDEX, MENTIONS, WORDS = PLACES.vectors, PLACES.index, PLACES.mentions,
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")
+AUDIT = "audit.json"
+"""The file of an evaluation that says what is held against ``full`` (tasks/audit.py)."""
 BRIDGED = Path("models/bridged")
 """What `harr bridge` writes."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")

@@ -1,9 +1,9 @@
 """Audits of written queries: was a reward earned, or got by asking again, or by an answer known beforehand?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from harr.rag.scoring.text import normalise
-from harr.types import Episode
+from harr.types import Episode, Passage
 
 
 def writes_queries(episodes: Sequence[Episode]) -> bool:
@@ -35,13 +35,21 @@ def answer_in_query(episode: Episode) -> float | None:
     golds = [gold for gold in map(normalise, episode.question.answers) if " " in gold or len(gold) >= 4]
     if not golds or not episode.steps:
         return None
+    return float(said_unread(episode, golds, lambda passage: passage.content))
+
+
+def said_unread(episode: Episode, words: Sequence[str], text_of: Callable[[Passage], str]) -> bool:
+    """Return whether a query held one of these normalised ``words`` before the question or a passage had held it.
+
+    ``text_of``: what of a passage that was found counts as read.
+    """
     read = [episode.question.text]
     for step in episode.steps:
-        said = [gold for gold in golds if holds(step.search.query, gold)]
-        if any(not any(holds(text, gold) for text in read) for gold in said):
-            return 1.0
-        read += [passage.content for passage in step.retrieval.passages]
-    return 0.0
+        said = [word for word in words if holds(step.search.query, word)]
+        if any(not any(holds(text, word) for text in read) for word in said):
+            return True
+        read += [text_of(passage) for passage in step.retrieval.passages]
+    return False
 
 
 def holds(text: str, gold: str) -> bool:

@@ -18,15 +18,13 @@ from harr.builders.places import Places
 from harr.builders.retrievers import Corpus, dense_policy, open_corpus
 from harr.errors import IndexMismatch, ModelError, ParamsError, one_line
 from harr.io.files import read_json
+from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.dense import DensePolicy
 from harr.types import Hop, Passage, Question, Retrieval, Search
-
-FORMAT = 2
-"""The harr.json that is read; older ones do not say how a retriever searches."""
 
 
 class TrainedRetriever:

@@ -102,6 +102,12 @@ def step_rewards(parts: Iterable[tuple[float, Sequence[Value]]], episodes: Seque
     return total
 
 
+def _values(learner: Learner, head: torch.nn.Module, states_UD: torch.Tensor, rows: Batch) -> torch.Tensor:
+    """Return V of the state of every row, by its vector; the head reads none of its tokens."""
+    value_U: torch.Tensor = head(states_UD[:, : learner.dense.vectors.width].float()).squeeze(-1)
+    return value_U[rows.state_of_B]
+
+
 def _before_update(
     params: PPOParams, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode]
 ) -> tuple[list[float], list[float]]:
@@ -112,8 +118,7 @@ def _before_update(
     with torch.no_grad():
         for rows in batch.passes(params.states_per_pass):
             places = rows.columns["place"].long()
-            states_UD = learner.vectors(rows.states)[:, : learner.dense.vectors.width]
-            value_B = head(states_UD.float()).squeeze(-1)[rows.state_of_B]
+            value_B = _values(learner, head, learner.vectors(rows.states), rows)
             found_2S[0, places] = value_B.cpu().double()
             if params.kl_weight:
                 found_2S[1, places] = (rows.old_B - learner.reference(rows).cpu()).double()
@@ -135,7 +140,7 @@ def update(params: PPOParams, learner: Learner, head: torch.nn.Module, batch: Ba
         columns = (rows.old_B, *(rows.columns[name] for name in COLUMNS))
         old_B, advantage_B, value_B, target_B = (column.to(new_B) for column in columns)
         policy_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high)
-        now_B = head(states_UD.detach()[:, : learner.dense.vectors.width].float()).squeeze(-1)[rows.state_of_B]
+        now_B = _values(learner, head, states_UD.detach(), rows)
         fit_B = clipped_value(now_B, value_B, target_B, params.value_clip)
         entropy_B = plackett_luce.entropy(logits_BN)
         loss_B = policy_B + params.value_weight * fit_B - params.entropy_weight * entropy_B

@@ -12,7 +12,7 @@ from harr.io.files import read_json, read_jsonl
 from harr.params import Params
 from harr.report.promotion import Condition, Verdict
 from tasks.embed import vectors_manifest
-from tasks.paths import VECTORS
+from tasks.paths import AUDIT, VECTORS
 
 Row = dict[str, Any]
 FACTS = {
@@ -28,8 +28,6 @@ FACTS = {
     "environment": "environment (requirements.txt)",
 }
 """Fingerprints of a version, and how the page names them."""
-AUDIT = "audit.json"
-"""The file of an evaluation that says what is held against ``full`` (tasks/audit.py)."""
 
 
 def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> Verdict:

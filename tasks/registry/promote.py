@@ -21,7 +21,8 @@ from harr.io.model_folder import check_publishable
 from harr.params import Params
 from harr.report.promotion import table
 from tasks.common import TASK
-from tasks.registry.gate import AUDIT, judge
+from tasks.paths import AUDIT
+from tasks.registry.gate import judge
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import Refused, found, service, taken, uploading
 from tasks.tracking.execution import boot, identity, is_alive, machine, me

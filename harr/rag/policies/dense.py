@@ -106,22 +106,24 @@ class DensePolicy:
         chosen = distributed.main_process_only(found)
         return [replace(one, shortened=own) for one, own in zip(chosen, lost, strict=True)]
 
+    def _gold_of_rows(self, searches: Sequence[Search]) -> list[dict[int, str]]:
+        """Return row -> id of the gold passages of every search that the corpus has."""
+        row_of = self.passages.rows_of({pid for search in searches for pid in search.question.gold_ids})
+        return [{row_of[pid]: pid for pid in one.question.gold_ids if pid in row_of} for one in searches]
+
     def _reached(self, searches: Sequence[Search], pool_BN: NDArray[np.int64]) -> list[frozenset[str] | None]:
         """Return the gold passages among the candidates of every search."""
-        row_of = self.passages.rows_of({pid for search in searches for pid in search.question.gold_ids})
         return [
-            frozenset(pid for pid in search.question.gold_ids if pid in row_of and row_of[pid] in pool)
-            for search, pool in zip(searches, map(set, pool_BN.tolist()), strict=True)
+            frozenset(gold[row] for row in gold.keys() & set(pool))
+            for gold, pool in zip(self._gold_of_rows(searches), pool_BN.tolist(), strict=True)
         ]
 
     def _told_by_source(
         self, chosen: Sequence[Retrieval], searches: Sequence[Search], brought: Sequence[Brought]
     ) -> list[Retrieval]:
         """Return the answers with the gold that each source brought to them."""
-        row_of = self.passages.rows_of({pid for search in searches for pid in search.question.gold_ids})
         told = []
-        for one, search, sources in zip(chosen, searches, brought, strict=True):
-            gold = {row_of[pid]: pid for pid in search.question.gold_ids if pid in row_of}
+        for one, gold, sources in zip(chosen, self._gold_of_rows(searches), brought, strict=True):
             held = {name: frozenset(gold[row] for row in rows if row in gold) for name, rows in sources.items()}
             told.append(replace(one, reached_by=held))
         return told

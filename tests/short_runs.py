@@ -1,0 +1,14 @@
+"""Parameters of trainings that are over in seconds."""
+
+from harr.params.baselines import InfoNCEParams
+from harr.params.train import LoraParams
+
+TWO_STEPS = {
+    "steps": 2,
+    "questions_per_step": 6,
+    "group_size": 4,
+    "learning_rate": 1e-3,
+    "checkpoint_every": 1,
+    "lora": LoraParams(rank=4, alpha=8),
+    "infonce": InfoNCEParams(),
+}
