@@ -7,7 +7,7 @@ from typing import Any
 
 from prefect import task
 
-from harr.io.files import draft, fingerprint, read_manifest, read_state, write_json
+from harr.io.files import digest_of, draft, fingerprint, read_manifest, read_state, write_json
 from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
@@ -17,7 +17,7 @@ from tasks.embed import vectors_manifest
 from tasks.filter import filter_suite
 from tasks.paths import ADAPTER, CORPUS, EVALUATION, LLM, METRICS, QUESTIONS, RETRIEVER, WORK
 from tasks.registry.promote import register
-from tasks.tracking.fingerprints import digest_of, revisions
+from tasks.tracking.fingerprints import revisions
 from tasks.tracking.run import Run
 
 

@@ -126,6 +126,16 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def digest_of(path: Path) -> str:
+    """Return the hash of a file, or of the names and hashes of all files in a folder."""
+    if path.is_file():
+        return sha256(path)
+    whole = hashlib.sha256()
+    for file in sorted(p for p in path.rglob("*") if p.is_file()):
+        whole.update(f"{file.relative_to(path)} {sha256(file)}\n".encode())
+    return whole.hexdigest()
+
+
 def fingerprint(value: Any) -> str:
     """Return a short stable hash of a JSON-able value: names resumable work and index collections.
 

@@ -1,6 +1,5 @@
 """Fingerprints: which code, data and environment a run or a model version was made with."""
 
-import hashlib
 import platform
 import subprocess
 from importlib import metadata
@@ -21,16 +20,6 @@ def revisions() -> dict[str, str]:
         "harr.edited": str(bool(_git("status", "--porcelain", "--untracked-files=no", "--", *CODE))).lower(),
         "harr.dvc_lock": sha256(lock) if lock.exists() else "none",
     }
-
-
-def digest_of(path: Path) -> str:
-    """Hash of a file, or of the names and hashes of all files in a folder."""
-    if path.is_file():
-        return sha256(path)
-    whole = hashlib.sha256()
-    for file in sorted(p for p in path.rglob("*") if p.is_file()):
-        whole.update(f"{file.relative_to(path)} {sha256(file)}\n".encode())
-    return whole.hexdigest()
 
 
 def requirements() -> str:

@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any, get_origin
 
 from harr.errors import DamagedFile, bare
-from harr.io.files import read_state, write_json, write_text
+from harr.io.files import digest_of, read_state, write_json, write_text
 from harr.params import Params
 from tasks.paths import NOTES, RUNS
 from tasks.tracking.client import address_of, client_of
 from tasks.tracking.errors import Refused, service, taken, uploading
 from tasks.tracking.execution import is_alive, me, remove_partial_files
-from tasks.tracking.fingerprints import digest_of
 from tasks.tracking.traces import send_traces
 
 SERVERS = NOTES / "servers.txt"

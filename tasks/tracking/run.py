@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from harr.errors import ServiceUnavailable, bare
-from harr.io.files import write_json
+from harr.io.files import digest_of, write_json
 from harr.params import Params
 from tasks.paths import METRICS, NOTES
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import Refused, service
 from tasks.tracking.execution import execution_id, identity
-from tasks.tracking.fingerprints import digest_of, revisions
+from tasks.tracking.fingerprints import revisions
 from tasks.tracking.report import Report, has_answered, open_run, remember, send, send_left
 
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0

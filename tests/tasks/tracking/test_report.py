@@ -18,11 +18,10 @@ from flows.doctor.folders import check_reports, kept_reports
 from flows.doctor.status import status
 from flows.server import free_port
 from harr.errors import DamagedFile, ServiceUnavailable
-from harr.io.files import write_text
+from harr.io.files import digest_of, write_text
 from harr.params import Params
 from tasks.paths import NOTES
 from tasks.tracking import report as reports, run as tracking
-from tasks.tracking.fingerprints import digest_of
 from tasks.tracking.report import Report, has_answered, remember, send_left, send_reports
 from tasks.tracking.run import tracked_run
 

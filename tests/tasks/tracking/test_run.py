@@ -11,9 +11,9 @@ import pytest
 from mlflow import MlflowClient
 
 from harr.errors import ServiceUnavailable
+from harr.io.files import digest_of
 from harr.params import Params
 from tasks.paths import NOTES
-from tasks.tracking.fingerprints import digest_of
 from tasks.tracking.report import SERVERS, has_answered, remember
 from tasks.tracking.run import tracked_run
 

@@ -1,0 +1,181 @@
+"""MLflow's model registry for whoever uses a model: which version a name and alias mean, and that version's folder.
+
+MLflow is imported when a registry is opened, and by no other module of harr.
+"""
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harr.errors import DamagedFile, HarrError, ModelError, ParamsError, ServiceUnavailable, bare, one_line
+from harr.io.files import SUMS, digest_of, publish, sha256
+from harr.io.model_folder import check_publishable
+from harr.params import Params
+
+SCHEME = "models:/"
+URI = re.compile(rf"{SCHEME}(?P<name>[^/@:\s.][^/@:\s]*)(@(?P<alias>[^/@:\s]+)|/(?P<number>\d+))")
+LOADABLE = "model.sentence_transformer"
+"""Where MLflow's flavour ``sentence_transformers`` looks for the model folder in a registered one."""
+ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+"""How MLflow calls it that there is no such model, alias or version."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredVersion:
+    """A version in the registry: ``digest`` is the hash of its model folder, which ``run`` keeps as ``kind``."""
+
+    name: str
+    number: str
+    digest: str
+    run: str
+    kind: str
+
+    @property
+    def uri(self) -> str:
+        """Return the address of this very version, which no alias moves."""
+        return f"{SCHEME}{self.name}/{self.number}"
+
+
+def is_registered(name: str | Path) -> bool:
+    """Return whether a model is named by the registry, not by a folder.
+
+    >>> is_registered("models:/harr-retriever@champion"), is_registered("models/retriever")
+    (True, False)
+    """
+    return str(name).startswith(SCHEME)
+
+
+def registry_address(project: Path) -> str:
+    """Return where a project's registry is: tracking.uri of its params.yaml, MLFLOW_TRACKING_URI, or its mlflow.db.
+
+    Raises:
+        ModelError: there is none of them.
+    """
+    settings, database = project / "params.yaml", project / "mlflow.db"
+    named = (Params.load(settings).tracking.uri if settings.exists() else "") or os.environ.get("MLFLOW_TRACKING_URI")
+    if not named and not database.exists():
+        raise ModelError(
+            f"no MLflow registry is known in {project.resolve()}; set MLFLOW_TRACKING_URI, or run this in the folder "
+            "of a harr project"
+        )
+    return named or f"sqlite:///{database.resolve()}"
+
+
+def open_registry(address: str) -> Any:
+    """Return a client of the registry at an address (:func:`registry_address`).
+
+    Raises:
+        ParamsError: MLflow is not installed, or has no store of such an address.
+    """
+    try:
+        from mlflow import MlflowClient
+        from mlflow.exceptions import MlflowException
+    except ImportError:
+        raise ParamsError(
+            "a model of the registry needs MLflow (`pip install mlflow`); or name a folder that `harr pull` filled"
+        ) from None
+    for noisy in ("alembic", "mlflow.store.db.utils"):
+        logging.getLogger(noisy).setLevel(logging.ERROR)
+    try:
+        return MlflowClient(address)
+    except MlflowException:  # of the scheme; its text may hold a password
+        raise ParamsError(
+            f"{bare(address)} is no address of an MLflow registry; expected http://... or sqlite:///..."
+        ) from None
+
+
+def resolve(client: Any, uri: str) -> RegisteredVersion:
+    """Return the version that ``models:/NAME@ALIAS`` or ``models:/NAME/NUMBER`` means now: one request.
+
+    Raises:
+        ParamsError: the address is another.
+        ModelError: the registry has none of that name, or one whose hash it does not know.
+        ServiceUnavailable: the registry does not answer.
+    """
+    asked = URI.fullmatch(uri)
+    if asked is None:
+        raise ParamsError(f"{uri!r} names no registered model; expected models:/NAME@ALIAS or models:/NAME/NUMBER")
+    name, alias, number = asked["name"], asked["alias"], asked["number"]
+    with _answered(uri):
+        look_up = client.get_model_version_by_alias if alias else client.get_model_version
+        found = look_up(name, alias or number)
+    if not (found.run_id and {"model", "kind"} <= found.tags.keys()):
+        raise ModelError(
+            f"version {found.version} of {name} was not registered by harr (no run, or no tag model or kind), so its "
+            "files cannot be checked; load it with MLflow, or run `harr register`"
+        )
+    return RegisteredVersion(name, str(found.version), found.tags["model"], found.run_id, found.tags["kind"])
+
+
+def fetch(client: Any, version: RegisteredVersion, cache: Path) -> Path:
+    """Return the model folder of a version in ``cache``, downloaded and checked unless it lies there as it was written.
+
+    Raises:
+        DamagedFile, ModelError, ServiceUnavailable: as :func:`download` says.
+    """
+    out = cache / f"{version.name}-{version.number}-{version.digest[:16]}"
+    if not (out.is_dir() and digest_of(out) == version.digest):
+        download(client, version, out)
+    return out
+
+
+def download(client: Any, version: RegisteredVersion, out: Path) -> None:
+    """Download the model folder of a version, compare every hash, and publish it as ``out``, which appears whole.
+
+    It is the folder that stage merge wrote, byte for byte.
+
+    Raises:
+        DamagedFile: a file is missing or is not the one that was registered; ``out`` stays as it was.
+        ModelError: the folder holds what no model of harr does.
+        ServiceUnavailable: the registry or its artifact store does not give the files.
+    """
+    work = out.with_name(f".{out.name}.{os.getpid()}.tmp")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        with _answered(version.uri):
+            kept = {file.path for file in client.list_artifacts(version.run, version.kind)}
+            place = f"{version.kind}/{LOADABLE}"
+            path = place if place in kept else version.kind
+            folder = Path(client.download_artifacts(version.run, path, str(work)))
+        check_publishable(folder)
+        if digest_of(folder) != version.digest:
+            raise DamagedFile(
+                f"{version.uri} is damaged in MLflow's artifact store ({_changed(folder)} is not what was registered); "
+                "restore it there, or run `dvc repro` and `harr register` where the model was trained"
+            )
+        publish(folder, out)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _changed(folder: Path) -> str:
+    """Return the name of the first file that is not as the list of hashes says; else that of the list."""
+    if (listing := folder / SUMS).exists():
+        for line in listing.read_text(encoding="utf-8", errors="replace").splitlines():
+            digest, _, name = line.partition("  ")
+            if not (folder / name).is_file() or sha256(folder / name) != digest:
+                return name
+    return SUMS
+
+
+@contextmanager
+def _answered(uri: str) -> Iterator[None]:
+    """Turn the errors of MLflow's client, and of the client of whatever store has its files, into ours."""
+    try:
+        yield
+    except HarrError:
+        raise
+    except Exception as error:
+        if getattr(error, "error_code", "") in ABSENT:
+            raise ModelError(
+                f"the registry has no {uri} ({one_line(error, 200)}); `harr register` makes a version with the alias "
+                "candidate, `harr promote` gives it the alias champion"
+            ) from None
+        raise ServiceUnavailable(f"MLflow does not give {uri}: {one_line(error, 300)}") from None

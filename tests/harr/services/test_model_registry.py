@@ -1,0 +1,113 @@
+"""A version of the registry becomes a folder: the one that was registered, whole, or a line that says why not."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harr.errors import DamagedFile, ModelError, ParamsError
+from harr.io.files import digest_of, publish, write_json
+from harr.services import model_registry
+from harr.services.model_registry import LOADABLE, download, fetch, open_registry, registry_address, resolve
+
+NAME = "harr-smoke"
+
+
+def model(text: str) -> Path:
+    """A model folder as stage merge publishes one."""
+    write_json(Path("work/model/query/config.json"), {"text": text})
+    publish(Path("work/model"), Path("models/retriever"))
+    return Path("models/retriever")
+
+
+def register(client: Any, folder: Path, path: str = f"retriever/{LOADABLE}") -> str:
+    """Keep a folder with a run and make a version of it, the champion; returns its number."""
+    run = client.create_run("0").info
+    client.log_artifacts(run.run_id, str(folder), path)
+    if client.search_registered_models() == []:
+        client.create_registered_model(NAME)
+    tags = {"model": digest_of(folder), "kind": "retriever"}
+    version = client.create_model_version(NAME, f"{run.artifact_uri}/retriever", run.run_id, tags).version
+    client.set_registered_model_alias(NAME, "champion", version)
+    return str(version)
+
+
+@pytest.fixture
+def client(stored: Path) -> Any:
+    """A client of an empty registry."""
+    return open_registry(registry_address(Path()))
+
+
+def test_an_alias_is_followed_and_a_version_is_fetched_once(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = register(client, model("first"))
+    was = resolve(client, f"models:/{NAME}@champion")
+    assert (was.name, was.number, was.uri) == (NAME, first, f"models:/{NAME}/{first}")
+    register(client, model("second"), "retriever")  # as versions were kept before they had an MLmodel
+    now = resolve(client, f"models:/{NAME}@champion")
+    assert resolve(client, was.uri) == was != now
+    folders = [fetch(client, one, Path("cache")) for one in (was, now)]
+    assert [digest_of(folder) for folder in folders] == [was.digest, now.digest]
+    monkeypatch.setattr(model_registry, "download", None)
+    assert [fetch(client, one, Path("cache")) for one in (was, now)] == folders
+    assert not list(Path("cache").glob(".*"))
+
+
+def test_a_damaged_copy_is_fetched_again(client: Any) -> None:
+    register(client, model("first"))
+    version = resolve(client, f"models:/{NAME}@champion")
+    folder = fetch(client, version, Path("cache"))
+    (folder / "query/config.json").write_text("{}")
+    assert digest_of(fetch(client, version, Path("cache"))) == version.digest
+
+
+@pytest.mark.parametrize("change", ["changed", "missing", "added"])
+def test_what_is_damaged_in_the_artifact_store_is_refused_and_what_was_there_stays(client: Any, change: str) -> None:
+    register(client, model("first"))
+    download(client, resolve(client, f"models:/{NAME}@champion"), Path("pulled"))
+    was = digest_of(Path("pulled"))
+    register(client, model("second"))
+    version = resolve(client, f"models:/{NAME}@champion")
+    kept = Path(client.get_run(version.run).info.artifact_uri) / "retriever" / LOADABLE / "query/config.json"
+    {
+        "changed": lambda: kept.write_text("{}"),
+        "missing": lambda: kept.unlink(),
+        "added": lambda: kept.with_name("more.json").write_text("{}"),
+    }[change]()
+    with pytest.raises(
+        DamagedFile, match=r"models:/harr-smoke/2 is damaged in MLflow's artifact store \(.* is not what"
+    ):
+        download(client, version, Path("pulled"))
+    assert digest_of(Path("pulled")) == was and not list(Path().glob(".*.tmp"))
+
+
+def test_code_in_the_artifact_store_is_refused(client: Any) -> None:
+    register(client, model("first"))
+    version = resolve(client, f"models:/{NAME}@champion")
+    kept = Path(client.get_run(version.run).info.artifact_uri) / "retriever" / LOADABLE
+    (kept / "modeling.py").write_text("print(1)")
+    with pytest.raises(ModelError, match=r"modeling\.py is a file of another kind"):
+        download(client, version, Path("pulled"))
+    assert not Path("pulled").exists()
+
+
+@pytest.mark.parametrize("uri", ["models:/", "models:/a@", "models:/a/latest", "runs:/a/b", "models:/../b@champion"])
+def test_an_address_of_another_form_is_refused(client: Any, uri: str) -> None:
+    with pytest.raises(ParamsError, match="names no registered model; expected models:/NAME@ALIAS or models:/NAME/N"):
+        resolve(client, uri)
+
+
+def test_what_the_registry_does_not_have_is_one_line(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for uri in (f"models:/{NAME}@champion", f"models:/{NAME}/3"):
+        with pytest.raises(ModelError, match=rf"the registry has no {uri} .*`harr promote` gives it the alias"):
+            resolve(client, uri)
+    client.create_registered_model(NAME)
+    client.create_model_version(NAME, "mlruns/0")
+    with pytest.raises(ModelError, match="version 1 of harr-smoke was not registered by harr"):
+        resolve(client, f"models:/{NAME}/1")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    Path("empty").mkdir()
+    with pytest.raises(ModelError, match=r"no MLflow registry is known in .*empty; set MLFLOW_TRACKING_URI"):
+        registry_address(Path("empty"))
+    assert registry_address(Path()) == f"sqlite:///{Path('mlflow.db').resolve()}"
+    with pytest.raises(ParamsError, match="db/x is no address of an MLflow registry"):
+        open_registry("ftp://me:secret@db/x")
