@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from harr.datasets.chunks import Spans
-from harr.datasets.haystack import documents
+from harr.datasets.documents import documents
+from harr.datasets.haystack import documents as long_documents
 from harr.datasets.hub import FILES, WIKI17, WIKI18, hotpotqa, hover, musique, nq, two_wiki
 from harr.datasets.local import jsonl, people, world
 from harr.datasets.medquad import medquad
 from harr.datasets.source import Source
 from harr.errors import ParamsError
-from harr.params.download import DatasetParams, MedQuADParams
+from harr.params.download import CutParams, DatasetParams
 from harr.params.functions import function_of
 
 
@@ -84,14 +85,15 @@ DATASETS = {
     "world": Dataset(world, _of_world, apart=True),
     "people": Dataset(people, _of_people, apart=True),
     "jsonl": Dataset(jsonl, lambda params: f"the files {', '.join(params.passages)}"),
+    "documents": Dataset(documents, lambda params: f"the documents in {params.folder}", cut=True),
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
     "musique": Dataset(musique, _of_hub, vast=True),
     "nq": Dataset(nq, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
     "medquad": Dataset(medquad, _of_medquad, cut=True),
-    "babilong": Dataset(documents, _of_noise, apart=True),
-    "ruler": Dataset(documents, _of_noise, apart=True),
+    "babilong": Dataset(long_documents, _of_noise, apart=True),
+    "ruler": Dataset(long_documents, _of_noise, apart=True),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 
@@ -102,7 +104,7 @@ def open_spans(section: DatasetParams) -> Spans | None:
     Raises:
         ModelError: there is no such tokenizer.
     """
-    if not isinstance(section, MedQuADParams):
+    if not isinstance(section, CutParams):
         return None
     from harr.datasets.tokens import token_spans  # it loads transformers
 

@@ -9,8 +9,8 @@ Spans = Callable[[str], Sequence[tuple[int, int]]]
 def chunks(text: str, spans: Spans, limit: int, *, header: str = "") -> Iterator[str]:
     """Cut ``text`` into parts of at most ``limit`` tokens each, counted with the ``header`` that will stand before it.
 
-    A part ends at the last full stop that fits; a sentence that is too long is cut between words, a word that is too
-    long between tokens. The parts, in order, are the whole text but for white space around them.
+    A part ends at the last full stop or end of a line that fits; a sentence that is too long is cut between words, a
+    word that is too long between tokens. The parts, in order, are the whole text but for white space around them.
 
     >>> words = lambda text: [(m.start(), m.end()) for m in __import__("re").finditer(r"[a-z]+|[.]", text, 2)]
     >>> list(chunks("Ada is old. Bob is young. He runs. And so on and on and on", words, 8))
@@ -42,7 +42,7 @@ def _end(text: str, tokens: Sequence[tuple[int, int]], start: int, room: int) ->
         here = tokens[end - 1][1]
         if tokens[end][0] == here:  # within a word
             continue
-        if text[here - 1] == ".":
+        if text[here - 1] == "." or text[here] == "\n":
             return end
         words = words or end
     return words or full

@@ -12,7 +12,7 @@ from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError
 from harr.io.jsonl import Row, read_rows
-from harr.params.download import JsonlParams, PeopleParams, WorldParams
+from harr.params.download import JsonlParams, OwnQuestionsParams, PeopleParams, WorldParams
 from harr.types import Passage, Question
 from harr.world.people import People
 from harr.world.world import make_world
@@ -82,21 +82,29 @@ def jsonl(params: JsonlParams) -> Source:
                     held_back.add(passage.id)
                 yield passage
 
-    seed = params.seed
-    own = read_questions_where(params.validation, params.validation_where, params.validation_questions, seed)
+    train, validation, test = own_questions(params)
     return Source(
         passages=passages(),
-        train=read_questions_where(
-            params.train,
-            params.train_where,
-            params.train_questions if params.validation else rows_to_read(params),
-            seed,
-        ),
-        test=read_questions_where(params.test, params.test_where, params.test_questions, seed),
+        train=train,
+        test=test,
         searchable=lambda passage: passage.id not in held_back,
         left_out=left_out,
-        validation=own if params.validation else None,
+        validation=validation,
     )
+
+
+def own_questions(
+    params: OwnQuestionsParams,
+) -> tuple[Iterator[Question], Iterator[Question] | None, Iterator[Question]]:
+    """Return the training, validation and test questions of the user's own files; None where no file of validation
+    questions is named."""
+    count = params.train_questions if params.validation else rows_to_read(params)
+    train = read_questions_where(params.train, params.train_where, count, params.seed)
+    test = read_questions_where(params.test, params.test_where, params.test_questions, params.seed)
+    if not params.validation:
+        return train, None, test
+    own = read_questions_where(params.validation, params.validation_where, params.validation_questions, params.seed)
+    return train, own, test
 
 
 def passage_of(row: Row) -> Passage:

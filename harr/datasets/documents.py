@@ -1,0 +1,151 @@
+"""A folder of documents as they are, cut into passages under their headings."""
+
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from reprlib import repr as short
+
+from tqdm import tqdm
+
+from harr.datasets.chunks import Spans, chunks
+from harr.datasets.local import own_questions
+from harr.datasets.markup import KINDS, Part, read_parts
+from harr.datasets.source import Source
+from harr.errors import CorpusError
+from harr.io.jsonl import CONTROL
+from harr.params.download import DocumentsParams
+from harr.types import Passage, Question
+
+BETWEEN = " > "
+"""What stands between the headings of a title."""
+
+
+def documents(params: DocumentsParams, spans: Spans) -> Source:
+    """Return the passages of all files of a folder, and the questions of the user's own files.
+
+    A passage stands under one heading; its title is the path of headings to it. Its id is ``<path>#<hash of its
+    text>``: it stays where other parts of the document change, and a passage that is changed has another one, so that
+    no question keeps a gold passage that says something else. A file that cannot be read is left out and named.
+    A question whose gold passages are no longer there is left out and counted.
+
+    Raises:
+        CorpusError: the folder is missing, or no file in it can be read; or a file of questions is missing.
+        ParamsError: a library is missing (extra ``documents``).
+    """
+    figures: dict[str, float] = {}
+    left_out: list[str] = []
+    known: set[str] = set()
+    train, validation, test = own_questions(params)
+
+    def kept(asked: Iterable[Question], split: str, files: Sequence[str]) -> Iterator[Question]:
+        for file in files:
+            if not Path(file).is_file():
+                raise CorpusError(
+                    f"download.{split}: {file} is missing; write questions with `harr questions`, or name your own"
+                )
+        gone = []
+        for question in asked:
+            if known.issuperset(question.gold_ids):
+                yield question
+            else:
+                gone.append(question.id)
+        if gone:
+            figures[f"{split}_questions_without_their_passages"] = float(len(gone))
+            tqdm.write(
+                f"left out {len(gone)} {split} questions whose passages were changed or removed (first: "
+                f"{short(gone[0])}); name other passages in their `supporting`, or remove them"
+            )
+
+    return Source(
+        passages=_passages(params, spans, known, left_out, figures),
+        train=kept(train, "train", params.train),
+        test=kept(test, "test", params.test),
+        validation=None if validation is None else kept(validation, "validation", params.validation),
+        figures=figures,
+        left_out=left_out,
+    )
+
+
+def _passages(
+    params: DocumentsParams, spans: Spans, known: set[str], left_out: list[str], figures: dict[str, float]
+) -> Iterator[Passage]:
+    """Yield the passages of all files in the order of their paths, each title and text once.
+
+    ``known`` gets their ids, ``left_out`` a line a file that could not be read.
+    """
+    folder = Path(params.folder)
+    if not folder.is_dir():
+        what = "is no folder" if folder.exists() else "is missing"
+        raise CorpusError(f"download.folder: {folder} {what}; name the folder of your documents")
+    seen: set[bytes] = set()
+    count: Counter[str] = Counter()
+    for path in files_of(folder, left_out):
+        name = _name(path, folder)
+        try:
+            parts = read_parts(path)
+        except CorpusError as error:
+            left_out.append(f"{name}: {error}")
+            continue
+        count["documents"] += 1
+        for passage in cut(name, parts, spans, params.chunk_tokens):
+            digest = hashlib.sha256(passage.content.encode()).digest()[:16]
+            if digest in seen:
+                count["equal_passages_left_out"] += 1
+                continue
+            seen.add(digest)
+            known.add(passage.id)
+            yield passage
+    figures |= {name: float(count[name]) for name in ("documents", "equal_passages_left_out")}
+    if not count["documents"]:
+        found = f"none of its {len(left_out)} files can be read (first: {left_out[0]})" if left_out else "it is empty"
+        raise CorpusError(f"download.folder: {folder}: {found}; expected files named {', '.join(KINDS)}")
+
+
+def files_of(folder: Path, left_out: list[str]) -> Iterator[Path]:
+    """Yield the files below a folder in the order of their names, those of a folder before those of the folders in it.
+
+    Links are followed, each folder is entered once, and what is hidden (``.git``) is left alone. ``left_out`` gets a
+    line for every folder that cannot be read.
+    """
+    entered: set[tuple[int, int]] = set()
+
+    def refused(error: OSError) -> None:
+        left_out.append(f"{_name(Path(error.filename), folder)}: cannot be read ({error.strerror})")
+
+    for place, folders, names in os.walk(folder, onerror=refused, followlinks=True):
+        here = os.stat(place)
+        if (here.st_dev, here.st_ino) in entered:
+            folders.clear()
+            continue
+        entered.add((here.st_dev, here.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(place) / name for name in sorted(names) if not name.startswith("."))
+
+
+def _name(path: Path, folder: Path) -> str:
+    """Return the path of a document within its folder, as ids have it."""
+    return CONTROL.sub(" ", path.relative_to(folder).as_posix().encode("utf-8", "replace").decode())
+
+
+def cut(name: str, parts: Iterable[Part], spans: Spans, limit: int) -> Iterator[Passage]:
+    """Yield the passages of the document ``name``: at most ``limit`` tokens each, with the title.
+
+    Of a title of more than a quarter of them the first headings are left out.
+
+    >>> words = lambda text: [(m.start(), m.end()) for m in __import__("re").finditer(r"[a-z]+|[.>:]", text, 2)]
+    >>> parts = [Part(("Guide", "Pumps"), "Turn it on. Wait a minute.")]
+    >>> [(one.id, one.content) for one in cut("a.md", parts, words, 12)]
+    [('a.md#7df82e0010', 'Guide > Pumps: Turn it on. Wait a minute.')]
+    """
+    twice: Counter[str] = Counter()
+    for part in parts:
+        headings = list(part.headings)
+        while headings and len(spans(BETWEEN.join(headings))) > limit // 4:
+            headings.pop(0)
+        title = BETWEEN.join(headings)
+        for text in chunks(part.text, spans, limit, header=f"{title}: " if title else ""):
+            pid = f"{name}#{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+            twice[pid] += 1
+            yield Passage(f"{pid}~{twice[pid]}" if twice[pid] > 1 else pid, text, title)

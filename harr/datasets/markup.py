@@ -1,0 +1,262 @@
+"""Markdown, HTML, text and PDF as they lie in a folder: the text under each heading, and no markup.
+
+The libraries (markdown-it-py, trafilatura, pypdf) are those of the extra ``documents``, and are imported by the first
+file of their kind.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from harr.errors import CorpusError, ParamsError, one_line
+from harr.io.jsonl import CONTROL
+
+FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
+TITLE = re.compile(r"^title:[ \t]*(.+)$", re.MULTILINE)
+HYPHEN = re.compile(r"(?<=[a-z])-\n(?=[a-z])")
+"""A word that a line of a PDF ends in; what is no letter on either side is no such word."""
+MOST = 64_000_000
+"""Size of the largest file that is read, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What stands under one heading: the headings above it, outermost first, and its text, a block a line."""
+
+    headings: tuple[str, ...]
+    text: str
+
+
+Mark = tuple[int, str]
+"""A heading with its level, 1 or more; or with level 0 a block of text."""
+
+
+def read_parts(path: Path) -> list[Part]:
+    """Return the parts of a document that hold text, by the kind that the end of its name tells (:data:`KINDS`).
+
+    The first heading is the title of the document: what its metadata say, else its first heading of the first level,
+    else the name of the file.
+
+    Raises:
+        CorpusError: it cannot be read, or holds no text; the reason alone.
+        ParamsError: the library that reads it is not installed.
+    """
+    kind = path.suffix.lower()
+    if kind not in KINDS:
+        raise CorpusError(f"files named {kind or 'without a dot'} are not read")
+    data = _bytes(path)
+    try:
+        title, marks = KINDS[kind](data)
+        parts = list(_parts(title or _first(marks) or _folded(path.stem), marks))
+    except (CorpusError, ParamsError):
+        raise
+    except RecursionError:
+        raise CorpusError("its parts are nested too deeply") from None
+    except Exception as error:  # whatever a damaged file makes a parser raise
+        raise CorpusError(f"damaged ({type(error).__name__}: {one_line(error, 120)})") from None
+    if not parts:
+        raise CorpusError("no text in it" + "; of scanned pages make text first (OCR)" * (kind == ".pdf"))
+    return parts
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        if not path.is_file():
+            raise CorpusError("no file, or a link to nothing")
+        if path.stat().st_size > MOST:
+            raise CorpusError(f"more than {MOST // 1_000_000} MB")
+        data = path.read_bytes()
+    except OSError as error:
+        raise CorpusError(f"cannot be read ({error.strerror})") from None
+    if not data.strip():
+        raise CorpusError("empty")
+    return data
+
+
+def _parts(title: str, marks: Iterable[Mark]) -> Iterator[Part]:
+    """Yield the parts that hold text; a heading that says the title again is left out."""
+    above: dict[int, str] = {}
+    blocks: list[str] = []
+
+    def part() -> Part:
+        names = [name for _, name in sorted(above.items())]
+        return Part(tuple([title] * (names[:1] != [title]) + names), "\n".join(blocks))
+
+    for level, text in marks:
+        if not level:
+            blocks += [text] * bool(text)
+            continue
+        if blocks:
+            yield part()
+        blocks = []
+        above = {other: name for other, name in above.items() if other < level} | ({level: text} if text else {})
+    if blocks:
+        yield part()
+
+
+def _first(marks: Iterable[Mark]) -> str:
+    """Return the first heading of the first level."""
+    return next((text for level, text in marks if level == 1), "")
+
+
+def _folded(text: str) -> str:
+    """Return a text on one line; what no file can hold, or would act on a terminal, is left out."""
+    return " ".join(CONTROL.sub(" ", text.encode("utf-8", "replace").decode()).split())
+
+
+def _lines(text: str) -> str:
+    """Return a text whose lines count, such as code: each without the white space at its end, empty ones left out."""
+    return "\n".join(line for line in (CONTROL.sub(" ", line).rstrip() for line in text.splitlines()) if line)
+
+
+def _library(name: str, package: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ParamsError(
+            f"download.dataset documents needs the package {package}; pip install 'harr[documents]'"
+        ) from None
+
+
+def _decoded(data: bytes) -> str:
+    """Return a text in UTF-8, or in UTF-16 with its mark."""
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    try:
+        text = data.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError:
+        raise CorpusError("binary" if b"\0" in data else "not UTF-8; convert it") from None
+    if "\0" in text:
+        raise CorpusError("binary")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def plain(data: bytes) -> tuple[str, list[Mark]]:
+    """Return the paragraphs of a text: empty lines part them."""
+    return "", [(0, _folded(block)) for block in re.split(r"\n[ \t]*\n", _decoded(data))]
+
+
+def markdown(data: bytes) -> tuple[str, list[Mark]]:
+    """Return the headings, paragraphs, items, rows and code of Markdown (CommonMark with tables).
+
+    The title is that of its front matter, which is not text.
+    """
+    text = _decoded(data)
+    front = FRONT_MATTER.match(text)
+    named = TITLE.search(front[1]) if front else None
+    parser = _library("markdown_it", "markdown-it-py").MarkdownIt("commonmark").enable("table")
+    marks: list[Mark] = []
+    level, cells, rows = 0, [""], False
+    for token in parser.parse(text[front.end() :] if front else text):
+        match token.type:
+            case "heading_open":
+                level = int(token.tag[1:])
+            case "tr_open":
+                cells, rows = [], True
+            case "tr_close":
+                marks.append((0, " | ".join(cells)))
+                rows = False
+            case "fence" | "code_block":
+                marks.append((0, _lines(token.content)))
+            case "inline" if rows:
+                cells.append(_inline(token))
+            case "inline":
+                marks.append((level, _inline(token)))
+                level = 0
+    return named[1].strip("\"' ") if named else "", marks
+
+
+def _inline(token: Any) -> str:
+    """Return the words of a line: of a link its text, of an image what stands for it."""
+    said = {"text", "code_inline", "image", "text_special"}
+    return _folded(
+        "".join(part.content if part.type in said else " " * ("break" in part.type) for part in token.children)
+    )
+
+
+def html(data: bytes) -> tuple[str, list[Mark]]:
+    """Return title, headings and blocks of a page's main text: menus, footers and scripts are left out (trafilatura).
+
+    The encoding is what the page says, else guessed. A short page is read as a long one is.
+    """
+    library = _library("trafilatura", "trafilatura")
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what is wrong is told by us
+    config = _library("trafilatura.settings", "trafilatura").use_config()
+    config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
+    found = library.bare_extraction(data, include_comments=False, with_metadata=True, fast=True, config=config)
+    if found is None or found.body is None:
+        return "", []
+    return _folded(found.title or ""), list(_blocks(found.body))
+
+
+def _blocks(body: Any) -> Iterator[Mark]:
+    """Yield the headings and blocks of the tree that trafilatura makes of a page."""
+    for element in body:
+        if element.tag == "head":
+            level = str(element.get("rend") or "h2")[1:]
+            yield (int(level) if level.isdecimal() else 2), _folded("".join(element.itertext()))
+        elif element.tag == "row":
+            yield 0, " | ".join(_folded("".join(cell.itertext())) for cell in element)
+        elif element.tag in ("code", "quote"):
+            yield 0, _lines("".join(element.itertext()))
+        elif len(element) and element.tag in ("list", "table", "div", "item") and _holds_blocks(element):
+            if element.text and element.text.strip():
+                yield 0, _folded(element.text)
+            yield from _blocks(element)
+        else:
+            yield 0, _folded("".join(element.itertext()))
+
+
+def _holds_blocks(element: Any) -> bool:
+    return any(part.tag in ("list", "item", "row", "p", "table", "quote", "head") for part in element)
+
+
+def pdf(data: bytes) -> tuple[str, list[Mark]]:
+    """Return the title, the bookmarks as headings, and the text of each page, which is one block (pypdf).
+
+    A word that is parted at the end of a line is one again.
+
+    Raises:
+        CorpusError: it needs a password.
+    """
+    from io import BytesIO
+
+    library = _library("pypdf", "pypdf")
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    reader = library.PdfReader(BytesIO(data))
+    if reader.is_encrypted and not reader.decrypt(""):
+        raise CorpusError("needs a password")
+    heads: dict[int, list[Mark]] = {}
+    for level, entry in _bookmarks(reader.outline, 2):
+        page = reader.get_destination_page_number(entry)
+        heads.setdefault(-1 if page is None else page, []).append((level, _folded(str(entry.title))))
+    marks: list[Mark] = []
+    for number, page in enumerate(reader.pages):
+        marks += heads.get(number, [])
+        marks.append((0, _folded(HYPHEN.sub("", page.extract_text()))))
+    return _folded(str((reader.metadata or {}).get("/Title") or "")), marks
+
+
+def _bookmarks(outline: Iterable[Any], level: int) -> Iterator[tuple[int, Any]]:
+    """Yield the bookmarks of a PDF with their levels."""
+    for entry in outline:
+        if isinstance(entry, list):
+            yield from _bookmarks(entry, level + 1)
+        else:
+            yield level, entry
+
+
+KINDS: Mapping[str, Any] = {
+    ".md": markdown,
+    ".markdown": markdown,
+    ".html": html,
+    ".htm": html,
+    ".xhtml": html,
+    ".txt": plain,
+    ".text": plain,
+    ".pdf": pdf,
+}
+"""Ends of names, and what reads such a file: from its bytes the title, if it tells one, and its headings and blocks."""

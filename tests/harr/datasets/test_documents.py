@@ -1,0 +1,277 @@
+"""Folders of documents as people have them: Markdown, HTML, text and PDF, and what cannot be read."""
+
+import json
+import logging
+import os
+import random
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import pypdf
+import pytest
+
+from harr.corpus.passages import Passages, read_questions
+from harr.datasets import open_spans
+from harr.datasets.download import download
+from harr.datasets.markup import Part, read_parts
+from harr.errors import CorpusError, ParamsError
+from harr.params.download import DocumentsParams
+
+MARKDOWN = """---
+title: "Pump manual"
+author: Acme
+---
+Before any heading.
+
+# Pump manual
+
+The pump **P7** moves [water](https://acme.example).
+It is ![blue](blue.png).
+
+Installing
+----------
+1. Turn the valve `V1`.
+2. Wait.
+
+```sh
+# no heading
+pump --start
+```
+
+### Linux
+| name | size |
+|---|---|
+| P7 | 12 l |
+
+## Empty
+## Warranty
+<!-- a comment -->
+Two years&nbsp;long.
+"""
+HTML = """<html><head><title>Pump P7</title></head><body><nav><a href=/>Home</a></nav><main><h1>Pump P7</h1>
+<p>The pump P7 moves water. It was built in 2019 by <b>Acme</b> in <a href=x>Ashford</a>.</p><h2>Installing</h2>
+<ul><li>Turn the valve to the left</li><li>Wait for a minute <ul><li>or two</li></ul></li></ul>
+<table><tr><th>Name</th><th>Size</th></tr><tr><td>P7</td><td>12 l</td></tr></table></main>
+<footer>Copyright Acme. Imprint.</footer><script>alert(1)</script></body></html>"""
+
+
+def pdf(*pages: str, title: str = "", password: str = "", bookmarks: tuple[tuple[str, int], ...] = ()) -> bytes:
+    """A PDF with a page a text, each line of it a line."""
+    writer = pypdf.PdfWriter()
+    for text in pages:
+        page = writer.add_blank_page(width=300, height=200)
+        lines = "".join(f"({line}) Tj 0 -14 Td " for line in text.split("\n"))
+        content = pypdf.generic.StreamObject()
+        content.set_data(f"BT /F1 12 Tf 20 150 Td {lines}ET".encode("latin-1"))
+        font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
+        names = pypdf.generic.NameObject
+        fonts = pypdf.generic.DictionaryObject({names(key): names(value) for key, value in font.items()})
+        page[names("/Contents")] = writer._add_object(content)
+        page[names("/Resources")] = pypdf.generic.DictionaryObject(
+            {names("/Font"): pypdf.generic.DictionaryObject({names("/F1"): fonts})}
+        )
+    for name, number in bookmarks:
+        writer.add_outline_item(title=name, page_number=number)
+    if title:
+        writer.add_metadata({"/Title": title})
+    if password:
+        writer.encrypt(password, algorithm="RC4-128")
+    out = BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder `docs` in the current one, with questions that need nothing of it."""
+    monkeypatch.chdir(tmp_path)
+    for split in ("train", "test"):
+        row = {"id": split, "question": f"Who is {split}?", "answer": "Ada"}
+        Path(f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+    Path("docs").mkdir()
+    return Path("docs")
+
+
+def load(**more: object) -> dict[str, float]:
+    values = {"folder": "docs", "train": ["train.jsonl"], "test": ["test.jsonl"], **more}
+    section = DocumentsParams.model_validate({"dataset": "documents", **values})
+    return download(section, Path("corpus"), Path("questions"), Path("work"), open_spans(section))
+
+
+def stored() -> dict[str, tuple[str, str]]:
+    """Title and text of every passage by its id."""
+    passages = Passages.open(Path("corpus"))
+    return {one.id: (one.title, one.text) for one in passages.take(range(len(passages)))}
+
+
+def test_markdown_is_its_headings_and_words(tmp_path: Path) -> None:
+    (path := tmp_path / "a.md").write_text(MARKDOWN)
+    assert read_parts(path) == [
+        Part(("Pump manual",), "Before any heading."),
+        Part(("Pump manual",), "The pump P7 moves water. It is blue."),
+        Part(("Pump manual", "Installing"), "Turn the valve V1.\nWait.\n# no heading\npump --start"),
+        Part(("Pump manual", "Installing", "Linux"), "name | size\nP7 | 12 l"),
+        Part(("Pump manual", "Warranty"), "Two years long."),
+    ]
+
+
+def test_html_is_its_main_text(tmp_path: Path) -> None:
+    (path := tmp_path / "a.html").write_text(HTML)
+    assert read_parts(path) == [
+        Part(("Pump P7",), "The pump P7 moves water. It was built in 2019 by Acme in Ashford."),
+        Part(
+            ("Pump P7", "Installing"),
+            "Turn the valve to the left\nWait for a minute\nor two\nName | Size\nP7 | 12 l",
+        ),
+    ]
+
+
+def test_a_pdf_is_its_pages_under_its_bookmarks(tmp_path: Path) -> None:
+    (path := tmp_path / "manual.pdf").write_bytes(
+        pdf("About pumps.", "Turn the val-\nve to the left.\nWait.", "Two years.", bookmarks=(("Installing", 1),))
+    )
+    assert read_parts(path) == [
+        Part(("manual",), "About pumps."),
+        Part(("manual", "Installing"), "Turn the valve to the left. Wait.\nTwo years."),
+    ]
+    path.write_bytes(pdf("About pumps.", title="The pump"))
+    assert read_parts(path) == [Part(("The pump",), "About pumps.")]
+
+
+def test_text_has_the_name_of_its_file(tmp_path: Path) -> None:
+    (path := tmp_path / "notes of may.txt").write_bytes("Grüße an\r\nalle.\r\n\r\nBis bald.".encode("utf-16"))
+    assert read_parts(path) == [Part(("notes of may",), "Grüße an alle.\nBis bald.")]
+
+
+def test_passages_fit_the_encoder_and_keep_their_ids(folder: Path) -> None:
+    text = "\n\n".join(
+        f"The valve number {n} of the pump is opened by hand at noon, and closed at night." for n in range(40)
+    )
+    (folder / "deep").mkdir()
+    (folder / "deep" / "b.md").write_text(f"# Pumps\n## Valves\n{text}\n## Warranty\nTwo years.\n")
+    figures = load(chunk_tokens=64)
+    before = stored()
+    spans = open_spans(DocumentsParams(dataset="documents", folder="docs", train=(), test=()))
+    assert spans and max(len(spans(f"{title}: {text}")) for title, text in before.values()) <= 64
+    assert (figures["documents"], figures["passages"]) == (1, len(before)) and len(before) > 10
+    assert {title for title, _ in before.values()} == {"Pumps > Valves", "Pumps > Warranty"}
+    assert all(text.endswith(("night.", "years.")) for _, text in before.values()), "cut at ends of sentences"
+    changed = (
+        (folder / "deep" / "b.md").read_text().replace("Two years", "Ten years").replace("# Pumps\n", "# Pumps\nNew.\n")
+    )
+    (folder / "deep" / "b.md").write_text(changed)
+    load(chunk_tokens=64)
+    kept = before.keys() & stored().keys()
+    assert len(kept) == len(before) - 1 and all(before[pid] == stored()[pid] for pid in kept)
+
+
+def test_questions_of_passages_that_changed_are_left_out_and_counted(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "a.md").write_text("# A\nAda lives in Bath.\n# B\nBob lives in Ayr.")
+    load()
+    first, second = stored()
+    rows = [
+        {"id": "q1", "question": "Where does Ada live?", "answer": "Bath", "supporting": [first]},
+        {"id": "q2", "question": "Where does Bob live?", "answer": "Ayr", "supporting": [second]},
+    ]
+    Path("train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "train_questions_without_their_passages" not in load()
+    (folder / "a.md").write_text("# A\nAda lives in Ely.\n# B\nBob lives in Ayr.")
+    figures = load()
+    assert (figures["train_questions"], figures["train_questions_without_their_passages"]) == (1, 1)
+    assert [question.id for question in read_questions(Path("questions/train.jsonl"))] == ["q2"]
+    assert "left out 1 train questions whose passages were changed or removed (first: 'q1')" in capsys.readouterr().out
+
+
+def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = pdf("About pumps. " * 20)
+    bad: dict[str, tuple[bytes, str]] = {
+        "binary.txt": (b"ab\0cd", "binary"),
+        "broken.pdf": (whole[: len(whole) // 3], "damaged ("),
+        "empty.md": (b" \n", "empty"),
+        "image.png": (b"\x89PNG", "files named .png are not read"),
+        "latin.txt": ("Grüße".encode("latin-1"), "not UTF-8; convert it"),
+        "locked.pdf": (pdf("Secret.", password="x"), "needs a password"),
+        "no html.html": (b"\0\1\2", "no text in it"),
+        "nothing.md": (b"# Only a heading\n", "no text in it"),
+        "scanned.pdf": (pdf(""), "no text in it; of scanned pages make text first (OCR)"),
+    }
+    for name, (data, _) in bad.items():
+        (folder / name).write_bytes(data)
+    (folder / "gone.md").symlink_to("nowhere.md")
+    (folder / "loop").symlink_to(".")
+    os.mkfifo(folder / "pipe.txt")
+    (folder / ".hidden.md").write_text("# Hidden\nSecret.")
+    (folder / "good.md").write_text("# Good\nAda lives in Bath.")
+    figures = load()
+    assert (figures["documents"], figures["passages"], figures["left_out"]) == (1, 1, 11)
+    lines = Path("corpus/left_out.txt").read_text().splitlines()
+    reasons = {name: reason for name, (_, reason) in bad.items()}
+    reasons |= {"gone.md": "no file, or a link to nothing", "pipe.txt": "no file, or a link to nothing"}
+    assert len(lines) == 11 and all(
+        line.startswith(f"{name}: {reasons[name]}") for name, line in zip(sorted(reasons), lines, strict=True)
+    )
+    assert "left out 11, see corpus/left_out.txt" in capsys.readouterr().out
+
+
+def test_no_pdf_however_damaged_ends_the_stage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    whole, chance = pdf("About pumps.", "Wait.", bookmarks=(("One", 0), ("Two", 1))), random.Random(0)
+    path = tmp_path / "a.pdf"
+    read = 0
+    for _ in range(60):
+        data = bytearray(whole)
+        for place in chance.sample(range(len(data)), 20):
+            data[place] = chance.randrange(256)
+        path.write_bytes(data)
+        try:
+            read += bool(read_parts(path))
+        except CorpusError as error:
+            assert "\n" not in str(error)
+    assert 0 < read < 60
+    assert not [record for record in caplog.records if record.levelno < logging.CRITICAL]
+
+
+@pytest.mark.parametrize(
+    ("prepare", "line"),
+    [
+        (lambda folder: folder.rmdir(), "download.folder: docs is missing; name the folder of your documents"),
+        (lambda folder: None, "download.folder: docs: it is empty; expected files named .md, .markdown, .html"),
+        (
+            lambda folder: (folder / "a.docx").write_bytes(b"PK"),
+            "docs: none of its 1 files can be read (first: a.docx: files named .docx are not read); expected files",
+        ),
+        (
+            lambda folder: ((folder / "a.md").write_text("Ada."), Path("train.jsonl").unlink()),
+            "download.train: train.jsonl is missing; write questions with `harr questions`, or name your own",
+        ),
+    ],
+)
+def test_nothing_to_begin_with_is_one_line(folder: Path, prepare: Callable[[Path], object], line: str) -> None:
+    prepare(folder)
+    with pytest.raises(CorpusError) as error:
+        load()
+    assert line in str(error.value) and "\n" not in str(error.value) and not Path("corpus").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "package"), [("a.pdf", "pypdf"), ("a.html", "trafilatura"), ("a.md", "markdown-it-py")]
+)
+def test_a_missing_library_is_one_line(
+    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("pypdf", "trafilatura", "markdown_it"):
+        monkeypatch.setitem(__import__("sys").modules, module, None)
+    (tmp_path / name).write_text("text")
+    with pytest.raises(ParamsError, match=f"needs the package {package}; pip install 'harr\\[documents\\]'"):
+        read_parts(tmp_path / name)
+    (tmp_path / "a.txt").write_text("text")
+    assert read_parts(tmp_path / "a.txt")
+
+
+def test_the_same_text_twice_is_one_passage(folder: Path) -> None:
+    for name in ("a.md", "b.md"):
+        (folder / name).write_text("# Licence\nAll rights reserved.\n# Other\nAll rights reserved.\n")
+    figures = load()
+    assert [pid.partition("~")[2] for pid in stored()] == ["", "2"] and figures["equal_passages_left_out"] == 2
