@@ -1,31 +1,48 @@
 """Stage index: vectors and texts into Milvus."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from prefect import task
 
 from harr.io.files import read_manifest
 from harr.params import Params
 from tasks.common import TASK
 from tasks.embed import vectors_manifest
-from tasks.paths import CORPUS, INDEX, MENTIONS, VECTORS, WORDS, WORK
+from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, VECTORS, WORDS, WORK
 
 
 @task(**TASK)
 def index_passages(params: Params) -> dict[str, float]:
-    """Build the collection, or go on where a killed build stopped; then weigh all words, and find which passage names
-    which title."""
-    from harr.corpus.passages import Passages
+    """Build the collection, or go on where a killed build stopped, and try what it finds; then weigh all words, and
+    find which passage names which title."""
+    from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
     from harr.index.mentions import build_mentions
     from harr.index.passage_index import build_index
+    from harr.index.recall import check_recall
     from harr.index.words import build_words
 
     passages = Passages.open(CORPUS)
-    built = build_index(passages, Vectors.of(passages, VECTORS), params.index, INDEX, WORK / "index")
+    vectors = Vectors.of(passages, VECTORS)
+    built = build_index(passages, vectors, params.index, INDEX, WORK / "index")
+    asked = [question.text for question in read_questions(QUESTIONS / "train.jsonl")]
+    built |= check_recall(
+        passages, vectors, params.index, INDEX, asked, partial(_as_queries, params), params.retriever.pool
+    )
     built |= build_words(passages, WORDS, WORK / "words")
     return built | build_mentions(passages, MENTIONS, WORK / "mentions")
+
+
+def _as_queries(params: Params, texts: Sequence[str]) -> NDArray[np.float32]:
+    """Embed texts as the untrained retriever does."""
+    from harr.builders.encoder import build_encoder
+
+    encoder = build_encoder(params.encoder)
+    return encoder.encode(texts, prompt=encoder.plain_prompt)
 
 
 @task(**TASK)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harr.errors import DamagedFile, NoRoom
+from harr.index.kinds import memory_bytes
 from harr.io.files import read_state
 from harr.params import Params
 
@@ -58,9 +59,11 @@ def check(stage: str, params: Params, root: Path, *, free: float, memory: float)
             f"stage {stage} needs {_unit(needed)}, {_unit(free)} free at {place.resolve()}; nothing written; make room "
             "(`dvc gc --workspace`, rm -r work), or run where there is more"
         )
-    if stage in HOLD_INDEX and not params.index.uri and size.vectors > memory:
+    held = memory_bytes(params.index, size.rows, size.width)
+    held += 0 if params.index.kind == "flat" else size.vectors  # Milvus Lite keeps the vectors beside what it makes
+    if stage in HOLD_INDEX and not params.index.uri and held > memory:
         raise NoRoom(
-            f"stage {stage} needs {_unit(size.vectors)} of memory for a flat float32 index of {size.rows:,} x "
+            f"stage {stage} needs {_unit(held)} of memory for a {params.index.kind} float32 index of {size.rows:,} x "
             f"{size.width}, {_unit(memory)} here; nothing written; set index.uri to a Milvus server"
         )
 

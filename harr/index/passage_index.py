@@ -22,15 +22,19 @@ from tqdm import tqdm
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import DamagedFile, IndexMismatch, bare
+from harr.index import kinds
 from harr.index.bulk_import import MAX_TEXT_BYTES, import_jobs, import_passages, searched_text
+from harr.index.full_text import ANALYZER, BM25
 from harr.io.files import fingerprint, note_published, publish, read_manifest, read_state, reopen_published, write_json
 from harr.io.progress import bar, stoppable
 from harr.io.resume import unfinished
 from harr.params.index import IndexParams
-from harr.services.milvus_client import REBUILD, Connection, check_full_text, connect, explained
+from harr.services.milvus_client import REBUILD, Connection, check_full_text, check_index_type, connect, explained
 
 SEARCH_SECONDS = 60.0
 BUILD_SECONDS = 1800.0
+ROWS_PER_SECOND = 100
+"""Number of rows at least of which a server makes a graph in a second; it is waited for so long."""
 QUERIES_PER_CALL = 1024
 FLUSH_ROWS = 50_000
 """Number of rows that Milvus Lite puts on disk at a time; left alone it takes 7 GB for a million. A server decides
@@ -43,19 +47,6 @@ DEPTH = 20
 REMEMBERED = 10_000
 """Number of texts above which what was found is forgotten."""
 AGAIN = "delete its folder and run the same command again"
-BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
-"""The parameters of Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
-STOP_WORDS = (
-    "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her hers herself "
-    "it its itself they them their theirs themselves what which who whom this that these those am is are was were be "
-    "been being have has had having do does did doing would should could ought a an the and but if or because as until "
-    "while of at by for with about against between into through during before after above below to from up down in out "
-    "on off over under again further then once here there when where why how all any both each few more most other "
-    "some such no nor not only own same so than too very s t can will just don"
-)
-"""The Snowball list for English. Without one, Lite walks through nearly every passage for each query."""
-ANALYZER = {"tokenizer": "standard", "filter": ["lowercase", {"type": "stop", "stop_words": STOP_WORDS.split()}]}
-"""The analyzer of Lite and server, which must rank alike: Lite has no stemmer, so neither stems."""
 
 
 def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: Path, work: Path) -> dict[str, float]:
@@ -76,6 +67,7 @@ def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: 
     rows = {source: passages.searchable_rows(source) for source in ("", *passages.sources)}
     parts = {s: {"collection": _name(vectors, params, s), "rows": len(part)} for s, part in rows.items()}
     content = {"identity": vectors.identity, "rows": len(rows[""]), "full_text": params.full_text}
+    content |= kinds.built_as(params)
     manifest: dict[str, Any] = {**parts.pop(""), **content, "width": vectors.width}
     manifest |= {"sources": parts} if parts else {}
     # Another place for the files is another import: what waits in the old one is not looked for.
@@ -89,9 +81,13 @@ def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: 
     with _opened(params, folder / "out") as client:
         if params.full_text:
             check_full_text(client)
+        if params.kind != "flat" and not client.has_collection(manifest["collection"]):
+            check_index_type(client, params.kind, kinds.tried_as(params))
+        needed = kinds.tell_memory(params, len(rows[""]), vectors.width, _where(params, out))
         (folder / "out").mkdir(parents=True, exist_ok=True)
         built = {s: _build_collection(client, passages, vectors, part, params, folder, s) for s, part in rows.items()}
     write_json(folder / "out" / "manifest.json", manifest)
+    kinds.note_search(folder / "out", params)
     note_published(folder)
     publish(folder / "out", out)
     shutil.rmtree(folder)
@@ -102,6 +98,7 @@ def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: 
         **{f"indexed_{source}": built[source][0] for source in parts},
         "corpus_rows": len(passages),
         "full_text": float(params.full_text),
+        "index_memory_mb": needed / 1e6,
         "inserted": inserted,
         "seconds": seconds,
         "rows_per_second": inserted / seconds,
@@ -110,7 +107,9 @@ def build_index(passages: Passages, vectors: Vectors, params: IndexParams, out: 
 
 def _name(vectors: Vectors, params: IndexParams, source: str) -> str:
     """Return the collection of a corpus as one encoder sees it, or of one of its sources."""
-    return f"harr_{vectors.identity}" + ("" if params.full_text else "_dense") + (f"_in_{source}" if source else "")
+    kind = "" if params.kind == "flat" else f"_{params.kind}"
+    text = "" if params.full_text else "_dense"
+    return f"harr_{vectors.identity}{text}{kind}" + (f"_in_{source}" if source else "")
 
 
 def _build_collection(
@@ -124,6 +123,7 @@ def _build_collection(
 ) -> tuple[int, int]:
     """Build one collection, from where a killed build left it; returns how many rows it has, and how many are new."""
     content = {"identity": vectors.identity, "rows": len(rows), "full_text": params.full_text}
+    content |= kinds.built_as(params)
     content |= {"source": source} if source else {}
     name, what = _name(vectors, params, source), f"index {source}".strip()
     known = folder / (f"progress-{source}.json" if source else "progress.json")
@@ -161,6 +161,7 @@ class PassageIndex:
         self.rows: int = manifest["rows"]
         self.width: int = manifest["width"]
         self.full_text: bool = manifest["full_text"]
+        self._how: dict[str, Any] = manifest["search"]
         self._found: dict[str, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}
 
     @classmethod
@@ -181,6 +182,7 @@ class PassageIndex:
         if not params.uri and not (out / "milvus.db").is_dir():
             raise DamagedFile(f"{out / 'milvus.db'} is missing; run `{REBUILD}`")
         where = _where(params, out)
+        manifest |= {"search": kinds.read_search(out, REBUILD)}
         client = connect(params, where)
         try:
             with explained(where):
@@ -209,8 +211,8 @@ class PassageIndex:
     def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return rows and inner products of the ``n`` nearest passages, shape (Q, n) each, in one call.
 
-        Exact. Best first; scores equal to 1e-6 are ordered by row. Where there are fewer than ``n``
-        passages, rows are padded with -1 and scores with minus infinity.
+        Exact where ``index.kind`` is flat. Best first; scores equal to 1e-6 are ordered by row. Where there are
+        fewer than ``n`` passages, rows are padded with -1 and scores with minus infinity.
         """
         vectors_QD = np.asarray(vectors_QD, dtype=np.float32)
         if vectors_QD.shape[1] != self.width:
@@ -241,13 +243,16 @@ class PassageIndex:
 
     def _search(self, field: str, queries: list[Any], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         rows_QN, scores_QN = _empty(len(queries), n)
+        limit = max(1, min(n + TIES, self.rows))
+        how = kinds.search_params(self._how, self.rows, limit) if field == "vector" else {}
         for start in range(0, len(queries), QUERIES_PER_CALL):
             with explained(self._where):
                 found = self._client.search(
                     self._collection,
                     data=queries[start : start + QUERIES_PER_CALL],
                     anns_field=field,
-                    limit=max(1, min(n + TIES, self.rows)),
+                    limit=limit,
+                    search_params={"params": how},
                     output_fields=["row"],
                     consistency_level="Strong",
                     timeout=SEARCH_SECONDS,
@@ -294,7 +299,7 @@ def _first_missing(client: Connection, name: str, content: dict[str, Any], width
         if _content(client, name) == content:
             if progress.exists():
                 return int(read_state(progress, AGAIN, rows=int)["rows"])
-            if _count(client, name) == content["rows"]:
+            if _count(client, name, content["rows"]) == content["rows"]:
                 return int(content["rows"])
         client.drop_collection(name)
     progress.unlink(missing_ok=True)
@@ -319,13 +324,13 @@ def _finish(client: Connection, name: str, content: dict[str, Any]) -> int:
     client.flush(name, timeout=BUILD_SECONDS)
     if not client.list_indexes(name):
         indexes = client.prepare_index_params()
-        indexes.add_index("vector", index_type="FLAT", metric_type="IP")
+        indexes.add_index("vector", metric_type="IP", **kinds.index_of(content))
         if content["full_text"]:
             # pymilvus flattens params, and Lite reads none but a nested `params`; servers take both.
             nested = {"params": BM25}
             indexes.add_index("terms", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=nested)
-        client.create_index(name, indexes, timeout=BUILD_SECONDS)
-    count = _count(client, name)
+        client.create_index(name, indexes, timeout=BUILD_SECONDS + content["rows"] / ROWS_PER_SECOND)
+    count = _count(client, name, content["rows"])
     if count != content["rows"]:
         client.drop_collection(name)
         raise IndexMismatch(f"{name} held {count} of {content['rows']} passages and was dropped; run `{REBUILD}`")
@@ -338,10 +343,10 @@ def _content(client: Connection, name: str) -> dict[str, Any]:
     return content
 
 
-def _count(client: Connection, name: str) -> int:
+def _count(client: Connection, name: str, rows: int) -> int:
     if not client.list_indexes(name):
         return 0
-    client.load_collection(name, timeout=BUILD_SECONDS)
+    client.load_collection(name, timeout=BUILD_SECONDS + rows / ROWS_PER_SECOND)
     return int(client.query(name, output_fields=["count(*)"], consistency_level="Strong")[0]["count(*)"])
 
 
@@ -356,7 +361,7 @@ def _check(client: Connection, manifest: dict[str, Any], where: str) -> None:
             f"collection {name} at {where} was built as {built_as}, but its manifest says {manifest['identity']}; "
             f"run `{REBUILD}`"
         )
-    count = _count(client, name)
+    count = _count(client, name, manifest["rows"])
     if count != manifest["rows"]:
         raise IndexMismatch(
             f"collection {name} at {where} holds {count} passages, its manifest says {manifest['rows']}; "

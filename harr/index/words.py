@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import check_corpus
-from harr.index.passage_index import BM25, STOP_WORDS
+from harr.index.full_text import BM25, STOP_WORDS
 from harr.io.files import draft, read_manifest, write_json
 from harr.io.progress import bar
 from harr.services.milvus_client import REBUILD

@@ -1,8 +1,14 @@
 """Section ``index`` of params.yaml."""
 
-from pydantic import model_validator
+from typing import Annotated, Literal
 
-from harr.params.fields import MaybeAddress, Positive, Section, Uri
+from pydantic import Field, model_validator
+
+from harr.params.fields import Fraction, MaybeAddress, Positive, Section, Uri
+
+KindName = Literal["flat", "hnsw", "ivf_sq8", "diskann"]
+READ_BY = {"links": ("hnsw",), "cells": ("ivf_sq8",), "breadth": ("hnsw", "ivf_sq8", "diskann")}
+"""Parameters that not every kind of index has."""
 
 
 class IndexParams(Section):
@@ -14,6 +20,19 @@ class IndexParams(Section):
     """Name of the environment variable with the server's token."""
     full_text: bool = True
     """Whether the BM25 index is built, too; the arms ``bm25`` and ``hybrid`` and sparse or hybrid search need it."""
+    kind: KindName = "flat"
+    """Kind of index of the vectors, as Milvus offers it: ``flat`` compares all and is exact; the others compare a part
+    (docs/scale.md)."""
+    links: Annotated[int, Field(ge=4, le=64)] = 32
+    """Number of neighbours that a vector is linked to in ``hnsw`` (M); more find more, and take eight bytes each."""
+    cells: Annotated[int, Field(ge=0, le=65_536)] = 0
+    """Number of cells of ``ivf_sq8`` (nlist); if 0, four times the root of the number of passages."""
+    breadth: Annotated[int, Field(ge=0, le=32_768)] = 0
+    """Number of candidates that a search keeps on its walk (``hnsw``: ef, ``diskann``: search_list), or of cells that
+    it reads (``ivf_sq8``: nprobe); more find more, and take longer; if 0, 128, or a quarter of the cells."""
+    min_recall: Fraction = 0.95
+    """Share of the exact ``retriever.pool`` nearest passages that a kind other than flat must find for training
+    questions; stage index stops below it."""
     batch_size: Positive = 1000
     """Number of rows that are sent to the index at once."""
     bulk: Uri = ""
@@ -26,4 +45,14 @@ class IndexParams(Section):
             raise ValueError("bulk is for a Milvus server; set index.uri, or leave bulk out")
         if self.bulk and not self.bulk.startswith(("s3://", "file:///")):
             raise ValueError(f"bulk = {self.bulk} should begin with s3:// or file:///")
+        return self
+
+    @model_validator(mode="after")
+    def _a_parameter_is_of_the_kind(self) -> "IndexParams":
+        for name in sorted(READ_BY.keys() & self.model_fields_set):
+            if self.kind not in READ_BY[name]:
+                raise ValueError(
+                    f"{name} = {getattr(self, name)} is not read by kind {self.kind}; leave it out, or set kind: "
+                    + " or ".join(READ_BY[name])
+                )
         return self

@@ -1,0 +1,194 @@
+"""Kinds of index: what Milvus is asked for, what they find, and what is refused, on Milvus Lite and real servers."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from pymilvus import MilvusClient
+from servers import milvus as milvus_server
+
+from harr.corpus.passages import Passages, write_passages
+from harr.corpus.vectors import Vectors
+from harr.errors import DamagedFile, IndexMismatch, ParamsError
+from harr.index import kinds
+from harr.index.passage_index import PassageIndex, build_index
+from harr.index.recall import check_recall, recall_at
+from harr.io.files import finish, read_json, write_json
+from harr.params.index import IndexParams
+from harr.services import milvus_client
+from harr.types import Passage
+
+ROWS, WIDTH, POOL = 3_000, 16, 30
+BREADTH = {"hnsw": 0, "ivf_sq8": 60}
+"""Vectors that are drawn like these, each on its own, are hard to tell apart by cells: 60 of the 69 are read."""
+
+
+def unit(vectors_ND: NDArray[np.float64]) -> NDArray[np.float32]:
+    return (vectors_ND / np.linalg.norm(vectors_ND, axis=-1, keepdims=True)).astype(np.float32)
+
+
+DRAWN = np.random.default_rng(0).normal(size=(ROWS, WIDTH))
+QUERIES = unit(np.random.default_rng(1).normal(size=(100, WIDTH)))
+
+
+@pytest.fixture(scope="module")
+def passages(tmp_path_factory: pytest.TempPathFactory) -> Passages:
+    """Every tenth passage is not searchable."""
+    folder = tmp_path_factory.mktemp("corpus")
+    made = [Passage(f"p{i}", f"Town {i}.") for i in range(ROWS)]
+    write_passages(made, folder, searchable=lambda passage: not passage.id.endswith("0"))
+    return Passages.open(folder)
+
+
+@pytest.fixture
+def vectors() -> Vectors:
+    return Vectors({"identity": "0123456789abcdef", "rows": ROWS, "width": WIDTH}, [unit(DRAWN)])
+
+
+def asked(params: IndexParams, passages: Passages, vectors: Vectors, folder: Path) -> dict[str, float]:
+    """Try the index with 100 queries, which stand in for questions."""
+    texts = [str(number) for number in range(len(QUERIES))]
+    return check_recall(
+        passages, vectors, params, folder, texts, lambda texts: QUERIES[[int(text) for text in texts]], POOL
+    )
+
+
+def overlap(params: IndexParams, passages: Passages, vectors: Vectors, folder: Path) -> float:
+    """Return the recall by a plain count of rows."""
+    rows = passages.searchable_rows()
+    exact_QN = rows[np.argsort(-QUERIES @ vectors.take(rows).T, axis=1)[:, :POOL]]
+    with PassageIndex.open(folder, params, identity=vectors.identity) as index:
+        found_QN, scores_QN = index.search(QUERIES, POOL)
+    assert (np.diff(scores_QN, axis=1) <= 1e-6).all()
+    return float(np.mean([len({*a} & {*b}) / POOL for a, b in zip(found_QN.tolist(), exact_QN.tolist(), strict=True)]))
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf_sq8"])
+def test_a_kind_finds_what_its_recall_says(kind: str, passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
+    params, out = IndexParams(kind=kind, breadth=BREADTH[kind], full_text=False), tmp_path / "out"
+    work = tmp_path / "work"
+    figures = build_index(passages, vectors, params, out, work)
+    assert figures["inserted"] == 2_700 and figures["index_memory_mb"] == kinds.memory_bytes(params, 2_700, WIDTH) / 1e6
+    told = asked(params, passages, vectors, out)
+    assert told["recall_at_pool"] >= 0.95 and told["recall_queries"] == 100
+    if kind == "hnsw":
+        assert told["recall_at_pool"] == pytest.approx(overlap(params, passages, vectors, out), abs=1e-3)
+    narrow = params.model_copy(update={"breadth": 1 if kind == "ivf_sq8" else 4, "min_recall": 1.0})
+    assert build_index(passages, vectors, narrow, out, work)["inserted"] == 0, "another breadth is no other collection"
+    with pytest.raises(IndexMismatch) as error:
+        asked(narrow, passages, vectors, out)
+    assert re.fullmatch(
+        rf"index\.kind: {kind} finds \d\d\.\d % of the 30 nearest passages of 100 training questions, "
+        r"index\.min_recall asks for 100 %; set a larger index\.breadth, or index\.kind: flat, and run `dvc repro "
+        r"index`",
+        str(error.value),
+    )
+    finish(work)
+
+
+def test_links_and_breadth_count(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
+    """Milvus Lite reads what it is built and searched with, and a change of links builds anew."""
+    found = {}
+    for links, breadth in ((4, 1), (4, 512), (64, 1)):
+        params = IndexParams(kind="hnsw", links=links, breadth=breadth, full_text=False)
+        figures = build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
+        found[links, breadth] = overlap(params, passages, vectors, tmp_path / "out"), figures["inserted"]
+    assert found[4, 1][0] < found[4, 512][0] - 0.02 and found[4, 1][0] < found[64, 1][0] - 0.02
+    assert [inserted for _, inserted in found.values()] == [2_700, 0, 2_700]
+
+
+def test_a_flat_index_is_as_before(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
+    params = IndexParams(full_text=False)
+    build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
+    assert not (tmp_path / "out" / kinds.SEARCH).exists() and "kind" not in read_json(tmp_path / "out/manifest.json")
+    assert overlap(params, passages, vectors, tmp_path / "out") == 1.0
+    assert asked(params, passages, vectors, tmp_path / "out") == {"recall_at_pool": 1.0}
+
+
+def test_passages_with_one_vector_count_as_one(passages: Passages, tmp_path: Path) -> None:
+    """Any of them is right; without that, a flat index would not reach 1."""
+    twins = Vectors({"identity": "feed", "rows": ROWS, "width": WIDTH}, [np.repeat(unit(DRAWN[:30]), 100, axis=0)])
+    params = IndexParams(full_text=False)
+    build_index(passages, twins, params, tmp_path / "out", tmp_path / "work")
+    with PassageIndex.open(tmp_path / "out", params, identity="feed") as index:
+        assert recall_at(index, twins, passages.searchable_rows(), QUERIES, POOL) == 1.0
+
+
+def test_how_it_is_searched_is_checked(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
+    params = IndexParams(kind="hnsw", full_text=False)
+    build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
+    write_json(tmp_path / "out" / kinds.SEARCH, {"kind": "hnsw", "breadth": 9, "cells": 0})
+    with pytest.raises(DamagedFile, match=r"search\.json is damaged .*; run `dvc repro -f -s index`"):
+        PassageIndex.open(tmp_path / "out", params, identity=vectors.identity)
+
+
+def test_a_kind_that_milvus_lite_lacks_is_refused_before_anything_is_inserted(
+    passages: Passages, vectors: Vectors, tmp_path: Path
+) -> None:
+    params = IndexParams(kind="diskann", full_text=False)
+    with pytest.raises(ParamsError) as error:
+        build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
+    assert re.fullmatch(
+        r"index\.kind: diskann, but Milvus milvus_lite-3\S+ at \S+ does not build DISKANN \(unknown index_type: "
+        r"'DISKANN'\); nothing was inserted; set another index\.kind, or index\.uri to a server that has it",
+        str(error.value),
+    )
+    assert not (tmp_path / "out").exists()
+    client = MilvusClient(str(next(tmp_path.rglob("milvus.db"))), dedicated=True)
+    assert client.list_collections() == []
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"breadth": 64},
+            "breadth = 64 is not read by kind flat; leave it out, or set kind: hnsw or ivf_sq8 or diskann",
+        ),
+        ({"kind": "hnsw", "cells": 9}, "cells = 9 is not read by kind hnsw; leave it out, or set kind: ivf_sq8"),
+        ({"kind": "diskann", "links": 9}, "links = 9 is not read by kind diskann; leave it out, or set kind: hnsw"),
+        ({"kind": "hnsw", "links": 65}, "less than or equal to 64"),
+        ({"kind": "ivf_pq"}, "'flat', 'hnsw', 'ivf_sq8' or 'diskann'"),
+    ],
+)
+def test_a_parameter_that_is_not_read_is_refused(given: dict[str, object], told: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(told)):
+        IndexParams.model_validate(given)
+
+
+@pytest.fixture(scope="module", params=["milvus", "milvus-lite"])
+def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An empty server that runs; its first token is everybody's."""
+    made = milvus_server(tmp_path_factory.mktemp("milvus"), lite=request.param == "milvus-lite")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MILVUS_TOKEN", "" if request.param == "milvus-lite" else "root:Milvus")
+        try:
+            made.start()
+            yield f"http://127.0.0.1:{made.port}"
+        finally:
+            made.stop()
+
+
+@pytest.mark.servers
+def test_servers_have_the_kinds_that_they_say(
+    uri: str, passages: Passages, vectors: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("hnsw", "ivf_sq8"):
+        params = IndexParams(uri=uri, kind=kind, breadth=BREADTH[kind], full_text=False)
+        assert build_index(passages, vectors, params, tmp_path / kind, tmp_path / "work")["inserted"] == 2_700
+        assert asked(params, passages, vectors, tmp_path / kind)["recall_at_pool"] > 0.95
+    monkeypatch.setattr(milvus_client, "TRIED_SECONDS", 15.0)  # 2.3.5 as packaged takes the name, and builds for ever
+    params = IndexParams(uri=uri, kind="diskann", full_text=False)
+    with pytest.raises(ParamsError, match=r"does not build DISKANN .*; nothing was inserted"):
+        build_index(passages, vectors, params, tmp_path / "diskann", tmp_path / "work")
+    client = milvus_client.connect(params, uri)
+    assert sorted(client.list_collections()) == [
+        "harr_0123456789abcdef_dense_hnsw",
+        "harr_0123456789abcdef_dense_ivf_sq8",
+    ]
+    client.close()
