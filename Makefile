@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export DO_NOT_TRACK := true
 export DVC_NO_ANALYTICS := true
 
-.PHONY: help run test lint types smoke ui up down
+.PHONY: help run test lint types docs smoke ui up down
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 12
@@ -25,6 +25,10 @@ lint: $(VENV)/ready     ## ruff
 
 types: $(VENV)/ready    ## mypy
 	mypy
+
+docs: $(VENV)/ready     ## the site of docs/, in work/site
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+	@echo "work/site/index.html"
 
 smoke: $(VENV)/ready    ## the whole pipeline on a tiny world, in a copy of the tree
 	bash .ci/smoke

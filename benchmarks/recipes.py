@@ -7,13 +7,16 @@ the recipe, or the code that its stages depend on, has changed since the commit 
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import yaml
@@ -38,7 +41,11 @@ Every table is one run of the recipe as it stands, by
 cp recipes/<recipe>.yaml params.yaml && dvc repro && harr report
 ```
 
-on the machine and in the time told. README.md says how to read a table, and docs/glossary.md what a word means.
+on the machine and in the time below its name. The [start page](../docs/index.md#the-whole-table)
+says how to read a table, and the [glossary](../docs/glossary.md) what a word means.
+
+## All recipes
+
 """
 AGAIN = "**To be run again**: the recipe or the code it depends on has changed since."
 
@@ -95,20 +102,45 @@ def code() -> list[str]:
     return sorted({path for stage in stages for path in stage.get("deps", []) if path.startswith("harr/")})
 
 
+def comment(recipe: str) -> str:
+    """Return what a parameter file says of itself on top."""
+    lines = (ROOT / file(recipe)).read_text().splitlines()
+    head = [line[2:] for line in takewhile(lambda line: line.startswith("#"), lines) if "$schema" not in line]
+    marked = [f"`{line.strip()}`." if line.startswith(" ") else line for line in head]
+    return re.sub(r"(?<!`)([\w/]*<\w+>[\w.]*)", r"`\1`", " ".join(marked))
+
+
+def wrapped(text: str, first: str = "") -> list[str]:
+    """Return a paragraph or an item in lines of at most 100 characters."""
+    rest = " " * len(first)
+    return wrap(text, 100, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)
+
+
+def overview() -> str:
+    """Return an item per parameter file: its name, what it is, and where its figures are."""
+    lines = []
+    for path in [ROOT / "params.yaml", *sorted((ROOT / "recipes").glob("*.yaml"))]:
+        name = path.stem
+        where = f" [Figures](#{name})." if (KEPT / name).is_dir() else ""
+        lines += wrapped(f"**{name}**: {comment(name)}{where}", "- ")
+    return "\n".join(lines)
+
+
 def section(recipe: str) -> str:
     """Return a recipe's part of the page: what it is, how it was run, and its table."""
     kept = KEPT / recipe
     told, path = read_json(kept / "run.json"), ROOT / file(recipe)
-    comments = [line[2:] for line in path.read_text().splitlines() if line.startswith("# ") and "$schema" not in line]
     seeds = Params.load(path).evaluate.seeds
     changed = git("diff", "--name-only", told["commit"], "HEAD", "--", file(recipe), *code())
     lines = [
         f"## {recipe}",
         "",
-        " ".join(comments),
+        *wrapped(comment(recipe)),
         "",
-        f"{told['date']}, commit `{told['commit']}`, {told['machine']}, {told['minutes']:g} minutes; {seeds} "
-        f"{'run' if seeds == 1 else 'seeds'} of each trained arm. {AGAIN if changed else ''}".rstrip(),
+        *wrapped(
+            f"{told['date']}, commit `{told['commit']}`, {told['machine']}, {told['minutes']:g} minutes; {seeds} "
+            f"{'run' if seeds == 1 else 'seeds'} of each trained arm. {AGAIN if changed else ''}".rstrip()
+        ),
         "",
         "```",
         table(read_json(kept / "evaluate.json") | {"contrasts": read_json(kept / "contrasts.json")}),
@@ -125,7 +157,7 @@ def main(names: list[str]) -> None:
     for name in names:
         run(name)
     kept = sorted(path.name for path in KEPT.iterdir() if path.name in known)
-    write_text(PAGE, "\n".join([HEAD, *(f"{section(name)}\n" for name in kept), OLDER.read_text()]))
+    write_text(PAGE, "\n".join([HEAD + overview() + "\n", *(f"{section(name)}\n" for name in kept), OLDER.read_text()]))
 
 
 if __name__ == "__main__":

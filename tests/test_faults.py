@@ -1,4 +1,4 @@
-"""docs/faults.md, row by row: its tests exist, its messages stand in the code and are asserted; and tests of rows."""
+"""docs/faults.md, entry by entry: its tests exist, its messages stand in the code and are asserted; and more tests."""
 
 import ast
 import errno
@@ -34,11 +34,14 @@ from harr.rag.pipelines.search_r1 import information
 from harr.types import Passage
 
 ROOT = Path(__file__).parents[1]
-ROWS = [
-    [cell.strip() for cell in line.strip().strip("|").split(" | ")]
-    for line in (ROOT / "docs/faults.md").read_text(encoding="utf-8").splitlines()
-    if re.match(r"\| \d+ \|", line)
-]
+ENTRY = re.compile(r"^### (\d+)\. [^\n]+\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
+ENTRIES = {int(entry[1]): entry[2] for entry in ENTRY.finditer((ROOT / "docs/faults.md").read_text(encoding="utf-8"))}
+
+
+def items(entry: str, under: str) -> list[str]:
+    """The items in code of a list, below the line that begins it."""
+    found = re.search(rf"^{under}:\n\n(.*?)(?=\n\n|\Z)", entry, re.MULTILINE | re.DOTALL)
+    return [" ".join(item.split()) for item in re.findall(r"^- `([^`]+)`", found[1], re.MULTILINE)] if found else []
 
 
 @cache
@@ -81,13 +84,14 @@ def told(test: str) -> str:
     return "\n".join(re.sub(r"\\(.)", r"\1", text) for text in texts)
 
 
-def test_all_faults_have_a_row() -> None:
-    assert [int(row[0]) for row in ROWS] == list(range(1, 40)) and {len(row) for row in ROWS} == {5}
+def test_all_faults_have_an_entry() -> None:
+    assert sorted(ENTRIES) == list(range(1, 40))
+    assert sum(len(items(entry, "You see")) for entry in ENTRIES.values()) > 60
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_a_row_names_tests_that_assert_its_messages(row: list[str]) -> None:
-    tests, messages = re.findall(r"`([^`]+)`", row[4]), re.findall(r"`([^`]+)`", row[3])
+@pytest.mark.parametrize("number", sorted(ENTRIES))
+def test_an_entry_names_tests_that_assert_its_messages(number: int) -> None:
+    tests, messages = items(ENTRIES[number], "Tests"), items(ENTRIES[number], "You see")
     assert tests and all((ROOT / test.split("::")[0]).exists() for test in tests)
     asserted = "\n".join(told(test) for test in tests)
     for message in messages:
@@ -95,7 +99,7 @@ def test_a_row_names_tests_that_assert_its_messages(row: list[str]) -> None:
         for piece in pieces(message):
             assert any(piece in text for text in strings()), f"no code says {piece!r}"
         telling = [piece for piece in pieces(message) if len(piece) >= 12] or pieces(message)
-        assert any(piece in asserted for piece in telling), f"no test of row {row[0]} asserts {message!r}"
+        assert any(piece in asserted for piece in telling), f"no test of entry {number} asserts {message!r}"
 
 
 def test_the_stages_that_are_looked_at_are_those_of_dvc() -> None:

@@ -1,4 +1,7 @@
-"""The JSON schema of params.yaml, for editors: `python -m harr.params.schema` writes params.schema.json."""
+"""The JSON schema of params.yaml, for editors, and the page of all parameters.
+
+`python -m harr.params.schema` writes params.schema.json and docs/parameters.md.
+"""
 
 import json
 from pathlib import Path
@@ -6,6 +9,7 @@ from typing import Any
 
 from harr.io.files import write_text
 from harr.params import Params
+from harr.params.listing import PAGE, listing
 
 SCHEMA = Path("params.schema.json")
 
@@ -14,6 +18,11 @@ def schema_text() -> str:
     """Return the schema of all parameters; their descriptions are the docstrings of the section classes."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Params.model_json_schema()}
     return json.dumps(_on_one_line(schema), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def parameters_text() -> str:
+    """Return docs/parameters.md."""
+    return listing(_on_one_line(Params.model_json_schema()))
 
 
 def _on_one_line(value: Any) -> Any:
@@ -34,3 +43,4 @@ def _on_one_line(value: Any) -> Any:
 
 if __name__ == "__main__":
     write_text(SCHEMA, schema_text())
+    write_text(PAGE, parameters_text())

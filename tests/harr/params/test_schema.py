@@ -1,12 +1,14 @@
-"""params.schema.json: what an editor shows of every parameter."""
+"""params.schema.json: what an editor shows of every parameter; and the page of them all."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harr.params.schema import SCHEMA, schema_text
+from harr.params.listing import PAGE
+from harr.params.schema import SCHEMA, parameters_text, schema_text
 
 ROOT = Path(__file__).parents[3]
 PARTS: dict[str, Any] = {"Params": json.loads(schema_text()), **json.loads(schema_text())["$defs"]}
@@ -23,6 +25,15 @@ DESCRIBED = {
 
 def test_the_file_is_what_the_sections_say() -> None:
     assert (ROOT / SCHEMA).read_text() == schema_text(), "run `python -m harr.params.schema`"
+
+
+def test_the_page_of_all_parameters_is_what_the_sections_say() -> None:
+    page = parameters_text()
+    assert (ROOT / PAGE).read_text() == page, "run `python -m harr.params.schema`"
+    listed = set(re.findall(r"^ *- `(\w+)` \(", page, re.MULTILINE))
+    assert {name for part in PARTS.values() for name in part["properties"]} <= listed | set(
+        PARTS["Params"]["properties"]
+    )
 
 
 @pytest.mark.parametrize("name", DESCRIBED)
