@@ -1,4 +1,4 @@
-"""What mkdocs adds to docs/: pages that stand elsewhere, the commands of `harr`, and what its Markdown is stricter in."""
+"""What mkdocs adds to docs/: pages that stand elsewhere, the commands of `harr`, and blank lines before lists."""
 
 import re
 import sys
