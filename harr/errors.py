@@ -12,6 +12,7 @@
     +-- ServiceUnavailable (ConnectionError)   a server did not answer within its deadline
     +-- ModelError         (ValueError)        a model folder is wrong, unsafe, or of another base
     +-- PromotionRefused   (RuntimeError)      the registry alias was not moved
+    +-- MissingExtra       (ImportError)       a package of an extra is not installed
 
 Anything that is not a ``HarrError`` is a bug in harr and keeps its traceback.
 """
@@ -69,6 +70,10 @@ class ModelError(HarrError, ValueError):
 
 class PromotionRefused(HarrError, RuntimeError):
     """The candidate did not earn the alias ``champion``."""
+
+
+class MissingExtra(HarrError, ImportError):
+    """What is asked for needs a package that only an extra of harr brings."""
 
 
 def bare(address: str) -> str:

@@ -35,7 +35,8 @@ def vectors_manifest() -> dict[str, Any]:
 @task(**GPU_TASK)
 def embed_passages(params: Params) -> dict[str, float]:
     """Embed the corpus; unfinished shards are taken up again."""
-    from harr.builders.encoder import build_encoder, build_served_encoder
+    from harr.builders.embed import build_served_encoder
+    from harr.builders.encoder import build_encoder
     from harr.corpus.passages import Passages
     from harr.embed.shards import embed_corpus
 
@@ -48,7 +49,7 @@ def embed_passages(params: Params) -> dict[str, float]:
 @task(**TASK, task_run_name="shard {number}")
 def embed_shard(params: Params, corpus: str, folder: str, number: int) -> dict[str, Any]:
     """Make one shard, wherever the runner of params.yaml calls this."""
-    from harr.builders.encoder import embed_as_worker
+    from harr.builders.embed import embed_as_worker
 
     return embed_as_worker(params.encoder, params.embed, Path(corpus), Path(folder), number)
 

@@ -228,10 +228,17 @@ def test_the_image_installs_pinned_versions() -> None:
     named = re.search(r"pip install --constraint constraints.txt (prefect .*)", DOCKERFILE)[1].split()
     lower = {name.lower() for name in PINS}
     assert set(named) | {"uv", "torch", "asyncpg"} <= lower
-    expression = re.search(r'python -c "(import tomllib.*)"', DOCKERFILE)[1]
-    done = subprocess.run([sys.executable, "-c", expression], cwd=ROOT, capture_output=True, text=True, check=True)
+    expression = re.search(r'python -c "(import os, tomllib.*?)" ', DOCKERFILE, re.DOTALL)[1].replace("\\\n", "")
+    (extras,) = re.findall(r'^ARG EXTRAS="(.*)"$', DOCKERFILE, re.MULTILINE)
+    environment = {**os.environ, "EXTRAS": extras}
+    command = [sys.executable, "-c", expression]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert done.stdout.splitlines() == project["dependencies"]
+    named = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(one for name in extras.split() for one in named[name])]
+    nested = {name for one in wanted if one.startswith("harr[") for name in one[5:-1].split(",")}
+    assert nested <= set(extras.split())
+    assert done.stdout.splitlines() == [one for one in wanted if not one.startswith("harr[")]
 
 
 def test_the_image_holds_what_the_stages_need_and_nothing_secret() -> None:

@@ -19,7 +19,8 @@ from harr.errors import HarrError
 from harr.params import Params
 from harr.params.generator import ServerParams
 
-INSTALL = "pip install --constraint constraints.txt --editable ."
+INSTALL = "pip install --constraint constraints.txt --editable '.[pipeline]'"
+FROM_WHEEL = "pip install --constraint constraints.txt 'harr[pipeline]'"
 BROKEN = {
     "fastapi": ("0.151", "stops every Prefect flow run (seen from 0.155 on)"),
     "sqlalchemy": ("2.1", "lets no Prefect schedule fire, silently"),
@@ -39,15 +40,16 @@ SWITCHES = {
 def check_versions(root: Path) -> list[Finding]:
     """Look for versions known to break Prefect, missing dependencies, and what differs from constraints.txt."""
     findings, have = [], installed()
+    install = INSTALL if (root / "pyproject.toml").exists() else FROM_WHEEL
     for name, (bound, effect) in BROKEN.items():
         version = have.get(name)
         if version and Version(version) >= Version(bound):
             findings.append(fail(name, f"{version} {effect}", f'pip install "{name}<{bound}"'))
         elif version:
             findings.append(ok(name, version))
-    if missing := sorted(_direct() - set(have)):
-        findings.append(fail("packages", f"not installed: {', '.join(missing)}", INSTALL))
-    findings += _against_constraints(root / "constraints.txt", have)
+    if missing := sorted(_direct("pipeline") - set(have)):
+        findings.append(fail("packages", f"not installed: {', '.join(missing)}", install))
+    findings += _against_constraints(root / "constraints.txt", have, install)
     if version := have.get("vllm"):
         what = f"{version} shares this environment; it wants another transformers"
         findings.append(warn("vllm", what, "see docs/serving.md"))
@@ -57,7 +59,7 @@ def check_versions(root: Path) -> list[Finding]:
     return findings
 
 
-def _against_constraints(path: Path, have: Mapping[str, str]) -> list[Finding]:
+def _against_constraints(path: Path, have: Mapping[str, str], install: str) -> list[Finding]:
     if not path.exists():
         return []
     pins = [line.partition("==") for line in path.read_text(encoding="utf-8").splitlines() if "==" in line]
@@ -65,7 +67,7 @@ def _against_constraints(path: Path, have: Mapping[str, str]) -> list[Finding]:
     other = [f"{name} {now} (pinned {want})" for name, want, now in found if now and now.split("+")[0] != want]
     if other:
         more = f" and {len(other) - 4} more" if len(other) > 4 else ""
-        return [warn("versions", f"not those of constraints.txt: {', '.join(other[:4])}{more}", INSTALL)]
+        return [warn("versions", f"not those of constraints.txt: {', '.join(other[:4])}{more}", install)]
     return [ok("versions", f"{sum(now is not None for _, _, now in found)} packages as in constraints.txt")]
 
 
@@ -78,14 +80,15 @@ def installed() -> dict[str, str]:
     return {canonicalize_name(one.name): one.version for one in reversed(list(metadata.distributions())) if one.name}
 
 
-def _direct() -> set[str]:
-    """Return the names of harr's own requirements, extras aside."""
+def _direct(extra: str = "") -> set[str]:
+    """Return the names of what harr requires, by itself and by an ``extra`` with those that it names."""
     try:
-        wanted = map(Requirement, metadata.requires("harr") or ())
+        listed = [Requirement(line) for line in metadata.requires("harr") or ()]
     except metadata.PackageNotFoundError:
         return set()
-    here = {"extra": ""}
-    return {canonicalize_name(one.name) for one in wanted if one.marker is None or one.marker.evaluate(here)}
+    wanted = [one for one in listed if one.marker is None or one.marker.evaluate({"extra": extra})]
+    nested = {name for one in wanted if one.name == "harr" for name in one.extras}
+    return set().union({canonicalize_name(one.name) for one in wanted} - {"harr"}, *map(_direct, nested))
 
 
 def check_switches(root: Path, environment: Mapping[str, str]) -> list[Finding]:

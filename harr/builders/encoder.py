@@ -1,23 +1,14 @@
-"""Section ``encoder`` becomes what embeds: the model in this process, a server of it, or that of a worker."""
+"""Section ``encoder``, and what was trained, become what reads texts in this process."""
 
-import platform
-import threading
 from pathlib import Path
-from typing import Any
 
 from harr.compute import distributed
-from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
-from harr.embed.served import ServedEncoder
-from harr.embed.shards import computing, embed_shard
-from harr.errors import IndexMismatch, ModelError
-from harr.io.files import read_json, read_manifest
+from harr.errors import ModelError
+from harr.io.files import read_json
 from harr.io.model_folder import DOCUMENT, find_folder, query_tower
-from harr.params.embed import EmbedParams, EncoderParams
+from harr.params.embed import EncoderParams
 from harr.rag.policies.encoder_adapter import load_adapter
-
-_HELD = threading.local()
-"""What a worker embeds with; it is kept from one shard to the next, as loading it may take longer than a shard."""
 
 
 def build_encoder(section: EncoderParams, model: str = "") -> Encoder:
@@ -60,11 +51,6 @@ def made_for(model: str) -> str:
     return str(read_json(told).get("documents", "")) if told.exists() else ""
 
 
-def build_served_encoder(section: EncoderParams, encoder: Encoder) -> ServedEncoder | None:
-    """Return the server that embeds passages in place of ``encoder``, where params.yaml names one."""
-    return ServedEncoder(encoder, section.base_url, section.key_variable) if section.base_url else None
-
-
 def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:
     """Return an encoder from the folder of an adapter or of a merged model; ``section`` is of what reads states.
 
@@ -88,27 +74,3 @@ def action_folder(folder: Path) -> Path | None:
     told = folder / "harr.json"
     names = ("action", DOCUMENT) if told.exists() and "positions" in read_json(told) else ("action",)
     return next((folder / name for name in names if (folder / name).is_dir()), None)
-
-
-def embed_as_worker(
-    section: EncoderParams, embed: EmbedParams, corpus: Path, folder: Path, number: int
-) -> dict[str, Any]:
-    """Make a shard in a thread or process that was given nothing but paths (:func:`harr.embed.shards.embed_shard`).
-
-    Raises:
-        DamagedFile: ``corpus`` or the manifest in ``folder`` cannot be read here.
-        IndexMismatch: corpus or encoder are not those of the manifest.
-    """
-    manifest = read_manifest(folder, "dvc repro embed", shards=False)
-    wanted = (manifest["identity"], folder)
-    if getattr(_HELD, "wanted", None) != wanted:
-        passages, encoder = Passages.open(corpus), build_encoder(section)
-        if (encoder.identity, passages.identity) != (manifest["encoder"], manifest["corpus"]):
-            raise IndexMismatch(
-                f"worker on {platform.node()} has encoder {encoder.identity} and corpus {passages.identity}, but "
-                f"{folder} is of {manifest['encoder']} and {manifest['corpus']}; give it the same model and folder"
-            )
-        used = computing(encoder, manifest, build_served_encoder(section, encoder))
-        _HELD.tools, _HELD.wanted = (passages, encoder, used), wanted
-    passages, encoder, used = _HELD.tools
-    return embed_shard(passages, encoder, used, embed, folder, number)

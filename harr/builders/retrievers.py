@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -35,9 +35,11 @@ from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vect
 from harr.rag.retrieval.leads import Leads
 from harr.rag.retrieval.links import Links
 from harr.rag.retrieval.mention import MentionRetriever
-from harr.rag.sources.client import WebSource
-from harr.rag.sources.router import Sources
 from harr.types import Retriever
+
+if TYPE_CHECKING:
+    from harr.rag.sources.client import WebSource
+    from harr.rag.sources.router import Sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +163,15 @@ def _check_scores(section: RetrieverParams, folder: Path) -> None:
 
 def source_retrievers(
     sources: Mapping[str, SourceParams],
-    web: Mapping[str, WebSource],
+    web: "Mapping[str, WebSource]",
     section: RetrieverParams,
     encoder: Encoder,
     corpus: Corpus,
     candidates: str,
-) -> Sources:
+) -> "Sources":
     """Return all sources as one retriever, those of the ``web`` as they were opened; none of them learns."""
+    from harr.rag.sources.router import Sources
+
     own: dict[str, Retriever] = {}
     for tool, source in sources.items():
         if isinstance(source, MilvusParams):

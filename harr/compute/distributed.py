@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
-from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather, gather_object
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
@@ -25,6 +24,7 @@ from torch.distributed.fsdp import fully_shard
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.errors import HarrError, ParamsError, StaleState
+from harr.io.extras import optional
 
 T = TypeVar("T")
 WAIT = timedelta(hours=1)
@@ -65,9 +65,14 @@ def _joined() -> torch.device:
         for engine in ("DEEPSPEED", "MEGATRON_LM"):
             if _configured(engine):
                 raise ParamsError(f"accelerate is configured for {engine}; use one of recipes/accelerate/*.yaml")
-        PartialState(cpu=not torch.cuda.is_available(), timeout=WAIT)
+        _accelerate().PartialState(cpu=not torch.cuda.is_available(), timeout=WAIT)
         atexit.register(torch.distributed.destroy_process_group)  # gloo aborts an exit with its threads alive
-    return PartialState().device
+    return cast(torch.device, _accelerate().PartialState().device)
+
+
+def _accelerate() -> ModuleType:
+    """Return what several processes need; a single one does without, such as an application that searches."""
+    return optional("accelerate", "pipeline")
 
 
 def _configured(engine: str) -> bool:
@@ -98,7 +103,7 @@ def main_process_only(call: Callable[[], T]) -> T:
             answer[0] = call()
         except HarrError as error:
             answer[1] = error
-    broadcast_object_list(answer)
+    _accelerate().utils.broadcast_object_list(answer)
     if answer[1] is not None:
         raise answer[1]
     return cast(T, answer[0])
@@ -131,7 +136,7 @@ def joined(mine: Sequence[T]) -> list[T]:
     if count() == 1:
         return list(mine)
     _joined()
-    return list(gather_object(list(mine)))
+    return list(_accelerate().utils.gather_object(list(mine)))
 
 
 def shared_out(size: int, work: Callable[[Sequence[int]], Sequence[T]]) -> list[T]:
@@ -183,7 +188,7 @@ def all_gather(texts: Sequence[str], encode: Callable[[Sequence[str]], NDArray[n
         return encode(texts)
     size = -(-len(texts) // count())
     mine = [texts[i % len(texts)] for i in range(number(), size * count(), count())]
-    every: Tensor = gather(torch.from_numpy(encode(mine)).to(_joined()))
+    every: Tensor = _accelerate().utils.gather(torch.from_numpy(encode(mine)).to(_joined()))
     return every.view(count(), size, -1).transpose(0, 1).flatten(0, 1)[: len(texts)].cpu().numpy()
 
 
@@ -215,5 +220,5 @@ def total(figures: Mapping[str, float], *, largest: str = "") -> dict[str, float
     if count() == 1:
         return dict(figures)
     mine = torch.tensor([list(figures.values())], dtype=torch.float64, device=_joined())
-    columns = zip(figures, gather(mine).T.tolist(), strict=True)
+    columns = zip(figures, _accelerate().utils.gather(mine).T.tolist(), strict=True)
     return {name: max(column) if name == largest else sum(column) for name, column in columns}

@@ -1,16 +1,16 @@
 """Passages and questions on disk: Arrow shards that are memory-mapped, and JSON lines."""
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 
 from harr.errors import DamagedFile
@@ -77,10 +77,13 @@ def _write_shard(
 class Passages:
     """The passages of a corpus by row number; nothing is held in memory but what was asked for."""
 
-    def __init__(self, table: Dataset, identity: str) -> None:
+    def __init__(self, table: pa.Table, identity: str) -> None:
         """Wrap a mapped table; use :meth:`open`."""
         self.identity = identity
         self._table = table
+        names = [name for name in ("id", "text", "title", "source") if name in table.column_names]
+        self._batches = [[batch.column(name) for name in names] for batch in table.to_batches()]
+        self._ends = [*accumulate(len(columns[0]) for columns in self._batches)]
         self._row_of: dict[str, int | None] = {}
 
     @classmethod
@@ -91,8 +94,8 @@ class Passages:
             DamagedFile: manifest or shard missing or changed; says which and how to rebuild it.
         """
         manifest = read_manifest(folder, REBUILD, keys={"shards": list})
-        tables = [Dataset.from_file(str(folder / shard["file"])) for shard in manifest["shards"]]
-        return cls(concatenate_datasets(tables), manifest["identity"])
+        tables = [_mapped(folder / shard["file"]) for shard in manifest["shards"]]
+        return cls(pa.concat_tables(tables), manifest["identity"])
 
     def __len__(self) -> int:
         """Return how many passages there are."""
@@ -100,26 +103,27 @@ class Passages:
 
     def take(self, rows: Sequence[int]) -> list[Passage]:
         """Return the passages of ``rows``, in that order."""
-        if not len(rows):
-            return []
-        found = self._table[[int(row) for row in rows]]
-        sources = found.get("source", [""] * len(rows))
-        return [Passage(*values) for values in zip(found["id"], found["text"], found["title"], sources, strict=True)]
+        return [self._passage(int(row)) for row in rows]
+
+    def _passage(self, row: int) -> Passage:
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {row} of {len(self)}")
+        batch = bisect_right(self._ends, row)
+        place = row - self._ends[batch]  # from the end
+        return Passage(*(column[place].as_py() for column in self._batches[batch]))
 
     def contents(self, start: int, stop: int) -> list[str]:
         """Return the title and text of the passages from ``start`` up to ``stop``, as they are embedded."""
-        found = self._table[start:stop]
-        return [
-            Passage(pid, text, title).content
-            for pid, text, title in zip(found["id"], found["text"], found["title"], strict=True)
-        ]
+        found = self._table.slice(start, stop - start)
+        columns = (found.column(name).to_pylist() for name in ("id", "text", "title"))
+        return [Passage(*values).content for values in zip(*columns, strict=True)]
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Return rows of those ids that are in the corpus: one scan of the id column for ids not seen before."""
         wanted = list(dict.fromkeys(ids))
         unseen = [pid for pid in wanted if pid not in self._row_of]
         if unseen:
-            column = self._table.data.column("id")
+            column = self._table.column("id")
             rows = pc.indices_nonzero(pc.is_in(column, value_set=pa.array(unseen, pa.string())))
             self._row_of |= dict.fromkeys(unseen)
             self._row_of |= dict(zip(column.take(rows).to_pylist(), rows.to_pylist(), strict=True))
@@ -128,27 +132,33 @@ class Passages:
     @cached_property
     def searchable(self) -> NDArray[np.bool_]:
         """Return for every row whether it goes into the index."""
-        return np.asarray(self._table.data.column("searchable"), dtype=np.bool_)
+        return np.asarray(self._table.column("searchable"), dtype=np.bool_)
 
     @property
     def titles(self) -> pa.ChunkedArray:
         """Return the titles of all passages, by row, as a column of Arrow."""
-        return self._table.data.column("title")
+        return self._table.column("title")
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Return the sources of the searchable passages, in the order of the alphabet; () where the corpus has none."""
         if "source" not in self._table.column_names:
             return ()
-        columns = self._table.data
-        return tuple(sorted(pc.unique(columns.column("source").filter(columns.column("searchable"))).to_pylist()))
+        told = self._table.column("source").filter(self._table.column("searchable"))
+        return tuple(sorted(pc.unique(told).to_pylist()))
 
     def searchable_rows(self, source: str = "") -> NDArray[np.int64]:
         """Return rows that go into the index, ascending; those of one ``source``, or all."""
-        flags = self._table.data.column("searchable")
+        flags = self._table.column("searchable")
         if source:
-            flags = pc.and_(flags, pc.equal(self._table.data.column("source"), source))
+            flags = pc.and_(flags, pc.equal(self._table.column("source"), source))
         return np.asarray(pc.indices_nonzero(flags), dtype=np.int64)
+
+
+def _mapped(path: Path) -> pa.Table:
+    """Return the table of a shard; its bytes stay on disk until they are read."""
+    with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
+        return reader.read_all()
 
 
 def write_questions(questions: Iterable[Question], path: Path) -> int:

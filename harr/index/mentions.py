@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from ahocorasick_rs import AhoCorasick, MatchKind
 from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import check_corpus
 from harr.index.words import STOP, WORD, words_of
+from harr.io.extras import optional
 from harr.io.files import draft, read_manifest, write_json
 from harr.io.progress import bar
 from harr.services.milvus_client import REBUILD
@@ -62,7 +62,9 @@ class Titles:
                     titles_of.setdefault(tuple(word.casefold() for word in words), []).append(number)
         self._titles_of = list(titles_of.values())
         self._sizes = list(map(len, titles_of))
-        self._matcher = AhoCorasick((_spaced(words) for words in titles_of), matchkind=MatchKind.LeftmostLongest)
+        found = optional("ahocorasick_rs", "evidence")
+        longest = found.MatchKind.LeftmostLongest
+        self._matcher = found.AhoCorasick((_spaced(words) for words in titles_of), matchkind=longest)
 
     def __len__(self) -> int:
         """Return how many names there are."""

@@ -7,17 +7,21 @@ passages, and training asks some ten thousand times; bm25s (Lu, arXiv 2407.03618
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import check_corpus
 from harr.index.full_text import BM25, STOP_WORDS
+from harr.io.extras import optional
 from harr.io.files import draft, read_manifest, write_json
 from harr.io.progress import bar
 from harr.services.milvus_client import REBUILD
+
+if TYPE_CHECKING:
+    import bm25s
 
 BLOCK = 10_000
 WORD = re.compile(r"\w+")
@@ -49,7 +53,7 @@ def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
             part = passages.take(rows[start : start + BLOCK].tolist())
             found += [[numbers.setdefault(w, len(numbers)) for w in words_of(p.content)] for p in part]
             progress.update(len(part))
-    index = bm25s.BM25(method="lucene", k1=BM25["bm25_k1"], b=BM25["bm25_b"])
+    index = optional("bm25s", "evidence").BM25(method="lucene", k1=BM25["bm25_k1"], b=BM25["bm25_b"])
     index.index((found, numbers), show_progress=False)
     with draft(work, out) as folder:
         index.save(folder, show_progress=False)
@@ -60,7 +64,7 @@ def build_words(passages: Passages, out: Path, work: Path) -> dict[str, float]:
 class WordIndex:
     """What :func:`build_words` wrote, mapped."""
 
-    def __init__(self, index: bm25s.BM25, rows: NDArray[np.int64]) -> None:
+    def __init__(self, index: "bm25s.BM25", rows: NDArray[np.int64]) -> None:
         """Take an index and the rows of its passages; use :meth:`of`."""
         self._index, self._rows = index, rows
 
@@ -71,6 +75,7 @@ class WordIndex:
         Raises:
             DamagedFile: a file is missing or changed. IndexMismatch: it was made of another corpus.
         """
+        bm25s = optional("bm25s", "evidence")
         check_corpus(read_manifest(folder, REBUILD, keys={"corpus": str}), passages.identity, folder)
         return cls(bm25s.BM25.load(folder, mmap=True, show_progress=False), passages.searchable_rows())
 

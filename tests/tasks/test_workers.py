@@ -12,7 +12,7 @@ import pytest
 from digests import digests
 
 from flows.server import free_port, healthy, prefect_server
-from harr.builders.encoder import embed_as_worker
+from harr.builders.embed import embed_as_worker
 from harr.corpus.passages import Passages, write_passages
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus

@@ -2,32 +2,36 @@
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 
 from harr.compute.tensors import put_back, trained_weights
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
+from harr.io.extras import optional
 from harr.io.files import check_sums, read_json, write_json
 from harr.params.train import LoraParams
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 LAYERS = "layers.safetensors"
 EVIDENCE = "evidence.safetensors"
 """The term beside the vector (``harr/rag/policies/evidence.py``), where there is one."""
 
 
-def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftModel:
+def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> "PeftModel":
     """Put a fresh adapter on all linear layers (LoRA, arXiv 2106.09685); the output does not change yet.
 
     PEFT swaps the layers inside ``encoder.model``, so the encoder itself now uses the adapter; the
     returned handle saves it or switches it off (``disable_adapter()``). There is no dropout: it
     would make the probability of a choice differ between rollout and update.
     """
+    peft = optional("peft", "pipeline")
     torch.manual_seed(seed)
-    config = LoraConfig(
+    config = peft.LoraConfig(
         r=rank,
         lora_alpha=alpha,
         lora_dropout=0.0,
@@ -38,7 +42,7 @@ def add_adapter(encoder: Encoder, *, rank: int, alpha: int, seed: int) -> PeftMo
     layers = _layers(encoder)
     if not any(isinstance(module, torch.nn.Linear) for module in layers.modules()):
         raise ModelError(f"{encoder.name} is a table of token vectors, which LoRA cannot train; set train.lora: null")
-    adapter = get_peft_model(layers, config)
+    adapter: PeftModel = peft.get_peft_model(layers, config)
     encoder.model.eval()
     return adapter
 
@@ -69,7 +73,7 @@ def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> No
     folder.mkdir(parents=True, exist_ok=True)
     scores = {} if encoder.projection is None else {"scores": "maxsim"}
     write_json(folder / "harr.json", {"base": encoder.identity, "base_model": encoder.name, **scores})
-    if not isinstance(adapter, PeftModel):
+    if not isinstance(adapter, optional("peft", "pipeline").PeftModel):
         kept = {path: weight.detach().contiguous() for path, weight in trained_weights(adapter).items()}
         save_file(kept, folder / LAYERS)
         return
@@ -82,7 +86,7 @@ def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> No
     (folder / "README.md").unlink(missing_ok=True)
 
 
-def load_adapter(encoder: Encoder, folder: Path) -> PeftModel | None:
+def load_adapter(encoder: Encoder, folder: Path) -> "PeftModel | None":
     """Put a saved adapter, or trained layers, on the encoder they were trained from; returns the adapter, if it is one.
 
     Raises:
@@ -103,6 +107,6 @@ def load_adapter(encoder: Encoder, folder: Path) -> PeftModel | None:
     if LAYERS in kinds:
         put_back(dict(layers.named_parameters()), load_file(folder / LAYERS), folder)
         return None
-    adapter = PeftModel.from_pretrained(layers, str(folder), is_trainable=False)
+    adapter: PeftModel = optional("peft", "pipeline").PeftModel.from_pretrained(layers, str(folder), is_trainable=False)
     encoder.model.eval()
     return adapter

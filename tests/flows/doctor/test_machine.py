@@ -55,13 +55,15 @@ def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
 ) -> None:
     install(tmp_path, "harr", "9")
     with (tmp_path / "harr-9.dist-info/METADATA").open("a") as lines:
-        lines.write("Requires-Dist: no-such-package>=1\n")
+        lines.write("Requires-Dist: no-such-package>=1\nRequires-Dist: neither; extra == 'lite'\n")
+        lines.write("Requires-Dist: harr[lite]; extra == 'pipeline'\nRequires-Dist: unasked; extra == 'ray'\n")
     install(tmp_path, "vllm", "0.33.0")
     install(tmp_path, "tqdm", "1.0")
     (tmp_path / "constraints.txt").write_text("tqdm==4.67\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     found = {one.subject: one for one in check_versions(tmp_path)}
-    assert found["packages"].level == "fail" and "no-such-package" in found["packages"].found
+    assert found["packages"].level == "fail" and found["packages"].found == "not installed: neither, no-such-package"
+    assert found["packages"].fix == "pip install --constraint constraints.txt 'harr[pipeline]'"
     assert "tqdm 1.0 (pinned 4.67)" in found["versions"].found
     assert found["vllm"].level == "warn"
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from digests import digests
 
-from harr.builders.encoder import build_served_encoder
+from harr.builders.embed import build_served_encoder
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.embed import served

@@ -1,0 +1,129 @@
+"""An application installs the core alone: its packages are few, and a retriever is loaded and asked with them."""
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import distribution, packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+ENTRIES = ["harr/__init__.py", "harr/library/trained.py"]
+TOPS = {top: {canonicalize_name(name) for name in names} for top, names in packages_distributions().items()}
+
+
+def resolved(lines: list[str]) -> set[str]:
+    """Names of everything that requirements bring, as far as it is installed here."""
+    found: set[str] = set()
+    todo = [Requirement(line) for line in lines]
+    while todo:
+        one = todo.pop()
+        name = canonicalize_name(one.name)
+        if name in found:
+            continue
+        found.add(name)
+        asked = [Requirement(line) for line in distribution(name).requires or ()]
+        told = [{"extra": extra} for extra in (one.extras or {""})]
+        todo += [each for each in asked if each.marker is None or any(map(each.marker.evaluate, told))]
+    return found
+
+
+def closure(starts: list[str]) -> set[str]:
+    """Top names of all packages that modules of harr import as they are imported themselves."""
+    seen, todo, tops = set[str](), list(starts), set[str]()
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for node in at_import(ast.parse((ROOT / path).read_text()).body):
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names = [str(node.module), *(f"{node.module}.{name}" for name in names)]
+            for name in names:
+                base = name.replace(".", "/")
+                inside = [one for one in (f"{base}.py", f"{base}/__init__.py") if (ROOT / one).exists()]
+                todo += inside
+                tops |= {name.split(".")[0]}
+    return tops - {"harr"} - set(sys.stdlib_module_names)
+
+
+def at_import(body: list[ast.stmt]) -> list[ast.Import | ast.ImportFrom]:
+    """Imports that run when a module is imported: none in a function, and none for type checkers."""
+    found: list[ast.Import | ast.ImportFrom] = []
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+        elif isinstance(node, ast.ClassDef | ast.Try | ast.With) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)
+        ):
+            found += at_import(node.body)
+    return found
+
+
+def test_the_core_is_small() -> None:
+    core = resolved(PROJECT["dependencies"])
+    assert len(core) <= 60, sorted(core)
+    assert resolved(EXTRAS["lite"]) - core == {"milvus-lite", "faiss-cpu"}
+    assert resolved(EXTRAS["evidence"]) - core == {"bm25s", "ahocorasick-rs"}
+
+
+def test_what_the_library_imports_is_required_by_name() -> None:
+    named = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
+    imported = closure(ENTRIES)
+    assert {"torch", "pymilvus"} <= imported, "the closure is too small to say anything"
+    assert not {top for top in imported if not TOPS[top] & named}
+    assert not {name for name in named if not any(name in TOPS[top] for top in imported)}, "required, and not imported"
+
+
+ALONE = """
+import sys
+import harr
+from harr.errors import MissingExtra
+try:
+    with harr.Retriever.load(sys.argv[1], index=sys.argv[2]) as retriever:
+        print([passage.id for passage in retriever.session("Who founded Acme?").search()])
+except MissingExtra as error:
+    print(error)
+"""
+
+
+def site_of(names: set[str], folder: Path) -> Path:
+    """A folder of packages that holds these alone, by links to where they are installed."""
+    folder.mkdir()
+    for one in map(distribution, names):
+        for top in {path.parts[0] for path in one.files or ()} - {".."}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(str(one.locate_file(top)))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("extras", "told"),
+    [
+        (["lite", "evidence"], "['"),
+        (["evidence"], "package milvus_lite is not installed; run `pip install 'harr[lite]'`"),
+        (["lite"], "is not installed; run `pip install 'harr[evidence]'`"),
+    ],
+)
+def test_a_retriever_is_loaded_and_asked_with_the_core_alone(
+    project: Path, tmp_path: Path, extras: list[str], told: str
+) -> None:
+    """The index is of Milvus Lite and the retriever has evidence; without its extra, each is a line."""
+    site = site_of(
+        resolved([*PROJECT["dependencies"], *(line for extra in extras for line in EXTRAS[extra])]), tmp_path / "site"
+    )
+    assert (site / "torch").exists() and not (site / "datasets").exists() and not (site / "peft").exists()
+    (site / "harr").symlink_to(ROOT / "harr")
+    command = [sys.executable, "-S", "-c", ALONE, str(project / "models/retriever"), str(project)]
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert told in done.stdout
