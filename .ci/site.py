@@ -30,6 +30,11 @@ def on_page_markdown(text: str, page: Any, **_: Any) -> str:
     return _spaced(text.replace(COMMANDS, _commands() if COMMANDS in text else ""))
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page without the roles of Sphinx, which docstrings have before a name."""
+    return re.sub(r":(?:meth|class|func|mod):(?=<code>)", "", html)
+
+
 def _link(link: re.Match[str], beside: Path) -> str:
     """Return a link to a file of the project as one to its page."""
     start, path, anchor = link[1], link[2], link[3] or ""

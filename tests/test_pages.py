@@ -5,6 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
+from typer.main import get_command
+
+from flows.cli import app
+from harr.params import Params
 
 ROOT = Path(__file__).parents[1]
 TOP = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "recipes/README.md")]
@@ -77,6 +82,21 @@ def dialect(text: str) -> list[str]:
     return [word for word in WORDS if re.search(rf"\b{re.escape(word)}\b", plain)]
 
 
+def unknown_commands(text: str) -> list[str]:
+    """Return what a page has of `harr` that is no command, or gives it an option that it does not know."""
+    known = get_command(app).commands
+    wrong = []
+    code = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    lines = [*re.findall(r"^(harr [a-z].*)$", code, re.MULTILINE), *re.findall(r"`(harr [a-z][^`]*)`", text)]
+    for line in lines:
+        words = re.split(r" #|&&|[|;]", " ".join(line.split()))[0].split()
+        options = {name for option in known[words[1]].params for name in option.opts} if words[1] in known else set()
+        asked = [word.partition("=")[0] for word in words[2:] if word.startswith("--")]
+        if words[1] not in known or not {*asked} <= {*options, "--help"}:
+            wrong.append(" ".join(words))
+    return wrong
+
+
 @each_page
 def test_lines_are_short(path: Path) -> None:
     assert not too_long(path.read_text(encoding="utf-8")), f"run .ci/wrap {path.relative_to(ROOT)}"
@@ -97,6 +117,22 @@ def test_words_are_those_of_the_field(path: Path) -> None:
     assert not dialect(path.read_text(encoding="utf-8"))
 
 
+@each_page
+def test_commands_exist(path: Path) -> None:
+    assert not unknown_commands(path.read_text(encoding="utf-8"))
+
+
+def test_the_params_of_the_readme_are_whole() -> None:
+    """Every section that a stage reads is there, or DVC would stop at that stage."""
+    for name in ("README.md", "docs/data.md"):
+        (block,) = re.findall(r"```yaml\n(seed: .*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
+        values = yaml.safe_load(block)
+        Params.model_validate(values)
+        stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"].values()
+        read = {name.split(".")[0] for stage in stages for name in stage["params"]}
+        assert read <= set(values)
+
+
 def test_the_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 190 and max(map(len, lines)) <= WIDTH
@@ -108,6 +144,10 @@ def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
     links = "[x](page.md#a-page) [y](page.md#b)"
     text = f"# A page\n{long}\n```\n{long}\n```\n| a | {'b' * 61} |\n{links}\nThe stump.\n"
     page.write_text(text)
+    assert unknown_commands("`harr dance`, `harr run --recipe smoke`\nharr run --fast") == [
+        "harr run --fast",
+        "harr dance",
+    ]
     assert [line.split(":")[0] for line in too_long(text)] == ["2"]
     assert [cell.split(":")[0] for cell in wide_cells(text)] == ["6"]
     assert dead_links(page, text) == ["page.md#b"] and dialect(text) == ["stump"]
