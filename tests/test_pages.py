@@ -144,10 +144,8 @@ def test_what_is_wrong_is_seen(tmp_path: Path) -> None:
     links = "[x](page.md#a-page) [y](page.md#b)"
     text = f"# A page\n{long}\n```\n{long}\n```\n| a | {'b' * 61} |\n{links}\nThe stump.\n"
     page.write_text(text)
-    assert unknown_commands("`harr dance`, `harr run --recipe smoke`\nharr run --fast") == [
-        "harr run --fast",
-        "harr dance",
-    ]
+    commands = "`harr dance`, `harr run --recipe smoke`\n\n```\nharr run --fast\n```\n"
+    assert unknown_commands(commands) == ["harr run --fast", "harr dance"]
     assert [line.split(":")[0] for line in too_long(text)] == ["2"]
     assert [cell.split(":")[0] for cell in wide_cells(text)] == ["6"]
     assert dead_links(page, text) == ["page.md#b"] and dialect(text) == ["stump"]
