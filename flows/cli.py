@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
-from typer import BadParameter, Option, Typer
+from typer import Argument, BadParameter, Option, Typer
 
 from flows.runtime.command import PLAIN, call, run_command
 from harr.errors import CorpusError
@@ -103,6 +103,31 @@ def promote(recipe: Recipe = "params.yaml") -> None:
     from flows.pipeline import run_promotion
 
     run_command(lambda: run_promotion(recipe, back=False))
+
+
+@app.command()
+def register(recipe: Recipe = "params.yaml") -> None:
+    """Make the model in models/ the candidate, also one that DVC took from its cache or from a remote.
+
+    A model that is registered already is not registered twice.
+    """
+    from flows.pipeline import register_model
+
+    run_command(lambda: print(register_model(recipe)))
+
+
+@app.command()
+def pull(
+    model: Annotated[str, Argument(metavar="URI", help="models:/NAME@ALIAS or models:/NAME/NUMBER")],
+    out: Annotated[Path, Argument(metavar="DIR", help="folder of the model, which appears whole")],
+) -> None:
+    """Download a registered model and compare every hash.
+
+    The registry is that of params.yaml here, or of the variable MLFLOW_TRACKING_URI.
+    """
+    from tasks.registry.pull import pull
+
+    run_command(lambda: print(pull(model, out)))
 
 
 @app.command()

@@ -20,7 +20,7 @@ from flows.runtime.prefect_retries import outlast_the_server
 from flows.runtime.stage import PARENT, run_flow, say
 from flows.runtime.workspace import AS_IT_STANDS, recipe_names, resolve_recipe, store_variables, workspace
 from flows.server import TEMPORARY, addresses
-from harr.errors import HarrError, PromotionRefused
+from harr.errors import CorpusError, HarrError, PromotionRefused
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from harr.rag.sources.providers import open_provider
@@ -97,6 +97,7 @@ def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
     with flow_runs.noted(flow_run.id), workspace(recipe) as place:
         for stage in with_progress(stages()):
             reproduce(stage, place)
+        _keep_candidate(place)
         verdict = _promoted(place) if promote else ""
         _show(place, verdict)
 
@@ -127,8 +128,23 @@ def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> None:
 
     place, params = resolve_recipe(recipe)
     place.mkdir(parents=True, exist_ok=True)
+    if not back:
+        _keep_candidate(place)
     with flow_runs.noted(flow_run.id), _inside(place):
         say((rollback if back else promote)(params))
+
+
+def _keep_candidate(place: Path) -> None:
+    """See that the alias candidate names the model in models/: a stage that DVC took from its cache registered none."""
+    from tasks.registry.candidate import has_model, keep_candidate
+
+    with _inside(place):
+        try:
+            line = keep_candidate(params) if has_model(params := Params.load()) else ""
+        except HarrError as error:
+            line = f"warning: the model in models/ is not made the candidate: {error}"
+    if line:
+        say(line)
 
 
 def _promoted(place: Path) -> str:
@@ -166,6 +182,18 @@ def run_recipe(recipe: str, promote: bool) -> None:
         if source.kind != "milvus" and not (source.kind == "cassette" and place != Path()):
             open_provider(tool, source)
     run_flow(pipeline, recipe=recipe, promote=promote)
+
+
+def register_model(recipe: str) -> str:
+    """Make the model in models/ of a recipe the candidate; returns what was done."""
+    from tasks.registry.candidate import keep_candidate
+
+    place, params = resolve_recipe(recipe)
+    if not place.exists():
+        raise CorpusError(f"{place} is not there; run `harr run --recipe {recipe}`")
+    with _inside(place):
+        name = params.tracking.registered_model
+        return keep_candidate(params, by_hand=True) or f"the model in models/ is the candidate of {name} already"
 
 
 def run_promotion(recipe: str, back: bool) -> None:

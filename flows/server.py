@@ -23,6 +23,7 @@ from harr.errors import ServiceUnavailable, bare
 from harr.io.files import read_json, write_json
 from tasks import paths
 from tasks.tracking.execution import is_alive, live_owners, own_too
+from tasks.tracking.relocate import bring_home
 
 STATE = paths.STATE / "prefect.json"
 TEMPORARY = paths.STATE / "tmp"
@@ -124,6 +125,7 @@ def prefect_command(port: int) -> tuple[list[str], dict[str, str]]:
 
 def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:
     """Return the command and environment of an MLflow server on loopback over mlflow.db and mlruns."""
+    bring_home("sqlite:///mlflow.db")
     store = ["--backend-store-uri", "sqlite:///mlflow.db", "--artifacts-destination", "mlruns"]
     address = ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from prefect import task
 
@@ -16,7 +16,7 @@ from tasks.common import TASK
 from tasks.embed import vectors_manifest
 from tasks.filter import filter_suite
 from tasks.paths import ADAPTER, CORPUS, EVALUATION, LLM, METRICS, QUESTIONS, RETRIEVER, WORK
-from tasks.registry.promote import register
+from tasks.registry.register import register
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.run import Run
 
@@ -121,30 +121,50 @@ def _note(folder: Path, params: Params, sections: set[str]) -> None:
 
 @task(**TASK)
 def register_model(run: Run, params: Params) -> str:
-    """Register the merged model with its evaluation and its fingerprints; returns the version.
+    """Register the merged model with its evaluation and its fingerprints, as the candidate; returns the version."""
+    kind, folder = trained_folder(params)
+    tags = version_tags(params)
+    return register(run, params, kind, folder, EVALUATION, tags, summary())
+
+
+def trained_folder(params: Params) -> tuple[Literal["retriever", "llm"], Path]:
+    """Return what was trained, and where stage merge wrote it."""
+    return ("llm", LLM) if params.writer_learns else ("retriever", RETRIEVER)
+
+
+def summary() -> dict[str, Any]:
+    """Return the figures of the evaluation, with the contrasts of ``full``.
+
+    Raises:
+        DamagedFile: stage evaluate left none, or they are damaged.
+    """
+    again = "run `dvc repro -f -s evaluate`"
+    found = read_state(METRICS / "evaluate.json", again, arms=dict, paired=dict)
+    # The contrasts of several settings stand with each of them.
+    return found if "settings" in found else {**found, "contrasts": read_state(METRICS / "contrasts.json", again)}
+
+
+def version_tags(params: Params) -> dict[str, str]:
+    """Return the fingerprints of a version: of data, index, parameters, code and game.
 
     The expectations that held are figures of the stages before, so DVC ties them to the data.
     """
     from harr.corpus.passages import REBUILD
 
-    writes = params.writer_learns
     index = vectors_manifest()["identity"]
     corpus = read_manifest(CORPUS, REBUILD, shards=False)["identity"]
-    played = {"retriever", "pipeline"} if writes else {"retriever", "pipeline", "generator"}
+    played = {"retriever", "pipeline"} if params.writer_learns else {"retriever", "pipeline", "generator"}
     game = params.model_dump(include=played, mode="json", exclude={"retriever": {"encoder"}})  # that is who plays
     game |= params.evaluate.model_dump(include={"max_questions", "candidates"}, mode="json")
     questions = digest_of(QUESTIONS / "test.jsonl")
-    folder = LLM if writes else RETRIEVER
-    tags = {
+    return {
         "corpus": corpus,
         "index": index,
-        "model": digest_of(folder),
         "evaluation": fingerprint({"game": game, "index": index, "questions": questions}),
         "expectations": json.dumps(held_expectations(params)),
         "params": fingerprint(params.model_dump(mode="json")),
         **revisions(),
     }
-    return register(run, params, "llm" if writes else "retriever", folder, EVALUATION, tags)
 
 
 def held_expectations(params: Params) -> dict[str, float]:

@@ -90,6 +90,11 @@ def test_what_a_stage_made_comes_back_with_its_parameters(stage: str) -> None:
     assert not [given for given in options if given.get("cache") is False]
 
 
+def test_a_model_is_never_taken_from_the_run_cache() -> None:
+    """The stage that makes it registers it: out of DVC's run cache it would come without a version."""
+    assert all(options.get("persist") for out in STAGES["merge"]["outs"] for options in out.values())
+
+
 def test_only_train_and_later_depend_on_the_learning_code() -> None:
     users = {stage for stage in STAGES if "harr/train" in STAGES[stage]["deps"]}
     assert users == {"train", "arms"}

@@ -24,6 +24,7 @@ from harr.params.embed import EncoderParams
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.dense import DensePolicy
+from harr.services.model_registry import is_registered, local_folder
 from harr.types import Hop, Passage, Question, Retrieval, Search
 
 
@@ -45,7 +46,9 @@ class TrainedRetriever:
         """Open a trained retriever.
 
         Args:
-            folder: what stage merge wrote, models/retriever, wherever it lies now.
+            folder: what stage merge wrote, models/retriever, wherever it lies now; or a model of MLflow's registry,
+                ``models:/NAME@champion``. The registry is that of the project, or else of MLFLOW_TRACKING_URI; the
+                folder is kept in the project's .harr/registry.
             index: a project's folder, with data/corpus, data/vectors and data/index; its params.yaml names a Milvus
                 server, where there is one. The corpus may be another than that of training, embedded by the same
                 encoder.
@@ -54,9 +57,11 @@ class TrainedRetriever:
             ModelError: the folder is none that stage merge wrote for a retriever that searches a corpus.
             IndexMismatch: the index is of another encoder.
             DamagedFile: a file changed since it was written.
-            ServiceUnavailable: Milvus does not answer.
+            ServiceUnavailable: Milvus or MLflow does not answer.
         """
-        place, project = Path(folder).expanduser().resolve(), Path(index).expanduser().resolve()
+        project = Path(index).expanduser().resolve()
+        registered = is_registered(folder)
+        place = local_folder(str(folder), project) if registered else Path(folder).expanduser().resolve()
         facts, section = _read_facts(place)
         settings = project / "params.yaml"
         searched = Params.load(settings).index if settings.exists() else IndexParams()

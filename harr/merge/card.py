@@ -103,13 +103,7 @@ def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
     load = f'from sentence_transformers import SentenceTransformer\n\nmodel = SentenceTransformer("{name}")\n'
     if "retriever" not in facts:
         return f'```python\n{load}vectors = model.encode_query(["Who founded Acme?"])\n```'
-    style = facts["retriever"]["state"]
-    hops = tuple(
-        replace(hop, status=hop.status if facts["statuses"] and style == "json" else "") for hop in EXAMPLE.hops
-    )
-    search = replace(EXAMPLE, hops=hops)
-    if style == "sep":
-        search = replace(search, query=EXAMPLE.question.text, hops=(Hop("", PASSAGES[1]),))
+    style, search = facts["retriever"]["state"], _example(facts)
     arguments = [*_arguments(search, style), "tokenizer=model.tokenizer"]
     arguments.append(f"max_tokens={facts['retriever']['max_tokens']}")
     if facts.get("encoder", {}).get("query_prompt"):
@@ -121,8 +115,21 @@ def usage(facts: Mapping[str, Any], name: str = HERE) -> str:
         code += [f"passages = model.encode_document({json.dumps(list(PASSAGES))})"]
         code += ["print(model.similarity(query, passages))"]
         told = ""
-    shown = state_text(search, style=style, history=facts["history"])
-    return USAGE.format(code="\n".join(code), state=shown) + told
+    return USAGE.format(code="\n".join(code), state=example_state(facts)) + told
+
+
+def example_state(facts: Mapping[str, Any]) -> str:
+    """Return a text that a retriever was trained to read, from its harr.json."""
+    return state_text(_example(facts), style=facts["retriever"]["state"], history=facts["history"])
+
+
+def _example(facts: Mapping[str, Any]) -> Search:
+    """Return the search of the example, as states of a retriever tell it."""
+    style = facts["retriever"]["state"]
+    if style == "sep":
+        return replace(EXAMPLE, query=EXAMPLE.question.text, hops=(Hop("", PASSAGES[1]),))
+    told = facts["statuses"] and style == "json"
+    return replace(EXAMPLE, hops=tuple(replace(hop, status=hop.status if told else "") for hop in EXAMPLE.hops))
 
 
 def _arguments(search: Search, style: str) -> list[str]:

@@ -22,6 +22,8 @@ SCHEME = "models:/"
 URI = re.compile(rf"{SCHEME}(?P<name>[^/@:\s.][^/@:\s]*)(@(?P<alias>[^/@:\s]+)|/(?P<number>\d+))")
 LOADABLE = "model.sentence_transformer"
 """Where MLflow's flavour ``sentence_transformers`` looks for the model folder in a registered one."""
+MLFLOW_NOTE = "registered_model_meta"
+"""What MLflow writes into a registered model that it loads from a local store."""
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """How MLflow calls it that there is no such model, alias or version."""
 
@@ -65,6 +67,16 @@ def registry_address(project: Path) -> str:
             "of a harr project"
         )
     return named or f"sqlite:///{database.resolve()}"
+
+
+def local_folder(uri: str, project: Path) -> Path:
+    """Return the folder of a registered model, fetched from the registry of a project into its .harr/registry.
+
+    Raises:
+        ParamsError, ModelError, DamagedFile, ServiceUnavailable: as :func:`resolve` and :func:`download` say.
+    """
+    client = open_registry(registry_address(project))
+    return fetch(client, resolve(client, uri), project / ".harr/registry")
 
 
 def open_registry(address: str) -> Any:
@@ -144,6 +156,7 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
             place = f"{version.kind}/{LOADABLE}"
             path = place if place in kept else version.kind
             folder = Path(client.download_artifacts(version.run, path, str(work)))
+        (folder / MLFLOW_NOTE).unlink(missing_ok=True)
         check_publishable(folder)
         if digest_of(folder) != version.digest:
             raise DamagedFile(

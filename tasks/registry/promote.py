@@ -1,96 +1,27 @@
-"""The MLflow registry: versions of what was trained, and the alias ``champion``.
+"""The MLflow registry: the alias ``champion``, which moves only when every condition of the gate holds (gate.py)."""
 
-A version carries the rows of its evaluation and its fingerprints. The alias moves only when every
-condition of the gate holds (tasks/registry/gate.py).
-"""
-
-import hashlib
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from prefect import task
 
-from harr.arms import FULL
 from harr.errors import PromotionRefused
-from harr.io.files import check_sums
-from harr.io.model_folder import check_publishable
 from harr.params import Params
 from harr.report.promotion import table
 from tasks.common import TASK
-from tasks.paths import AUDIT
 from tasks.registry.gate import judge
+from tasks.registry.register import CANDIDATE, ROLLED_BACK
 from tasks.tracking.client import open_client
-from tasks.tracking.errors import Refused, found, service, taken, uploading
+from tasks.tracking.errors import found, service, taken, uploading
 from tasks.tracking.execution import boot, identity, is_alive, machine, me
-from tasks.tracking.fingerprints import requirements
-from tasks.tracking.run import Run
 
-CANDIDATE, CHAMPION, PREVIOUS = "candidate", "champion", "previous_champion"
+CHAMPION, PREVIOUS = "champion", "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
 HOLDER = re.compile(r"pid (\d+) \((\w+)-([\d.]+)\)$")
 """What a mark names: its process's number, the hash of its machine (``machine`` of execution.py), when it began."""
-DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "llm": "Language models trained by harr"}
-
-
-def register(
-    run: Run,
-    params: Params,
-    kind: Literal["retriever", "llm"],
-    folder: Path,
-    evaluation: Path,
-    tags: Mapping[str, str],
-) -> str:
-    """Make a new version from a model folder and its evaluation rows; returns the version's number.
-
-    Args:
-        run: the open run that keeps the files; it is linked with the server.
-        params: the section tracking names the registered model.
-        kind: what was trained; the files are kept under this name.
-        folder: safetensors and json of the model.
-        evaluation: folder with the rows of the arms and their audit; those of ``full`` and of what it began as are
-            kept, and the audit.
-        tags: fingerprints of data, index, code and evaluation; that of the environment is added.
-
-    Raises:
-        ModelError: the folder holds something else, which might run code; nothing was sent.
-        DamagedFile: a file of the model or of its evaluation changed since it was written.
-        Refused: the artifact store did not take the model.
-        ServiceUnavailable: a server did not answer.
-    """
-    name = params.tracking.registered_model
-    check_publishable(folder)
-    check_sums(folder, "dvc repro -f -s merge")
-    check_sums(evaluation, "dvc repro -f -s evaluate")
-    run.artifact(folder, kind)
-    for path in (evaluation / f"{FULL}.jsonl", evaluation / f"{params.baseline}.jsonl", evaluation / AUDIT):
-        if path.exists():
-            run.artifact(path, "evaluation")
-    installed = requirements()
-    run.wait()
-    with service(), uploading("requirements.txt"):
-        run.client.log_text(run.run_id, installed, "requirements.txt")
-        kept = {Path(name).relative_to(kind).as_posix() for name in _artifacts(run.client, run.run_id, kind)}
-    if lost := {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - kept:
-        raise Refused(
-            f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
-        )
-    if found(run.client.get_registered_model, name) is None:
-        taken(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
-    facts = {"kind": kind, "environment": hashlib.sha256(installed.encode()).hexdigest(), **tags}
-    source = f"{run.client.get_run(run.run_id).info.artifact_uri}/{kind}"
-    version = run.client.create_model_version(name, source, run_id=run.run_id, tags=facts, await_creation_for=0)
-    run.client.set_registered_model_alias(name, CANDIDATE, version.version)
-    return str(version.version)
-
-
-def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:
-    """Yield the paths of all files of a run in a folder and those below it."""
-    for file in client.list_artifacts(run_id, folder):
-        yield from _artifacts(client, run_id, file.path) if file.is_dir else [file.path]
 
 
 @task(**TASK)
@@ -108,7 +39,8 @@ def promote(params: Params) -> str:
             candidate = found(client.get_model_version_by_alias, name, CANDIDATE)
             champion = found(client.get_model_version_by_alias, name, CHAMPION)
             if candidate is None:
-                raise PromotionRefused(f"registered model {name} has no candidate; run `dvc repro` first")
+                mend = "run `dvc repro`, or `harr register` for the model in models/"
+                raise PromotionRefused(f"registered model {name} has no candidate; {mend}")
             verdict = judge(client, params, candidate, champion)
             with uploading("promotion.html"):
                 client.log_text(candidate.run_id, verdict.page, "promotion.html")
@@ -127,7 +59,8 @@ def promote(params: Params) -> str:
 def rollback(params: Params) -> str:
     """Give ``champion`` back to the version before; returns what was done.
 
-    The one that leaves is no ``candidate`` any more, so that the next run does not promote it again.
+    The one that leaves is no ``candidate`` any more, so that the next run does not promote it again; `harr register`
+    makes it one.
 
     Raises:
         PromotionRefused: there is no previous champion.
@@ -142,6 +75,8 @@ def rollback(params: Params) -> str:
             candidate = found(client.get_model_version_by_alias, name, CANDIDATE)
             if candidate and champion and candidate.version == champion.version:
                 client.delete_registered_model_alias(name, CANDIDATE)
+            if champion:
+                client.set_model_version_tag(name, champion.version, ROLLED_BACK, f"to version {previous.version}")
             client.set_registered_model_alias(name, CHAMPION, previous.version)
             client.delete_registered_model_alias(name, PREVIOUS)
     left = f" (was version {champion.version})" if champion else ""

@@ -6,6 +6,7 @@ from typing import Any
 
 from harr.errors import ParamsError, bare
 from harr.params import Params
+from tasks.tracking.relocate import bring_home
 
 
 def open_client(params: Params) -> Any:
@@ -19,11 +20,13 @@ def address_of(params: Params) -> str:
 
 
 def client_of(address: str) -> Any:
-    """Return a client of the store at this address.
+    """Return a client of the store at this address; one in a folder that was copied or moved keeps its files there.
 
     Raises:
         ParamsError: MLflow has no store of such an address.
+        ServiceUnavailable: another process has its database.
     """
+    bring_home(address)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the report waits, not the stage
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException

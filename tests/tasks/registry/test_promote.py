@@ -15,9 +15,12 @@ import psutil
 import pytest
 
 from harr.errors import PromotionRefused
+from harr.evaluate.summary import summarise
+from harr.io.files import write_json
 from harr.params import Params
 from tasks.registry import promote as registry
-from tasks.registry.promote import CANDIDATE, CHAMPION, PREVIOUS, promote, register, rollback
+from tasks.registry.promote import CHAMPION, PREVIOUS, promote, rollback
+from tasks.registry.register import CANDIDATE, register
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import taken
 from tasks.tracking.run import tracked_run
@@ -26,6 +29,7 @@ ROOT = Path(__file__).parents[3]
 QUESTIONS = 40
 SWAP = {"fall": 0.6, "low": 0.4, "high": 0.8, "own": 0.7, "swapped": 0.1, "n": 50.0}
 CLEAN = {"exploits": {}, "named": {}, "swap": SWAP}
+FACTS = {"base_model": "base", "retriever": {"state": "json"}, "history": True, "statuses": True, "towers": "both"}
 HELD = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "evaluation": 4}
 
 
@@ -42,17 +46,20 @@ def add(params: Params, right: int, *, frozen: int | None = 4, audit: Any = CLEA
     """Register a version that answers the first ``right`` of 40 questions; returns its number."""
     tags = {"evaluation": "same", "index": "index-1", "expectations": json.dumps(HELD)} | tags
     Path("model").mkdir(exist_ok=True)
-    Path("model/config.json").write_text("{}")
+    write_json(Path("model/harr.json"), FACTS)
     Path("rows").mkdir(exist_ok=True)
+    arms: dict[str, Any] = {}
     for arm, count in {"full": right, "frozen": frozen}.items():
         path = Path("rows") / f"{arm}.jsonl"
         path.unlink(missing_ok=True)
         if count is not None:
             rows = [{"id": f"q{i}", "answer_f1": float(i < count)} for i in range(QUESTIONS)]
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            arms[arm] = [rows]
     Path("rows/audit.json").write_text(json.dumps(audit))
+    figures = summarise(arms, resamples=100, seed=0)
     with tracked_run("merge", params) as run:
-        return register(run, params, "retriever", Path("model"), Path("rows"), tags)
+        return register(run, params, "retriever", Path("model"), Path("rows"), tags, figures)
 
 
 def champion(params: Params, alias: str = CHAMPION) -> str:
@@ -309,7 +316,12 @@ def test_a_server_with_its_files_in_s3(params: Params, mlflow_server: Any, bucke
     listing = f"{environment['MLFLOW_S3_ENDPOINT_URL']}/models?list-type=2"
     with urllib.request.urlopen(listing, timeout=30) as answer:
         kept = answer.read().decode()
-    for path in ("retriever/config.json", "evaluation/full.jsonl", "promotion.html", "requirements.txt"):
+    for path in (
+        "retriever/model.sentence_transformer/harr.json",
+        "evaluation/full.jsonl",
+        "promotion.html",
+        "requirements.txt",
+    ):
         assert f"/{path}</Key>" in kept
 
 

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from harr.errors import ServiceUnavailable
 from harr.params import Params
 from tasks.paths import NOTES
-from tasks.registry.promote import register
+from tasks.registry.register import register
 from tasks.tracking.errors import Refused, uploading
 from tasks.tracking.report import send_reports
 from tasks.tracking.run import tracked_run
@@ -91,7 +91,7 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
     Path("model/model.safetensors").write_text("x")
     params = Params.load()
     with pytest.raises(Refused, match="403"), tracked_run("merge", params) as run:
-        register(run, params, "retriever", Path("model"), Path("evaluation"), {})
+        register(run, params, "llm", Path("model"), Path("evaluation"), {}, {"arms": {}})
     assert MlflowClient().search_registered_models() == []
 
 

@@ -1,0 +1,90 @@
+"""The alias ``candidate`` for a model that no stage has just made here: DVC took it from its cache or a remote."""
+
+from pathlib import Path
+from typing import Any
+
+from harr.errors import CorpusError, ParamsError
+from harr.io.files import SUMS, check_sums
+from harr.io.yaml_file import read_yaml
+from harr.params import Params
+from tasks.merge import summary, trained_folder, version_tags
+from tasks.paths import EVALUATION
+from tasks.registry.register import CANDIDATE, hashes, propose, register, registered
+from tasks.tracking.client import open_client
+from tasks.tracking.errors import found, service
+from tasks.tracking.run import tracked_run
+
+LOCK, SETTINGS = Path("dvc.lock"), Path("params.yaml")
+
+
+def has_model(params: Params) -> bool:
+    """Return whether stage merge, or DVC in its place, left a model here."""
+    return (trained_folder(params)[1] / SUMS).exists()
+
+
+def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
+    """Make ``candidate`` name the model in models/, registering it where the registry has none of its kind.
+
+    Args:
+        params: the section tracking names the registered model.
+        by_hand: a version that was rolled back becomes the candidate, too.
+
+    Returns:
+        What was done, in a line; "" where it was so already.
+
+    Raises:
+        CorpusError: there is no model.
+        ParamsError: params.yaml was changed since the model was made, so that it does not tell how it was evaluated.
+        DamagedFile: a file of the model or of its evaluation is missing or changed.
+        ServiceUnavailable: a server did not answer.
+    """
+    kind, folder = trained_folder(params)
+    if not has_model(params):
+        raise CorpusError(f"{folder} holds no model; run `dvc pull` or `dvc repro`")
+    check_sums(folder, "dvc checkout merge")
+    check_sums(EVALUATION, "dvc checkout evaluate")
+    name = params.tracking.registered_model
+    with service():
+        client = open_client(params)
+        known = registered(client, name, hashes(params, kind, folder, EVALUATION), folder)
+        if known:
+            before = found(client.get_model_version_by_alias, name, CANDIDATE)
+            if not propose(client, name, known, by_hand=by_hand):
+                return f"version {known.version} of {name} was rolled back; `harr register` makes it the candidate"
+            same = before and str(before.version) == str(known.version)
+            return "" if same else f"candidate of {name} is version {known.version}: the model in {folder}"
+    _check_settings()
+    tags, figures = version_tags(params), summary()
+    with tracked_run("register", params) as run:
+        version = register(run, params, kind, folder, EVALUATION, tags, figures)
+        run.tag(version=version)
+    return f"registered {name} version {version} (alias candidate): the model in {folder}"
+
+
+def _check_settings() -> None:
+    """Refuse to tell by params.yaml how a model was made where it is another since.
+
+    Raises:
+        ParamsError: names the first parameter that dvc.lock has otherwise.
+    """
+    again = "run `dvc repro`"
+    stages = read_yaml(LOCK, mend=again)["stages"]
+    now = read_yaml(SETTINGS, mend=again)
+    for stage in ("evaluate", "merge"):
+        for name, value in stages.get(stage, {}).get("params", {}).get(SETTINGS.name, {}).items():
+            if name != "tracking.registered_model" and _at(now, name) != value:
+                raise ParamsError(
+                    f"{name} in {SETTINGS} is not what stage {stage} ran with, so the model in models/ was not made "
+                    f"by it; {again}, or restore {SETTINGS}"
+                )
+
+
+def _at(values: Any, name: str) -> Any:
+    """Return the value at a dotted name; None where there is none.
+
+    >>> _at({"train": {"steps": 3}}, "train.steps"), _at({}, "train.steps")
+    (3, None)
+    """
+    for key in name.split("."):
+        values = values.get(key) if isinstance(values, dict) else None
+    return values

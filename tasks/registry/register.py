@@ -1,0 +1,177 @@
+"""New versions in the MLflow registry, and the alias ``candidate``, which names the model in models/.
+
+A version carries a model that MLflow loads, the rows of its evaluation, its figures and its fingerprints. The same
+model with the same evaluation is one version, however often it is registered.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from harr import __version__
+from harr.arms import FULL
+from harr.evaluate.summary import Summary
+from harr.io.files import check_sums, digest_of, fingerprint, read_json, sha256
+from harr.io.model_folder import check_publishable
+from harr.merge.card import purpose
+from harr.params import Params
+from harr.report.hub_cards import plain_facts
+from harr.services.model_registry import LOADABLE
+from tasks.paths import AUDIT, WORK
+from tasks.registry.figures import describe, figure_tags, headline_metrics
+from tasks.registry.mlmodel import write_mlmodel
+from tasks.tracking.errors import Refused, found, service, taken, uploading
+from tasks.tracking.fingerprints import requirements
+from tasks.tracking.run import Run
+
+CANDIDATE = "candidate"
+ROLLED_BACK = "rolled_back"
+"""The tag of a version that was champion and was taken back; only a person makes it the candidate again."""
+DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "llm": "Language models trained by harr"}
+SAME = ("kind", "model", "results", "evaluation", "index", "corpus", "expectations")
+"""Tags by which two versions are one: what it is and what it showed, whatever code and machine made it."""
+AROUND = WORK / "merge" / "mlmodel"
+"""The files around a model folder, until MLflow has them."""
+
+
+def register(
+    run: Run,
+    params: Params,
+    kind: Literal["retriever", "llm"],
+    folder: Path,
+    evaluation: Path,
+    tags: Mapping[str, str],
+    summary: Summary,
+) -> str:
+    """Make a version from a model folder and its evaluation, and the candidate; returns the version's number.
+
+    A version of the same model and evaluation is taken as it is.
+
+    Args:
+        run: the open run that keeps the files; it is linked with the server.
+        params: the section tracking names the registered model.
+        kind: what was trained; the files are kept under this name. A retriever becomes a model that MLflow loads.
+        folder: safetensors and json of the model.
+        evaluation: folder with the rows of the arms and their audit; those of ``full`` and of what it began as are
+            kept, and the audit.
+        tags: fingerprints of data, index, code and evaluation; those of the model and of the environment are added.
+        summary: metrics/evaluate.json with contrasts; its leading figures stand on the version and on the parent run.
+
+    Raises:
+        ModelError: the folder holds something else, which might run code; nothing was sent.
+        DamagedFile: a file of the model or of its evaluation changed since it was written.
+        Refused: the artifact store did not take the model.
+        ServiceUnavailable: a server did not answer.
+    """
+    check_publishable(folder)
+    check_sums(folder, "dvc repro -f -s merge")
+    check_sums(evaluation, "dvc repro -f -s evaluate")
+    run.wait()
+    name, rows = params.tracking.registered_model, _rows(params, evaluation)
+    facts = {**hashes(params, kind, folder, evaluation), **tags}
+    with service():
+        parent = run.client.get_run(run.run_id).data.tags["mlflow.parentRunId"]
+        for metric, value in headline_metrics(summary).items():
+            run.client.log_metric(parent, metric, value)
+        known = registered(run.client, name, facts, folder)
+        version = known or _make(run, params, folder, rows, facts, summary)
+        propose(run.client, name, version)
+    return str(version.version)
+
+
+def hashes(params: Params, kind: str, folder: Path, evaluation: Path) -> dict[str, str]:
+    """Return what a model and its evaluation are told by, as tags."""
+    rows = {name: sha256(path) for name, path in _rows(params, evaluation).items()}
+    return {"kind": kind, "model": digest_of(folder), "results": fingerprint(rows)}
+
+
+def registered(client: Any, name: str, facts: Mapping[str, str], folder: Path) -> Any | None:
+    """Return the newest version with the same of these facts (``SAME``) whose files are all there; None without one."""
+    if found(client.get_registered_model, name) is None:
+        return None
+    same = client.search_model_versions(f"name = '{name}' and tags.model = '{facts['model']}'")
+    for version in sorted(same, key=lambda one: int(one.version), reverse=True):
+        if all(version.tags.get(key) == facts[key] for key in SAME if key in facts) and not _lost(
+            client, version.run_id, facts["kind"], folder
+        ):
+            return version
+    return None
+
+
+def propose(client: Any, name: str, version: Any, *, by_hand: bool = False) -> bool:
+    """Give a version the alias ``candidate``; returns whether it has it.
+
+    One that was rolled back gets it ``by_hand`` only, so that no run promotes it again.
+    """
+    if ROLLED_BACK in version.tags:
+        if not by_hand:
+            return False
+        client.delete_model_version_tag(name, version.version, ROLLED_BACK)
+    current = found(client.get_model_version_by_alias, name, CANDIDATE)
+    if current is None or str(current.version) != str(version.version):
+        client.set_registered_model_alias(name, CANDIDATE, version.version)
+    return True
+
+
+def _make(
+    run: Run, params: Params, folder: Path, rows: Mapping[str, Path], facts: Mapping[str, str], summary: Summary
+) -> Any:
+    """Send the files and make a new version of them."""
+    name, kind = params.tracking.registered_model, facts["kind"]
+    try:
+        run.artifact(folder, place_of(kind))
+        if kind == "retriever":
+            write_mlmodel(AROUND, folder)
+            run.artifact(AROUND, kind)
+        for path in rows.values():
+            run.artifact(path, "evaluation")
+        run.wait()
+    finally:
+        shutil.rmtree(AROUND, ignore_errors=True)
+    installed = requirements()
+    with uploading("requirements.txt"):
+        run.client.log_text(run.run_id, installed, "requirements.txt")
+    if lost := _lost(run.client, run.run_id, kind, folder):
+        raise Refused(
+            f"MLflow did not take {', '.join(sorted(lost))} of {folder}, so no version is registered; see above"
+        )
+    if found(run.client.get_registered_model, name) is None:
+        taken(run.client.create_registered_model, name, description=DESCRIPTIONS[kind])
+    environment = hashlib.sha256(installed.encode()).hexdigest()
+    source = f"{run.client.get_run(run.run_id).info.artifact_uri}/{kind}"
+    told = {**facts, "environment": environment, **figure_tags(summary)}
+    version = run.client.create_model_version(name, source, run_id=run.run_id, tags=told, await_creation_for=0)
+    what = f"Trained by harr {__version__}: a {'retriever' if kind == 'retriever' else 'language model'}. "
+    what += purpose(plain_facts(read_json(folder / "harr.json"))) if kind == "retriever" else ""
+    described = describe(summary, what.strip(), name, str(version.version), loads=kind == "retriever")
+    run.client.update_model_version(name, version.version, described)
+    return version
+
+
+def place_of(kind: str) -> str:
+    """Return where a run keeps a model folder: a retriever one floor deeper, below its MLmodel."""
+    return f"{kind}/{LOADABLE}" if kind == "retriever" else kind
+
+
+def _lost(client: Any, run_id: str, kind: str, folder: Path) -> set[str]:
+    """Return what a run lacks of a model folder and of what stands around it."""
+    place = place_of(kind)
+    wanted = {f"{place}/{path.relative_to(folder).as_posix()}" for path in folder.rglob("*") if path.is_file()}
+    if kind == "retriever":
+        wanted.add(f"{kind}/MLmodel")
+    with uploading(str(folder)):
+        return wanted - set(_artifacts(client, run_id, kind))
+
+
+def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:
+    """Yield the paths of all files of a run in a folder and those below it."""
+    for file in client.list_artifacts(run_id, folder):
+        yield from _artifacts(client, run_id, file.path) if file.is_dir else [file.path]
+
+
+def _rows(params: Params, evaluation: Path) -> dict[str, Path]:
+    """Return the files of an evaluation that a version keeps, by name."""
+    names = (f"{FULL}.jsonl", f"{params.baseline}.jsonl", AUDIT)
+    return {name: evaluation / name for name in names if (evaluation / name).exists()}

@@ -1,0 +1,84 @@
+"""Where mlflow.db says that artifacts lie, in a checkout that was copied or moved.
+
+MLflow keeps absolute places, so that a copy of a checkout would write into the folder that it was copied from, and one
+that was moved would find nothing.
+"""
+
+import os
+import re
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+from harr.errors import ServiceUnavailable
+
+FILES, DATABASE = "mlruns", "mlflow.db"
+"""What a store in a folder consists of."""
+ROOT = re.compile(rf"(/.*/{FILES})/\d+")
+PLACES = {
+    "experiments": ("artifact_location",),
+    "runs": ("artifact_uri",),
+    "model_versions": ("source", "storage_location"),
+    "logged_models": ("artifact_location",),
+    "trace_tags": ("value",),
+}
+"""Columns of MLflow's database that hold places of files."""
+SECONDS = 30.0
+"""How long a database is waited for that another process writes to."""
+
+
+def bring_home(address: str) -> None:
+    """Let the store of a checkout that was copied or moved keep its artifacts beside it, and say so on stderr.
+
+    Changed are places below the mlruns of the folder that it came from: one that is gone, or that has an mlflow.db of
+    its own. Any other place, such as a disk for artifacts, was chosen by a person and stays.
+
+    Raises:
+        ServiceUnavailable: another process has the database.
+    """
+    database = own_database(address)
+    if database is None or not (strangers := foreign_roots(database)):
+        return
+    here = database.parent / FILES
+    with closing(sqlite3.connect(database, timeout=SECONDS)) as store, store:
+        for there in strangers:
+            for table, columns in PLACES.items():
+                for column in columns:
+                    moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
+                    store.execute(moved, (f"{here}/", len(there) + 2, len(there) + 1, f"{there}/"))
+    left = "" if any(here.glob("*/*")) else "; files of earlier runs were not copied along"
+    was = ", ".join(strangers)
+    print(f"{DATABASE} was copied or moved: its artifacts are in {here} now, not in {was}{left}", file=sys.stderr)
+
+
+def own_database(address: str) -> Path | None:
+    """Return the database file of an address whose artifacts belong beside it; None for any other store."""
+    path = Path(address.removeprefix("sqlite:///")).absolute()
+    root = Path(os.environ.get("_MLFLOW_SERVER_ARTIFACT_ROOT") or FILES).absolute()
+    beside = address.startswith("sqlite:///") and "?" not in address and root == path.parent / FILES
+    return path if beside and path.is_file() else None
+
+
+def foreign_roots(database: Path) -> list[str]:
+    """Return the folders mlruns of other checkouts that experiments of this one keep artifacts in.
+
+    Raises:
+        ServiceUnavailable: another process has the database.
+    """
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=SECONDS)) as store:
+            rows = store.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall()
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error):
+            raise ServiceUnavailable(f"{database} is busy ({error}); run the same command again") from None
+        return []  # no table yet
+    except sqlite3.DatabaseError:  # MLflow says that it is damaged
+        return []
+    found = {told[1] for (place,) in rows if (told := ROOT.fullmatch(place or ""))}
+    return sorted(root for root in found - {str(database.parent / FILES)} if _was_left(Path(root)))
+
+
+def _was_left(root: Path) -> bool:
+    """Return whether a folder mlruns is gone, or belongs to a checkout with a store of its own."""
+    return not root.exists() or (root.parent / DATABASE).exists()
