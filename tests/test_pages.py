@@ -133,6 +133,12 @@ def test_the_params_of_the_readme_are_whole() -> None:
         assert read <= set(values)
 
 
+def test_every_page_stands_in_the_navigation() -> None:
+    nav = re.findall(r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    elsewhere = {"recipes.md", "contributing.md", "changelog.md"}  # .ci/site.py puts them there
+    assert sorted(nav) == sorted({*(path.name for path in (ROOT / "docs").glob("*.md"))} | elsewhere)
+
+
 def test_the_readme_is_short() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert len(lines) <= 190 and max(map(len, lines)) <= WIDTH
