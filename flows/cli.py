@@ -181,6 +181,26 @@ def preview(
     show(asdict(found), preview_lines(found, export), as_json=as_json)
 
 
+@app.command()
+def questions(
+    hops: Annotated[
+        list[int] | None, Option(min=1, max=2, metavar="N ...", help="passages that a question needs: 1, 2 or both")
+    ] = None,
+    out: Annotated[Path, Option(help="new folder of train.jsonl, validation.jsonl, test.jsonl, dropped.jsonl")] = Path(
+        "questions"
+    ),
+) -> None:
+    """Write questions about your documents by a language model.
+
+    The model is that of section questions; it answers every question again, and those that leak, copy, repeat others
+    or need no passage are dropped, each with its reason. A killed command goes on where it was.
+    """
+    from harr.params import Params
+    from tasks.questions import write_questions
+
+    run_command(lambda: print(*write_questions(Params.load(), hops or (), out), sep="\n"))
+
+
 def length(text: str) -> int:
     """Return a positive number, with K for thousands or M for millions.
 

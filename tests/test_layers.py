@@ -36,7 +36,8 @@ FLOORS = (
     *("harr/corpus", "harr/world", "harr/datasets", "harr/embed", "harr/index"),
     *("harr/rag/rollout.py", "harr/rag/pipelines", "harr/rag/scoring", "harr/rag/retrieval"),
     *("harr/rag/policies", "harr/rag/sources", "harr/rag/generation", "harr/rag/setup.py", "harr/rag/validation.py"),
-    *("harr/filter.py", "harr/preferences", "harr/generator", "harr/train", "harr/merge", "harr/evaluate"),
+    *("harr/questions", "harr/filter.py", "harr/preferences", "harr/generator", "harr/train", "harr/merge"),
+    "harr/evaluate",
     *("harr/bridge", "harr/diagnose", "harr/report", "harr/builders", "harr/library"),
 )
 """The rooms of harr from the lowest to the highest; a room imports from rooms below it only."""

@@ -13,7 +13,7 @@ from flows.runtime.errors import told_in_a_line
 from flows.runtime.launch import join_main_process, joins_main_process
 
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
-LISTS = {"--answers", "--arms", "--join", "--lengths", "--tokens"}
+LISTS = {"--answers", "--arms", "--hops", "--join", "--lengths", "--tokens"}
 """Options that take several values."""
 
 

@@ -37,10 +37,14 @@ def build_generator(section: GeneratorSection, seed: int, places: Places) -> Gen
 
 
 def build_reader(
-    section: ScriptedParams | ServerParams | LocalParams | None, seed: int, places: Places
+    section: ScriptedParams | ServerParams | LocalParams | None,
+    seed: int,
+    places: Places,
+    name: str = "evaluate.reader",
 ) -> Generator | None:
-    """Return the model of ``evaluate.reader``; it writes its most likely tokens unless told otherwise."""
-    return None if section is None else _shared(lambda: _writer(_greedy(section), seed, places, "evaluate.reader"))
+    """Return the model of ``evaluate.reader``, or of another section, ``name``, with such a model; it writes its most
+    likely tokens unless told otherwise."""
+    return None if section is None else _shared(lambda: _writer(_greedy(section), seed, places, name))
 
 
 def build_judge(section: ServerParams | LocalParams | None, seed: int, places: Places) -> Generator | None:

@@ -59,7 +59,12 @@ def chat(name: str, **values: str) -> Generate:
 
     Values are put in once and never expanded again.
     """
-    system, _, user = prompt_file(name).partition("\n---\n")
+    return messages(prompt_file(name), **values)
+
+
+def messages(text: str, **values: str) -> Generate:
+    """Return the messages of a prompt's text, as :func:`chat` those of a file."""
+    system, _, user = text.partition("\n---\n")
     content = Template(user.strip()).substitute(values)
     return Generate(({"role": "system", "content": system.strip()}, {"role": "user", "content": content}))
 

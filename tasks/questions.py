@@ -1,0 +1,52 @@
+"""`harr questions`: questions with gold from the documents of section download, for a person to read and edit."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harr.errors import CorpusError, ParamsError
+from harr.params import Params
+from tasks.paths import PLACES
+
+
+def write_questions(params: Params, hops: Sequence[int], out: Path) -> list[str]:
+    """Write questions into the new folder ``out``; return what was written, and dropped, in lines.
+
+    ``hops``: numbers of passages that questions need; where it is empty, section questions says.
+
+    Raises:
+        ParamsError: no section questions.
+        CorpusError: ``out`` exists, or what :func:`harr.questions.author.write_questions_of` raises.
+    """
+    from harr.builders.writers import build_reader
+    from harr.datasets import DATASETS, open_spans
+    from harr.questions.author import SPLITS, write_questions_of
+    from harr.questions.sift import counted
+
+    section = params.questions
+    if section is None:
+        raise ParamsError(
+            "params.yaml: section questions is missing; name its writer, as recipes/own_documents.yaml does"
+        )
+    if out.exists():
+        raise CorpusError(f"{out} exists and is left as it is: it may hold edits; remove it, or name another --out")
+    found = DATASETS[params.download.dataset]
+    if found.vast:
+        raise ParamsError(
+            f"download.dataset {params.download.dataset} has questions; harr questions is for documents and jsonl"
+        )
+    section = section.model_copy(update={"hops": tuple(hops)}) if hops else section
+    source = found.load(params.download, open_spans(params.download)) if found.cut else found.load(params.download)
+    every = list(source.passages)
+    passages = [passage for passage in every if not source.searchable or source.searchable(passage)]
+    writer = build_reader(section.writer, params.seed, PLACES, "questions.writer")
+    assert writer
+    written = write_questions_of(section, passages, writer, params.seed, out)
+    lines = [f"{len(passages):,} passages" + (f"; left out {len(source.left_out)} files" if source.left_out else "")]
+    for split in SPLITS:
+        kinds = counted(str(draft.row["type"]) for draft in written.kept[split])
+        lines.append(f"{split}: {len(written.kept[split])} questions ({kinds or 'none'})")
+    reasons = counted(str(row["reason"]).partition(" q-")[0] for row in written.dropped)
+    lines.append(f"dropped: {len(written.dropped)}" + (f" ({reasons})" if reasons else ""))
+    lines += [f"fewer than asked for: {name}: {count} are missing" for name, count in written.missing.items()]
+    used = ", ".join(f"{count:,.0f} {name.replace('_', ' ')}" for name, count in writer.usage().items() if count)
+    return [*lines, f"asked: {used}", f"written: {out}/; read the files and edit them, then `harr preview`"]

@@ -1,0 +1,196 @@
+"""Questions are written by a server, answered again by it, and only the good ones are kept."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import Served, chat, serving
+
+from flows.cli import main
+from harr.corpus.passages import Passages
+from harr.datasets.local import read_question_file
+from harr.errors import CorpusError
+from harr.params import Params
+from harr.params.generator import ServerParams
+from harr.params.questions import WritingParams
+from harr.questions.author import plan, write_questions_of
+from harr.questions.sift import Draft, fault_of
+from harr.rag.generation.cache import CachedGenerator
+from harr.rag.generation.server import ServerGenerator
+from harr.types import Passage
+
+NAMES = "Ada Bob Cleo Dan Eve Finn Gus Hal Ida Jon Kit Lou Max Ned Olga Pam Quin Ria Sam Tess Uma Vic Wes Zoe".split()
+PASSAGES = [
+    Passage(f"p{n}", f"{name} plays the {name.lower()}phone and lives in {name}ville, near {NAMES[n - 1]}.", name)
+    for n, name in enumerate(NAMES)
+]
+ONE = {name: (f"Which instrument is heard from {name}?", f"{name.lower()}phone") for name in NAMES} | {
+    "Ada": ("Who is heard on the adaphone?", "adaphone"),
+    "Bob": ("What plays the bobphone and lives in Bobville near?", "Bob"),
+    "Cleo": ("According to the passage, what is heard from Cleo?", "cleophone"),
+    "Dan": ("Which instrument is heard from Dan?", "trumpet"),
+    "Eve": ("Which instrument is heard from Finn, then?", "evephone"),
+    "Finn": ("Which instrument, then, is heard from Finn?", "finnphone"),
+    "Gus": ("Which instrument is heard from Gus?", "gusphone"),
+    "Hal": ("Which instrument is heard from Hal?", "halphone"),
+}
+"""By the title of a passage what is asked about it, and the answer; the first eight are bad in eight ways."""
+
+
+class Model:
+    """A stand-in for a language model: what it says follows from what it is shown, as with the most likely tokens."""
+
+    def __init__(self) -> None:
+        self.book: dict[str, tuple[str, set[str]]] = {}
+
+    def __call__(self, body: dict[str, Any], number: int) -> tuple[int, Any]:
+        user = body["messages"][1]["content"]
+        titles = re.findall(r"^\[\d+\] (\w+)$", user, re.MULTILINE)
+        if "Question: " in user:
+            asked = user.split("Question: ")[1].removesuffix("\nAnswer:")
+            answer, needed = next((self.book[known] for known in self.book if known in asked), ("", {"-"}))
+            return 200, chat(json.dumps({"answer": answer if needed <= set(titles) else ""}))
+        if titles[-1] == "Hal" and len(titles) == 1:
+            return 200, chat("I cannot.")
+        question, answer = ONE[titles[-1]]
+        if len(titles) > 1:
+            question, answer = f"What is heard beside {titles[0]}, in {titles[-1]}ville?", f"{titles[-1].lower()}phone"
+        needed = {"Gus": set(), "Ida": {"-"}}.get(titles[-1], set(titles[-1:] if titles[-1] == "Kit" else titles))
+        self.book[question] = answer, needed
+        return 200, chat("Sure:\n" + json.dumps({"questions": [{"question": question, "answer": answer}]}))
+
+
+Write = Callable[..., tuple[Any, Served]]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write questions about the passages by the stand-in, behind a real HTTP server."""
+
+    def run(folder: str = "questions", reply: Any = None, seed: int = 0, **more: Any) -> tuple[Any, Served]:
+        with serving(reply or Model()) as served:
+            server = ServerParams(kind="server", base_url=served.base_url, model="m", temperature=0.0, concurrency=4)
+            section = WritingParams(writer=server, min_words=5, **{"hops": (1, 2), **more})
+            writer = CachedGenerator(ServerGenerator(server), tmp_path / f"cache-{seed}.sqlite")
+            return write_questions_of(section, PASSAGES, writer, seed, tmp_path / folder), served
+
+    return run
+
+
+def test_questions_have_gold_and_bad_ones_a_reason(write: Write, tmp_path: Path) -> None:
+    written, served = write(train=60, validation=20, test=40)
+    rows = {
+        split: list(read_question_file(tmp_path / "questions" / f"{split}.jsonl"))
+        for split in ("train", "validation", "test")
+    }
+    titles = {passage.id: passage.title for passage in PASSAGES}
+    for questions in rows.values():
+        for question in questions:
+            assert len(question.gold_ids) == int(question.kind[0])
+            assert question.answers == (f"{titles[question.gold_ids[-1]].lower()}phone",)
+    gold = [{pid for question in questions for pid in question.gold_ids} for questions in rows.values()]
+    assert sum(map(len, gold)) == len(set().union(*gold)), "no passage is gold in two splits"
+    assert {question.kind for question in rows["train"]} == {"1 hop", "2 hops"}
+    dropped = [json.loads(line) for line in (tmp_path / "questions" / "dropped.jsonl").read_text().splitlines()]
+    assert dropped == written.dropped and all(row["passages"] and row["split"] for row in dropped)
+    by_title = {titles[row["supporting"][0]]: row["reason"] for row in dropped if row["type"] == "1 hop"}
+    assert by_title.pop("Eve" if "Eve" in by_title else "Finn").startswith("the same as q-")
+    assert by_title == {
+        "Ada": "the answer stands in the question",
+        "Bob": "the question copies its passage",
+        "Cleo": "the question speaks of its passage",
+        "Dan": "the answer stands in none of its passages",
+        "Gus": "it needs no passage",
+        "Hal": "no question, or no answer",
+        "Ida": "its passages do not answer it",
+    }
+    alone = [row for row in dropped if row["reason"] == "one of its passages is enough"]
+    assert alone and all(titles[row["supporting"][-1]] == "Kit" for row in alone)
+    assert {"answered", "without passages", "from one alone"} <= alone[0].keys()
+    assert written.missing and all(body["temperature"] == 0.0 for body in served.bodies)
+
+
+def test_the_same_seed_writes_the_same_and_asks_nothing_again(write: Write, tmp_path: Path) -> None:
+    sizes = {"train": 6, "validation": 2, "test": 4}
+    written, first = write(**sizes)
+    assert Counter(len(draft.passages) for draft in written.kept["train"]) == {1: 3, 2: 3} and first.bodies
+    _, again = write("again", **sizes)
+    assert not again.bodies
+    for path in (tmp_path / "questions").iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
+    other, _ = write("other", seed=1, **sizes)
+    assert other.kept != written.kept
+
+
+def test_a_command_that_was_cut_off_goes_on(write: Write, tmp_path: Path) -> None:
+    model, sizes = Model(), {"train": 6, "validation": 2, "test": 4}
+
+    def dies(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        return model(body, number) if number <= 12 else (401, {"error": {"message": "no"}})
+
+    with pytest.raises(Exception, match="HTTP 401"):
+        write(reply=dies, **sizes)
+    assert not (tmp_path / "questions").exists()
+    _, rest = write(reply=model, **sizes)
+    _, whole = write("whole", seed=7, **sizes)
+    assert len(rest.bodies) > 0 and (tmp_path / "questions" / "train.jsonl").exists() and whole.bodies
+
+
+def test_a_split_without_questions_is_one_line_and_the_reasons_stay(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(CorpusError) as error:
+        write(reply=lambda body, number: (200, chat("no")), train=2, validation=0, test=2, hops=(1,))
+    assert "questions: no train question was kept; dropped: no question, or no answer 24; see" in str(error.value)
+    assert len((tmp_path / ".questions.tmp" / "dropped.jsonl").read_text().splitlines()) == 24
+    short = [Passage("p", "Ada.")] * 3
+    section = WritingParams(writer=ServerParams(kind="server", base_url="http://a", model="m"))
+    with pytest.raises(CorpusError, match=r"questions: 0 of 3 passages have questions\.min_words 20 words"):
+        plan(section, short, 0)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "reason"),
+    [
+        ("", "Acme", "no question, or no answer"),
+        ("Who?", " ".join(["Acme"] * 13), "the answer has more than 12 words"),
+        ("Is it by Acme?", "yes", "the answer stands in none of its passages"),
+        ("Which documents name the maker?", "Acme", ""),
+        ("Who is the maker mentioned in this article?", "Acme", "the question speaks of its passage"),
+        ("Who does passage [2] name?", "Acme", "the question speaks of its passage"),
+        ("The pump P7, built in Ashford in 2019?", "Acme", ""),
+        ("Is it so that in Ashford the pump P7 was made of steel by hand?", "Acme", "the question copies its passage"),
+    ],
+)
+def test_words_alone_show_what_is_wrong(question: str, answer: str, reason: str) -> None:
+    passage = Passage("p", "Acme is its maker: in Ashford the pump P7 was made of steel by hand in 2019.", "Pumps")
+    assert fault_of(Draft(question, answer, (passage,), "train")) == reason
+
+
+def test_the_command_writes_files_that_the_recipe_reads(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("documents").mkdir()
+    text = "# {0}\n{1} Its maker is told nowhere else, and whoever asks for it has to come here and read it.\n"
+    for passage in PASSAGES:
+        Path(f"documents/{passage.title}.md").write_text(text.format(passage.title, passage.text))
+    recipe = Path("recipes/own_documents.yaml").read_text()
+    with serving(Model()) as served:
+        Path("params.yaml").write_text(re.sub(r"http://127\.0\.0\.1:\d+/v1", served.base_url, recipe))
+        with pytest.raises(SystemExit) as ended:
+            main("questions", "--hops", "1", "2", "--out", "questions")
+        assert not ended.value.code
+        told = capsys.readouterr().out
+        assert "24 passages" in told and "written: questions/" in told and "the question copies its passage 1" in told
+        with pytest.raises(SystemExit) as ended:
+            main("questions")
+        assert ended.value.code == 1
+    assert "questions exists and is left as it is: it may hold edits; remove it" in capsys.readouterr().err
+    section = Params.load().download
+    from harr.datasets import open_spans
+    from harr.datasets.download import download
+
+    figures = download(section, Path("corpus"), Path("checked"), Path("work/download"), open_spans(section))
+    assert len(Passages.open(Path("corpus"))) == 24 and figures["train_questions"] > 5 < figures["test_questions"]
