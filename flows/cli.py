@@ -21,7 +21,11 @@ AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 PrefectPort = Annotated[int, Option(help="port of the Prefect server")]
 MlflowPort = Annotated[int, Option(help="port of the MLflow server")]
 
-app = Typer(help="Teach the retriever of a RAG pipeline, from corpus to promoted model.", no_args_is_help=True, **PLAIN)
+app = Typer(
+    help="Teach the retriever of a RAG pipeline, from corpus to promoted model. `harr init DIR` makes a project.",
+    no_args_is_help=True,
+    **PLAIN,
+)
 
 
 @app.command()

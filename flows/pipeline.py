@@ -65,7 +65,7 @@ def reproduce(stage: str, place: Path = Path()) -> None:
     with subprocess.Popen(
         command,
         cwd=place,
-        env={**own, **store_variables(), "PYTHONUNBUFFERED": "1", **parents},
+        env={**own, **_first_on_path(), **store_variables(), "PYTHONUNBUFFERED": "1", **parents},
         start_new_session=True,
         stdout=None if shown else subprocess.PIPE,
         stderr=None if shown else subprocess.STDOUT,
@@ -83,6 +83,11 @@ def reproduce(stage: str, place: Path = Path()) -> None:
             raise
     if code:
         raise StageFailed(f"stage {stage} failed (exit {code}); its message is above; later stages did not run")
+
+
+def _first_on_path() -> dict[str, str]:
+    """Return PATH with this Python's folder first, since dvc.yaml says `python`."""
+    return {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
 
 
 @flow(name="pipeline")

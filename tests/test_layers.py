@@ -38,7 +38,7 @@ FLOORS = (
     *("harr/rag/policies", "harr/rag/sources", "harr/rag/generation", "harr/rag/setup.py", "harr/rag/validation.py"),
     *("harr/questions", "harr/filter.py", "harr/preferences", "harr/generator", "harr/train", "harr/merge"),
     "harr/evaluate",
-    *("harr/bridge", "harr/diagnose", "harr/report", "harr/builders", "harr/library"),
+    *("harr/bridge", "harr/diagnose", "harr/report", "harr/builders", "harr/library", "harr/project"),
 )
 """The rooms of harr from the lowest to the highest; a room imports from rooms below it only."""
 SAME_STEM = {

@@ -23,6 +23,7 @@ DISK_FAULTS = {
     errno.ELOOP: ("its links lead in a circle", "mend them"),
     errno.ENAMETOOLONG: ("this name is too long for the disk", "use a shorter one"),
 }
+OURS = ("harr", "tasks", "flows", "")
 LESS_MEMORY = "lower embed.batch_size, filter.batch_size, train.states_per_pass or train.episodes_per_pass"
 
 
@@ -41,13 +42,17 @@ def told_in_a_line() -> Iterator[None]:
 
 
 def machine_fault(error: Exception) -> str:
-    """Return what a full disk, a forbidden file or too little memory means, in a line; "" for any other error.
+    """Return what a full disk, a forbidden file, little memory or a missing package means, in a line; "" for others.
 
     >>> machine_fault(OSError(errno.ENOSPC, "No space left on device", "data/vectors/x"))[:60]
     'data/vectors/x: the disk is full; what is finished is kept; '
+    >>> machine_fault(ModuleNotFoundError("No module named 'prefect'", name="prefect"))
+    "package prefect is not installed; run `pip install 'harr[pipeline]'`"
     >>> machine_fault(ValueError("no"))
     ''
     """
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] not in OURS:
+        return f"package {error.name} is not installed; run `pip install 'harr[pipeline]'`"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's
         fault = str(error).partition(". ")[0] or "out of memory"
         return f"{fault}; what is finished is kept; {LESS_MEMORY} and run the same command again"

@@ -22,7 +22,8 @@ from tasks.paths import RUNS
 RECIPES = Path("recipes")
 AS_IT_STANDS = "params.yaml"
 """The recipe's name that means: this folder and its params.yaml, as they are."""
-CODE = ("harr", "tasks", "flows", "dvc.yaml", ".dvcignore")
+CODE = ("harr", "tasks", "flows", "dvc.yaml", "code.json", ".dvcignore")
+"""In the repository there is no code.json; in a project that `harr init` made, no harr."""
 OWN = {"data", "models", "metrics", "plots", "dvc_plots", "reports", "work", "gx", "mlruns", "mlflow.db", "dvc.lock"}
 """What a run writes; everything else that is no code (a folder with one's own corpus, say) is linked."""
 

@@ -1,0 +1,50 @@
+"""The command `harr`: `init` runs anywhere; all others are code of the project in the current folder."""
+
+import argparse
+import json
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import harr
+from harr.errors import HarrError
+from harr.project.create import VERSIONS, create_project
+
+
+def main() -> None:
+    """Run `harr` with the words of the command line."""
+    if sys.argv[1:2] == ["init"]:
+        _init(sys.argv[2:])
+    elif not Path("flows/cli.py").exists():
+        sys.exit(
+            f"error: no harr project in {Path().resolve()}; change to the folder of one, or make one: `harr init DIR`"
+        )
+    else:
+        _tell_other_version()
+        sys.path.insert(0, os.getcwd())  # before a repository that is installed by links
+        import_module("flows.cli").main()
+
+
+def _init(words: list[str]) -> None:
+    parser = argparse.ArgumentParser("harr init", description="Make a project: stages, flows, recipes and params.yaml.")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="a new folder, or an empty one")
+    parser.add_argument("--update", action="store_true", help="give a project the code of the installed version")
+    told = parser.parse_args(words)
+    try:
+        print(create_project(told.folder, update=told.update))
+    except HarrError as error:
+        sys.exit(f"error: {error}")
+    except OSError as error:
+        sys.exit(f"error: {error.filename}: cannot be written ({error.strerror}); name another folder")
+
+
+def _tell_other_version() -> None:
+    """Say where the project's code is of another version than the library that it would run with."""
+    noted = Path(VERSIONS)
+    made = json.loads(noted.read_text())["harr"] if noted.exists() else harr.__version__
+    if made != harr.__version__:
+        print(
+            f"this project is of harr {made}, and {harr.__version__} is installed; run `harr init --update .`",
+            file=sys.stderr,
+        )
