@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,10 +18,13 @@ from harr.builders.setup import open_players
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ModelError, ParamsError
-from harr.io.files import read_json, write_json
+from harr.io.files import digest_of, read_json, write_json
 from harr.params import Params
+from harr.services.model_registry import open_registry, registry_address
 from harr.types import Hop, Question, Search
 from tasks.paths import CORPUS, PLACES, QUESTIONS, RETRIEVER, VECTORS
+from tasks.registry.mlmodel import write_mlmodel
+from tasks.registry.register import place_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -97,11 +101,46 @@ def blocks(page: str, kind: str = "python") -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
-def test_the_code_of_the_page_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def champion(here: Path, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The project's retriever in the registry of the project, as ``register`` keeps one."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if not (here / "mlflow.db").exists():
+        shutil.copy(empty_store, here / "mlflow.db")
+        client = open_registry(registry_address(here))
+        run = client.create_run(client.create_experiment("harr", str(here / "mlruns/1"))).info
+        client.log_artifacts(run.run_id, str(RETRIEVER), place_of("retriever"))
+        write_mlmodel(here / "around", RETRIEVER)
+        client.log_artifacts(run.run_id, str(here / "around"), "retriever")
+        client.create_registered_model("harr-retriever")
+        tags = {"model": digest_of(RETRIEVER), "kind": "retriever"}
+        client.create_model_version("harr-retriever", f"{run.artifact_uri}/retriever", run.run_id, tags)
+        client.set_registered_model_alias("harr-retriever", "champion", "1")
+    return here
+
+
+def test_a_champion_finds_what_the_folder_finds(
+    champion: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = searches(8)
+    with harr.Retriever.load(RETRIEVER) as retriever:
+        wanted = ids(retriever.search(asked))
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # downloaded, and as it lies there
+        with harr.Retriever.load("models:/harr-retriever@champion", index=champion) as retriever:
+            assert ids(retriever.search(asked)) == wanted
+    (kept,) = (champion / ".harr/registry").iterdir()
+    assert kept.name.startswith("harr-retriever-1-")
+    with pytest.raises(ModelError, match=r"the registry has no models:/harr-retriever@candidate"):
+        harr.Retriever.load("models:/harr-retriever@candidate", index=champion)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
+def test_the_code_of_the_page_runs(champion: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {"__name__": "page"}
     for block in blocks("docs/usage.md"):
         exec(block, names)
-    assert capsys.readouterr().out.count("\n") >= 4
+    assert "\n(1, 48) (1, 48)\n" in capsys.readouterr().out
 
 
 def test_the_code_and_the_state_of_the_card_are_those_of_the_model(

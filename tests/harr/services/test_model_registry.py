@@ -22,7 +22,9 @@ def model(text: str) -> Path:
 
 def register(client: Any, folder: Path, path: str = f"retriever/{LOADABLE}") -> str:
     """Keep a folder with a run and make a version of it, the champion; returns its number."""
-    run = client.create_run("0").info
+    known = client.get_experiment_by_name("harr")
+    place = known.experiment_id if known else client.create_experiment("harr", str(Path("mlruns/1").resolve()))
+    run = client.create_run(place).info
     client.log_artifacts(run.run_id, str(folder), path)
     if client.search_registered_models() == []:
         client.create_registered_model(NAME)

@@ -16,10 +16,11 @@ import pytest
 
 from harr.errors import PromotionRefused
 from harr.evaluate.summary import summarise
-from harr.io.files import write_json
+from harr.io.files import digest_of, publish, write_json
 from harr.params import Params
 from tasks.registry import promote as registry
 from tasks.registry.promote import CHAMPION, PREVIOUS, promote, rollback
+from tasks.registry.pull import pull
 from tasks.registry.register import CANDIDATE, register
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import taken
@@ -45,8 +46,8 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
 def add(params: Params, right: int, *, frozen: int | None = 4, audit: Any = CLEAN, **tags: str) -> str:
     """Register a version that answers the first ``right`` of 40 questions; returns its number."""
     tags = {"evaluation": "same", "index": "index-1", "expectations": json.dumps(HELD)} | tags
-    Path("model").mkdir(exist_ok=True)
-    write_json(Path("model/harr.json"), FACTS)
+    write_json(Path("work/model/harr.json"), FACTS)
+    publish(Path("work/model"), Path("model"))
     Path("rows").mkdir(exist_ok=True)
     arms: dict[str, Any] = {}
     for arm, count in {"full": right, "frozen": frozen}.items():
@@ -303,6 +304,8 @@ def promoted(params: Params, server: Any) -> str:
     assert f"against champion {first}: answer_f1 +0.600" in promote.fn(params)
     assert (champion(params), champion(params, PREVIOUS)) == (second, first)
     assert "all 8 conditions hold" in page_of(params, second)
+    assert pull("models:/harr-smoke@champion", Path("pulled")).startswith(f"pulled version {second} of harr-smoke")
+    assert digest_of(Path("pulled")) == digest_of(Path("model"))
     assert rollback.fn(params).startswith(f"rolled back: champion of harr-smoke is version {first}")
     client = open_client(params)
     return str(client.get_run(client.get_model_version("harr-smoke", second).run_id).info.artifact_uri)

@@ -1,0 +1,134 @@
+"""A registered retriever is a model to MLflow: both flavours give the vectors of the folder, and a server answers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from servers import wait_for
+
+from flows.server import free_port
+from harr.embed.encoder import Encoder
+from harr.io.files import read_json
+from harr.io.model_folder import PACKAGED
+from harr.merge.retriever import ExportedTower, merge
+from harr.rag.policies.encoder_adapter import add_adapter, save_adapter
+from harr.services.model_registry import LOADABLE
+from tasks.registry.mlmodel import write_mlmodel
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
+FACTS = {"statuses": True, "history": True, "retriever": {"state": "lines", "max_tokens": 64}}
+TEXTS = ["Query: Where was she born?", "Acme was founded by Ada Brown."]
+
+
+@pytest.fixture(scope="module", params=["both", "query"])
+def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the registry keeps of a retriever with a moved encoder and prompts: of both towers, or of queries alone."""
+    import torch
+
+    folder = tmp_path_factory.mktemp("kept")
+    base, trained = (Encoder(PACKAGED, max_tokens=64, query_prompt="ask: ", passage_prompt="read: ") for _ in range(2))
+    handle = add_adapter(trained, rank=4, alpha=8, seed=0)
+    with torch.no_grad():
+        for name, weight in handle.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.05, generator=torch.Generator().manual_seed(1))
+    save_adapter(handle, trained, folder / "adapter")
+    queries = Encoder(PACKAGED, max_tokens=64, query_prompt="ask: ", passage_prompt="read: ")
+    documents = ExportedTower(base, "read: ") if request.param == "both" else None
+    tower = ExportedTower(queries, "ask: ", folder / "adapter")
+    facts = FACTS | {"towers": request.param}
+    merge(tower, folder / LOADABLE, folder / "work", documents=documents, min_cosine=0.9999, facts=facts)
+    write_mlmodel(folder, folder / LOADABLE)
+    return folder
+
+
+def cosine(found: Any, wanted: Any) -> float:
+    """The lowest cosine of rows."""
+    one, other = (np.asarray(each, dtype=np.float64) for each in (found, wanted))
+    return float(((one * other).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(other, axis=-1)).min())
+
+
+def test_both_flavours_give_the_vectors_of_the_folder(kept: Path) -> None:
+    own = SentenceTransformer(str(kept / LOADABLE))
+    queries, documents = own.encode_query(TEXTS), own.encode_document(TEXTS)
+    loaded = mlflow.sentence_transformers.load_model(str(kept))
+    assert cosine(loaded.encode_query(TEXTS), queries) >= 0.9999
+    assert cosine(loaded.encode_document(TEXTS), documents) >= 0.9999
+    model = mlflow.pyfunc.load_model(str(kept))
+    assert cosine(model.predict(TEXTS), queries) >= 0.9999, "as it stands a prediction is a query"
+    tower = {"task": "document", "prompt_name": "document"}
+    assert cosine(model.predict(TEXTS, params=tower), documents) >= 0.9999
+    assert cosine(queries, documents) < 0.99, "the towers, or their prompts, differ"
+    (example,) = model.input_example
+    assert example.endswith("\nQuery: Where was she born?") and model.predict(model.input_example).shape == (1, 384)
+    assert model.predict(TEXTS).dtype == np.float32
+
+
+def test_mlflow_reads_what_stands_in_the_file_and_no_file_can_run_code(kept: Path) -> None:
+    model = mlflow.models.Model.load(str(kept / "MLmodel"))
+    assert set(model.flavors) == {"python_function", "sentence_transformers"}
+    assert [one["type"] for one in model.get_input_schema().to_dict()] == ["string"]
+    assert model.signature.outputs.to_dict()[0]["tensor-spec"]["dtype"] == "float32"
+    assert {one.name: one.default for one in model.get_params_schema().params} == {
+        "task": "query",
+        "prompt_name": "query",
+    }
+    assert "code" not in model.flavors["python_function"] and not (kept / "code").exists()
+    assert model.mlflow_version == mlflow.__version__
+    names = [path.name for path in kept.rglob("*") if path.is_file() and "adapter" not in path.parts]
+    assert {Path(name).suffix for name in names} == {".safetensors", ".json", ".yaml", ".txt", ".md", ""}
+    assert [name for name in names if not Path(name).suffix] == ["MLmodel"], "yaml, too"
+    pinned = (kept / "requirements.txt").read_text().splitlines()
+    assert [line.split("==")[0] for line in pinned] == ["mlflow", "sentence-transformers", "transformers", "torch"]
+    assert not any("+" in line for line in pinned)
+
+
+@pytest.fixture
+def served(kept: Path, tmp_path: Path) -> Iterator[str]:
+    """`mlflow models serve` of it on loopback: the address that answers."""
+    port, log = free_port(), tmp_path / "serve.log"
+    command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(kept), "--env-manager", "local"]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*command, "-h", "127.0.0.1", "-p", str(port)],
+            stdout=out,
+            stderr=out,
+            env=os.environ | {"PATH": path},
+            start_new_session=True,
+        )
+    try:
+        wait_for(port, process, log)
+        yield f"http://127.0.0.1:{port}/invocations"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.servers
+def test_mlflow_serves_it(kept: Path, served: str) -> None:
+    def ask(body: Any) -> Any:
+        text = json.dumps(body).encode()
+        request = urllib.request.Request(served, text, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return json.load(answer)["predictions"]
+
+    own = SentenceTransformer(str(kept / LOADABLE))
+    assert cosine(ask({"inputs": TEXTS}), own.encode_query(TEXTS)) >= 0.9999
+    assert cosine(ask({"dataframe_records": [{"text": text} for text in TEXTS]}), own.encode_query(TEXTS)) >= 0.9999
+    documents = {"inputs": TEXTS, "params": {"task": "document", "prompt_name": "document"}}
+    assert cosine(ask(documents), own.encode_document(TEXTS)) >= 0.9999
+    assert len(ask(read_json(kept / "serving_input_example.json"))) == 1
+    with pytest.raises(urllib.error.HTTPError, match="400"):
+        ask({"nonsense": 1})
