@@ -22,6 +22,7 @@ from harr.builders.writers import build_generator, build_writer, stamps, untaugh
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, IndexMismatch, ParamsError
+from harr.index.kinds import built_as
 from harr.io.files import fingerprint, sha256
 from harr.params import Params
 from harr.params.filter import PreferencesParams
@@ -71,6 +72,8 @@ def open_setup(
             "questions": sha256(questions),
             "writer": stamps(writer),
         }
+        if kind := built_as(params.index):  # what is not exact finds other pools
+            facts["index_kind"] = {**kind["kind"], "breadth": params.index.breadth}
         validating = _validation(params, validation)
         if validation and validating:
             facts["validation"] = sha256(validation)
