@@ -24,7 +24,7 @@ from benchmarks.million import place
 
 WALK, STEP = 1_000, 0.3
 """Number of steps of a walk, and their length; passages that follow one another have a cosine of .96."""
-QUERIES, SINGLE, N = 1_000, 50, 30
+QUERIES, SINGLE, N = 200, 20, 30
 KINDS = ("flat", "hnsw", "ivf_sq8")
 """Kinds that Milvus Lite has."""
 
@@ -47,7 +47,8 @@ class Rows:
 
 def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
     """The same at length 1."""
-    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+    made: NDArray[np.float32] = (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+    return made
 
 
 def walks(rows: int, width: int) -> NDArray[np.float32]:

@@ -21,6 +21,7 @@ def index_passages(params: Params) -> dict[str, float]:
     find which passage names which title."""
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
+    from harr.index.adopted import adopt_collection
     from harr.index.mentions import build_mentions
     from harr.index.passage_index import build_index
     from harr.index.recall import check_recall
@@ -28,7 +29,8 @@ def index_passages(params: Params) -> dict[str, float]:
 
     passages = Passages.open(CORPUS)
     vectors = Vectors.of(passages, VECTORS)
-    built = build_index(passages, vectors, params.index, INDEX, WORK / "index")
+    build = adopt_collection if params.index.adopt else build_index
+    built = build(passages, vectors, params.index, INDEX, WORK / "index")
     asked = [question.text for question in read_questions(QUESTIONS / "train.jsonl")]
     built |= check_recall(
         passages, vectors, params.index, INDEX, asked, partial(_as_queries, params), params.retriever.pool
@@ -58,7 +60,9 @@ def index_frame(figures: Mapping[str, float]) -> pd.DataFrame:
         {
             "collection": [part["collection"] for part in parts.values()],
             "indexed": [int(figures[f"indexed_{source}" if source else "indexed"]) for source in parts],
-            "searchable": [len(passages.searchable_rows(source)) for source in parts],
+            "searchable": [
+                manifest["rows"] if "adopt" in manifest else len(passages.searchable_rows(source)) for source in parts
+            ],
             "vectors": int(vectors_manifest()["rows"]),
             "passages": len(passages),
         }

@@ -17,6 +17,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.errors import IndexMismatch, ModelError, ParamsError
+from harr.index.adopted import open_index
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
 from harr.index.words import WordIndex
@@ -65,7 +66,7 @@ def open_corpus(section: IndexParams, places: Places) -> Iterator[Corpus]:
     """
     passages = Passages.open(places.corpus)
     vectors = Vectors.of(passages, places.vectors)
-    opened = partial(PassageIndex.open, places.index, section, identity=vectors.identity)
+    opened = partial(open_index, passages, vectors, section, places.index)
     with distributed.held_by_main(opened) as index:
         mentions = cache(partial(Mentions.of, passages, places.mentions))
         yield Corpus(passages, vectors, index, mentions, cache(partial(WordIndex.of, passages, places.words)))

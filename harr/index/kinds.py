@@ -56,6 +56,14 @@ def index_of(content: Mapping[str, Any]) -> dict[str, Any]:
     return {"index_type": INDEX_TYPES[kind["kind"]], "params": {"params": params} if params else {}}
 
 
+def build_seconds(rows: int) -> int:
+    """Return the seconds that a server may take for an index: half an hour, and one for each 100 rows.
+
+    pymilvus waits for ever unless it is given a whole number.
+    """
+    return 1_800 + rows // 100
+
+
 def tried_as(params: IndexParams) -> dict[str, Any]:
     """Return :func:`index_of` the few vectors that a server is tried with."""
     return index_of({"rows": TRIED_ROWS, **built_as(params)})
@@ -95,7 +103,7 @@ def search_params(search: Mapping[str, Any], rows: int, limit: int) -> dict[str,
     >>> search_params({"kind": "ivf_sq8", "breadth": 0, "cells": 0}, 10_000, 38)
     {'nprobe': 64}
     """
-    if not search:
+    if not search or search["kind"] == "flat":
         return {}
     if search["kind"] == "ivf_sq8":
         there = cells(search["cells"], rows)

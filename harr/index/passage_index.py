@@ -33,8 +33,6 @@ from harr.services.milvus_client import REBUILD, Connection, check_full_text, ch
 
 SEARCH_SECONDS = 60.0
 BUILD_SECONDS = 1800.0
-ROWS_PER_SECOND = 100
-"""Number of rows at least of which a server makes a graph in a second; it is waited for so long."""
 QUERIES_PER_CALL = 1024
 FLUSH_ROWS = 50_000
 """Number of rows that Milvus Lite puts on disk at a time; left alone it takes 7 GB for a million. A server decides
@@ -162,6 +160,8 @@ class PassageIndex:
         self.width: int = manifest["width"]
         self.full_text: bool = manifest["full_text"]
         self._how: dict[str, Any] = manifest["search"]
+        self._fields: dict[str, str] = {}
+        self._wanted: dict[str, Any] = {"output_fields": ["row"]}
         self._found: dict[str, tuple[NDArray[np.int64], NDArray[np.float32]]] = {}
 
     @classmethod
@@ -250,21 +250,23 @@ class PassageIndex:
                 found = self._client.search(
                     self._collection,
                     data=queries[start : start + QUERIES_PER_CALL],
-                    anns_field=field,
+                    anns_field=self._fields.get(field, field),
                     limit=limit,
                     search_params={"params": how},
-                    output_fields=["row"],
+                    **self._wanted,
                     consistency_level="Strong",
                     timeout=SEARCH_SECONDS,
                 )
             for q, hits in enumerate(found, start):
-                rows = np.asarray(hits.ids, dtype=np.int64)
+                rows, scores = self._rows(hits)
                 # Lite gives BM25 scores with the sign turned; a BM25 score is never negative.
-                scores = np.asarray(hits.distances, dtype=np.float32)
                 scores = np.abs(scores) if field == "terms" else scores
                 best = np.lexsort((rows, -scores.round(6)))[:n]
                 rows_QN[q, : len(best)], scores_QN[q, : len(best)] = (rows[best], scores[best])
         return rows_QN, scores_QN
+
+    def _rows(self, hits: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        return np.asarray(hits.ids, dtype=np.int64), np.asarray(hits.distances, dtype=np.float32)
 
     def close(self) -> None:
         """Disconnect, and free the lock of Milvus Lite."""
@@ -329,7 +331,7 @@ def _finish(client: Connection, name: str, content: dict[str, Any]) -> int:
             # pymilvus flattens params, and Lite reads none but a nested `params`; servers take both.
             nested = {"params": BM25}
             indexes.add_index("terms", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25", params=nested)
-        client.create_index(name, indexes, timeout=BUILD_SECONDS + content["rows"] / ROWS_PER_SECOND)
+        client.create_index(name, indexes, timeout=kinds.build_seconds(content["rows"]))
     count = _count(client, name, content["rows"])
     if count != content["rows"]:
         client.drop_collection(name)
@@ -346,7 +348,7 @@ def _content(client: Connection, name: str) -> dict[str, Any]:
 def _count(client: Connection, name: str, rows: int) -> int:
     if not client.list_indexes(name):
         return 0
-    client.load_collection(name, timeout=BUILD_SECONDS + rows / ROWS_PER_SECOND)
+    client.load_collection(name, timeout=kinds.build_seconds(rows))
     return int(client.query(name, output_fields=["count(*)"], consistency_level="Strong")[0]["count(*)"])
 
 

@@ -11,6 +11,19 @@ READ_BY = {"links": ("hnsw",), "cells": ("ivf_sq8",), "breadth": ("hnsw", "ivf_s
 """Parameters that not every kind of index has."""
 
 
+class AdoptParams(Section):
+    """A collection on a Milvus server that harr searches and never writes to."""
+
+    collection: Annotated[str, Field(min_length=1)]
+    """Name of the collection, or of an alias."""
+    id_field: str = "id"
+    """Name of the field with the passages' ids, which are those of the corpus."""
+    vector_field: str = "vector"
+    """Name of the field with their vectors, made by section ``encoder``, of length 1."""
+    filter: str = ""
+    """Expression of Milvus that a passage must meet to be found, such as ``tenant == "a"``; if empty, all are."""
+
+
 class IndexParams(Section):
     """Where the vectors are searched."""
 
@@ -33,6 +46,8 @@ class IndexParams(Section):
     min_recall: Fraction = 0.95
     """Share of the exact ``retriever.pool`` nearest passages that a kind other than flat must find for training
     questions; stage index stops below it."""
+    adopt: AdoptParams | None = None
+    """A collection that you already have, searched in place of one that harr builds; null: harr builds one."""
     batch_size: Positive = 1000
     """Number of rows that are sent to the index at once."""
     bulk: Uri = ""
@@ -48,8 +63,20 @@ class IndexParams(Section):
         return self
 
     @model_validator(mode="after")
+    def _an_adopted_collection_is_as_it_is(self) -> "IndexParams":
+        if self.adopt is None:
+            return self
+        if not self.uri:
+            raise ValueError("adopt is for a Milvus server; set index.uri, or leave adopt out")
+        if self.full_text:
+            raise ValueError("an adopted collection is searched by vectors alone; set full_text: false")
+        if given := sorted({"kind", "links", "cells", "bulk"} & self.model_fields_set):
+            raise ValueError(f"{given[0]} is for a collection that harr builds; leave it out, or leave adopt out")
+        return self
+
+    @model_validator(mode="after")
     def _a_parameter_is_of_the_kind(self) -> "IndexParams":
-        for name in sorted(READ_BY.keys() & self.model_fields_set):
+        for name in sorted(READ_BY.keys() & self.model_fields_set if self.adopt is None else ()):
             if self.kind not in READ_BY[name]:
                 raise ValueError(
                     f"{name} = {getattr(self, name)} is not read by kind {self.kind}; leave it out, or set kind: "

@@ -40,8 +40,9 @@ RESTARTING = {2, 101, 103, 106, 201, 202, 400, 401, 503, 901, 902}
 """Milvus's codes for a server, a replica or a channel that is not there, and for a collection that is not loaded."""
 NEEDS_LOADED = ("search", "query")
 FULL_TEXT_FROM = (2, 5)
-TRIED, TRIED_SECONDS = "harr_tried", 60.0
-"""The collection that a kind of index is tried on, and the seconds that it may take."""
+TRIED, TRIED_SECONDS = "harr_tried", 60
+"""The collection that a kind of index is tried on, and the seconds that it may take; pymilvus waits for ever for an
+index unless they are a whole number."""
 TRIED_ROWS, TRIED_WIDTH = 2_000, 8
 """Size of that collection; Milvus indexes no segment below 1,024 rows."""
 

@@ -28,7 +28,8 @@ BREADTH = {"hnsw": 0, "ivf_sq8": 60}
 
 
 def unit(vectors_ND: NDArray[np.float64]) -> NDArray[np.float32]:
-    return (vectors_ND / np.linalg.norm(vectors_ND, axis=-1, keepdims=True)).astype(np.float32)
+    made: NDArray[np.float32] = (vectors_ND / np.linalg.norm(vectors_ND, axis=-1, keepdims=True)).astype(np.float32)
+    return made
 
 
 DRAWN = np.random.default_rng(0).normal(size=(ROWS, WIDTH))
@@ -175,20 +176,24 @@ def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.servers
-def test_servers_have_the_kinds_that_they_say(
+@pytest.mark.parametrize("kind", BREADTH)
+def test_servers_have_the_kinds_that_milvus_lite_has(
+    uri: str, kind: str, passages: Passages, vectors: Vectors, tmp_path: Path
+) -> None:
+    params = IndexParams(uri=uri, kind=kind, breadth=BREADTH[kind], full_text=False)
+    assert build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")["inserted"] == 2_700
+    assert asked(params, passages, vectors, tmp_path / "out")["recall_at_pool"] > 0.95
+
+
+@pytest.mark.servers
+def test_a_server_that_cannot_build_a_kind_is_told(
     uri: str, passages: Passages, vectors: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for kind in ("hnsw", "ivf_sq8"):
-        params = IndexParams(uri=uri, kind=kind, breadth=BREADTH[kind], full_text=False)
-        assert build_index(passages, vectors, params, tmp_path / kind, tmp_path / "work")["inserted"] == 2_700
-        assert asked(params, passages, vectors, tmp_path / kind)["recall_at_pool"] > 0.95
-    monkeypatch.setattr(milvus_client, "TRIED_SECONDS", 15.0)  # 2.3.5 as packaged takes the name, and builds for ever
+    """Milvus 2.3.5 as packaged takes the name, and builds for ever."""
+    monkeypatch.setattr(milvus_client, "TRIED_SECONDS", 10)
     params = IndexParams(uri=uri, kind="diskann", full_text=False)
     with pytest.raises(ParamsError, match=r"does not build DISKANN .*; nothing was inserted"):
         build_index(passages, vectors, params, tmp_path / "diskann", tmp_path / "work")
     client = milvus_client.connect(params, uri)
-    assert sorted(client.list_collections()) == [
-        "harr_0123456789abcdef_dense_hnsw",
-        "harr_0123456789abcdef_dense_ivf_sq8",
-    ]
+    assert not [name for name in client.list_collections() if name.endswith(("diskann", "tried"))]
     client.close()

@@ -1,0 +1,164 @@
+"""Collections that users have, made as they make them, on real servers: what is searched, and what is refused."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from pymilvus import DataType
+from servers import milvus as milvus_server
+
+from harr.corpus.passages import Passages, write_passages
+from harr.corpus.vectors import Vectors
+from harr.errors import IndexMismatch, ParamsError
+from harr.index.adopted import adopt_collection, adopted_rows, open_index
+from harr.index.recall import check_recall
+from harr.params.index import AdoptParams, IndexParams
+from harr.services import milvus_client
+from harr.types import Passage
+
+pytestmark = pytest.mark.servers
+ROWS, WIDTH = 300, 8
+DRAWN = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype(np.float32)
+DRAWN /= np.linalg.norm(DRAWN, axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def passages(tmp_path_factory: pytest.TempPathFactory) -> Passages:
+    folder = tmp_path_factory.mktemp("corpus")
+    write_passages([Passage(f"pä{i}", f"Town {i}.") for i in range(ROWS)], folder)
+    return Passages.open(folder)
+
+
+@pytest.fixture
+def vectors() -> Vectors:
+    return Vectors({"identity": "0123456789abcdef", "rows": ROWS, "width": WIDTH}, [DRAWN])
+
+
+@pytest.fixture(scope="module", params=["milvus", "milvus-lite"])
+def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with two collections: one by a key of its own, compared by L2, with fields that are not declared (as
+    LangChain makes them); one by the passages' ids, compared by cosine, with a graph."""
+    lite = request.param == "milvus-lite"
+    made = milvus_server(tmp_path_factory.mktemp("milvus"), lite=lite)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MILVUS_TOKEN", "" if lite else "root:Milvus")
+        try:
+            made.start()
+            address = f"http://127.0.0.1:{made.port}"
+            client = milvus_client.connect(IndexParams(uri=address), address)
+            rows: list[dict[str, Any]] = [
+                {"name": f"pä{i}", "tenant": "ab"[i % 2], "vector": vector} for i, vector in enumerate(DRAWN)
+            ]
+            keyed = [{"pk": 1_000 + i, **row} for i, row in enumerate(rows)]
+            fill(client, "langchain", keyed, ("pk", DataType.INT64), {"index_type": "FLAT", "metric_type": "L2"})
+            graph = {"index_type": "HNSW", "metric_type": "COSINE", "params": {"M": 16, "efConstruction": 64}}
+            fill(client, "theirs", rows, ("name", DataType.VARCHAR), graph)
+            client.close()
+            yield address
+        finally:
+            made.stop()
+
+
+def fill(client: Any, name: str, rows: list[dict[str, Any]], key: tuple[str, DataType], index: dict[str, Any]) -> None:
+    """Make a collection of rows with undeclared fields beside key and vector."""
+    schema = client.create_schema(auto_id=False, enable_dynamic_field=True)
+    schema.add_field(*key, is_primary=True, **({"max_length": 100} if key[1] is DataType.VARCHAR else {}))
+    schema.add_field("vector", DataType.FLOAT_VECTOR, dim=WIDTH)
+    client.create_collection(name, schema=schema)
+    client.insert(name, rows)
+    client.flush(name)
+    indexes = client.prepare_index_params()
+    indexes.add_index("vector", **index)
+    client.create_index(name, indexes)
+
+
+def section(uri: str, collection: str, **more: Any) -> IndexParams:
+    adopt = {"collection": collection, "id_field": "name", **more}
+    return IndexParams.model_validate({"uri": uri, "full_text": False, "adopt": adopt})
+
+
+@pytest.mark.parametrize("collection", ["langchain", "theirs"])
+def test_a_collection_is_searched_and_not_written(
+    uri: str, collection: str, passages: Passages, vectors: Vectors, tmp_path: Path
+) -> None:
+    params, out = section(uri, collection), tmp_path / "out"
+    client = milvus_client.connect(params, uri)
+    before = client.list_collections(), client.describe_collection(collection), client.list_indexes(collection)
+    figures = adopt_collection(passages, vectors, params, out, tmp_path / "work")
+    assert (figures["rows"], figures["indexed"], figures["inserted"], figures["unknown"]) == (300, 300, 0, 0)
+    assert figures["least_cosine"] == pytest.approx(1, abs=1e-5) and not list((tmp_path / "work").iterdir())
+    exact = np.argsort(-DRAWN[:50] @ DRAWN.T, axis=1)[:, :20]
+    with open_index(passages, vectors, params, out) as index:
+        found, scores = index.search(DRAWN[:50], 20)
+        np.testing.assert_array_equal(found, exact)
+        assert (np.diff(scores, axis=1) <= 1e-6).all() and index.rows == 300
+        with pytest.raises(IndexMismatch, match="no BM25"):
+            index.search_text(["town"], 1)
+    told = check_recall(passages, vectors, params, out, ["?"] * 50, lambda texts: DRAWN[: len(texts)], 20)
+    assert told["recall_at_pool"] == 1.0
+    assert before == (
+        client.list_collections(),
+        client.describe_collection(collection),
+        client.list_indexes(collection),
+    )
+    assert client.query(collection, output_fields=["count(*)"])[0]["count(*)"] == 300
+    client.close()
+
+
+def test_a_filter_holds(uri: str, passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
+    params, out = section(uri, "langchain", filter='tenant == "b"'), tmp_path / "out"
+    assert adopt_collection(passages, vectors, params, out, tmp_path / "work")["rows"] == 150
+    odd = np.arange(1, ROWS, 2)
+    assert adopted_rows(out).tolist() == odd.tolist()
+    with open_index(passages, vectors, params, out) as index:
+        found, _ = index.search(DRAWN[:20], 10)
+    np.testing.assert_array_equal(found, odd[np.argsort(-DRAWN[:20] @ DRAWN[odd].T, axis=1)[:, :10]])
+    with pytest.raises(IndexMismatch, match=r"for another index\.adopt; run `dvc repro -f -s index`"):
+        open_index(passages, vectors, section(uri, "langchain"), out)
+
+
+def test_what_does_not_fit_is_one_line(uri: str, passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
+    turned = np.roll(DRAWN, 1, axis=1)
+    other = Vectors({"identity": "feed", "rows": ROWS, "width": WIDTH}, [turned])
+    wide = Vectors({"identity": "feed", "rows": ROWS, "width": 4}, [np.ascontiguousarray(DRAWN[:, :4])])
+    write_passages([Passage(f"pä{i}", "Town.") for i in range(ROWS + 9)], tmp_path / "more")
+    more = Passages.open(tmp_path / "more")
+    for given, corpus, embedded, told in (
+        ({"collection": "their"}, passages, vectors, r"^index\.adopt\.collection: \S+ has no collection their; it has"),
+        (
+            {"vector_field": "v"},
+            passages,
+            vectors,
+            r"^index\.adopt\.vector_field: .* has no field v; it has name, ",
+        ),
+        (
+            {},
+            passages,
+            wide,
+            r"^index\.adopt\.vector_field: vector of .* theirs has width 8, data/vectors has 4",
+        ),
+        ({}, passages, other, r"^vectors of collection theirs are not those of data/vectors: smallest cosine -?0\.\d+"),
+        ({}, more, vectors, r"^collection theirs at \S+ lacks 9 of the 309 passages of data/corpus"),
+        ({"id_field": "tenant"}, passages, vectors, r"has no passage of data/corpus by its tenant; correct"),
+    ):
+        with pytest.raises((ParamsError, IndexMismatch), match=told) as error:
+            params = section(uri, **{"collection": "theirs", **given})
+            adopt_collection(corpus, embedded, params, tmp_path / "out", tmp_path / "work")
+        assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"uri": ""}, "adopt is for a Milvus server"),
+        ({"full_text": True}, "searched by vectors alone; set full_text: false"),
+        ({"kind": "hnsw"}, "kind is for a collection that harr builds"),
+    ],
+)
+def test_settings_of_a_build_are_refused(given: dict[str, Any], told: str) -> None:
+    values = {"uri": "http://127.0.0.1:1", "full_text": False, "adopt": AdoptParams(collection="theirs"), **given}
+    with pytest.raises(ValidationError, match=told):
+        IndexParams.model_validate(values)
