@@ -86,7 +86,7 @@ def test_a_collection_is_searched_and_not_written(
 ) -> None:
     params, out = section(uri, collection), tmp_path / "out"
     client = milvus_client.connect(params, uri)
-    before = client.list_collections(), client.describe_collection(collection), client.list_indexes(collection)
+    before = sorted(client.list_collections()), client.describe_collection(collection), client.list_indexes(collection)
     figures = adopt_collection(passages, vectors, params, out, tmp_path / "work")
     assert (figures["rows"], figures["indexed"], figures["inserted"], figures["unknown"]) == (300, 300, 0, 0)
     assert figures["least_cosine"] == pytest.approx(1, abs=1e-5) and not list((tmp_path / "work").iterdir())
