@@ -18,6 +18,8 @@ FOLDERS = r"harr|tasks|flows|tests|docs|examples|benchmarks|recipes|docker|\.ci"
 MENTIONED = re.compile(rf"(?<![\w/.<>-])((?:{FOLDERS})/[a-zA-Z_.*][\w./*-]*\w)")
 DOTTED = re.compile(r"(?<![\w/.\"-])((?:harr|tasks|flows)(?:\.[a-zA-Z_]\w*){2,})")
 MADE_BY_YOU = {"docker/.env"}
+IN_THE_WHEEL = "harr/project/files/"
+"""Where hatch puts the files of a project that `harr init` makes."""
 
 
 def defined(file: Path) -> set[str]:
@@ -34,7 +36,7 @@ def defined(file: Path) -> set[str]:
 def there(name: str) -> bool:
     """Whether a path, which may hold stars, or a dotted name is one of the tree."""
     if "/" in name:
-        return bool(list(ROOT.glob(name))) or name in MADE_BY_YOU
+        return bool(list(ROOT.glob(name))) or name in MADE_BY_YOU or name.startswith(IN_THE_WHEEL)
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         folder = ROOT.joinpath(*parts[:count])
