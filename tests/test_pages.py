@@ -20,6 +20,7 @@ DIALECT = """
     ask anew, be patient, bury, forgets, keeper, lies about, made anew, one that has no, papers from, sceptic, so many,
     spool, stump, stumps, taken back, tell of, the seed's, to be had, told of, whoever, without a word
 """
+COMMANDS = get_command(app).commands
 WORDS = [word.strip() for word in DIALECT.replace("\n", " ").split(",")]
 """Words of former texts that a reader had to learn; there is a plain one for each."""
 
@@ -84,15 +85,15 @@ def dialect(text: str) -> list[str]:
 
 def unknown_commands(text: str) -> list[str]:
     """Return what a page has of `harr` that is no command, or gives it an option that it does not know."""
-    known = get_command(app).commands
+    known = {name: {option for one in command.params for option in one.opts} for name, command in COMMANDS.items()}
+    known["init"] = {"--update"}  # runs outside a project, too (harr/project/command.py)
     wrong = []
     code = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
     lines = [*re.findall(r"^(harr [a-z].*)$", code, re.MULTILINE), *re.findall(r"`(harr [a-z][^`]*)`", text)]
     for line in lines:
         words = re.split(r" #|&&|[|;]", " ".join(line.split()))[0].split()
-        options = {name for option in known[words[1]].params for name in option.opts} if words[1] in known else set()
         asked = [word.partition("=")[0] for word in words[2:] if word.startswith("--")]
-        if words[1] not in known or not {*asked} <= {*options, "--help"}:
+        if words[1] not in known or not {*asked} <= {*known[words[1]], "--help"}:
             wrong.append(" ".join(words))
     return wrong
 
