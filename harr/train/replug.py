@@ -6,8 +6,9 @@ Published: of a context x, with its nearest passages d and the answer y,
 
 where the language model reads each passage alone. Here the reader is a black box with a reward per episode, and an
 episode has several searches. So p_LM is put as the mean reward of those rollouts of a group that chose d in this state:
-the same rollouts, questions and reader calls as those of ``full``. P and Q are over the passages that were chosen
-there; of others no reward is known. A state whose passages were all rewarded alike says nothing and is left out.
+the same rollouts, questions and reader calls as those of ``full``. P and Q are over the passages that competed there;
+one that no rollout chose counts as the worst that was chosen, or nothing would keep the state away from it. A state
+whose passages were all rewarded alike says nothing and is left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +30,7 @@ from harr.train.learner import Learner
 from harr.types import Episode, Log
 
 Rewards = Mapping[str, Mapping[int, float]]
-"""State -> row of a passage -> mean reward of the rollouts that chose it there."""
+"""State -> row of a passage that competed there -> what it was worth."""
 
 
 def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
@@ -48,18 +49,23 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
 
 
 def passage_rewards(episodes: Sequence[Episode], totals: Sequence[float], group_size: int) -> Rewards:
-    """Return what passages were worth in the states of each group, where they differ."""
+    """Return what passages were worth in the states of each group, where they differ.
+
+    That is the mean reward of the rollouts that chose it, and the least of these for a passage that none chose.
+    """
     told: dict[str, dict[int, float]] = {}
     played = iter(zip(episodes, totals, strict=True))
     for group in iter(lambda: list(islice(played, group_size)), []):
         earned: dict[str, dict[int, list[float]]] = {}
+        pools = infonce.pools_of([episode for episode, _ in group])
         for episode, total in group:
             for state, row in _choices(episode):
                 earned.setdefault(state, {}).setdefault(row, []).append(total)
         for state, rows in earned.items():
             means = {row: fmean(values) for row, values in rows.items()}
-            if max(means.values()) - min(means.values()) > NEGLIGIBLE:
-                told.setdefault(state, means)
+            worst = min(means.values())
+            if max(means.values()) - worst > NEGLIGIBLE:
+                told.setdefault(state, dict.fromkeys(pools[state], worst) | means)
     return told
 
 
