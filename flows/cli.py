@@ -165,24 +165,32 @@ def preview(
     export: Annotated[Path | None, Option(metavar="FILE", help="also write the questions as JSON lines")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the questions that section download stands for."""
-    from flows.terminal import preview_lines, show
+    """Check questions, gold passages and reward, before anything is computed.
+
+    Shows the questions of a split as section download stands for them. Exit 1 if something must be mended.
+    """
+    from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets import open_spans
-    from harr.datasets.preview import preview, read_split
+    from harr.datasets.preview import preview, read_data
     from harr.params import Params
+    from harr.questions.checks import checks
 
     if export and export.exists():
         raise CorpusError(f"{export} exists and is left as it is; name another file")
-    section = Params.load().download
-    questions, left_out = read_split(section, split, open_spans(section))
+    params = Params.load()
+    data = read_data(params.download, open_spans(params.download))
+    questions, left_out = data.splits.of(split)
     if export:
         try:
             write_questions(questions, export)
         except OSError as error:
             raise CorpusError(f"{export}: cannot be written ({error.strerror}); name another file") from None
-    found = preview(section, split, questions, left_out, examples)
-    show(asdict(found), preview_lines(found, export), as_json=as_json)
+    found = preview(params.download, split, questions, left_out, examples)
+    told = checks(data, list(params.reward.terms), params.pipeline, params.tracking.min_questions)
+    lines = [*preview_lines(found, export), *check_lines(told)]
+    shown = asdict(found) | {"checks": [asdict(one) for one in told]}
+    show(shown, lines, as_json=as_json, code=int(any(one.level == "fail" for one in told)))
 
 
 @app.command()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from flows.doctor.finding import Finding
     from flows.doctor.status import Status
     from harr.datasets.preview import Preview
+    from harr.questions.checks import Check
 
 COLOURS = {
     "ok": 32, "fresh": 32, "FINISHED": 32,
@@ -56,16 +57,26 @@ def preview_lines(shown: "Preview", export: Path | None) -> list[str]:
     ]
 
 
-def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
-    """Return a line per finding, under a problem its fix, and the sum at the end."""
+def check_lines(findings: Sequence["Finding | Check"]) -> list[str]:
+    """Return a line per finding, and under a problem its fix."""
+    if not findings:
+        return []
     width = max(len(one.subject) for one in findings)
     lines = []
     for one in findings:
         level = painted(one.level) + " " * (4 - len(one.level))
         lines.append(f"{level}  {one.subject:<{width}}  {one.found}")
         lines += [f"{'':<4}  {'':<{width}}  {painted('fix:', BOLD)} {one.fix}"] if one.fix else []
+    return [*lines, ""]
+
+
+def doctor_lines(findings: Sequence["Finding"]) -> list[str]:
+    """Return a line per finding, under a problem its fix, and the sum at the end."""
     count = {level: sum(one.level == level for one in findings) for level in COUNTED}
-    return [*lines, "", ", ".join(f"{number} {COUNTED[level]}" for level, number in count.items() if number)]
+    return [
+        *check_lines(findings),
+        ", ".join(f"{number} {COUNTED[level]}" for level, number in count.items() if number),
+    ]
 
 
 def status_lines(state: "Status") -> list[str]:

@@ -32,7 +32,7 @@ def documents(params: DocumentsParams, spans: Spans) -> Source:
 
     Raises:
         CorpusError: the folder is missing, or no file in it can be read; or a file of questions is missing.
-        ParamsError: a library is missing (extra ``documents``).
+        MissingExtra: a library is missing (extra ``documents``).
     """
     figures: dict[str, float] = {}
     left_out: list[str] = []

@@ -8,11 +8,11 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from harr.errors import CorpusError, ParamsError, one_line
+from harr.errors import CorpusError, MissingExtra, one_line
+from harr.io.extras import optional
 from harr.io.jsonl import CONTROL
 
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)^(---|\.\.\.)[ \t]*$", re.DOTALL | re.MULTILINE)
@@ -43,7 +43,7 @@ def read_parts(path: Path) -> list[Part]:
 
     Raises:
         CorpusError: it cannot be read, or holds no text; the reason alone.
-        ParamsError: the library that reads it is not installed.
+        MissingExtra: the library that reads it is not installed.
     """
     kind = path.suffix.lower()
     if kind not in KINDS:
@@ -52,7 +52,7 @@ def read_parts(path: Path) -> list[Part]:
     try:
         title, marks = KINDS[kind](data)
         parts = list(_parts(title or _first(marks) or _folded(path.stem), marks))
-    except (CorpusError, ParamsError):
+    except (CorpusError, MissingExtra):
         raise
     except RecursionError:
         raise CorpusError("its parts are nested too deeply") from None
@@ -113,15 +113,6 @@ def _lines(text: str) -> str:
     return "\n".join(line for line in (CONTROL.sub(" ", line).rstrip() for line in text.splitlines()) if line)
 
 
-def _library(name: str, package: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError:
-        raise ParamsError(
-            f"download.dataset documents needs the package {package}; pip install 'harr[documents]'"
-        ) from None
-
-
 def _decoded(data: bytes) -> str:
     """Return a text in UTF-8, or in UTF-16 with its mark."""
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
@@ -147,7 +138,7 @@ def markdown(data: bytes) -> tuple[str, list[Mark]]:
     text = _decoded(data)
     front = FRONT_MATTER.match(text)
     named = TITLE.search(front[1]) if front else None
-    parser = _library("markdown_it", "markdown-it-py").MarkdownIt("commonmark").enable("table")
+    parser = optional("markdown_it", "documents").MarkdownIt("commonmark").enable("table")
     marks: list[Mark] = []
     level, cells, rows = 0, [""], False
     for token in parser.parse(text[front.end() :] if front else text):
@@ -182,9 +173,9 @@ def html(data: bytes) -> tuple[str, list[Mark]]:
 
     The encoding is what the page says, else guessed. A short page is read as a long one is.
     """
-    library = _library("trafilatura", "trafilatura")
+    library = optional("trafilatura", "documents")
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)  # what is wrong is told by us
-    config = _library("trafilatura.settings", "trafilatura").use_config()
+    config = optional("trafilatura.settings", "documents").use_config()
     config.read_dict({"DEFAULT": {"MIN_EXTRACTED_SIZE": "1", "MIN_OUTPUT_SIZE": "1"}})
     found = library.bare_extraction(data, include_comments=False, with_metadata=True, fast=True, config=config)
     if found is None or found.body is None:
@@ -224,7 +215,7 @@ def pdf(data: bytes) -> tuple[str, list[Mark]]:
     """
     from io import BytesIO
 
-    library = _library("pypdf", "pypdf")
+    library = optional("pypdf", "documents")
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     reader = library.PdfReader(BytesIO(data))
     if reader.is_encrypted and not reader.decrypt(""):

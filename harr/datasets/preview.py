@@ -1,12 +1,12 @@
 """What would be trained on, told before anything is embedded: `harr preview`."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
-from harr.datasets.splits import divide
+from harr.datasets.splits import Splits, divide
 from harr.params.download import DatasetParams
 from harr.types import Question
 
@@ -27,24 +27,59 @@ class Preview:
     examples: list[dict[str, str | list[str]]]
 
 
-def read_split(params: DatasetParams, split: str, spans: Spans | None = None) -> tuple[list[Question], int]:
-    """Return the questions of ``split`` as stage download would write them, and how many it would leave out of it.
+CONTENTS = 300_000
+"""Number of passages whose texts are kept, to be compared with answers."""
 
-    Nothing is written; no page is scraped. A hub's files come from ``root`` or through the hub's own cache.
+
+@dataclass(frozen=True)
+class Data:
+    """A whole data set as stage download would write it: questions, and of passages what questions are compared with.
+
+    Args:
+        splits: the questions.
+        ids: those of all passages; None where they are not read, since they are millions.
+        contents: titles and texts of the first ``CONTENTS`` passages by id.
+        figures: what the data set counts.
+        left_out: a line for every passage or document that could not be read.
+    """
+
+    splits: Splits
+    ids: frozenset[str] | None
+    contents: Mapping[str, str]
+    figures: Mapping[str, float]
+    left_out: Sequence[str]
+
+
+def read_data(params: DatasetParams, spans: Spans | None = None) -> Data:
+    """Return a data set as stage download would write it.
+
+    Nothing is written; no page is scraped. A hub's files come from ``root`` or through the hub's own cache, and its
+    passages are not read.
 
     Raises:
         CorpusError: a file is missing or damaged, or a row is wrong.
     """
     found = DATASETS[params.dataset]
     source = found.load(params.model_copy(update={"scrape": None}), spans) if found.cut else found.load(params)
-    if not found.vast:
-        for _ in source.passages:
-            pass
+    ids: set[str] = set()
+    contents: dict[str, str] = {}
+    for passage in () if found.vast else source.passages:
+        ids.add(passage.id)
+        if len(contents) < CONTENTS:
+            contents[passage.id] = passage.content
     test = list(source.test)
-    if split == "test":
-        return test, 0
     own = None if source.validation is None else list(source.validation)
-    return divide(list(source.train), own, test, params.validation_questions).of(split)
+    splits = divide(list(source.train), own, test, params.validation_questions)
+    return Data(splits, None if found.vast else frozenset(ids), contents, source.figures, source.left_out)
+
+
+def read_split(params: DatasetParams, split: str, spans: Spans | None = None) -> tuple[list[Question], int]:
+    """Return the questions of ``split`` (:func:`read_data`), and how many stage download would leave out of it.
+
+    Raises:
+        CorpusError: a file is missing or damaged, or a row is wrong.
+    """
+    return read_data(params, spans).splits.of(split)
 
 
 def preview(params: DatasetParams, split: str, questions: Sequence[Question], left_out: int, examples: int) -> Preview:

@@ -81,6 +81,16 @@ TERM_NAMES = (
 """The names that ``reward.terms`` may hold, beside functions (``harr/rag/scoring/reward.py``)."""
 
 
+OF_ANSWERS = (
+    "answer_f1", "answer_em", "substring_em", "rouge_l", UNJUDGED, "judge", SEMANTIC, "answer_similarity",
+)  # fmt: skip
+"""The terms that compare the final answer with gold answers."""
+
+
+OF_GOLD = ("recall", "all_gold", "mrr", "misses", "hop_gold")
+"""The terms that compare what was found with gold passages."""
+
+
 COSTS = ("length", "search_cost", "context_length")
 """The terms whose values are 0 at most."""
 
