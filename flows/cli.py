@@ -19,6 +19,7 @@ RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or
 Recipe = Annotated[str, Option(help=RECIPE)]
 AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 PrefectPort = Annotated[int, Option(help="port of the Prefect server")]
+SERVE_PORT = 8002
 MlflowPort = Annotated[int, Option(help="port of the MLflow server")]
 
 app = Typer(
@@ -254,12 +255,44 @@ def lengths(
         run_command(lambda: played.play(params, lengths, tokens, out, questions=questions, seed=seed, model=model))
 
 
+@app.command(epilog="The server's page, at /, shows passages for the base encoder and the trained one side by side.")
+def serve(
+    model: Annotated[
+        str, Option(help="models:/NAME@ALIAS, which is followed, or a folder (default: the champion of params.yaml)")
+    ] = "",
+    index: Annotated[Path, Option(metavar="DIR", help="the project whose data/ is searched")] = Path(),
+    host: Annotated[str, Option(help="address; one that other machines reach needs a token")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one")] = SERVE_PORT,
+    token_variable: Annotated[str, Option(metavar="NAME", help="environment variable with the token, if any")] = (
+        "HARR_SERVE_TOKEN"
+    ),
+    dtype: Annotated[
+        Literal["float32", "bfloat16"],
+        Option(help="what queries are encoded in; bfloat16 is faster, float32 gives the ids of evaluation"),
+    ] = "float32",
+    room: Annotated[int, Option(min=1, help="searches that may wait; beyond that the answer is 503")] = 4096,
+    stdio: Annotated[bool, Option("--stdio", help="speak MCP on stdin and stdout, not HTTP")] = False,
+) -> None:
+    """Answer searches with a trained retriever: HTTP, Search-R1's protocol, MCP.
+
+    Follows its alias in the registry: after a promotion or a rollback the next answers are of the new version, and
+    passages and index stay.
+    """
+    from flows.serve import serve as answer
+
+    run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, stdio))
+
+
 @app.command()
-def up(prefect_port: PrefectPort = 4200, mlflow_port: MlflowPort = 5000) -> None:
-    """Start Prefect, its workers and MLflow; deploy prefect.yaml."""
+def up(
+    prefect_port: PrefectPort = 4200,
+    mlflow_port: MlflowPort = 5000,
+    serve_port: Annotated[int, Option(help="port of `harr serve`")] = SERVE_PORT,
+) -> None:
+    """Start Prefect, its workers and MLflow; deploy prefect.yaml; serve the champion, if there is one."""
     from flows import up as servers
 
-    run_command(lambda: servers.up(prefect_port, mlflow_port))
+    run_command(lambda: servers.up(prefect_port, mlflow_port, serve_port))
 
 
 @app.command()

@@ -1,8 +1,9 @@
 """Everything that runs by itself on one machine, without Docker: `harr up` and `harr down`.
 
 Starts a Prefect server, an MLflow server over mlflow.db, and one Prefect worker for each of the work pools cpu and
-gpu; makes the pools, the limit of the tag gpu, and the deployments of prefect.yaml. All of it listens on loopback only.
-Milvus Lite needs no server: each stage opens the folder data/index.
+gpu; makes the pools, the limit of the tag gpu, and the deployments of prefect.yaml; and starts `harr serve` where the
+registry has a champion. All of it listens on loopback only. Milvus Lite needs no server: each stage opens the folder
+data/index.
 """
 
 import contextlib
@@ -22,8 +23,12 @@ import psutil
 
 from flows.runtime import flow_runs as runs
 from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_command, prefect_command, running_url
-from harr.errors import ServiceUnavailable
+from harr.errors import HarrError, ServiceUnavailable
 from harr.io.files import read_json, write_json
+from harr.params import Params
+from harr.services.model_registry import open_registry, registry_address, resolve
+from tasks.paths import INDEX
+from tasks.registry.promote import CHAMPION
 from tasks.tracking.execution import identity, is_alive, live_owners
 
 START_SECONDS = 240.0
@@ -33,7 +38,7 @@ CANCEL_SECONDS = 45.0
 POOLS = ("cpu", "gpu")
 
 
-def up(prefect_port: int, mlflow_port: int) -> None:
+def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
     """Start what does not run yet and bring the deployments up to date; prints the pages.
 
     Raises:
@@ -58,6 +63,7 @@ def up(prefect_port: int, mlflow_port: int) -> None:
             if f"worker {pool}" not in started:
                 command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--name", f"harr-{pool}"]
                 _start(started, f"worker {pool}", command, {**os.environ, **_worker_settings()})
+        _start_retriever(started, serve_port)
     except BaseException:
         _stop([started.pop(name) for name in set(started) - before])
         write_json(UP, started)
@@ -134,6 +140,28 @@ def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int)
             _start(started, name, command, environment, page=f"http://127.0.0.1:{ports[name]}")
     _wait_for(started, "Prefect", lambda: healthy(f"{started['Prefect']['page']}/api"))
     _wait_for(started, "MLflow", lambda: _answers(f"{started['MLflow']['page']}/health"))
+
+
+def _start_retriever(started: dict[str, Any], port: int) -> None:
+    """Start `harr serve` where there is a champion and an index; one that does not come up stops nothing else."""
+    if "Serve" in started or not (INDEX / "manifest.json").exists():
+        return
+    try:
+        registered = Params.load().tracking.registered_model
+        if resolve(open_registry(registry_address(Path())), f"models:/{registered}@{CHAMPION}").kind != "retriever":
+            return
+    except HarrError:  # nothing was promoted yet
+        return
+    _check_free("Serve", port)
+    page = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "flows.cli", "serve", "--port", str(port)]
+    _start(started, "Serve", command, {**os.environ}, page=page)
+    try:
+        _wait_for(started, "Serve", lambda: _answers(f"{page}/health"))
+    except ServiceUnavailable as error:
+        _stop([started.pop("Serve")])
+        write_json(UP, started)
+        print(f"warning: {error}", file=sys.stderr)
 
 
 def _check_free(name: str, port: int) -> None:

@@ -28,8 +28,8 @@ DOCKERFILE = (ROOT / "docker/Dockerfile").read_text()
 EXAMPLE = (ROOT / "docker/.env.example").read_text()
 DOCS = (ROOT / "docs/docker.md").read_text()
 PINS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line)
-PASSWORDS = {"POSTGRES_PASSWORD", "MINIO_PASSWORD", "MILVUS_PASSWORD"}
-PORTS = {"milvus": 19530, "prefect": 4200, "mlflow": 5000, "generator": 8000, "embedder": 8001}
+PASSWORDS = {"POSTGRES_PASSWORD", "MINIO_PASSWORD", "MILVUS_PASSWORD", "SERVE_TOKEN"}
+PORTS = {"milvus": 19530, "prefect": 4200, "mlflow": 5000, "generator": 8000, "embedder": 8001, "serve": 8002}
 OWN = ("harr", "harr-server")
 # Programs that are not here: what their documentation names.
 ETCD = """--advertise-client-urls --listen-client-urls --data-dir --auto-compaction-mode --auto-compaction-retention
@@ -77,6 +77,7 @@ def test_the_services_and_their_profiles() -> None:
     both = {"etcd", "minio", "milvus", "postgres", "prefect", "mlflow"}
     for profile, others in {"cpu": {"worker"}, "gpu": {"worker-gpu", "generator", "embedder"}}.items():
         assert {name for name, spec in SERVICES.items() if profile in spec["profiles"]} == both | others
+    assert SERVICES["serve"]["profiles"] == ["serve"]  # nothing is promoted when the others start
     for name, spec in SERVICES.items():
         for other, condition in spec.get("depends_on", {}).items():
             assert condition == {"condition": "service_healthy"}
@@ -180,6 +181,13 @@ def test_mlflow_takes_its_command() -> None:
     assert environment("worker")["MLFLOW_TRACKING_URI"].removeprefix("http://") in told["allowed_hosts"].split(",")
 
 
+def test_harr_serve_takes_its_command() -> None:
+    words = SERVICES["serve"]["command"]
+    assert words[:4] == ["python", "-m", "flows.cli", "serve"]
+    told = run(sys.executable, "-m", "flows.cli", *words[3:], "--help").stdout
+    assert all(word.split("=")[0] in told for word in words[4:]) and "HARR_SERVE_TOKEN" in told
+
+
 def test_programs_that_are_not_here_get_documented_flags_only() -> None:
     words = SERVICES["etcd"]["command"]
     assert words[0] == "etcd" and [word.split("=")[0] for word in words[1:]] == ETCD
@@ -192,7 +200,13 @@ def test_every_variable_is_a_setting_of_its_program() -> None:
     from prefect.settings import Settings
     from prefect.settings.legacy import _get_settings_fields
 
-    known = {"DO_NOT_TRACK", "HF_TOKEN", "PGPASSWORD", harr.params.index.IndexParams().token_variable}
+    known = {
+        "DO_NOT_TRACK",
+        "HF_TOKEN",
+        "PGPASSWORD",
+        "HARR_SERVE_TOKEN",
+        harr.params.index.IndexParams().token_variable,
+    }
     prefect = set(_get_settings_fields(Settings))
     assert "PREFECT_SERVER_UI_API_URL" in prefect and "PREFECT_SERVER_UI_API_URI" not in prefect
     for name in set(SERVICES) - set(FOREIGN):

@@ -62,14 +62,12 @@ class TrainedRetriever:
         project = Path(index).expanduser().resolve()
         registered = is_registered(folder)
         place = local_folder(str(folder), project) if registered else Path(folder).expanduser().resolve()
-        facts, section = _read_facts(place)
+        facts, section = read_facts(place)
         settings = project / "params.yaml"
         searched = Params.load(settings).index if settings.exists() else IndexParams()
         with ExitStack() as opened:
             corpus = opened.enter_context(open_corpus(searched, Places.of_project(project)))
-            _check_vectors(corpus, facts, place, project)
-            encoder = trained_encoder(EncoderParams(model=str(place), **facts["encoder"]), place)
-            policy = dense_policy(section, encoder, corpus, "corpus", history=facts["history"], trained=place)
+            policy = trained_policy(facts, section, place, corpus, project)
             return cls(policy, statuses=facts["statuses"], opened=opened.pop_all())
         raise AssertionError
 
@@ -162,7 +160,7 @@ def _as_search(one: Search | str) -> Search:
     return Search(Question("", one), one) if isinstance(one, str) else one
 
 
-def _read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
+def read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
     """Return harr.json of a trained retriever, and the section in it.
 
     Raises:
@@ -188,6 +186,19 @@ def _read_facts(folder: Path) -> tuple[dict[str, Any], RetrieverParams]:
         raise ModelError(
             f"{path} does not say how the retriever searches ({one_line(error, 300)}); run `dvc repro -f -s merge`"
         ) from None
+
+
+def trained_policy(
+    facts: dict[str, Any], section: RetrieverParams, folder: Path, corpus: Corpus, project: Path
+) -> DensePolicy:
+    """Return what a trained retriever searches a corpus with; ``facts`` and ``section`` are of :func:`read_facts`.
+
+    Raises:
+        IndexMismatch: another encoder embedded the passages.
+    """
+    _check_vectors(corpus, facts, folder, project)
+    encoder = trained_encoder(EncoderParams(model=str(folder), **facts["encoder"]), folder)
+    return dense_policy(section, encoder, corpus, "corpus", history=facts["history"], trained=folder)
 
 
 def _check_vectors(corpus: Corpus, facts: dict[str, Any], folder: Path, project: Path) -> None:

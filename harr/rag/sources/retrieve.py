@@ -68,3 +68,17 @@ def passage_of(hit: dict[str, Any]) -> Passage:
     name = document.get("id")
     name = hashlib.sha256(contents.encode("utf-8", "replace")).hexdigest()[:16] if name is None else str(name)
     return Passage(name, rest, first[1:-1]) if quoted else Passage(name, contents)
+
+
+def document_of_passage(passage: Passage) -> dict[str, str]:
+    """Return a passage as a document that :func:`passage_of` reads.
+
+    >>> document_of_passage(Passage("7", "Born in Bath.", "Ada Brown"))["contents"]
+    '"Ada Brown"\\nBorn in Bath.'
+    """
+    return {
+        "id": passage.id,
+        "title": passage.title,
+        "text": passage.text,
+        "contents": f'"{passage.title}"\n{passage.text}',
+    }

@@ -1,0 +1,106 @@
+"""The command `harr serve`: a trained retriever over HTTP, or over stdio for a client of MCP."""
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import signal
+import socket
+from pathlib import Path
+
+from harr.errors import ParamsError
+from harr.params import Params
+from harr.serve.application import RetrieverService, application
+from harr.serve.follower import Follower
+from harr.serve.mcp_tools import mcp_server, over_stdio
+from harr.serve.searcher import Dtype, Searcher
+from tasks.paths import STATE
+from tasks.registry.promote import CHAMPION
+
+CACHE = "registry"
+"""The folder in .harr for versions of the registry, as `harr.Retriever` has it."""
+
+
+def serve(
+    model: str, project: Path, host: str, port: int, token_variable: str, dtype: Dtype, room: int, stdio: bool
+) -> None:
+    """Answer until a signal; see `harr serve --help`.
+
+    Raises:
+        ParamsError: the address is reached from elsewhere and there is no token, or the port is taken.
+        HarrError: there is no such model or index.
+    """
+    token = os.environ.get(token_variable, "").strip()
+    loopback = is_loopback(host)
+    if not (loopback or token or stdio):
+        raise ParamsError(
+            f"--host {host} is reached from other machines, and ${token_variable} holds no token; set it, or leave "
+            "--host at 127.0.0.1"
+        )
+    listener = None if stdio else _bound(host, port)
+    followed = model or f"models:/{Params.load(project / 'params.yaml').tracking.registered_model}@{CHAMPION}"
+    searcher = Searcher(project, dtype)
+    follower = Follower(followed, project, project / STATE / CACHE, searcher.load)
+    out = _own_stdout() if stdio else -1
+    follower.start()
+    service = RetrieverService(searcher, follower, room=room)
+    if listener is None:
+        try:
+            asyncio.run(over_stdio(mcp_server(service), out))
+        finally:
+            service.close()
+        return
+    version = service.health()["version"]
+    told = f"version {version} of {followed}, {searcher.passages} passages"
+    print(f"{told}: http://{_shown(host)}:{listener.getsockname()[1]}   Ctrl-C stops it", flush=True)
+    _over_http(service, listener, token, loopback)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is reached from this machine only.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
+    (True, True, True, False)
+    """
+    if host == "localhost":
+        return True
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return False
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that has the address but does not listen yet: nobody is let in before the model is there."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        raise ParamsError(f"--host {host} --port {port} cannot be had ({error.strerror}); name another port") from None
+    return listener
+
+
+def _over_http(service: RetrieverService, listener: socket.socket, token: str, loopback: bool) -> None:
+    import uvicorn
+
+    app = application(service, token=token, loopback=loopback)
+    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
+    server = uvicorn.Server(config)
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has drained
+        signal.signal(number, _end)
+    server.run(sockets=[listener])
+
+
+def _end(number: int, _: object) -> None:
+    raise SystemExit(0 if number == signal.SIGTERM else 130)
+
+
+def _own_stdout() -> int:
+    """Return a descriptor of stdout for the protocol alone; what libraries print goes to stderr from now on."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    return own

@@ -1,0 +1,111 @@
+"""An exact scan of the vectors of a corpus in memory: what a server searches where Milvus Lite is the index.
+
+Milvus Lite copies all vectors for every call and lets one process in at a time; a scan of 58,112 vectors is some twenty
+times as fast (docs/decisions.md) and leaves the index to the stages.
+"""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from harr.corpus.vectors import Vectors
+from harr.errors import IndexMismatch
+
+SPARE = 64
+"""Number of passages beyond those asked for that are scored again in float32."""
+BLOCK = 64
+"""Number of scores of which the best alone is looked at first."""
+SCORES = 1 << 25
+"""Number of scores that are in memory at a time."""
+BF16_STEP = 2.0**-8
+"""Largest share of a number that bfloat16 loses when a vector, or a score, is rounded."""
+
+
+class VectorScan:
+    """The searchable vectors of a corpus, which are compared with every query.
+
+    Where the processor multiplies bfloat16 faster, such a copy finds candidates, which are scored again in float32. The
+    result is that of a scan in float32: rounding errors are bounded, and a query whose candidates could lack a passage
+    for them is scanned again without the copy.
+    """
+
+    def __init__(self, vectors: Vectors, rows: NDArray[np.int64]) -> None:
+        """Read the vectors of ``rows``, which are those that go into the index."""
+        self.rows, self.width = len(rows), vectors.width
+        self._row_of = rows
+        self._full_ND = torch.from_numpy(vectors.take(rows))
+        half_ND = self._full_ND.bfloat16()
+        self._lost = float((self._full_ND - half_ND).norm(dim=-1).max()) if len(rows) else 0.0
+        faster = len(rows) > SPARE and _seconds(half_ND) < _seconds(self._full_ND)
+        self._half_ND = half_ND if faster else None
+
+    def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return rows and inner products of the ``n`` nearest passages, as :meth:`PassageIndex.search` does."""
+        queries_QD = torch.from_numpy(np.ascontiguousarray(vectors_QD, dtype=np.float32))
+        if queries_QD.shape[1] != self.width:
+            raise IndexMismatch(f"query vectors have width {queries_QD.shape[1]}, but the corpus has {self.width}")
+        rows_QN = np.full((len(queries_QD), n), -1, dtype=np.int64)
+        scores_QN = np.full((len(queries_QD), n), -np.inf, dtype=np.float32)
+        step = max(1, SCORES // max(1, self.rows))
+        for start in range(0, len(queries_QD) if self.rows else 0, step):
+            for q, (found, scores) in enumerate(self._nearest(queries_QD[start : start + step], n), start):
+                best = np.lexsort((found, -scores.round(6)))[:n]
+                rows_QN[q, : len(best)], scores_QN[q, : len(best)] = self._row_of[found[best]], scores[best]
+        return rows_QN, scores_QN
+
+    def _nearest(self, queries_QD: Tensor, n: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Return candidates and their scores for every query, the ``n`` nearest and all that are level among them."""
+        wanted = min(n + SPARE, self.rows)
+        if self._half_ND is None:
+            scores_QM, places_QM = _best(queries_QD @ self._full_ND.T, wanted)
+            return list(zip(places_QM.numpy(), scores_QM.numpy(), strict=True))
+        half_QD = queries_QD.bfloat16()
+        rough_QM, places_QM = _best((half_QD @ self._half_ND.T).float(), wanted)
+        exact_QM = torch.einsum("qd,qmd->qm", queries_QD, self._full_ND[places_QM])
+        least_Q, size_Q = rough_QM[:, -1], queries_QD.norm(dim=-1)
+        lost_Q = self._lost * size_Q + (queries_QD - half_QD).norm(dim=-1) + BF16_STEP * least_Q.abs()
+        unseen_Q = least_Q + lost_Q  # no passage that is not among the candidates scores more
+        sure_Q = exact_QM.sort(descending=True)[0][:, min(n, wanted) - 1] > unseen_Q + 1e-6
+        found = list(zip(places_QM.numpy(), exact_QM.numpy(), strict=True))
+        for q in (~sure_Q).nonzero()[:, 0].tolist() if wanted < self.rows else ():
+            scores_1M, places_1M = _best(queries_QD[q : q + 1] @ self._full_ND.T, wanted)
+            found[q] = (places_1M[0].numpy(), scores_1M[0].numpy())
+        return found
+
+
+def _best(scores_QN: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Return the ``n`` highest scores of every row, best first, and their places.
+
+    They lie in the ``n`` blocks with the highest best score, so that most scores are looked at once.
+
+    >>> _best(torch.tensor([[0.1, 0.9, 0.5]]), 2)
+    (tensor([[0.9000, 0.5000]]), tensor([[1, 2]]))
+    """
+    rows, size = scores_QN.shape
+    blocks = size // BLOCK
+    if blocks <= 2 * n:
+        scores, places = scores_QN.topk(n)
+        return scores, places
+    whole_QBK = scores_QN[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
+    top_QM = whole_QBK.amax(-1).topk(n, sorted=False)[1]
+    places_QX = (top_QM[..., None] * BLOCK + torch.arange(BLOCK)).flatten(1)
+    rest_QR = torch.arange(blocks * BLOCK, size).expand(rows, -1)
+    places_QX = torch.hstack([places_QX, rest_QR])
+    scores, at = scores_QN.gather(1, places_QX).topk(n)
+    return scores, places_QX.gather(1, at)
+
+
+def _seconds(matrix_ND: Tensor) -> float:
+    """Return how long a few queries take, the least of three times."""
+    queries_QD = matrix_ND[:8].clone()
+    return min(_timed(lambda: queries_QD @ matrix_ND.T) for _ in range(3))
+
+
+def _timed(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started

@@ -1,0 +1,182 @@
+"""The routes of `harr serve`."""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, Response
+
+from harr import __version__
+from harr.errors import HarrError, one_line
+from harr.rag.sources.retrieve import document_of_passage
+from harr.serve.bodies import EmbedBody, RetrieveBody, SearchBody, read_body
+from harr.serve.door import Door
+from harr.serve.follower import Follower
+from harr.serve.mcp_tools import mcp_server
+from harr.serve.microbatch import MicroBatcher, Overloaded
+from harr.serve.monitor import Monitor
+from harr.serve.searcher import Answer, Ask, Searcher
+from harr.types import Passage, Question, Search
+
+PAGE = Path(__file__).with_name("page.html")
+SAFE = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
+
+
+class RetrieverService:
+    """What the routes and the MCP tool ask: the batches in front of a searcher."""
+
+    def __init__(self, searcher: Searcher, follower: Follower, *, room: int) -> None:
+        self.searcher, self.follower, self.monitor = searcher, follower, Monitor()
+        self.batches: MicroBatcher[Ask, Answer] = MicroBatcher(self._answer, room=room)
+
+    async def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+        """Return what the model of the moment answers."""
+        return await self.batches.ask(asks)
+
+    async def search(self, body: SearchBody) -> dict[str, Any]:
+        """Return the passages for one search."""
+        serving = self.searcher.serving
+        wanted = body.search(statuses=bool(serving and serving.statuses))
+        [told] = await self.ask([Ask(body.model, wanted)])
+        assert told.found is not None
+        hits = zip(told.found.passages, told.found.scores, strict=True)
+        return {
+            "passages": [_passage(passage, score) for passage, score in hits],
+            "state": told.found.state,
+            "model": body.model,
+            "version": told.version,
+        }
+
+    def health(self) -> dict[str, Any]:
+        """Return what runs here."""
+        serving = self.searcher.serving
+        return {
+            "status": "ok" if serving else "loading",
+            "model": self.follower.model,
+            "version": serving.version if serving else "",
+            "since": serving.since if serving else 0.0,
+            "changes": self.follower.changes,
+            "problem": self.follower.problem,
+            "passages": self.searcher.passages,
+            "index": self.searcher.index,
+            "waiting": self.batches.waiting,
+            "harr": __version__,
+        }
+
+    def close(self) -> None:
+        """Answer what waits, and let go of everything."""
+        self.follower.close()
+        self.batches.close()
+        self.searcher.close()
+
+    def _answer(self, asks: Sequence[Ask]) -> list[Answer]:
+        self.monitor.batch.observe(len(asks))
+        return self.searcher.answer(asks)
+
+
+def application(service: RetrieverService, *, token: str = "", loopback: bool = True) -> FastAPI:
+    """Return the server; ``token``: what requests must bear; ``loopback``: whether only this machine reaches it."""
+    mcp = mcp_server(service)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with mcp.session_manager.run():
+            yield
+        service.close()
+
+    app = FastAPI(title="harr serve", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    _add_searches(app, service)
+    _add_pages(app, service)
+    app.router.routes.extend(mcp.streamable_http_app().routes)
+    app.add_exception_handler(HarrError, _refused)
+    app.add_exception_handler(Overloaded, _overloaded)
+    app.add_middleware(Door, token=token, loopback=loopback, counted=service.monitor.answered)
+    return app
+
+
+def _add_searches(app: FastAPI, service: RetrieverService) -> None:
+    @app.post("/search", openapi_extra=_told(SearchBody))
+    async def search(request: Request) -> Response:
+        """Find passages for a question, its hops or a chat, and a query."""
+        return _json(await service.search(read_body(SearchBody, await request.body())))
+
+    @app.post("/retrieve", openapi_extra=_told(RetrieveBody))
+    async def retrieve(request: Request) -> Response:
+        """Find passages as Search-R1's retrieval server does: plain queries, without a history."""
+        body = read_body(RetrieveBody, await request.body())
+        queries = body.queries if body.queries is not None else [body.query or ""]
+        told = await service.ask([Ask("champion", Search(Question("", q), q, k=body.topk or 0)) for q in queries])
+        return _json({"result": [_hits(answer, body.return_scores) for answer in told]})
+
+    @app.post("/embed", openapi_extra=_told(EmbedBody))
+    async def embed(request: Request) -> Response:
+        """Return unit vectors of states or passages."""
+        body = read_body(EmbedBody, await request.body())
+        inputs = [body.inputs] if isinstance(body.inputs, str) else body.inputs
+        told = await service.ask([Ask("champion" if body.tower == "query" else "frozen", text) for text in inputs])
+        return _json({"vectors": [answer.vector for answer in told], "versions": sorted({a.version for a in told})})
+
+
+def _add_pages(app: FastAPI, service: RetrieverService) -> None:
+    @app.get("/health")
+    async def health() -> Response:
+        """Say what runs here."""
+        return _json(service.health())
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Return the figures for Prometheus."""
+        seen = service.health()
+        service.monitor.version(seen["version"])
+        service.monitor.waiting.set(seen["waiting"])
+        service.monitor.changes.set(seen["changes"])
+        service.monitor.problem.set(bool(seen["problem"]))
+        service.monitor.passages.set(seen["passages"])
+        return Response(service.monitor.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        headers = {"Content-Security-Policy": SAFE, "X-Content-Type-Options": "nosniff"}
+        return HTMLResponse(_page(), headers=headers)
+
+
+@cache
+def _page() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+def _told(kind: Any) -> dict[str, Any]:
+    schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+    schema.pop("$defs", None)
+    return {"requestBody": {"content": {"application/json": {"schema": schema}}, "required": True}}
+
+
+def _passage(passage: Passage, score: float) -> dict[str, Any]:
+    told = {"id": passage.id, "title": passage.title, "text": passage.text, "score": round(score, 6)}
+    return told | ({"source": passage.source} if passage.source else {})
+
+
+def _hits(answer: Answer, scored: bool) -> list[dict[str, Any]]:
+    assert answer.found is not None
+    documents = [document_of_passage(passage) for passage in answer.found.passages]
+    if not scored:
+        return documents
+    return [{"document": one, "score": s} for one, s in zip(documents, answer.found.scores, strict=True)]
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    body = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return Response(body, status_code=status, media_type="application/json", headers=headers)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    return _json({"error": one_line(error, 300)}, 422)
+
+
+async def _overloaded(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Overloaded)
+    return _json({"error": str(error)}, 503, {"Retry-After": str(round(error.seconds))})

@@ -1,0 +1,144 @@
+"""What a request may say, and how large it may be."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from harr.errors import ParamsError, one_line
+from harr.types import Hop, Question, Search
+
+MAX_BYTES = 4 << 20
+"""Number of bytes of a body."""
+MAX_QUERIES = 4096
+"""Number of queries in a request of Search-R1: the rollouts of a step."""
+MAX_PASSAGES = 1000
+Text = Annotated[str, Field(max_length=20_000)]
+Count = Annotated[int, Field(ge=1, le=MAX_PASSAGES)]
+Tower = Literal["champion", "frozen"]
+"""The model that answers: the one that was trained, or the base encoder, which reads the query alone."""
+
+
+class HopBody(BaseModel):
+    """What was asked and learnt before."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    query: Text
+    answer: Text = ""
+    status: Literal["", "FOUND", "NOT_FOUND", "AMBIGUOUS"] = ""
+
+
+class MessageBody(BaseModel):
+    """A message of a chat, as language models are sent it; of a list of parts the texts are read."""
+
+    role: Annotated[str, Field(max_length=40)]
+    content: Text | Annotated[list[dict[str, Any]], Field(max_length=64)] | None = ""
+
+    @property
+    def text(self) -> str:
+        """Return what it says."""
+        if isinstance(self.content, list):
+            return " ".join(str(part.get("text", "")) for part in self.content)[:20_000]
+        return self.content or ""
+
+
+class SearchBody(BaseModel):
+    """One search: a query in its question, or a chat whose last message of the user is the question."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    question: Text = ""
+    hops: Annotated[list[HopBody], Field(max_length=100)] = []
+    messages: Annotated[list[MessageBody], Field(max_length=1000)] = []
+    query: Text = ""
+    k: Count | None = None
+    thought: Text = ""
+    exclude: Annotated[list[Text], Field(max_length=MAX_PASSAGES)] = []
+    model: Tower = "champion"
+
+    @model_validator(mode="after")
+    def _asks(self) -> "SearchBody":
+        if self.hops and self.messages:
+            raise ValueError("hops and messages both tell what went before; send one of them")
+        if self.messages and not any(message.role == "user" for message in self.messages):
+            raise ValueError("no message is the user's")
+        if not (self.question or self.query or self.messages):
+            raise ValueError("nothing is asked; send a question, a query or messages")
+        return self
+
+    def search(self, *, statuses: bool) -> Search:
+        """Return the search; ``statuses``: whether the model reads FOUND of a hop."""
+        asked, hops = "", [(hop.query, hop.answer, str(hop.status)) for hop in self.hops]
+        if self.messages:
+            asked, hops = _chat(self.messages)
+        question = self.question or asked or self.query
+        told = tuple(
+            Hop(query, answer, (status or ("FOUND" if answer else "NOT_FOUND")) if statuses else "")
+            for query, answer, status in hops
+        )
+        return Search(
+            Question("", question),
+            self.query or asked or question,
+            told,
+            frozenset(self.exclude),
+            k=self.k or 0,
+            thought=self.thought,
+        )
+
+
+class RetrieveBody(BaseModel):
+    """A request in Search-R1's protocol; SkyRL's server takes one ``query`` in place of the list."""
+
+    queries: Annotated[list[Text], Field(max_length=MAX_QUERIES)] | None = None
+    query: Text | None = None
+    topk: Annotated[int, Field(ge=0, le=MAX_PASSAGES)] | None = None
+    return_scores: bool = False
+
+    @model_validator(mode="after")
+    def _asks(self) -> "RetrieveBody":
+        if (self.queries is None) == (self.query is None):
+            raise ValueError("send either queries, a list, or query, a text")
+        return self
+
+
+class EmbedBody(BaseModel):
+    """Texts that become vectors: states and queries (``query``), or passages (``document``, the base encoder)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    inputs: Text | Annotated[list[Text], Field(max_length=1024)]
+    tower: Literal["query", "document"] = "query"
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+def read_body(kind: type[Body], raw: bytes) -> Body:
+    """Return the body of a request.
+
+    Raises:
+        ParamsError: it is none; one line says what is wrong, and where.
+    """
+    try:
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"][:4])
+        raise ParamsError(one_line(f"{where}: {first['msg']}" if where else first["msg"], 300)) from None
+
+
+def _chat(messages: list[MessageBody]) -> tuple[str, list[tuple[str, str, str]]]:
+    """Return the last message of the user, and every earlier one with the reply to it; a system message is left out.
+
+    >>> said = [("user", "Who founded Acme?"), ("assistant", "Ada Brown"), ("user", "Where was she born?")]
+    >>> _chat([MessageBody(role=role, content=text) for role, text in said])
+    ('Where was she born?', [('Who founded Acme?', 'Ada Brown', '')])
+    """
+    turns: list[tuple[str, list[str]]] = []
+    for message in messages:
+        if message.role == "user":
+            turns.append((message.text, []))
+        elif message.role == "assistant" and turns:
+            turns[-1][1].append(message.text)
+    *before, (asked, _) = turns
+    return asked, [(query, " ".join(replies), "") for query, replies in before]

@@ -1,0 +1,89 @@
+"""What every request passes first: whose name it calls, its token, its size, and a clock."""
+
+import hmac
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from harr.serve.bodies import MAX_BYTES
+
+OPEN = ("/", "/health")
+"""Routes without a token: the page holds nothing, and health is asked by what starts containers."""
+HERE = ("127.0.0.1", "localhost", "[::1]")
+"""Names of a server on loopback; a page of the web that gave the address a name (DNS rebinding) has another."""
+Asgi = Callable[..., Any]
+
+
+class Door:
+    """An ASGI middleware: refuses in one line what may not come in, and counts what was answered."""
+
+    def __init__(self, app: Asgi, *, token: str, loopback: bool, counted: Callable[[str, int, float], None]) -> None:
+        self._app, self._loopback, self._counted = app, loopback, counted
+        self._wanted = f"Bearer {token}".encode() if token else b""
+
+    async def __call__(self, scope: Any, receive: Asgi, send: Asgi) -> None:
+        """Answer a request, or let it through."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, told = time.perf_counter(), {"status": 500}
+
+        async def sending(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                told["status"] = message["status"]
+            await send(message)
+
+        refused = self._refusal(scope)
+        try:
+            if refused:
+                await refuse(sending, *refused)
+            else:
+                await self._app(scope, _limited(receive), sending)
+        except TooLarge:
+            await refuse(sending, 413, f"the body has more than {MAX_BYTES} bytes")
+        finally:
+            route = scope.get("route")
+            self._counted(getattr(route, "path", "other"), told["status"], time.perf_counter() - started)
+
+    def _refusal(self, scope: Any) -> tuple[int, str] | None:
+        headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
+        if self._loopback and re.sub(r":\d+$", "", host) not in HERE:
+            return 421, f"this server is not called {host[:100]}; ask 127.0.0.1"
+        told = headers.get(b"authorization", b"")
+        if self._wanted and scope["path"] not in OPEN and not hmac.compare_digest(told, self._wanted):
+            return 401, "the header Authorization: Bearer TOKEN is missing or wrong"
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > MAX_BYTES:
+            return 413, f"the body has {int(length)} bytes; at most {MAX_BYTES} are read"
+        return None
+
+
+class TooLarge(Exception):
+    """A body grew over its limit while it was read."""
+
+
+def _limited(receive: Asgi) -> Asgi:
+    read = 0
+
+    async def receiving() -> Any:
+        nonlocal read
+        message = await receive()
+        read += len(message.get("body", b""))
+        if read > MAX_BYTES:
+            raise TooLarge
+        return message
+
+    return receiving
+
+
+async def refuse(send: Asgi, status: int, line: str) -> None:
+    """Answer with an error in one line."""
+    body = json.dumps({"error": line}, ensure_ascii=False).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,94 @@
+"""What is served: a folder, or whatever an alias of the registry names, looked at every two seconds."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harr.errors import HarrError, ModelError, one_line
+from harr.io.files import SUMS, digest_of, read_json, sha256, write_json
+from harr.services.model_registry import fetch, is_registered, open_registry, registry_address, resolve
+
+EVERY_SECONDS = 2.0
+LAST = "serving.json"
+"""What was served last, in the cache: a server that comes up again begins with it, also while MLflow is away."""
+
+
+class Follower:
+    """A thread that looks which version a name means now, and hands a new one over once its files are checked.
+
+    Args:
+        model: ``models:/NAME@ALIAS``, ``models:/NAME/NUMBER``, or a folder that stage merge writes.
+        project: the folder of a project, whose registry it is.
+        cache: where versions are downloaded to.
+        load: takes the folder of a version, and its name.
+    """
+
+    def __init__(self, model: str, project: Path, cache: Path, load: Callable[[Path, str], None]) -> None:
+        self.model, self._project, self._cache, self._load = model, project, cache, load
+        self.problem = ""
+        """Why the last look failed, in one line."""
+        self.changes = 0
+        """Number of versions that were taken over after the first one."""
+        self._version = ""
+        self._client: Any = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="follow", daemon=True)
+
+    def start(self) -> None:
+        """Load the version of now, or the one that was served last, and begin to look.
+
+        Raises:
+            HarrError: there is no such model, or it cannot be loaded.
+        """
+        last = self._cache / LAST
+        told = read_json(last) if is_registered(self.model) and last.exists() else {}
+        kept = self._cache / str(told.get("folder", ""))
+        if told.get("model") == self.model and digest_of(kept) == told.get("digest"):
+            self._take(kept, str(told["version"]))
+        else:
+            self._take(*self._look())
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._ended.set()
+
+    def _follow(self) -> None:
+        while not self._ended.wait(EVERY_SECONDS):
+            try:
+                folder, version = self._look()
+                if version != self._version:
+                    self._take(folder, version)
+                    self.changes += 1
+                self.problem = ""
+            except HarrError as error:
+                self.problem = one_line(error, 300)
+            except Exception as error:  # whatever a library raises: the model of before goes on
+                self.problem = f"{type(error).__name__}: {one_line(error, 300)}"
+
+    def _look(self) -> tuple[Path, str]:
+        """Return the folder and name of the version of now; one that is served already is not fetched."""
+        if not is_registered(self.model):
+            folder = Path(self.model).expanduser()
+            if not (folder / SUMS).exists():
+                raise ModelError(f"{folder} is no folder of stage merge; name models/retriever, or run `dvc repro`")
+            return folder, sha256(folder / SUMS)[:12]
+        if self._client is None:
+            os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # this thread asks again by itself
+            os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+            self._client = open_registry(registry_address(self._project))
+        found = resolve(self._client, self.model)
+        if found.number == self._version:
+            return Path(), found.number
+        if found.kind != "retriever":
+            raise ModelError(f"{found.uri} is of kind {found.kind}; a server answers with a retriever")
+        folder = fetch(self._client, found, self._cache)
+        told = {"model": self.model, "version": found.number, "folder": folder.name, "digest": found.digest}
+        write_json(self._cache / LAST, told)
+        return folder, found.number
+
+    def _take(self, folder: Path, version: str) -> None:
+        self._load(folder, version)
+        self._version = version

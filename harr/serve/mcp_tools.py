@@ -1,0 +1,58 @@
+"""The MCP tool ``search``, over stdio and streamable HTTP."""
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import anyio
+from mcp.server.fastmcp import FastMCP as McpServer
+from mcp.server.fastmcp.exceptions import ToolError
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import Field
+
+from harr.errors import HarrError, one_line
+from harr.serve.bodies import MAX_BYTES, HopBody, SearchBody, Text
+from harr.serve.microbatch import Overloaded
+
+if TYPE_CHECKING:
+    from harr.serve.application import RetrieverService
+
+TOLD = (
+    "Searches a corpus of passages with a retriever that was trained to read what a question has led to so far. Send "
+    "the user's question, the sub-question of now as query, and in hops what was asked and learnt before."
+)
+
+
+def mcp_server(service: "RetrieverService") -> McpServer:
+    """Return a server of the Model Context Protocol with one tool; each request stands for itself."""
+    server = McpServer(
+        "harr",
+        instructions=TOLD,
+        json_response=True,
+        stateless_http=True,
+        log_level="WARNING",
+        max_request_body_size=MAX_BYTES,
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # the door looks
+    )
+
+    @server.tool(description=TOLD)
+    async def search(
+        query: Text,
+        question: Text = "",
+        hops: Annotated[list[HopBody], Field(max_length=100)] = [],  # noqa: B006
+        k: Annotated[int | None, Field(ge=1, le=100)] = None,
+    ) -> dict[str, Any]:
+        try:
+            return await service.search(SearchBody(query=query, question=question, hops=hops, k=k))
+        except (HarrError, Overloaded) as error:
+            raise ToolError(one_line(error, 300)) from None
+
+    return server
+
+
+async def over_stdio(server: McpServer, out: int) -> None:
+    """Serve a client that talks to stdin, until it ends; ``out`` is the file descriptor that it reads."""
+    with os.fdopen(out, "w", encoding="utf-8") as sink:
+        async with stdio_server(stdout=anyio.wrap_file(sink)) as (read, write):
+            lower = server._mcp_server
+            await lower.run(read, write, lower.create_initialization_options())

@@ -1,0 +1,112 @@
+"""Requests that arrive within a few milliseconds become one batch: one forward pass, one scan of the index."""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+Asked = TypeVar("Asked")
+Told = TypeVar("Told")
+
+
+class Overloaded(Exception):
+    """As much is waiting as may wait; ``seconds`` is how long that will take."""
+
+    def __init__(self, waiting: int, seconds: float) -> None:
+        super().__init__(f"{waiting} searches are waiting; try again in {seconds:.0f} s")
+        self.seconds = seconds
+
+
+class MicroBatcher(Generic[Asked, Told]):
+    """A queue whose only worker, a thread, answers what has come in meanwhile at once, in the order of arrival.
+
+    Args:
+        answer: answers a batch, one for one.
+        most: number of items in a batch.
+        room: number of items that may wait; a request that finds no room is refused.
+        window_seconds: how long the worker waits for more, once something has come in.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Sequence[Asked]], Sequence[Told]],
+        *,
+        most: int = 64,
+        room: int = 4096,
+        window_seconds: float = 0.002,
+    ) -> None:
+        self._answer = answer
+        self._most, self.room, self._window = most, room, window_seconds
+        self._jobs: deque[tuple[Sequence[Asked], Future[list[Told]]]] = deque()
+        self.waiting = 0
+        """Number of items that wait."""
+        self._seconds_each = 0.01
+        self._changed = threading.Condition()
+        self._closed = False
+        self._worker = threading.Thread(target=self._work, name="search", daemon=True)
+        self._worker.start()
+
+    async def ask(self, items: Sequence[Asked]) -> list[Told]:
+        """Return the answers to some items, in order.
+
+        Raises:
+            Overloaded: too many wait already.
+        """
+        parts = [items[start : start + self._most] for start in range(0, len(items), self._most)]
+        jobs: list[tuple[Sequence[Asked], Future[list[Told]]]] = [(part, Future()) for part in parts]
+        with self._changed:
+            if self.waiting and self.waiting + len(items) > self.room:
+                raise Overloaded(self.waiting, max(1.0, self.waiting * self._seconds_each))
+            self._jobs += jobs
+            self.waiting += len(items)
+            self._changed.notify()
+        return [told for _, future in jobs for told in await asyncio.wrap_future(future)]
+
+    def close(self) -> None:
+        """Answer what waits, and end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._worker.join()
+
+    def _work(self) -> None:
+        while jobs := self._next():
+            started = time.perf_counter()
+            self._settle(jobs)
+            count = sum(len(items) for items, _ in jobs)
+            self._seconds_each += 0.1 * ((time.perf_counter() - started) / count - self._seconds_each)
+
+    def _next(self) -> list[tuple[Sequence[Asked], Future[list[Told]]]]:
+        """Return the next jobs, at least one and together not more than a batch; none when closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._closed)
+            until = time.monotonic() + self._window
+            while self.waiting < self._most and not self._closed and (left := until - time.monotonic()) > 0:
+                self._changed.wait(left)
+            jobs: list[tuple[Sequence[Asked], Future[list[Told]]]] = []
+            count = 0
+            while self._jobs and (not jobs or count + len(self._jobs[0][0]) <= self._most):
+                jobs.append(self._jobs.popleft())
+                count += len(jobs[-1][0])
+            self.waiting -= count
+            return jobs
+
+    def _settle(self, jobs: list[tuple[Sequence[Asked], Future[list[Told]]]]) -> None:
+        """Answer jobs together; where that fails, each for itself, so that one does not spoil the others."""
+        live = [job for job in jobs if job[1].set_running_or_notify_cancel()]
+        try:
+            told = list(self._answer([item for items, _ in live for item in items]))
+        except Exception as error:
+            for items, future in live:
+                try:
+                    future.set_result(list(self._answer(items))) if len(live) > 1 else future.set_exception(error)
+                except Exception as own:
+                    future.set_exception(own)
+            return
+        at = 0
+        for items, future in live:
+            future.set_result(told[at : at + len(items)])
+            at += len(items)

