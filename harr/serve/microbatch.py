@@ -13,7 +13,7 @@ Told = TypeVar("Told")
 
 
 class Overloaded(Exception):
-    """As much is waiting as may wait; ``seconds`` is how long that will take."""
+    """An error of a queue that is full; ``seconds`` is about how long it takes to empty."""
 
     def __init__(self, waiting: int, seconds: float) -> None:
         super().__init__(f"{waiting} searches are waiting; try again in {seconds:.0f} s")
