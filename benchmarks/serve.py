@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -221,12 +222,19 @@ def figures(port: int, bodies: list[bytes], clients: int) -> dict[str, Any]:
     return {"rate": rate, "p50": p50, "p99": p99, "errors": len(errors), "first": errors[:1], "seen": changes}
 
 
+def computed(process: int) -> float:
+    """Seconds of a core that a process has used."""
+    times = psutil.Process(process).cpu_times()
+    return float(times.user + times.system)
+
+
 def tell(name: str, told: dict[str, Any]) -> None:
     """Print a row."""
     ratio = told["p99"] / told["p50"]
     print(
         f"{name:<8} {told['rate']:7.0f} searches/s   p50 {told['p50']:6.1f} ms   p99 {told['p99']:6.1f} ms "
-        f"({ratio:.1f} times p50)   errors {told['errors']} {' '.join(told['first'])}",
+        f"({ratio:.1f} times p50)   server's cores {told['cpu']:.2f} ms a search   errors {told['errors']} "
+        + " ".join(told["first"]),
         flush=True,
     )
 
@@ -273,9 +281,12 @@ def compare(options: argparse.Namespace) -> None:
     words = ["-m", "flows.cli", "serve", "--port", "0", "--model", CHAMPION, "--dtype", options.dtype]
     for name in options.servers:
         command = words if name == "serve" else [__file__, f"--{name}", "--dtype", options.dtype]
-        with server(*command) as (_, port, _):
+        with server(*command) as (process, port, _):
             ask(port, bodies[: max(50, len(bodies) // 20)], options.clients)  # warms up
-            told[name] = ask(port, bodies if name == "serve" else bodies[: options.others], options.clients)
+            own = bodies if name == "serve" else bodies[: options.others]
+            used = computed(process.pid)
+            told[name] = ask(port, own, options.clients)
+            told[name]["cpu"] = 1000 * (computed(process.pid) - used) / len(own)
             tell(name, told[name])
             if name == "serve":
                 change(port, bodies[: len(bodies) // 4], options.clients)

@@ -8,6 +8,8 @@ import signal
 import socket
 from pathlib import Path
 
+from fastapi import FastAPI
+
 from harr.errors import ParamsError
 from harr.params import Params
 from harr.serve.application import RetrieverService, application
@@ -50,10 +52,10 @@ def serve(
         finally:
             service.close()
         return
-    version = service.health()["version"]
-    told = f"version {version} of {followed}, {searcher.passages} passages"
-    print(f"{told}: http://{_shown(host)}:{listener.getsockname()[1]}   Ctrl-C stops it", flush=True)
-    _over_http(service, listener, token, loopback)
+    told = f"version {service.health()['version']} of {followed}, {searcher.passages} passages"
+    page = f"http://{_shown(host)}:{listener.getsockname()[1]}"
+    app = application(service, token=token, loopback=loopback)
+    _over_http(app, listener, f"{told}: {page}   Ctrl-C stops it")
 
 
 def is_loopback(host: str) -> bool:
@@ -84,15 +86,19 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _over_http(service: RetrieverService, listener: socket.socket, token: str, loopback: bool) -> None:
+def _over_http(app: FastAPI, listener: socket.socket, told: str) -> None:
+    """Answer until a signal, and print a line once somebody is let in."""
     import uvicorn
 
-    app = application(service, token=token, loopback=loopback)
+    class Telling(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            print(told, flush=True)
+
     config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
-    server = uvicorn.Server(config)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has drained
         signal.signal(number, _end)
-    server.run(sockets=[listener])
+    Telling(config).run(sockets=[listener])
 
 
 def _end(number: int, _: object) -> None:

@@ -5,16 +5,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from harr import __version__
 from harr.errors import HarrError, one_line
 from harr.rag.sources.retrieve import document_of_passage
 from harr.serve.bodies import EmbedBody, RetrieveBody, SearchBody, read_body
-from harr.serve.door import Door
+from harr.serve.door import Door, Readable
 from harr.serve.follower import Follower
 from harr.serve.mcp_tools import mcp_server
 from harr.serve.microbatch import MicroBatcher, Overloaded
@@ -91,7 +92,8 @@ def application(service: RetrieverService, *, token: str = "", loopback: bool = 
     app = FastAPI(title="harr serve", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     _add_searches(app, service)
     _add_pages(app, service)
-    app.router.routes.extend(mcp.streamable_http_app().routes)
+    [spoken] = mcp.streamable_http_app().routes
+    app.router.routes.append(Route("/mcp", Readable(cast(Route, spoken).endpoint)))
     app.add_exception_handler(HarrError, _refused)
     app.add_exception_handler(Overloaded, _overloaded)
     app.add_middleware(Door, token=token, loopback=loopback, counted=service.monitor.answered)

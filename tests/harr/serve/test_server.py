@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,11 @@ class Running:
         self, path: str, body: Any = None, method: str = "POST", headers: dict[str, str] | None = None
     ) -> tuple[int, Any, Any]:
         """Send one request; status, JSON (or text) and headers of the answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        connection.request(method, path, raw if method == "POST" else None, headers or {})
-        reply = connection.getresponse()
-        text = reply.read().decode()
-        connection.close()
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, raw if method == "POST" else None, headers or {})
+            reply = connection.getresponse()
+            text = reply.read().decode()
         is_json = "json" in reply.headers.get("content-type", "")
         return reply.status, json.loads(text) if is_json else text, reply.headers
 
@@ -225,7 +224,7 @@ def test_embed_gives_the_vectors_of_both_towers(project: Path, server: Running) 
         ("/retrieve", {"queries": ["x"], "query": "x"}, 422, "send either queries, a list, or query, a text"),
         ("/retrieve", {"queries": [7]}, 422, "queries.0: Input should be a valid string"),
         ("/embed", {"inputs": [["x"]]}, 422, "inputs"),
-        ("/mcp", b"[" * 100_000, 400, ""),
+        ("/mcp", b"[" * 100_000, 400, "Invalid JSON: recursion limit exceeded"),
     ],
 )
 def test_a_hostile_body_is_refused_in_a_line(server: Running, path: str, body: Any, status: int, line: str) -> None:
@@ -329,18 +328,19 @@ class Load:
         self._threads = [threading.Thread(target=self._search, args=(server.port,)) for _ in range(clients)]
 
     def _search(self, port: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         body = json.dumps({"question": "Who founded Acme?"}).encode()
-        while not self._ended.is_set():
-            try:
-                connection.request("POST", "/search", body)
-                reply = connection.getresponse()
-                told = json.loads(reply.read())
-                if reply.status != 200:
-                    self.failures.append(told)
-                self.versions.append(told.get("version", ""))
-            except OSError as error:
-                self.failures.append(error)
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+            while not self._ended.is_set():
+                try:
+                    connection.request("POST", "/search", body)
+                    reply = connection.getresponse()
+                    told = json.loads(reply.read())
+                    if reply.status != 200:
+                        self.failures.append(told)
+                    self.versions.append(told.get("version", ""))
+                except (OSError, http.client.HTTPException) as error:
+                    self.failures.append(error)
+                    connection.close()
 
     def __enter__(self) -> "Load":
         for thread in self._threads:
