@@ -12,7 +12,7 @@ ELSEWHERE = {"recipes.md": "recipes/README.md", "contributing.md": "CONTRIBUTING
 """Pages of the site by the files of the project that they show."""
 COMMANDS = "<!-- commands -->"
 """What docs/commands.md has where the site lists the commands."""
-BLOCK = re.compile(r"([-*|]|\d+\.) ?\S")
+BLOCK = re.compile(r"(\||([-*]|\d+\.) )\S?")
 
 
 def on_files(files: Any, config: Any) -> Any:
