@@ -213,7 +213,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys
     assert len(lines) == 11 and all(
         line.startswith(f"{name}: {reasons[name]}") for name, line in zip(sorted(reasons), lines, strict=True)
     )
-    assert "left out 11, see corpus/left_out.txt" in capsys.readouterr().out
+    assert "accepted 1 passages; left out 11, see corpus/left_out.txt" in capsys.readouterr().out
 
 
 def test_no_pdf_however_damaged_ends_the_stage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
