@@ -15,6 +15,7 @@ from harr.errors import DamagedFile, bare
 from harr.io.files import read_state
 from harr.params import Params
 from tasks.paths import NOTES, RUNS
+from tasks.tracking.relocate import foreign_roots
 
 REBUILD = "dvc repro -f -s index"
 SEND = "harr report --send"
@@ -22,7 +23,10 @@ PLACES = ("data", "models", "metrics", "plots", "reports", "work", ".harr")
 
 
 def check_store(root: Path, address: str, environment: Mapping[str, str]) -> list[Finding]:
-    """Look whether runs go to a folder, which MLflow 3 refuses: they go to mlflow.db, and mlruns/ keeps artifacts."""
+    """Look whether runs go to a folder, which MLflow 3 refuses: they go to mlflow.db, and mlruns/ keeps artifacts.
+
+    In a folder that was copied or moved mlflow.db may still name the mlruns that it came from.
+    """
     if urlsplit(address).scheme in ("", "file") and environment.get("MLFLOW_ALLOW_FILE_STORE", "").lower() != "true":
         fix = 'tracking.uri: "" in params.yaml (runs go to mlflow.db), and unset MLFLOW_TRACKING_URI'
         return [fail("MLflow store", f"{address} is a folder, which MLflow 3 refuses", fix)]
@@ -30,6 +34,10 @@ def check_store(root: Path, address: str, environment: Mapping[str, str]) -> lis
     if old:
         what = f"mlruns/ holds runs of an old file store ({', '.join(old[:4])}); MLflow 3 does not show them"
         return [warn("MLflow store", what, "mv mlruns mlruns-old && mkdir mlruns   (or `mlflow migrate-filestore`)")]
+    database = root / address.removeprefix("sqlite:///")
+    if address.startswith("sqlite:///") and (there := foreign_roots(database)):
+        what = f"{database.name} keeps artifacts in {', '.join(there)}: this folder was copied or moved from there"
+        return [warn("MLflow store", what, "harr register   (as every run does, it takes its own mlruns from then on)")]
     return [ok("MLflow store", bare(address))]
 
 

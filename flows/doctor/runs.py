@@ -11,8 +11,9 @@ from urllib.parse import quote, urlsplit
 from flows.doctor.addresses import ask
 from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import DamagedFile, ServiceUnavailable, bare
-from harr.io.files import read_jsonl, read_state
+from harr.io.files import digest_of, read_jsonl, read_state
 from harr.params import Params
+from tasks.paths import LLM, RETRIEVER
 from tasks.tracking.client import client_of
 from tasks.tracking.errors import found, service
 
@@ -46,6 +47,8 @@ class Version:
     created: float
     figure: float | None = None
     n: int = 0
+    model: str = ""
+    """The hash of its files."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ def _versions(client: Any, params: Params) -> tuple[Version, ...]:
         figures = _figures(client, one.run_id or "", params.headline)
         figure = sum(figures) / len(figures) if figures else None
         index, created = one.tags.get("index", ""), one.creation_timestamp / 1000
-        versions.append(Version(alias, str(number), one.run_id or "", index, created, figure, len(figures)))
+        told = alias, str(number), one.run_id or "", index, created, figure, len(figures)
+        versions.append(Version(*told, one.tags.get("model", "")))
     return tuple(versions)
 
 
@@ -153,7 +157,7 @@ def check_runs(address: str, store: Store, executions: set[str]) -> list[Finding
 
 
 def check_registry(root: Path, store: Store, params: Params) -> list[Finding]:
-    """Look whether the champion was trained for the index that is here."""
+    """Look whether the champion was trained for the index that is here, and the candidate is the model in models/."""
     name = params.tracking.registered_model
     try:
         identity = read_state(root / "data/vectors/manifest.json", "", identity=str)["identity"]
@@ -168,5 +172,9 @@ def check_registry(root: Path, store: Store, params: Params) -> list[Finding]:
                 findings.append(fail("registry", what, fix))
             else:
                 findings.append(warn("registry", what, "dvc repro"))
+        here = root / (LLM if params.writer_learns else RETRIEVER)
+        if version.alias == "candidate" and version.model and here.exists() and digest_of(here) != version.model:
+            what = f"candidate {version.number} of {name} is not the model in models/"
+            findings.append(warn("registry", what, "harr register   (or `dvc repro`, where that is not up to date)"))
     named = ", ".join(f"{version.alias} {version.number}" for version in store.versions)
     return findings or [ok("registry", f"{name}: {named}" if named else f"{name}: no version yet")]

@@ -121,6 +121,10 @@ def save_stock(model: SentenceTransformer, folder: Path, encoder: Encoder) -> No
     model.save_pretrained(str(folder), create_model_card=False)
     for path in [path for path in folder.rglob("*") if path.is_file() and path.suffix not in KEPT]:
         path.unlink()
+    for path in folder.rglob("config.json"):
+        # Code of another repository: we never load it, MLflow's loader would.
+        if "auto_map" in (config := read_json(path)):
+            write_json(path, {key: value for key, value in config.items() if key != "auto_map"})
     make_portable(folder, encoder.max_tokens)
 
 

@@ -146,6 +146,7 @@ def test_help_of_every_command_loads_nothing_heavy(command: str, tmp_path: Path)
         (("push",), "Error: Invalid value: name --dataset, --model or both"),
         (("evaluate", "--out", "mine.json"), "Error: Missing option '--questions'."),
         (("run", "--recipes", "smoke"), "Error: No such option: --recipes"),
+        (("pull", "models:/a@champion"), "Error: Missing argument 'DIR'."),
     ],
 )
 def test_a_wrong_option_is_exit_2(words: tuple[str, ...], line: str, workplace: Path) -> None:
@@ -160,8 +161,17 @@ def test_the_report_is_named_or_how_to_make_it(place: Path) -> None:
     assert harr("report", "--send").stdout == "nothing waits to be sent\n"
 
 
+def test_a_registry_that_is_not_there_and_a_model_that_is_not_are_one_line(place: Path) -> None:
+    """As in a folder that has run nothing, and on a machine without a project."""
+    done = harr("pull", "harr-retriever@champion", "out")
+    assert done.returncode == 1 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    done = harr("register")
+    assert done.stderr == "error: models/retriever holds no model; run `dvc pull` or `dvc repro`\n"
+    assert not Path("out").exists() and not Path("models").exists()
+
+
 def test_a_wrong_recipe_is_a_line_for_every_command_that_takes_one(place: Path) -> None:
-    for command in ("run", "promote", "rollback"):
+    for command in ("run", "promote", "register", "rollback"):
         done = harr(command, "--recipe", "smok")
         assert done.returncode == 1 and done.stderr.startswith("error: no recipe 'smok'; there are: ")
         assert done.stderr.count("\n") == 1

@@ -1,5 +1,6 @@
 """Checks of files, each against the damage that a kill or another run leaves."""
 
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,17 @@ def test_an_old_file_store_and_a_secret_in_an_address(tmp_path: Path) -> None:
     (tmp_path / "mlruns/0").mkdir(parents=True)
     (tmp_path / "mlruns/0/meta.yaml").touch()
     assert levels(check_store(tmp_path, "sqlite:///mlflow.db", {})) == ["warn"]
+
+
+def test_a_folder_that_was_copied_keeps_its_artifacts_elsewhere(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "mlflow.db") as store:
+        store.execute("CREATE TABLE experiments (artifact_location TEXT)")
+        store.execute("INSERT INTO experiments VALUES (?)", (f"{tmp_path}/mlruns/1",))
+    assert levels(check_store(tmp_path, "sqlite:///mlflow.db", {})) == ["ok"]
+    with sqlite3.connect(tmp_path / "mlflow.db") as store:
+        store.execute("INSERT INTO experiments VALUES ('/gone/mlruns/1')")
+    (found,) = check_store(tmp_path, "sqlite:///mlflow.db", {})
+    assert found.level == "warn" and "keeps artifacts in /gone/mlruns: this folder was copied or moved" in found.found
 
 
 def test_an_index_of_other_vectors_or_another_corpus(project: Path) -> None:

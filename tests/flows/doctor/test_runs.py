@@ -12,9 +12,9 @@ import pytest
 
 from flows.doctor import addresses
 from flows.doctor.addresses import ask
-from flows.doctor.runs import Store, check_registry, check_runs, lost_runs, read_store, store_address
+from flows.doctor.runs import Store, Version, check_registry, check_runs, lost_runs, read_store, store_address
 from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
-from harr.io.files import write_json
+from harr.io.files import digest_of, write_json
 from harr.params import Params
 
 ROOT = Path(__file__).parents[3]
@@ -124,6 +124,17 @@ def test_a_champion_of_another_index(written: Path, tmp_path: Path) -> None:
     assert found.level == "fail" and found.found.startswith("champion 1") and "not b" in found.found
     write_json(tmp_path / "data/vectors/manifest.json", {"identity": "a"})
     assert [one.level for one in check_registry(tmp_path, store, PARAMS)] == ["warn"]
+
+
+def test_a_candidate_that_is_not_the_model_in_models(tmp_path: Path) -> None:
+    write_json(tmp_path / "models/retriever/harr.json", {})
+    here = digest_of(tmp_path / "models/retriever")
+    for model, level in ((here, "ok"), ("", "ok"), ("0123", "warn")):
+        store = Store(versions=(Version("candidate", "3", "run", "", 0.0, model=model),))
+        (found,) = check_registry(tmp_path, store, PARAMS)
+        assert found.level == level
+    assert found.found == f"candidate 3 of {PARAMS.tracking.registered_model} is not the model in models/"
+    assert found.fix.startswith("harr register")
 
 
 def test_what_is_read_is_not_written(written: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from harr.builders.encoder import action_folder
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import read_json, write_json
-from harr.merge.retriever import ExportedTower, merge
+from harr.merge.retriever import ExportedTower, merge, save_stock
 from harr.rag.policies.encoder_adapter import add_adapter, load_adapter, save_adapter
 
 TEXT = "Query: Where was she born?"
@@ -98,6 +98,15 @@ def test_what_version_6_alone_reads_is_not_written(adapter: Path, tmp_path: Path
         }
         told = read_json(out / tower / "sentence_bert_config.json")
         assert told == {"max_seq_length": 64, "do_lower_case": False}
+
+
+def test_code_of_another_repository_is_not_named(tmp_path: Path) -> None:
+    """MLflow's loader would fetch and run it (``trust_remote_code``)."""
+    base = encoder()
+    base.model[0].auto_model.config.auto_map = {"AutoModel": "owner/name--modeling.Model"}
+    save_stock(base.model, tmp_path / "model", base)
+    assert not [path for path in (tmp_path / "model").rglob("*.json") if b"auto_map" in path.read_bytes()]
+    assert SentenceTransformer(str(tmp_path / "model")).encode([TEXT]).shape == (1, 384)
 
 
 def test_queries_alone_are_one_plain_folder(adapter: Path, tmp_path: Path) -> None:
