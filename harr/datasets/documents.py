@@ -1,7 +1,6 @@
 """A folder of documents as they are, cut into passages under their headings."""
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from harr.datasets.local import own_questions
 from harr.datasets.markup import KINDS, Part, read_parts
 from harr.datasets.source import Source
 from harr.errors import CorpusError
+from harr.io.folders import files_below
 from harr.io.jsonl import CONTROL
 from harr.params.download import DocumentsParams
 from harr.types import Passage, Question
@@ -81,7 +81,11 @@ def _passages(
         raise CorpusError(f"download.folder: {folder} {what}; name the folder of your documents")
     seen: set[bytes] = set()
     count: Counter[str] = Counter()
-    for path in files_of(folder, left_out):
+
+    def refused(error: OSError) -> None:
+        left_out.append(f"{_name(Path(error.filename), folder)}: cannot be read ({error.strerror})")
+
+    for path in files_below(folder, refused):
         name = _name(path, folder)
         try:
             parts = read_parts(path)
@@ -101,27 +105,6 @@ def _passages(
     if not count["documents"]:
         found = f"none of its {len(left_out)} files can be read (first: {left_out[0]})" if left_out else "it is empty"
         raise CorpusError(f"download.folder: {folder}: {found}; expected files named {', '.join(KINDS)}")
-
-
-def files_of(folder: Path, left_out: list[str]) -> Iterator[Path]:
-    """Yield the files below a folder in the order of their names, those of a folder before those of the folders in it.
-
-    Links are followed, each folder is entered once, and what is hidden (``.git``) is left alone. ``left_out`` gets a
-    line for every folder that cannot be read.
-    """
-    entered: set[tuple[int, int]] = set()
-
-    def refused(error: OSError) -> None:
-        left_out.append(f"{_name(Path(error.filename), folder)}: cannot be read ({error.strerror})")
-
-    for place, folders, names in os.walk(folder, onerror=refused, followlinks=True):
-        here = os.stat(place)
-        if (here.st_dev, here.st_ino) in entered:
-            folders.clear()
-            continue
-        entered.add((here.st_dev, here.st_ino))
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(place) / name for name in sorted(names) if not name.startswith("."))
 
 
 def _name(path: Path, folder: Path) -> str:
