@@ -3,8 +3,7 @@
 Nothing is written into it. Its passages are those of the corpus, by their ids; what a filter leaves out is not found.
 """
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ParamsError
 from harr.index import kinds
 from harr.index.passage_index import PassageIndex
+from harr.index.shelf import PER_CALL, Found, Shelf, ShelvedPassages, ShelvedVectors, by_ids
 from harr.io.files import publish, read_manifest, write_json
 from harr.io.progress import bar
 from harr.io.resume import unfinished
@@ -28,7 +28,6 @@ SAMPLED = 100
 """Number of passages whose vectors are compared."""
 LEAST_COSINE = 0.99
 """Cosine at least of a passage's vector there and here: the encoder is the same, its arithmetic may differ a little."""
-PER_CALL = 1_000
 ROWS = "rows.npy"
 
 
@@ -98,7 +97,37 @@ def open_index(passages: Passages, vectors: Vectors, params: IndexParams, out: P
         client.close()
         raise
     search = manifest["found"] | {"breadth": params.breadth}
-    return AdoptedIndex(client, manifest | {"search": search}, params.adopt, passages.rows_of)
+
+    def rows_of(found: Found) -> Mapping[str, int]:
+        return passages.rows_of(name for name, _ in found)
+
+    return AdoptedIndex(client, manifest | {"search": search}, params.adopt, rows_of)
+
+
+def open_collection(params: IndexParams) -> "tuple[ShelvedPassages, ShelvedVectors, PassageIndex]":
+    """Open an adopted collection without a corpus beside it: passages and vectors are what it holds.
+
+    The index closes the connection.
+
+    Raises:
+        ParamsError: collection or field is not there, or has another type or metric.
+        ServiceUnavailable: Milvus cannot be reached.
+    """
+    told = _told(params)
+    client = connect(params, params.uri)
+    try:
+        with explained(client.where):
+            how = _described(client, told, 0)
+            client.load_collection(told.collection)
+            rows = int(client.query(told.collection, filter=told.filter, output_fields=["count(*)"])[0]["count(*)"])
+    except BaseException:
+        client.close()
+        raise
+    manifest = {"identity": told.collection, "collection": told.collection, "rows": rows, "full_text": False}
+    manifest |= {"width": how["width"], "found": how, "search": how | {"breadth": params.breadth}}
+    shelf = Shelf(client, told, how["number"], how["width"])
+    index = AdoptedIndex(client, manifest, told, shelf.put, shelf.fields)
+    return ShelvedPassages(shelf, rows), ShelvedVectors(shelf, manifest), index
 
 
 def adopted_rows(out: Path) -> NDArray[np.int64]:
@@ -115,20 +144,21 @@ class AdoptedIndex(PassageIndex):
         client: Connection,
         manifest: dict[str, Any],
         adopt: AdoptParams,
-        rows_of: Callable[[Iterable[str]], Mapping[str, int]],
+        rows_of: Callable[[Found], Mapping[str, int]],
+        fields: Sequence[str] = (),
     ) -> None:
-        """Take a checked collection; use :func:`open_index`."""
+        """Take a checked collection, what gives rows to hits, and the fields that it reads; use :func:`open_index`."""
         super().__init__(client, client.where, manifest)
         self._adopt, self._rows_of = adopt, rows_of
         self._fields = {"vector": adopt.vector_field}
-        self._wanted = {"filter": adopt.filter, "output_fields": [adopt.id_field]}
+        self._wanted = {"filter": adopt.filter, "output_fields": list(fields) or [adopt.id_field]}
         self._sign = -1.0 if manifest["found"]["metric"] == "L2" else 1.0
 
     def _rows(self, hits: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the rows of hits; a score is their inner product, or the distance with its sign turned."""
         named = [hit["entity"].get(self._adopt.id_field) for hit in hits]
         ids = [str(key if name is None else name) for name, key in zip(named, hits.ids, strict=True)]
-        row_of = self._rows_of(ids)
+        row_of = self._rows_of([(name, hit["entity"]) for name, hit in zip(ids, hits, strict=True)])
         known = [place for place, name in enumerate(ids) if name in row_of]
         scores = self._sign * np.asarray(hits.distances, dtype=np.float32)
         return np.array([row_of[ids[place]] for place in known], dtype=np.int64), scores[known]
@@ -140,19 +170,22 @@ def _told(params: IndexParams) -> AdoptParams:
 
 
 def _described(client: Connection, told: AdoptParams, width: int) -> dict[str, Any]:
-    """Return how a collection is searched, after a look at its fields, the width of its vectors and their metric."""
+    """Return how a collection is searched, after a look at its fields, the width of its vectors and their metric.
+
+    A ``width`` of 0 takes any, and then passages are read from there, too.
+    """
     name = told.collection
     if not client.has_collection(name):
         there = ", ".join(sorted(client.list_collections())[:5]) or "none"
         raise ParamsError(f"index.adopt.collection: {client.where} has no collection {name}; it has {there}")
     described = client.describe_collection(name)
     fields = {field["name"]: field for field in described["fields"]}
-    for key in ("id_field", "vector_field"):
+    for key in ("id_field", "vector_field") if width else ("id_field", "vector_field", "text_field", "title_field"):
         field = getattr(told, key)
-        if field not in fields and (key == "vector_field" or not described.get("enable_dynamic_field")):
+        if field and field not in fields and (key == "vector_field" or not described.get("enable_dynamic_field")):
             raise ParamsError(f"index.adopt.{key}: collection {name} has no field {field}; it has {', '.join(fields)}")
     there = fields[told.vector_field].get("params", {}).get("dim")
-    if there is None or int(there) != width:
+    if there is None or (width and int(there) != width):
         raise ParamsError(
             f"index.adopt.vector_field: {told.vector_field} of collection {name} has width {there}, data/vectors has "
             f"{width}; set encoder to what embedded the collection"
@@ -171,7 +204,7 @@ def _described(client: Connection, told: AdoptParams, width: int) -> dict[str, A
     known = {found: kind for kind, found in kinds.INDEX_TYPES.items()} | {"IVF_FLAT": "ivf_sq8"}
     number = "INT" in getattr(fields.get(told.id_field, {}).get("type"), "name", "")
     kind = known.get(index["index_type"], "flat")
-    return {"kind": kind, "metric": metric, "cells": int(cells), "number": number}
+    return {"kind": kind, "metric": metric, "cells": int(cells), "number": number, "width": int(there)}
 
 
 def _ids(client: Connection, told: AdoptParams) -> Iterable[str]:
@@ -212,9 +245,7 @@ def _least_cosine(
     """
     sample = rows[np.unique(np.linspace(0, len(rows) - 1, SAMPLED).astype(int))]
     row_of = {passage.id: row for passage, row in zip(passages.take(sample.tolist()), sample.tolist(), strict=True)}
-    wanted = ", ".join(row_of) if number else ", ".join(json.dumps(name, ensure_ascii=False) for name in row_of)
-    fields = [told.id_field, told.vector_field]
-    found = client.query(told.collection, filter=f"{told.id_field} in [{wanted}]", output_fields=fields)
+    found = by_ids(client, told, number, row_of, [told.id_field, told.vector_field])
     there_SD = np.array([one[told.vector_field] for one in found], dtype=np.float32)
     here_SD = vectors.take(np.array([row_of[str(one[told.id_field])] for one in found]))
     lengths = np.linalg.norm(there_SD, axis=1)

@@ -20,6 +20,10 @@ class AdoptParams(Section):
     """Name of the field with the passages' ids, which are those of the corpus."""
     vector_field: str = "vector"
     """Name of the field with their vectors, made by section ``encoder``, of length 1."""
+    text_field: str = "text"
+    """Name of the field with their texts, read where no corpus lies beside (``harr.Retriever``)."""
+    title_field: str = ""
+    """Name of the field with their titles, read likewise; if empty, they have none."""
     filter: str = ""
     """Expression of Milvus that a passage must meet to be found, such as ``tenant == "a"``; if empty, all are."""
 

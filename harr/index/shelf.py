@@ -1,0 +1,131 @@
+"""Passages of a collection that the user has, where no corpus lies beside it: read as they are found."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
+from harr.params.index import AdoptParams
+from harr.services.milvus_client import Connection, explained
+from harr.types import Passage
+
+PER_CALL = 1_000
+"""Number of passages that are asked for at a time."""
+HELD = 100_000
+"""Number of passages above which the half that was found longest ago is forgotten, where there is no corpus."""
+Found = Sequence[tuple[str, Mapping[str, Any]]]
+"""Passages by their ids, with their fields."""
+
+
+def by_ids(
+    client: Connection, told: AdoptParams, number: bool, ids: Iterable[str], fields: Sequence[str], within: str = ""
+) -> list[dict[str, Any]]:
+    """Return fields of passages by their ids, a ``number`` or a text; of those ``within`` a filter, if there is one."""
+    wanted = ", ".join(ids if number else (json.dumps(name, ensure_ascii=False) for name in ids))
+    asked = f"{told.id_field} in [{wanted}]" + (f" and ({within})" if within else "")
+    found: list[dict[str, Any]] = client.query(told.collection, filter=asked, output_fields=list(fields))
+    return found
+
+
+class Shelf:
+    """Passages of a collection that were found so far: rows are given to them as they come, and never given again.
+
+    Row 0 is none of them: where a pool is short, its vector is read, and not used. ``fields`` are those that are read.
+    """
+
+    def __init__(self, client: Connection, told: AdoptParams, number: bool, width: int) -> None:
+        """Begin with none; ``number``: whether ids are numbers there; ``width`` of the vectors."""
+        self._client, self._told, self._number = client, told, number
+        self.fields = [name for name in (told.id_field, told.text_field, told.title_field, told.vector_field) if name]
+        self._next = 1
+        self._row_of: dict[str, int] = {}
+        self._held = {0: (Passage("", ""), np.zeros(width, dtype=np.float32))}
+
+    def put(self, found: Found) -> Mapping[str, int]:
+        """Return the rows of passages, which are held from now on; those longest not seen make room."""
+        if len(self._row_of) > HELD:
+            for name in list(self._row_of)[: HELD // 2]:
+                del self._held[self._row_of.pop(name)]
+        rows = {}
+        for name, fields in found:
+            row = self._row_of.pop(name, None)  # put back as the last that was seen
+            if row is None:
+                row, self._next = self._next, self._next + 1
+                title = str(fields.get(self._told.title_field) or "")
+                passage = Passage(name, str(fields.get(self._told.text_field) or ""), title)
+                self._held[row] = passage, np.asarray(fields[self._told.vector_field], dtype=np.float32)
+            self._row_of[name] = rows[name] = row
+        return rows
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """Return the rows of those ids that the collection has."""
+        wanted = list(dict.fromkeys(ids))
+        new = [name for name in wanted if name not in self._row_of]
+        if self._number:
+            new = [name for name in new if name.isdecimal()]
+        for start in range(0, len(new), PER_CALL):
+            part = new[start : start + PER_CALL]
+            with explained(self._client.where):
+                found = by_ids(self._client, self._told, self._number, part, self.fields, self._told.filter)
+            self.put([(str(one[self._told.id_field]), one) for one in found])
+        return {name: self._row_of[name] for name in wanted if name in self._row_of}
+
+    def sample(self, count: int) -> list[int]:
+        """Return the rows of some passages."""
+        with explained(self._client.where):
+            found = self._client.query(
+                self._told.collection, filter=self._told.filter, output_fields=self.fields, limit=count
+            )
+        return list(self.put([(str(one[self._told.id_field]), one) for one in found]).values())
+
+    def passage(self, row: int) -> Passage:
+        """Return a passage that was put."""
+        return self._held[row][0]
+
+    def vector(self, row: int) -> NDArray[np.float32]:
+        """Return its vector."""
+        return self._held[row][1]
+
+
+class ShelvedPassages(Passages):
+    """The passages of a collection, as far as they were found."""
+
+    def __init__(self, shelf: Shelf, rows: int) -> None:
+        """Take what was found, and how many there are."""
+        self._shelf, self._rows = shelf, rows
+
+    def sample(self, count: int) -> list[int]:
+        """Return the rows of some passages."""
+        return self._shelf.sample(count)
+
+    def __len__(self) -> int:
+        """Return how many passages the collection has."""
+        return self._rows
+
+    def take(self, rows: Sequence[int]) -> list[Passage]:
+        """Return the passages of ``rows``, in that order."""
+        return [self._shelf.passage(int(row)) for row in rows]
+
+    def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
+        """Return rows of those ids that are in the collection."""
+        return self._shelf.rows_of(ids)
+
+
+class ShelvedVectors(Vectors):
+    """The vectors of these passages; of length 1, whatever the collection holds."""
+
+    def __init__(self, shelf: Shelf, manifest: dict[str, Any]) -> None:
+        """Take what was found, and what is known of the collection."""
+        super().__init__(manifest, [])
+        self._shelf = shelf
+
+    def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return vectors of ``rows`` (any shape), shape (*rows.shape, D)."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        flat = np.array([self._shelf.vector(row) for row in wanted.ravel().tolist()], dtype=np.float32)
+        flat /= np.maximum(np.linalg.norm(flat.reshape(-1, self.width), axis=-1, keepdims=True), 1e-12)
+        return flat.reshape(*wanted.shape, self.width)

@@ -1,0 +1,123 @@
+"""A trained retriever over a collection that the application already has, without a project."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pymilvus import DataType
+from servers import milvus as milvus_server
+
+import harr
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
+from harr.errors import IndexMismatch, ParamsError
+from harr.io.files import read_json, write_json
+from harr.params.index import IndexParams
+from harr.services.milvus_client import connect
+
+QUESTIONS = ["Who leads the works?", "Where is the river?", "Which firm was founded first?"]
+
+
+@pytest.fixture(scope="module")
+def uri(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with the project's passages under other names of fields; ``turned`` has vectors of nobody."""
+    made = milvus_server(tmp_path_factory.mktemp("milvus"), lite=True)
+    try:
+        made.start()
+        address = f"http://127.0.0.1:{made.port}"
+        passages = Passages.open(project / "data/corpus")
+        rows = passages.searchable_rows()
+        vectors_RD = Vectors.open(project / "data/vectors").take(rows)
+        client = connect(IndexParams(uri=address), address)
+        for name, own_RD in (("theirs", vectors_RD), ("turned", np.roll(vectors_RD, 7, axis=1))):
+            schema = client.create_schema(auto_id=False)
+            schema.add_field("key", DataType.VARCHAR, is_primary=True, max_length=200)
+            schema.add_field("body", DataType.VARCHAR, max_length=10_000)
+            schema.add_field("heading", DataType.VARCHAR, max_length=1_000)
+            schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=own_RD.shape[1])
+            client.create_collection(name, schema=schema)
+            found = zip(passages.take(rows.tolist()), own_RD, strict=True)
+            client.insert(
+                name, [{"key": p.id, "body": p.text, "heading": p.title, "embedding": vector} for p, vector in found]
+            )
+            client.flush(name)
+            indexes = client.prepare_index_params()
+            indexes.add_index("embedding", index_type="FLAT", metric_type="COSINE")
+            client.create_index(name, indexes)
+        client.close()
+        yield address
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def trained(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trained retriever without its term of words, which no collection tells."""
+    folder = tmp_path_factory.mktemp("trained") / "retriever"
+    shutil.copytree(project / "models/retriever", folder)
+    (folder / "sha256sums.txt").unlink(missing_ok=True)
+    facts = read_json(folder / "harr.json")
+    facts["retriever"]["evidence"] = None
+    write_json(folder / "harr.json", facts)
+    return folder
+
+
+def section(uri: str, **more: Any) -> dict[str, Any]:
+    fields = {"id_field": "key", "text_field": "body", "title_field": "heading", "vector_field": "embedding"}
+    return {"uri": uri, "adopt": {"collection": "theirs", **fields, **more}}
+
+
+@pytest.mark.servers
+def test_a_collection_alone_gives_what_the_project_gives(project: Path, trained: Path, uri: str) -> None:
+    with harr.Retriever.load(trained, index=project) as own, harr.Retriever.load(trained, index=section(uri)) as theirs:
+        for retriever in (own, theirs):
+            retriever.policy.k = 5
+        assert theirs.search(QUESTIONS) == own.search(QUESTIONS)
+        asked = [retriever.session("Who leads the works?") for retriever in (own, theirs)]
+        for session in asked:
+            session.search()
+            session.learned("Ada")
+            session.picked(session.retriever.search(["Who leads the works?"])[0][:2])  # is not found again
+        first, second = (session.search("Where was she born?") for session in asked)
+        assert first == second and not {p.id for p in first} & asked[0].excluded
+
+
+@pytest.mark.servers
+def test_a_filter_of_the_application_holds(project: Path, trained: Path, uri: str) -> None:
+    some = [p.id for p in Passages.open(project / "data/corpus").take(range(0, 40))]
+    told = ", ".join(f'"{name}"' for name in some)
+    with harr.Retriever.load(trained, index=section(uri, filter=f"key in [{told}]")) as retriever:
+        found = [passage.id for passages in retriever.search(QUESTIONS) for passage in passages]
+    assert found and {*found} <= {*some}
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"collection": "turned"}, r"^vectors of the adopted collection have width 48 and a cosine of -?0\.\d\d with"),
+        (
+            {"title_field": "title"},
+            r"^index\.adopt\.title_field: collection theirs has no field title; it has key, body",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(trained: Path, uri: str, changed: dict[str, Any], told: str) -> None:
+    with pytest.raises((IndexMismatch, ParamsError), match=told):
+        harr.Retriever.load(trained, index=section(uri, **changed))
+
+
+@pytest.mark.servers
+def test_words_of_the_whole_corpus_are_not_there(project: Path, uri: str) -> None:
+    with pytest.raises(IndexMismatch, match=r"retriever\.evidence reads the words and titles of the whole corpus"):
+        harr.Retriever.load(project / "models/retriever", index=section(uri))
+
+
+def test_a_mapping_without_a_collection_is_refused(trained: Path) -> None:
+    with pytest.raises(ParamsError, match=r"^index: a mapping names a collection"):
+        harr.Retriever.load(trained, index={"uri": "http://127.0.0.1:1"})
+    with pytest.raises(ParamsError, match=r"^index: .*adopt is for a Milvus server"):
+        harr.Retriever.load(trained, index={"adopt": {"collection": "theirs"}})
