@@ -41,11 +41,12 @@ FLOORS = (
     *("harr/rag/policies", "harr/rag/sources", "harr/rag/generation", "harr/rag/setup.py", "harr/rag/validation.py"),
     *("harr/questions", "harr/filter.py", "harr/preferences", "harr/generator", "harr/train", "harr/merge"),
     "harr/evaluate",
-    *("harr/bridge", "harr/diagnose", "harr/report", "harr/builders", "harr/library", "harr/project"),
+    *("harr/bridge", "harr/diagnose", "harr/report", "harr/builders", "harr/library", "harr/adapters", "harr/project"),
     "harr/serve",
 )
 """The rooms of harr from the lowest to the highest; a room imports from rooms below it only."""
 SAME_STEM = {
+    "haystack": "a framework has the name of facts hidden in a long text",
     "leret": "the program of the paper is a pipeline, its training a method",
 }
 """Names that two modules of harr may have, with a reason; files of params and builders are named after sections."""

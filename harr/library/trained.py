@@ -129,6 +129,11 @@ class Session:
     """Ids of passages that are not found again."""
     _asked: str | None = None
 
+    @property
+    def searched(self) -> bool:
+        """Return whether the last search waits for what it taught (:meth:`learned`)."""
+        return self._asked is not None
+
     def asking(self, query: str = "", *, k: int = 0, thought: str = "") -> Search:
         """Return the search for a query, or for the question itself, as it stands in this session.
 

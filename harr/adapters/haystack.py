@@ -1,0 +1,59 @@
+"""A trained retriever as a component of Haystack 2 and 3 (``haystack-ai``)."""
+
+from typing import Any
+
+from haystack import Document, component, default_from_dict, default_to_dict
+
+from harr.adapters.asking import ask
+from harr.library.trained import TrainedRetriever
+
+
+@component
+class HaystackRetriever:
+    """A component with the inputs query, question, hops and top_k, and the output documents, the best first.
+
+    It opens the retriever when the pipeline warms up, so that a pipeline with it can be saved and loaded; ``close``
+    gives the index back.
+    """
+
+    def __init__(self, folder: str, index: str = ".", top_k: int = 0) -> None:
+        """Take what ``harr.Retriever.load`` takes; ``top_k``: number of documents, 0 for as many as in training."""
+        self.folder, self.index, self.top_k = folder, index, top_k
+        self._opened: TrainedRetriever | None = None
+
+    def warm_up(self) -> None:
+        """Open the retriever, once."""
+        self._opened = self._opened or TrainedRetriever.load(self.folder, index=self.index)
+
+    def close(self) -> None:
+        """Close the index; the next run opens it again."""
+        if self._opened:
+            self._opened.close()
+            self._opened = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the component is saved as."""
+        saved: dict[str, Any] = default_to_dict(self, folder=self.folder, index=self.index, top_k=self.top_k)
+        return saved
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "HaystackRetriever":
+        """Return the component that was saved as ``data``."""
+        made: HaystackRetriever = default_from_dict(cls, data)
+        return made
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self, query: str, question: str = "", hops: list[tuple[str, str]] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """Return the documents of a query, given its question and the hops before it: (sub-query, answer) each."""
+        self.warm_up()
+        assert self._opened
+        found = ask(self._opened, query, question, hops or (), self.top_k if top_k is None else top_k)
+        documents = [
+            Document(
+                id=one.id, content=one.content, meta={"title": one.title, "source": one.source}, score=float(score)
+            )
+            for one, score in zip(found.passages, found.scores, strict=True)
+        ]
+        return {"documents": documents}

@@ -1,0 +1,48 @@
+"""A trained retriever as LangChain's (``langchain-core``)."""
+
+import asyncio
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+
+from harr.adapters.asking import Told, ask
+
+
+class LangChainRetriever(BaseRetriever):
+    """A ``Runnable`` whose ``invoke(query, question=..., hops=[...])`` returns documents, the best first.
+
+    ``question``, ``hops`` and ``k`` are told with a call, or once for all by ``bind``; without them the query is a
+    question of its own.
+    """
+
+    retriever: Any
+    """A ``harr.Retriever``; whoever opened it closes it."""
+    k: int = 0
+    """Number of documents; 0: as many as in training."""
+
+    def _get_relevant_documents(
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        question: str = "",
+        hops: Told = (),
+        k: int | None = None,
+    ) -> list[Document]:
+        found = ask(self.retriever, query, question, hops, self.k if k is None else k)
+        return [
+            Document(
+                id=passage.id,
+                page_content=passage.content,
+                metadata={"id": passage.id, "title": passage.title, "source": passage.source, "score": float(score)},
+            )
+            for passage, score in zip(found.passages, found.scores, strict=True)
+        ]
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **told: Any
+    ) -> list[Document]:
+        found = self._get_relevant_documents
+        return await asyncio.to_thread(found, query, run_manager=run_manager.get_sync(), **told)

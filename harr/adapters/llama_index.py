@@ -1,0 +1,46 @@
+"""A trained retriever as LlamaIndex's (``llama-index-core``)."""
+
+from dataclasses import dataclass
+
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from harr.adapters.asking import Told, ask
+from harr.library.trained import TrainedRetriever
+
+
+@dataclass
+class HopQuery(QueryBundle):
+    """A query with its history: ``HopQuery("Where was she born?", question=..., hops=[...])``."""
+
+    question: str = ""
+    hops: Told = ()
+
+
+class LlamaIndexRetriever(BaseRetriever):
+    """One whose ``retrieve(query)`` returns nodes, the best first; a :class:`HopQuery` tells the history.
+
+    Without a history the query is a question of its own.
+    """
+
+    def __init__(self, retriever: TrainedRetriever, k: int = 0) -> None:
+        """Take an open retriever, which its caller closes; ``k``: number of nodes, 0 for as many as in training."""
+        super().__init__()
+        self._retriever, self._k = retriever, k
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        told = query_bundle if isinstance(query_bundle, HopQuery) else HopQuery(query_bundle.query_str)
+        found = ask(self._retriever, told.query_str, told.question, told.hops, self._k)
+        return [
+            NodeWithScore(
+                node=TextNode(
+                    id_=passage.id,
+                    text=passage.content,
+                    metadata={"title": passage.title, "source": passage.source},
+                    excluded_embed_metadata_keys=["title", "source"],
+                    excluded_llm_metadata_keys=["title", "source"],
+                ),
+                score=float(score),
+            )
+            for passage, score in zip(found.passages, found.scores, strict=True)
+        ]

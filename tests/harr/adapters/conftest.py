@@ -1,0 +1,5 @@
+"""The project that these tests use."""
+
+from trained import here, project
+
+__all__ = ["here", "project"]
