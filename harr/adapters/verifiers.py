@@ -31,7 +31,7 @@ async def answer_f1(completion: Any, info: dict[str, Any]) -> float:
     return token_f1(found[-1], info["answers"]) if found else 0.0
 
 
-class SearchEnv(vf.StatefulToolEnv):  # type: ignore[misc]
+class SearchEnv(vf.StatefulToolEnv):
     """Questions to be answered by searching; each rollout has a session of its own, which remembers its searches."""
 
     def __init__(self, retriever: TrainedRetriever, questions: Path, **options: Any) -> None:
