@@ -71,11 +71,13 @@ Write = Callable[..., tuple[Any, Served]]
 def write(tmp_path: Path) -> Write:
     """Write questions about the passages by the stand-in, behind a real HTTP server."""
 
-    def run(folder: str = "questions", reply: Any = None, seed: int = 0, **more: Any) -> tuple[Any, Served]:
+    def run(
+        folder: str = "questions", reply: Any = None, seed: int = 0, cache: str = "", **more: Any
+    ) -> tuple[Any, Served]:
         with serving(reply or Model()) as served:
             server = ServerParams(kind="server", base_url=served.base_url, model="m", temperature=0.0, concurrency=4)
             section = WritingParams(writer=server, min_words=5, **{"hops": (1, 2), **more})
-            writer = CachedGenerator(ServerGenerator(server), tmp_path / f"cache-{seed}.sqlite")
+            writer = CachedGenerator(ServerGenerator(server), tmp_path / f"cache{cache}-{seed}.sqlite")
             return write_questions_of(section, PASSAGES, writer, seed, tmp_path / folder), served
 
     return run
@@ -136,8 +138,10 @@ def test_a_command_that_was_cut_off_goes_on(write: Write, tmp_path: Path) -> Non
         write(reply=dies, **sizes)
     assert not (tmp_path / "questions").exists()
     _, rest = write(reply=model, **sizes)
-    _, whole = write("whole", seed=7, **sizes)
-    assert len(rest.bodies) > 0 and (tmp_path / "questions" / "train.jsonl").exists() and whole.bodies
+    _, whole = write("whole", cache="other", **sizes)
+    assert 0 < len(rest.bodies) < len(whole.bodies)
+    for path in (tmp_path / "questions").iterdir():
+        assert path.read_bytes() == (tmp_path / "whole" / path.name).read_bytes()
 
 
 def test_a_split_without_questions_is_one_line_and_the_reasons_stay(write: Write, tmp_path: Path) -> None:
