@@ -132,7 +132,7 @@ def test_a_command_that_was_cut_off_goes_on(write: Write, tmp_path: Path) -> Non
     model, sizes = Model(), {"train": 6, "validation": 2, "test": 4}
 
     def dies(body: dict[str, Any], number: int) -> tuple[int, Any]:
-        return model(body, number) if number <= 12 else (401, {"error": {"message": "no"}})
+        return model(body, number) if number <= 40 else (401, {"error": {"message": "no"}})
 
     with pytest.raises(Exception, match="HTTP 401"):
         write(reply=dies, **sizes)
