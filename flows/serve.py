@@ -7,24 +7,24 @@ import os
 import signal
 import socket
 from pathlib import Path
-
-from fastapi import FastAPI
+from typing import TYPE_CHECKING
 
 from harr.errors import ParamsError
 from harr.params import Params
-from harr.serve.application import RetrieverService, application
-from harr.serve.follower import Follower
-from harr.serve.mcp_tools import mcp_server, over_stdio
-from harr.serve.searcher import Dtype, Searcher
+from harr.services.model_registry import CHAMPION
 from tasks.paths import STATE
-from tasks.registry.promote import CHAMPION
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from harr.serve.searcher import Dtype
 
 CACHE = "registry"
 """The folder in .harr for versions of the registry, as `harr.Retriever` has it."""
 
 
 def serve(
-    model: str, project: Path, host: str, port: int, token_variable: str, dtype: Dtype, room: int, stdio: bool
+    model: str, project: Path, host: str, port: int, token_variable: str, dtype: "Dtype", room: int, stdio: bool
 ) -> None:
     """Answer until a signal; see `harr serve --help`.
 
@@ -40,6 +40,11 @@ def serve(
             "--host at 127.0.0.1"
         )
     listener = None if stdio else _bound(host, port)
+    from harr.serve.application import RetrieverService, application  # not before: torch takes its time
+    from harr.serve.follower import Follower
+    from harr.serve.mcp_tools import mcp_server, over_stdio
+    from harr.serve.searcher import Searcher
+
     followed = model or f"models:/{Params.load(project / 'params.yaml').tracking.registered_model}@{CHAMPION}"
     searcher = Searcher(project, dtype)
     follower = Follower(followed, project, project / STATE / CACHE, searcher.load)
@@ -86,7 +91,7 @@ def _bound(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _over_http(app: FastAPI, listener: socket.socket, told: str) -> None:
+def _over_http(app: "FastAPI", listener: socket.socket, told: str) -> None:
     """Answer until a signal, and print a line once somebody is let in."""
     import uvicorn
 

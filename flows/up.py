@@ -26,9 +26,8 @@ from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_comman
 from harr.errors import HarrError, ServiceUnavailable
 from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.services.model_registry import open_registry, registry_address, resolve
+from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
 from tasks.paths import INDEX
-from tasks.registry.promote import CHAMPION
 from tasks.tracking.execution import identity, is_alive, live_owners
 
 START_SECONDS = 240.0

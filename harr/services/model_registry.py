@@ -19,6 +19,8 @@ from harr.io.model_folder import check_publishable
 from harr.params import Params
 
 SCHEME = "models:/"
+CHAMPION = "champion"
+"""The alias that a promotion moves."""
 URI = re.compile(rf"{SCHEME}(?P<name>[^/@:\s.][^/@:\s]*)(@(?P<alias>[^/@:\s]+)|/(?P<number>\d+))")
 LOADABLE = "model.sentence_transformer"
 """Where MLflow's flavour ``sentence_transformers`` looks for the model folder in a registered one."""

@@ -11,6 +11,7 @@ from prefect import task
 from harr.errors import PromotionRefused
 from harr.params import Params
 from harr.report.promotion import table
+from harr.services.model_registry import CHAMPION
 from tasks.common import TASK
 from tasks.registry.gate import judge
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
@@ -18,7 +19,7 @@ from tasks.tracking.client import open_client
 from tasks.tracking.errors import found, service, taken, uploading
 from tasks.tracking.execution import boot, identity, is_alive, machine, me
 
-CHAMPION, PREVIOUS = "champion", "previous_champion"
+PREVIOUS = "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
 HOLDER = re.compile(r"pid (\d+) \((\w+)-([\d.]+)\)$")
 """What a mark names: its process's number, the hash of its machine (``machine`` of execution.py), when it began."""

@@ -33,6 +33,7 @@ from harr.types import Hop, Search
 from tasks.paths import PLACES, QUESTIONS, RETRIEVER
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.timeout(900)  # imports alone take a minute on a busy machine
 NAME = "harr-smoke"
 CHAMPION = f"models:/{NAME}@champion"
 START_SECONDS = 180.0
@@ -91,6 +92,7 @@ def started(project: Path, *options: str, **more: str) -> Iterator[Running]:
         finally:
             process.kill()
             process.wait()
+            process.stdout.close()
 
 
 def ended(project: Path, *options: str) -> "subprocess.CompletedProcess[str]":
@@ -297,25 +299,35 @@ def test_a_client_of_mcp_finds_what_the_policy_finds(project: Path, server: Runn
     assert found == within(project, [Search(asked, "Where was she born?", HOPS)])[0]
 
 
-def test_a_token_is_asked_of_all_but_page_and_health(project: Path) -> None:
-    done = subprocess.run(
-        command("--host", "0.0.0.0"),
-        cwd=project,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-    )
-    assert done.returncode == 1 and done.stdout == ""
-    assert "--host 0.0.0.0 is reached from other machines, and $HARR_SERVE_TOKEN holds no token" in done.stderr
-    with started(project, "--model", str(RETRIEVER), "--host", "0.0.0.0", HARR_SERVE_TOKEN="sesame") as server:
+def test_a_token_is_asked_and_a_full_queue_is_a_clear_503(project: Path) -> None:
+    refused = ended(project, "--host", "0.0.0.0")
+    assert refused.returncode == 1 and refused.stdout == ""
+    assert "--host 0.0.0.0 is reached from other machines, and $HARR_SERVE_TOKEN holds no token" in refused.stderr
+    options = ("--model", str(RETRIEVER), "--host", "0.0.0.0", "--room", "64")
+    with started(project, *options, HARR_SERVE_TOKEN="sesame") as server:
         assert server.get("/health", Host="harr.example")[0] == server.get("/")[0] == 200
         for headers in ({}, {"Authorization": "Bearer sesam"}, {"Authorization": "sesame"}):
             for path in ("/search", "/retrieve", "/embed", "/mcp"):
                 assert server.ask(path, {"question": "Who?"}, headers=headers)[0] == 401
             assert server.get("/metrics", **headers)[0] == 401
-        assert server.ask("/search", {"question": "Who?"}, headers={"Authorization": "Bearer sesame"})[0] == 200
+        inside = {"Authorization": "Bearer sesame"}
+        assert server.ask("/search", {"question": "Who?"}, headers=inside)[0] == 200
         assert "sesame" not in server.told
+        many = {"queries": [f"Who founded Acme {n}?" for n in range(4000)]}
+        answers: list[tuple[int, Any, Any]] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(server.ask("/retrieve", many, headers=inside)))
+            for _ in range(6)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        turned_away = [(told, headers) for status, told, headers in answers if status == 503]
+        assert turned_away and {status for status, _, _ in answers} == {200, 503}
+        for told, headers in turned_away:
+            assert "searches are waiting; try again in" in told["error"] and int(headers["Retry-After"]) >= 1
+        assert server.ask("/search", {"question": "Who?"}, headers=inside)[0] == 200
 
 
 class Load:
@@ -353,87 +365,41 @@ class Load:
             thread.join()
 
 
-def wait_for(condition: Callable[[], bool], seconds: float) -> float:
-    """Wait until something holds; how long that took."""
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    """Wait until something holds."""
     begun = time.monotonic()
     while not condition():
         assert time.monotonic() - begun < seconds, "it never came"
         time.sleep(0.05)
-    return time.monotonic() - begun
 
 
-def test_a_promotion_and_a_rollback_change_the_answers_without_a_failed_request(project: Path) -> None:
+def test_the_champion_is_followed_without_a_failed_request_and_outlives_a_kill(project: Path) -> None:
     client = open_registry(f"sqlite:///{project}/mlflow.db")
-    client.set_registered_model_alias(NAME, "champion", "1")
-    second = "1"
-    with started(project, "--model", CHAMPION) as server, Load(server, 4) as load:
-        wait_for(lambda: load.versions[-1:] == ["1"], 30)
-        before = server.ids({"question": "Who founded Acme?"})
-        for version in ("2", "1"):
-            client.set_registered_model_alias(NAME, "champion", version)
-            wait_for(lambda version=version: load.versions[-1:] == [version], 60)
-            after = server.ids({"question": "Who founded Acme?"})
-            assert (after == before) == (version == second)
-        client.delete_registered_model_alias(NAME, "champion")
-        wait_for(lambda: "the registry has no" in server.get("/health")[1]["problem"], 30)
-        assert server.ids({"question": "Who founded Acme?"}) == before  # the last one goes on
-        client.set_registered_model_alias(NAME, "champion", "1")
-        wait_for(lambda: not server.get("/health")[1]["problem"], 30)
-        assert server.get("/health")[1]["changes"] == 2
-    assert not load.failures
-    changes = [pair for pair in zip(load.versions, load.versions[1:], strict=False) if pair[0] != pair[1]]
-    assert ("1", "2") in changes and ("2", "1") in changes and len(changes) < 20
-
-
-def test_a_folder_that_stage_merge_writes_anew_is_followed(project: Path, tmp_path: Path) -> None:
-    shutil.copytree(project / RETRIEVER, tmp_path / "model")
-    with started(project, "--model", str(tmp_path / "model")) as server:
-        was = server.get("/health")[1]["version"]
-        (tmp_path / "model").rename(tmp_path / "old")
-        shutil.copytree(project / "second", tmp_path / "new")
-        (tmp_path / "new").rename(tmp_path / "model")
-        wait_for(lambda: server.get("/health")[1]["version"] != was, 60)
-
-
-def test_a_killed_server_comes_up_without_mlflow_and_sigterm_drains(project: Path) -> None:
-    client = open_registry(f"sqlite:///{project}/mlflow.db")
-    client.set_registered_model_alias(NAME, "champion", "2")
     with started(project, "--model", CHAMPION) as server:
-        found = server.ids({"question": "Who?"})
+        with Load(server, 4) as load:
+            wait_for(lambda: load.versions[-1:] == ["1"], 60)
+            found = {"1": server.ids({"question": "Who founded Acme?"})}
+            for version in ("2", "1", "2"):  # a promotion, a rollback, and a promotion
+                client.set_registered_model_alias(NAME, "champion", version)
+                wait_for(lambda version=version: load.versions[-1:] == [version], 60)
+                ids = server.ids({"question": "Who founded Acme?"})
+                assert found.setdefault(version, ids) == ids
+        assert found["1"] != found["2"] and server.get("/health")[1]["changes"] == 3
+        assert not load.failures
         server.process.send_signal(signal.SIGKILL)
-        server.process.wait()
     with started(project, "--model", CHAMPION, MLFLOW_TRACKING_URI="http://127.0.0.1:9") as server:
-        assert server.get("/health")[1]["version"] == "2" and server.ids({"question": "Who?"}) == found
+        assert server.get("/health")[1]["version"] == "2"
+        assert server.ids({"question": "Who founded Acme?"}) == found["2"]
         with Load(server, 8) as load:
             wait_for(lambda: len(load.versions) > 20, 60)
             server.process.send_signal(signal.SIGTERM)
             assert server.process.wait(60) == 0
     # What was asked is answered; a client that asks a server that is gone is told so by its machine.
-    assert all(isinstance(one, ConnectionError) for one in load.failures), load.failures
-    client.set_registered_model_alias(NAME, "champion", "1")
+    gone = (ConnectionError, http.client.BadStatusLine)
+    assert all(isinstance(one, gone) for one in load.failures), load.failures
 
 
-def test_a_full_queue_is_a_clear_503(project: Path) -> None:
-    with started(project, "--model", str(RETRIEVER), "--room", "64") as server:
-        answers: list[tuple[int, Any, Any]] = []
-        many = {"queries": [f"Who founded Acme {n}?" for n in range(4000)]}
-        threads = [threading.Thread(target=lambda: answers.append(server.ask("/retrieve", many))) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        refused = [(told, headers) for status, told, headers in answers if status == 503]
-        assert refused and {status for status, _, _ in answers} == {200, 503}
-        for told, headers in refused:
-            assert "searches are waiting; try again in" in told["error"] and int(headers["Retry-After"]) >= 1
-        assert server.ids({"question": "Who?"})
-
-
-def test_a_port_that_is_taken_and_a_model_that_is_none_are_one_line(project: Path, server: Running) -> None:
-    for options, line in (
-        (("--port", str(server.port)), f"--host 127.0.0.1 --port {server.port} cannot be had"),
-        (("--model", "nowhere", "--port", "0"), "nowhere is no folder of stage merge; name models/retriever"),
-        (("--model", "models:/none@champion", "--port", "0"), "the registry has no models:/none@champion"),
-    ):
-        done = ended(project, *options)
-        assert done.returncode == 1 and line in done.stderr and "Traceback" not in done.stderr
+def test_a_port_that_is_taken_is_one_line(project: Path, server: Running) -> None:
+    done = ended(project, "--port", str(server.port))
+    assert done.returncode == 1 and f"--host 127.0.0.1 --port {server.port} cannot be had" in done.stderr
+    assert "Traceback" not in done.stderr

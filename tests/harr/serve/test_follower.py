@@ -1,0 +1,141 @@
+"""Who follows a name: an alias that moves is taken over, whatever goes wrong is told, and the model of before stays."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harr.errors import IndexMismatch, ModelError
+from harr.io.files import digest_of, publish, write_json
+from harr.serve import follower as followers
+from harr.serve.follower import LAST, Follower
+from harr.services.model_registry import open_registry, registry_address
+
+NAME = "harr-smoke"
+CHAMPION = f"models:/{NAME}@champion"
+Made = Callable[[str], Follower]
+
+
+def model(text: str) -> Path:
+    """A model folder as stage merge publishes one."""
+    write_json(Path("work/model/query/config.json"), {"text": text})
+    publish(Path("work/model"), Path("models/retriever"))
+    return Path("models/retriever")
+
+
+def register(client: Any, folder: Path, kind: str = "retriever") -> str:
+    """Make a version of a folder, the champion; its number."""
+    run = client.create_run("0").info
+    client.log_artifacts(run.run_id, str(folder), kind)
+    if not client.search_registered_models():
+        client.create_registered_model(NAME)
+    tags = {"model": digest_of(folder), "kind": kind}
+    version = str(client.create_model_version(NAME, f"{run.artifact_uri}/{kind}", run.run_id, tags).version)
+    client.set_registered_model_alias(NAME, "champion", version)
+    return version
+
+
+@pytest.fixture
+def client(stored: Path) -> Any:
+    return open_registry(registry_address(Path()))
+
+
+@pytest.fixture
+def loaded() -> list[tuple[str, str]]:
+    """Versions that were loaded, each with what its folder says."""
+    return []
+
+
+@pytest.fixture
+def following(loaded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+    monkeypatch.setattr(followers, "EVERY_SECONDS", 0.05)
+    begun: list[Follower] = []
+
+    def load(folder: Path, version: str) -> None:
+        text = (folder / "query/config.json").read_text()
+        if "other index" in text:
+            raise IndexMismatch("this model is for another index")
+        loaded.append((version, text))
+
+    def follow(name: str) -> Follower:
+        begun.append(Follower(name, Path(), Path("cache"), load))
+        return begun[-1]
+
+    yield follow
+    for one in begun:
+        one.close()
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.02)
+
+
+def test_an_alias_that_moves_is_taken_over_and_back(
+    client: Any, following: Made, loaded: list[tuple[str, str]]
+) -> None:
+    first = register(client, model("first"))
+    follower = following(CHAMPION)
+    follower.start()
+    assert [version for version, _ in loaded] == [first]
+    second = register(client, model("second"))
+    wait_for(lambda: len(loaded) == 2)
+    client.set_registered_model_alias(NAME, "champion", first)
+    wait_for(lambda: len(loaded) == 3)
+    assert [version for version, _ in loaded] == [first, second, first] and loaded[0] == loaded[2] != loaded[1]
+    wait_for(lambda: follower.changes == 2)
+    assert follower.problem == ""
+
+
+def test_what_cannot_be_taken_over_is_told_until_it_can(
+    client: Any, following: Made, loaded: list[tuple[str, str]]
+) -> None:
+    first = register(client, model("first"))
+    follower = following(CHAMPION)
+    follower.start()
+    client.delete_registered_model_alias(NAME, "champion")
+    wait_for(lambda: "the registry has no models:/harr-smoke@champion" in follower.problem)
+    register(client, model("other index"))
+    wait_for(lambda: follower.problem == "this model is for another index")
+    register(client, model("a language model"), "llm")
+    wait_for(lambda: "is of kind llm; a server answers with a retriever" in follower.problem)
+    third = register(client, model("third"))
+    wait_for(lambda: len(loaded) == 2 and not follower.problem)
+    assert [version for version, _ in loaded] == [first, third] and follower.changes == 1
+
+
+def test_it_begins_with_what_was_served_last_where_mlflow_is_away(
+    client: Any, following: Made, loaded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = register(client, model("first"))
+    one = following(CHAMPION)
+    one.start()
+    one.close()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "ftp://nowhere")
+    again = following(CHAMPION)
+    again.start()
+    assert [version for version, _ in loaded] == [first, first]
+    wait_for(lambda: "ftp://nowhere is no address" in again.problem)
+    [folder] = [path for path in Path("cache").iterdir() if path.is_dir()]
+    (folder / "query/config.json").write_text("{}")  # a damaged copy is none
+    with pytest.raises(Exception, match="no address of an MLflow registry"):
+        following(CHAMPION).start()
+    assert (Path("cache") / LAST).exists()
+
+
+def test_a_folder_is_followed_too(workplace: Path, following: Made, loaded: list[tuple[str, str]]) -> None:
+    with pytest.raises(ModelError, match="nowhere is no folder of stage merge; name models/retriever"):
+        following("nowhere").start()
+    follower = following(str(model("first")))
+    follower.start()
+    model("second")
+    wait_for(lambda: len(loaded) == 2)
+    assert "first" in loaded[0][1] and "second" in loaded[1][1]
+    shutil.rmtree("models/retriever")
+    wait_for(lambda: "is no folder of stage merge" in follower.problem)
+    assert len(loaded) == 2
