@@ -47,11 +47,11 @@ def embed_passages(params: Params) -> dict[str, float]:
 
 
 @task(**TASK, task_run_name="shard {number}")
-def embed_shard(params: Params, corpus: str, folder: str, number: int) -> dict[str, Any]:
+def embed_shard(params: Params, corpus: str, before: str, folder: str, number: int) -> dict[str, Any]:
     """Make one shard, wherever the runner of params.yaml calls this."""
     from harr.builders.embed import embed_as_worker
 
-    return embed_as_worker(params.encoder, params.embed, Path(corpus), Path(folder), number)
+    return embed_as_worker(params.encoder, params.embed, Path(corpus), Path(before), Path(folder), number)
 
 
 def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[dict[str, Any]]:
@@ -59,10 +59,10 @@ def _spread(params: Params, folder: Path, numbers: Sequence[int]) -> Iterator[di
     from tasks.workers import spread
 
     # A worker stands in another folder.
-    corpus, place = str(CORPUS.resolve()), str(folder.resolve())
+    corpus, before, place = (str(path.resolve()) for path in (CORPUS, VECTORS, folder))
     if isinstance(params.runner, HereParams) or FlowRunContext.get() is None:
-        return (embed_shard.fn(params, corpus, place, number) for number in numbers)
-    fixed = {"params": params, "corpus": corpus, "folder": place}
+        return (embed_shard.fn(params, corpus, before, place, number) for number in numbers)
+    fixed = {"params": params, "corpus": corpus, "before": before, "folder": place}
     return spread(params.runner, embed_shard, ({**fixed, "number": number} for number in numbers))
 
 

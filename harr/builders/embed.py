@@ -8,6 +8,7 @@ from typing import Any
 from harr.builders.encoder import build_encoder
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
+from harr.embed.known import Known, checked
 from harr.embed.served import ServedEncoder
 from harr.embed.shards import computing, embed_shard
 from harr.errors import IndexMismatch
@@ -24,9 +25,11 @@ def build_served_encoder(section: EncoderParams, encoder: Encoder) -> ServedEnco
 
 
 def embed_as_worker(
-    section: EncoderParams, embed: EmbedParams, corpus: Path, folder: Path, number: int
+    section: EncoderParams, embed: EmbedParams, corpus: Path, before: Path, folder: Path, number: int
 ) -> dict[str, Any]:
     """Make a shard in a thread or process that was given nothing but paths (:func:`harr.embed.shards.embed_shard`).
+
+    What the vectors ``before`` hold is taken over, as in the process of the stage.
 
     Raises:
         DamagedFile: ``corpus`` or the manifest in ``folder`` cannot be read here.
@@ -42,6 +45,7 @@ def embed_as_worker(
                 f"{folder} is of {manifest['encoder']} and {manifest['corpus']}; give it the same model and folder"
             )
         used = computing(encoder, manifest, build_served_encoder(section, encoder))
-        _HELD.tools, _HELD.wanted = (passages, encoder, used), wanted
-    passages, encoder, used = _HELD.tools
-    return embed_shard(passages, encoder, used, embed, folder, number)
+        known = checked(Known.open(before, manifest), passages, encoder, used, embed.batch_size)
+        _HELD.tools, _HELD.wanted = (passages, encoder, used, known), wanted
+    passages, encoder, used, known = _HELD.tools
+    return embed_shard(passages, encoder, used, embed, folder, number, known)

@@ -24,6 +24,10 @@ from harr.errors import ModelError
 from harr.io.files import fingerprint
 from harr.io.model_folder import ROUTER_FILE, file_hashes, find_folder, load_safely
 
+PAD = 32
+"""Number of tokens that the padded length of a passage is a multiple of: kernels compute so many at once, and what is
+left over in another way, whose last bits differ."""
+
 
 class Encoder:
     """A model together with the way it is used; its vectors have length 1.
@@ -98,11 +102,14 @@ class Encoder:
         batch_size: int = 32,
         max_tokens: int | None = None,
         on_batch: Callable[[int], object] | None = None,
+        alone: bool = False,
     ) -> NDArray[np.float32]:
         """Return unit vectors of ``texts``, shape (n, D), in their order, without gradient.
 
         Batches hold texts of like length, the longest first; on a CPU small batches are the fast ones.
         Lengths are counted in tokens: sorted by characters, batches of 32 real passages hold 22 % padding.
+        The last bits of a vector depend on the shape of its batch. With ``alone`` they do not depend on the other
+        texts: the shape follows from the text's own length, and batches are filled up.
 
         Args:
             texts: any number of them.
@@ -110,26 +117,40 @@ class Encoder:
             batch_size: texts per forward pass; fewer from the first one on that a GPU has no room for.
             max_tokens: cut here instead of at the encoder's own.
             on_batch: told how many texts were just done.
+            alone: whether equal texts have equal bytes, whatever is embedded beside them.
 
         Raises:
             torch.OutOfMemoryError: a GPU has no room for one text.
         """
 
         def run(rows: Sequence[int]) -> NDArray[np.float32]:
-            return self.forward([texts[row] for row in rows], prompt=prompt, max_tokens=max_tokens).cpu().numpy()
+            read = [texts[row] for row in rows]
+            return self.forward(read, prompt=prompt, max_tokens=max_tokens, multiple=multiple).cpu().numpy()
 
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
-        lengths = np.minimum(self.token_counts(texts), max_tokens or self.max_tokens)
+        limit, multiple = max_tokens or self.max_tokens, 0
+        lengths = np.minimum(self.token_counts(texts, prompt=prompt if alone else ""), limit)
         order = np.argsort(-lengths, kind="stable")
+        groups = [order.tolist()]
+        if alone:
+            multiple = PAD if -(-limit // PAD) * PAD <= self._reads else 1
+            groups = [rows.tolist() for rows in _like(order, -(-lengths // multiple))]
         with torch.no_grad():  # not inference_mode: FSDP keeps tensors that the next forward learns with
-            for rows, batch_BD in auto_batch(order.tolist(), batch_size, run, self.name):
-                vectors_ND[rows] = batch_BD
-                if on_batch is not None:
-                    on_batch(len(rows))
+            for group in groups:
+                left, filled = len(group), group[:1] * (-len(group) % batch_size) if alone else []
+                for rows, batch_BD in auto_batch(group + filled, batch_size, run, self.name):
+                    vectors_ND[rows] = batch_BD
+                    if on_batch is not None:
+                        on_batch(min(left, len(rows)))
+                    left = max(0, left - len(rows))
         return vectors_ND
 
-    def forward(self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None) -> Tensor:
+    def forward(
+        self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None, multiple: int = 0
+    ) -> Tensor:
         """Return unit vectors, float32, shape (n, D), with gradient: one padded batch through the model.
+
+        The batch is as long as its longest text; with ``multiple`` up to the next multiple of so many tokens.
 
         Raises:
             ModelError: the model reads fewer than ``max_tokens`` tokens.
@@ -144,6 +165,8 @@ class Encoder:
         if self._static:
             self.model.tokenizer.enable_truncation(length)
         features = self.model.preprocess(list(texts), prompt=prompt, max_length=length)
+        if multiple and not self._static:
+            self._pad(features, multiple)
         told = self.model(batch_to_device(features, self.model.device))
         vectors_BD: Tensor = torch.nn.functional.normalize(told["sentence_embedding"].float(), dim=-1)
         if self.projection is None:
@@ -152,6 +175,14 @@ class Encoder:
         room = (self.width - vectors_BD.shape[-1]) // self.projection.shape[-1]
         tokens_BTW = torch.nn.functional.pad(tokens_BTW[:, :room], (0, 0, 0, max(0, room - tokens_BTW.shape[1])))
         return torch.hstack([vectors_BD, tokens_BTW.flatten(1)])
+
+    def _pad(self, features: dict[str, Any], multiple: int) -> None:
+        """Pad a batch to the next multiple of so many tokens."""
+        short = -features["input_ids"].shape[1] % multiple
+        sides = (short, 0) if self._tokenizer.padding_side == "left" else (0, short)
+        for name, filled in (("input_ids", self._tokenizer.pad_token_id), ("attention_mask", 0), ("token_type_ids", 0)):
+            if name in features:
+                features[name] = torch.nn.functional.pad(features[name], sides, value=filled)
 
     def late(self, width: int, tokens: int) -> "Encoder":
         """Return one with the same weights that also tells token vectors (late interaction, arXiv 2004.12832).
@@ -229,6 +260,15 @@ class Encoder:
         half = copy.copy(self)
         half.model = copy.deepcopy(self.model).bfloat16()
         return half
+
+
+def _like(order: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return the rows of ``order`` in groups of one size each, as their sizes fall.
+
+    >>> [rows.tolist() for rows in _like(np.array([2, 0, 1]), np.array([1, 1, 3]))]
+    [[2], [0, 1]]
+    """
+    return np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1) if len(order) else []
 
 
 def token_vectors(hidden_BTH: Tensor, mask_BT: Tensor, projection_HW: Tensor) -> Tensor:

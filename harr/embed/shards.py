@@ -1,7 +1,8 @@
 """Passages to vectors, shard by shard: resumable, bounded in memory by one shard.
 
 A shard is a pure function of corpus, encoder, dtype and number (:func:`embed_shard`), so that workers elsewhere can
-make it. The manifest is written by the caller of :func:`embed_corpus` alone.
+make it. The manifest is written by the caller of :func:`embed_corpus` alone. A text that the vectors in place hold
+already, of the corpus before, is not embedded again (harr/embed/known.py); the bytes are the same.
 """
 
 import time
@@ -16,6 +17,7 @@ from tqdm import tqdm
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import LARGEST
 from harr.embed.encoder import Encoder
+from harr.embed.known import Known, checked, encoded, text_hashes
 from harr.embed.served import ServedEncoder
 from harr.errors import DamagedFile
 from harr.io.files import (
@@ -38,6 +40,8 @@ MIN_COSINE = 0.99
 PROBE_SECONDS = 1.0
 CHECKED = 8
 """Number of passages that are also encoded in this process before a server encodes the corpus."""
+PARTS = ("tokens", "texts")
+"""What a shard's entry may tell of beside its vectors: token vectors, and what each text was."""
 Spread = Callable[[Path, Sequence[int]], Iterator[dict[str, Any]]]
 """A function that has the shards of these numbers made elsewhere, in a folder with a manifest, and yields each entry
 when it is there."""
@@ -54,7 +58,9 @@ def embed_corpus(
 ) -> dict[str, float]:
     """Embed every passage and publish ``out``: vectors-00000.npy ... and manifest.json.
 
-    A shard is a float32 array of unit vectors, rows in corpus order. With ``params.tokens`` there are token vectors
+    A shard is a float32 array of unit vectors, rows in corpus order. Beside it texts-00000.npy says what each text was:
+    the first half of its SHA-256, in two numbers, and its tokens, uint64, (rows, 3). Where ``out`` holds vectors of
+    another corpus, those of equal texts are taken over. With ``params.tokens`` there are token vectors
     beside it, tokens-00000.npy, of the same passes: int8, (rows, T, W). Unfinished shards live in
     ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
     and shard size; a shard there whose hash differs is made again, alone; so is one of a damaged ``out``.
@@ -62,7 +68,7 @@ def embed_corpus(
     shards made elsewhere, in any order: the bytes are the same.
 
     Returns:
-        Figures for the metrics file; ``seconds`` and ``texts_per_second`` are of this call only.
+        Figures for the metrics file; ``embedded``, ``reused``, ``seconds`` and ``texts_per_second`` are of this call.
     """
     if served:
         served.check(passages.contents(0, min(CHECKED, len(passages))))
@@ -78,23 +84,28 @@ def embed_corpus(
     folder = unfinished(work, plan)
     manifest = _resume(folder, passages, encoder, params)
     if manifest is None:  # it fixes the dtype, so that a resumed run keeps it
-        chosen = _choose_dtype(passages, encoder, params.batch_size) if dtype == "auto" else dtype
+        chosen = dtype
+        if dtype == "auto":
+            chosen = _dtype_before(out, passages, encoder) or _choose_dtype(passages, encoder, params.batch_size)
         manifest = _header(passages, encoder, chosen, params.tokens_of(encoder.max_tokens))
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)
     done = {shard["file"]: shard for shard in manifest["shards"]}
     missing = [number for number in range(-(-len(passages) // params.shard_size)) if _file(number) not in done]
     finished_rows = sum(shard["rows"] for shard in manifest["shards"])
-    started = time.monotonic()
+    started, embedded = time.monotonic(), 0
     with bar(total=len(passages), initial=finished_rows, desc="embed", unit="passages") as progress:
         if spread:
             entries = spread(folder, missing)
         else:
             used = computing(encoder, manifest, served)
+            known = checked(Known.open(out, manifest), passages, encoder, used, params.batch_size) if missing else None
             entries = (
-                embed_shard(passages, encoder, used, params, folder, number, progress.update) for number in missing
+                embed_shard(passages, encoder, used, params, folder, number, known, progress.update)
+                for number in missing
             )
         for entry in stoppable(entries):
+            embedded += entry.pop("embedded")
             done[entry["file"]] = entry
             manifest["shards"] = [done[name] for name in sorted(done, key=lambda name: (len(name), name))]
             write_json(folder / "manifest.json", manifest)
@@ -102,7 +113,8 @@ def embed_corpus(
                 progress.update(entry["rows"])
     note_published(folder)
     publish(folder, out)
-    return _figures(manifest, embedded=len(passages) - finished_rows, seconds=time.monotonic() - started)
+    reused = len(passages) - finished_rows - embedded
+    return _figures(manifest, embedded=embedded, reused=reused, seconds=time.monotonic() - started)
 
 
 def computing(encoder: Encoder, manifest: Mapping[str, Any], served: ServedEncoder | None) -> Encoder | ServedEncoder:
@@ -120,11 +132,12 @@ def embed_shard(
     params: EmbedParams,
     folder: Path,
     number: int,
+    known: Known | None = None,
     on_batch: Callable[[int], object] = lambda _: None,
 ) -> dict[str, Any]:
     """Embed shard ``number`` into ``folder``; the same bytes wherever it runs.
 
-    A text that comes twice in the shard is encoded once.
+    A text that comes twice in the shard is encoded once, one that is known not at all.
 
     Args:
         passages: the corpus; row ``number * shard_size`` is the shard's first.
@@ -133,27 +146,34 @@ def embed_shard(
         params: shard and batch size.
         folder: where the file appears, whole.
         number: of the shard, from 0.
+        known: texts that have vectors.
         on_batch: told how many passages were just done.
 
     Returns:
-        The shard's entry in the manifest: file, rows, sha256, truncated.
+        The shard's entry in the manifest: file, rows, sha256, truncated; and how many passages were ``embedded``.
     """
     start = number * params.shard_size
     texts = passages.contents(start, min(start + params.shard_size, len(passages)))
-    distinct = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-    vectors_UD = used.encode(
-        list(distinct), prompt=encoder.passage_prompt, batch_size=params.batch_size, on_batch=on_batch
-    )
+    hashes_R2 = text_hashes(texts)
+    places = known.rows(hashes_R2) if known else np.full(len(texts), -1)
+    new, old = np.flatnonzero(places < 0), np.flatnonzero(places >= 0)
+    distinct = {text: row for row, text in enumerate(dict.fromkeys(texts[row] for row in new))}
+    vectors_UX = encoded(list(distinct), encoder, used, params.batch_size, on_batch=on_batch)
     on_batch(len(texts) - len(distinct))
-    vectors = vectors_UD[[distinct[text] for text in texts]]
-    counts = encoder.token_counts([encoder.passage_prompt + text for text in texts])
-    truncated = int((counts > encoder.max_tokens).sum())
-    entry = {**_saved(folder / _file(number), vectors[:, : encoder.width]), "truncated": truncated}
+    vectors_RX, counts = np.empty((len(texts), vectors_UX.shape[1]), np.float32), np.empty(len(texts), np.uint64)
+    vectors_RX[new] = vectors_UX[[distinct[texts[row]] for row in new]]
+    counts[new] = encoder.token_counts([texts[row] for row in new], prompt=encoder.passage_prompt)
+    if known and len(old):
+        vectors_RX[old], counts[old] = known.take(places[old]), known.tokens(places[old])
+    entry = {
+        **_saved(folder / _file(number), vectors_RX[:, : encoder.width]),
+        "truncated": int((counts > encoder.max_tokens).sum()),
+        "texts": _saved(folder / _file(number, "texts"), np.column_stack([hashes_R2, counts])),
+    }
     if params.tokens:
-        tokens = np.rint(vectors[:, encoder.width :] * LARGEST).astype(np.int8)
-        path = folder / _file(number).replace("vectors", "tokens")
-        entry["tokens"] = _saved(path, tokens.reshape(len(texts), -1, params.tokens))
-    return entry
+        tokens = np.rint(vectors_RX[:, encoder.width :] * LARGEST).astype(np.int8)
+        entry["tokens"] = _saved(folder / _file(number, "tokens"), tokens.reshape(len(texts), -1, params.tokens))
+    return {**entry, "embedded": len(new)}
 
 
 def _saved(path: Path, vectors: NDArray[Any]) -> dict[str, Any]:
@@ -162,8 +182,8 @@ def _saved(path: Path, vectors: NDArray[Any]) -> dict[str, Any]:
     return {"file": path.name, "rows": len(vectors), "sha256": sha256(path)}
 
 
-def _file(number: int) -> str:
-    return f"vectors-{number:05d}.npy"
+def _file(number: int, what: str = "vectors") -> str:
+    return f"{what}-{number:05d}.npy"
 
 
 def _header(passages: Passages, encoder: Encoder, dtype: str, tokens: Mapping[str, int]) -> dict[str, Any]:
@@ -218,7 +238,7 @@ def _resume(folder: Path, passages: Passages, encoder: Encoder, params: EmbedPar
         return None
     intact = []
     for shard in manifest["shards"]:
-        parts = [shard, shard["tokens"]] if "tokens" in shard else [shard]
+        parts = [shard, *(shard[part] for part in PARTS if part in shard)]
         damaged = [path for part in parts if not _is_whole(path := folder / str(part.get("file")), part)]
         if damaged:
             tqdm.write(f"{damaged[0]} is missing or damaged and will be made again")
@@ -234,6 +254,16 @@ def _resume(folder: Path, passages: Passages, encoder: Encoder, params: EmbedPar
 def _is_whole(path: Path, part: Mapping[str, Any]) -> bool:
     """Return whether a file is there, as its entry in the manifest tells."""
     return path.is_file() and sha256(path) == part.get("sha256")
+
+
+def _dtype_before(out: Path, passages: Passages, encoder: Encoder) -> str:
+    """Return the number format in which this encoder embedded the corpus before; "" where it did not."""
+    try:
+        made = read_json(out / "manifest.json")
+        ours = made["encoder"] == encoder.identity and made["corpus"] != passages.identity
+        return str(made["dtype"]) if ours and made["dtype"] in ("float32", "bfloat16") else ""
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
@@ -260,7 +290,7 @@ def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
     return chosen
 
 
-def _figures(manifest: dict[str, Any], *, embedded: int, seconds: float) -> dict[str, float]:
+def _figures(manifest: dict[str, Any], *, embedded: int, reused: int, seconds: float) -> dict[str, float]:
     truncated = sum(shard["truncated"] for shard in manifest["shards"])
     return {
         "passages": manifest["rows"],
@@ -269,6 +299,7 @@ def _figures(manifest: dict[str, Any], *, embedded: int, seconds: float) -> dict
         "truncated_share": truncated / max(manifest["rows"], 1),
         "bfloat16": float(manifest["dtype"] == "bfloat16"),
         "embedded": embedded,
+        "reused": reused,
         "seconds": seconds,
         "texts_per_second": embedded / seconds,
     }

@@ -119,4 +119,4 @@ def test_a_worker_with_another_model_or_corpus_is_refused(expected: dict[str, st
     manifest, told = read_json(Path("local/manifest.json")), Params.load()
     write_json(tmp_path / "shards/manifest.json", manifest | {"encoder": "another"})
     with pytest.raises(IndexMismatch, match=r"has encoder .* is of another and"):
-        embed_as_worker(told.encoder, told.embed, CORPUS, tmp_path / "shards", 0)
+        embed_as_worker(told.encoder, told.embed, CORPUS, VECTORS, tmp_path / "shards", 0)
