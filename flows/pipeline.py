@@ -31,7 +31,7 @@ HOURS = 48.0
 
 
 def stages() -> list[str]:
-    """Return stage names in the order of dvc.yaml."""
+    """Return stage names in the order of dvc.yaml, and before them the look at local files."""
     return list(read_yaml(Path("dvc.yaml"), mend="run this in the project's folder")["stages"])
 
 

@@ -103,7 +103,8 @@ def test_an_entry_names_tests_that_assert_its_messages(number: int) -> None:
 
 
 def test_the_stages_that_are_looked_at_are_those_of_dvc() -> None:
-    assert list(STAGES) == list(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
+    found = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+    assert list(STAGES) == [name for name, spec in found.items() if not spec.get("always_changed")]
 
 
 def wiki(**changes: dict[str, Any]) -> Params:

@@ -11,13 +11,17 @@ from typing import Any
 import psutil
 
 from flows.doctor.finding import Finding, ok, warn
+from flows.files import FILES, seen
 from harr.errors import HarrError, InUse, one_line
+from harr.io import digests
 from harr.io.files import read_state
 from harr.io.resume import differences
 from harr.io.yaml_file import read_yaml
 
 SECONDS = 60
 """DVC may take so long: it waits while another DVC is at work, and hashes what changed."""
+LOOK = "files"
+"""The entry of dvc.yaml that always runs, since only it knows whether there is something new."""
 MEND = "bring it back with git (`git checkout` it), or correct it by hand"
 
 
@@ -48,6 +52,7 @@ def read_stages(root: Path) -> list[Stage]:
     used = {name: _paths(stage, "deps") for name, stage in declared.items()}
     if written and (asked := [name for name in declared if not written & (made[name] | used[name])]):
         changes = _dvc_status(root, *asked)
+    changes = _looked(changes, root)
     lock, params = _mapping(root / "dvc.lock").get("stages") or {}, _mapping(root / "params.yaml")
     found: dict[str, Stage] = {}
     for name in declared:
@@ -80,6 +85,16 @@ def _dvc_status(root: Path, *stages: str) -> dict[str, Any]:
         raise HarrError(f"dvc status: {message}; {no_git if 'not a git repository' in message else MEND}")
     changes: dict[str, Any] = json.loads(done.stdout)
     return changes
+
+
+def _looked(changes: dict[str, Any], root: Path) -> dict[str, Any]:
+    """Return the changes with those of local files in place of DVC's word for a look, which is always "changed"."""
+    if LOOK not in changes:
+        return changes
+    real = [change for change in changes[LOOK] if not isinstance(change, str)]
+    if (root / FILES).exists():
+        real += digests.changes(read_state(root / FILES, "run `dvc repro`"), seen(root))
+    return {name: real if name == LOOK else found for name, found in changes.items() if name != LOOK or real}
 
 
 def _reasons(changes: Iterable[Any], recorded: Mapping[str, Any], params: Mapping[str, Any]) -> Iterable[str]:

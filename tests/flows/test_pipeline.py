@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[2]
 
 def test_stages_come_in_the_order_of_dvc_yaml(workplace: Path) -> None:
     shutil.copy(ROOT / "dvc.yaml", workplace)
-    assert stages() == ["download", "embed", "index", "generator", "filter", "train", "arms", "evaluate", "merge"]
+    names = ["files", "download", "embed", "index", "generator", "filter", "train", "arms", "evaluate", "merge"]
+    assert stages() == names
 
 
 def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(workplace: Path) -> None:

@@ -1,0 +1,90 @@
+"""Files of the user's own that params.yaml names, and what they hold: so that a change of one is noticed.
+
+DVC compares the values of parameters, which for a file is its name. The look `python -m flows.files` writes the hashes
+down, and stage download depends on what it wrote.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from harr.io.files import read_json, sha256, write_json
+
+FRESH_SECONDS = 2.0
+"""Time in which a file may be changed again without another time of change, so that its hash is not remembered."""
+
+
+def own_paths(section: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the values of a section that may be paths: texts, lists of them, and those under ``settings``.
+
+    >>> list(own_paths({"dataset": "jsonl", "passages": ["a.jsonl"], "train_where": {"split": "b"}, "seed": 0}))
+    ['a.jsonl']
+    """
+    for name, value in section.items():
+        if name == "settings" and isinstance(value, Mapping):
+            yield from own_paths(value)
+        elif isinstance(value, str) and name != "dataset":
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from (one for one in value if isinstance(one, str))
+
+
+def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file that a section names, or that lies in a folder it names, by path.
+
+    What is no file and no folder of this machine is a name, and left out; so is what begins with a dot. A file whose
+    size, time and number on the disk are those in ``memo`` is not read again.
+
+    Args:
+        section: of params.yaml, as plain values.
+        root: relative paths begin there.
+        memo: a json file, which is written anew.
+    """
+    before, after = _remembered(memo), dict[str, list[Any]]()
+    digests = {}
+    for name, path in _files(sorted(set(own_paths(section))), root):
+        told = path.stat()
+        mark, place = [told.st_size, told.st_mtime_ns, told.st_ino], str(path.absolute())
+        known = before.get(place)
+        digests[name] = known[3] if known and known[:3] == mark else sha256(path)
+        if time.time() - told.st_mtime > FRESH_SECONDS:
+            after[place] = [*mark, digests[name]]
+    if after != before:
+        write_json(memo, after)
+    return digests
+
+
+def changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the files that differ, each with what happened where it was not changed within.
+
+    >>> changes({"a": "1", "b": "2"}, {"b": "3", "c": "4"})
+    ['a (deleted)', 'b', 'c (new)']
+    """
+    names = sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
+    return [name + (" (deleted)" if name not in now else "" if name in before else " (new)") for name in names]
+
+
+def _files(names: Iterable[str], root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each file with its name: a path as the section has it, and for a folder what lies below."""
+    for name in names:
+        try:
+            if (path := root / name).is_file():
+                yield name, path
+            for folder, below, files in os.walk(path, followlinks=True) if name and path.is_dir() else ():
+                below[:] = sorted(one for one in below if not one.startswith("."))
+                for file in sorted(one for one in files if not one.startswith(".")):
+                    if (found := Path(folder, file)).is_file():
+                        yield (Path(name) / found.relative_to(path)).as_posix(), found
+        except OSError:  # a name that no disk takes; what cannot be read, the stage tells
+            continue
+
+
+def _remembered(memo: Path) -> dict[str, list[Any]]:
+    try:
+        found = read_json(memo)
+        return found if isinstance(found, dict) else {}
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError):
+        return {}

@@ -1,0 +1,87 @@
+"""Local files that params.yaml names: a changed, added or removed one runs stage download again."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.doctor.stages import check_stages, read_stages
+from flows.files import FILES, MEMO, seen
+from harr.io import digests
+from harr.io.files import read_json
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(workplace: Path) -> Path:
+    """The look of dvc.yaml, and a stage that reads what it wrote, as download does."""
+    Path("mine").mkdir()
+    for name in ("a.jsonl", "b.jsonl", ".hidden"):
+        Path("mine", name).write_text("{}\n")
+    Path("questions.jsonl").write_text("{}\n")
+    values = yaml.safe_load(Path("params.yaml").read_text())
+    values["download"] = {"dataset": "jsonl", "passages": ["mine", "no/such"]}
+    values["download"] |= {"train": ["questions.jsonl"], "test": ["questions.jsonl"]}
+    Path("params.yaml").write_text(yaml.safe_dump(values))
+    look = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["files"]
+    look["cmd"] = look["cmd"].replace("python", sys.executable, 1)
+    download = {"cmd": "echo ran >> runs && cp data/files.json out", "deps": [FILES.as_posix()], "outs": ["out"]}
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"files": look, "download": download}}, sort_keys=False))
+    dvc("init", "--no-scm", "--quiet")
+    return workplace
+
+
+def dvc(*words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "dvc", *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def runs() -> int:
+    return len(Path("runs").read_text().split())
+
+
+def test_dvc_repro_and_status_notice_a_changed_an_added_and_a_removed_file(project: Path) -> None:
+    dvc("repro")
+    assert runs() == 1 and list(read_json(FILES)) == ["mine/a.jsonl", "mine/b.jsonl", "questions.jsonl"]
+    assert [stage.state for stage in read_stages(project)] == ["fresh", "fresh"]
+    dvc("repro")
+    assert runs() == 1, "nothing changed: the look alone runs"
+    Path("mine/a.jsonl").write_text("[]\n")
+    Path("mine/c.jsonl").write_text("{}\n")
+    Path("mine/b.jsonl").unlink()
+    look, download = read_stages(project)
+    assert (look.state, look.reasons) == ("changed", ("mine/a.jsonl", "mine/b.jsonl (deleted)", "mine/c.jsonl (new)"))
+    assert (download.state, download.reasons) == ("follows", ("files",))
+    assert "not up to date: files, download" in check_stages(project)[0].found
+    dvc("repro")
+    assert runs() == 2 and [stage.state for stage in read_stages(project)] == ["fresh", "fresh"]
+    Path("mine/a.jsonl").touch()
+    dvc("repro")
+    assert runs() == 2, "what it holds counts, not when it was written"
+
+
+def test_a_file_is_read_once_and_again_when_it_changed(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    digest = digests.sha256
+    monkeypatch.setattr(digests, "sha256", lambda path: (read.append(path.name), digest(path))[1])
+    for path in (Path("mine/a.jsonl"), Path("mine/b.jsonl"), Path("questions.jsonl")):
+        os.utime(path, (1, 1))
+    first = seen(project)
+    assert sorted(read) == ["a.jsonl", "b.jsonl", "questions.jsonl"] and seen(project) == first
+    assert len(read) == 3
+    Path("mine/a.jsonl").write_text("[]\n")
+    assert seen(project) != first and seen(project) == seen(project)
+    assert read[3:] == ["a.jsonl"] * 3, "a file that was just written may change again within its time"
+    MEMO.write_text("[")
+    assert digests.changes(first, seen(project)) == ["mine/a.jsonl"]
+
+
+def test_a_data_set_without_local_files_has_none(workplace: Path) -> None:
+    assert seen(workplace) == {}
+    settings = {"dataset": "function", "function": "mine:load", "settings": {"path": "params.yaml", "n": 3}}
+    assert list(digests.look(settings, workplace, MEMO)) == ["params.yaml"]
