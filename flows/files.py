@@ -10,8 +10,9 @@ from flows.runtime.command import call, run_command
 from harr.io.digests import look
 from harr.io.files import write_json
 from harr.params import Params
+from tasks.paths import FILES, STATE
 
-FILES, MEMO = Path("data/files.json"), Path(".harr/files.json")
+MEMO = STATE / "files.json"
 
 
 def seen(root: Path) -> dict[str, str]:

@@ -7,6 +7,8 @@ from harr.builders.places import Places
 
 PLACES = Places.of_project(Path())
 """What the builders of the library read and remember."""
+FILES = Path("data/files.json")
+"""What the local files hold that section download names."""
 CORPUS, QUESTIONS = PLACES.corpus, Path("data/questions")
 VECTORS, INDEX, MENTIONS, WORDS = PLACES.vectors, PLACES.index, PLACES.mentions, PLACES.words
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")

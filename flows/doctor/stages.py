@@ -11,12 +11,13 @@ from typing import Any
 import psutil
 
 from flows.doctor.finding import Finding, ok, warn
-from flows.files import FILES, seen
+from flows.files import seen
 from harr.errors import HarrError, InUse, one_line
 from harr.io import digests
 from harr.io.files import read_state
 from harr.io.resume import differences
 from harr.io.yaml_file import read_yaml
+from tasks.paths import FILES
 
 SECONDS = 60
 """DVC may take so long: it waits while another DVC is at work, and hashes what changed."""

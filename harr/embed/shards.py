@@ -82,12 +82,7 @@ def embed_corpus(
     }
     _take_back(out, work / fingerprint(plan), passages, encoder, plan)
     folder = unfinished(work, plan)
-    manifest = _resume(folder, passages, encoder, params)
-    if manifest is None:  # it fixes the dtype, so that a resumed run keeps it
-        chosen = dtype
-        if dtype == "auto":
-            chosen = _dtype_before(out, passages, encoder) or _choose_dtype(passages, encoder, params.batch_size)
-        manifest = _header(passages, encoder, chosen, params.tokens_of(encoder.max_tokens))
+    manifest = _resume(folder, passages, encoder, params) or _begun(out, passages, encoder, params, dtype)
     (folder / SUMS).unlink(missing_ok=True)  # of a call that was killed as it published
     write_json(folder / "manifest.json", manifest)
     done = {shard["file"]: shard for shard in manifest["shards"]}
@@ -95,15 +90,11 @@ def embed_corpus(
     finished_rows = sum(shard["rows"] for shard in manifest["shards"])
     started, embedded = time.monotonic(), 0
     with bar(total=len(passages), initial=finished_rows, desc="embed", unit="passages") as progress:
-        if spread:
-            entries = spread(folder, missing)
-        else:
-            used = computing(encoder, manifest, served)
-            known = checked(Known.open(out, manifest), passages, encoder, used, params.batch_size) if missing else None
-            entries = (
-                embed_shard(passages, encoder, used, params, folder, number, known, progress.update)
-                for number in missing
-            )
+        entries = (
+            spread(folder, missing)
+            if spread
+            else _made_here(passages, encoder, served, params, out, folder, manifest, missing, progress.update)
+        )
         for entry in stoppable(entries):
             embedded += entry.pop("embedded")
             done[entry["file"]] = entry
@@ -115,6 +106,33 @@ def embed_corpus(
     publish(folder, out)
     reused = len(passages) - finished_rows - embedded
     return _figures(manifest, embedded=embedded, reused=reused, seconds=time.monotonic() - started)
+
+
+def _begun(out: Path, passages: Passages, encoder: Encoder, params: EmbedParams, dtype: str) -> dict[str, Any]:
+    """Return the manifest of work that begins; it fixes the dtype, so that a resumed run keeps it."""
+    if dtype == "auto":
+        dtype = _dtype_before(out, passages, encoder) or _choose_dtype(passages, encoder, params.batch_size)
+    return _header(passages, encoder, dtype, params.tokens_of(encoder.max_tokens))
+
+
+def _made_here(
+    passages: Passages,
+    encoder: Encoder,
+    served: ServedEncoder | None,
+    params: EmbedParams,
+    out: Path,
+    folder: Path,
+    manifest: Mapping[str, Any],
+    numbers: Sequence[int],
+    on_batch: Callable[[int], object],
+) -> Iterator[dict[str, Any]]:
+    """Make these shards in this process, and yield the entry of each; what ``out`` holds is taken over."""
+    if not numbers:
+        return
+    used = computing(encoder, manifest, served)
+    known = checked(Known.open(out, manifest), passages, encoder, used, params.batch_size)
+    for number in numbers:
+        yield embed_shard(passages, encoder, used, params, folder, number, known, on_batch)
 
 
 def computing(encoder: Encoder, manifest: Mapping[str, Any], served: ServedEncoder | None) -> Encoder | ServedEncoder:

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from flows.doctor.stages import check_stages, read_stages
-from flows.files import FILES, MEMO, seen
+from flows.files import MEMO, seen
 from harr.io import digests
 from harr.io.files import read_json
+from tasks.paths import FILES
 
 ROOT = Path(__file__).parents[2]
 
