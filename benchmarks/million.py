@@ -41,6 +41,7 @@ class HashEncoder:
         prompt: str = "",
         batch_size: int = 0,
         on_batch: Callable[[int], object] = lambda _: None,
+        alone: bool = True,
     ) -> NDArray[np.float32]:
         """Unit vectors of ``texts``."""
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
@@ -50,7 +51,7 @@ class HashEncoder:
         on_batch(len(texts))
         return vectors_ND
 
-    def token_counts(self, texts: Sequence[str]) -> NDArray[np.int64]:
+    def token_counts(self, texts: Sequence[str], *, prompt: str = "") -> NDArray[np.int64]:
         """Words."""
         return np.array([len(text.split()) for text in texts])
 
