@@ -5,13 +5,13 @@ down, and stage download depends on what it wrote.
 """
 
 import json
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from harr.io.files import read_json, sha256, write_json
+from harr.io.folders import files_below
 
 FRESH_SECONDS = 2.0
 """Time in which a file may be changed again without another time of change, so that its hash is not remembered."""
@@ -73,11 +73,9 @@ def _files(names: Iterable[str], root: Path) -> Iterator[tuple[str, Path]]:
         try:
             if (path := root / name).is_file():
                 yield name, path
-            for folder, below, files in os.walk(path, followlinks=True) if name and path.is_dir() else ():
-                below[:] = sorted(one for one in below if not one.startswith("."))
-                for file in sorted(one for one in files if not one.startswith(".")):
-                    if (found := Path(folder, file)).is_file():
-                        yield (Path(name) / found.relative_to(path)).as_posix(), found
+            for found in files_below(path) if name and path.is_dir() else ():
+                if found.is_file():
+                    yield (Path(name) / found.relative_to(path)).as_posix(), found
         except OSError:  # a name that no disk takes; what cannot be read, the stage tells
             continue
 
