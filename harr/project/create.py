@@ -82,7 +82,8 @@ def _refer_to_versions(stages: Path, versions: Path) -> None:
             stage["deps"].remove(path)
         if not stage["deps"]:
             del stage["deps"]
-        stage["params"].append({VERSIONS: [_key(path) for path in code]})
+        if code:
+            stage["params"].append({VERSIONS: [_key(path) for path in code]})
         used.update(code)
     with io.StringIO() as text:
         yaml.dump(listed, text)
