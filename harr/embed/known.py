@@ -111,7 +111,7 @@ def encoded(
     texts: Sequence[str], encoder: Encoder, used: Encoder | ServedEncoder, batch_size: int, **told: Any
 ) -> NDArray[np.float32]:
     """Embed passages as stage embed does: the bytes of each depend on its own text alone, but for a server's."""
-    apart = {} if isinstance(used, ServedEncoder) else {"alone": True}
+    apart: dict[str, Any] = {} if isinstance(used, ServedEncoder) else {"alone": True}
     return used.encode(texts, prompt=encoder.passage_prompt, batch_size=batch_size, **apart, **told)
 
 
