@@ -187,8 +187,8 @@ async def load(port: int, bodies: list[bytes], clients: int) -> tuple[list[float
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for body in waiting:
             begun = time.perf_counter()
-            head = f"POST /search HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {len(body)}\r\n\r\n"
-            writer.write(head.encode() + body)
+            head = f"POST /search HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             headers = (await reader.readuntil(b"\r\n\r\n")).lower()
             size = int(headers.split(b"content-length:")[1].split(b"\r\n")[0])
             answer = await reader.readexactly(size)
