@@ -104,7 +104,7 @@ class Searcher:
             searches = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, Search)]
             texts = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, str)]
             if searches:
-                found = policy.retrieve([one for _, one in searches])
+                found = policy.retrieve(self._known([one for _, one in searches]))
                 for (at, _), one in zip(searches, found, strict=True):
                     answers[at] = Answer(now.version, found=one)
             if texts:
@@ -113,6 +113,13 @@ class Searcher:
                 for (at, _), vector in zip(texts, vectors, strict=True):
                     answers[at] = Answer(now.version, vector=tuple(vector[: policy.vectors.width].tolist()))
         return answers
+
+    def _known(self, searches: Sequence[Search]) -> list[Search]:
+        """Return the searches without excluded ids that the corpus has not, such as those of a deleted passage."""
+        if self._corpus is None or not any(one.exclude_ids for one in searches):
+            return [*searches]
+        rows = self._corpus.passages.rows_of({pid for one in searches for pid in one.exclude_ids})
+        return [replace(one, exclude_ids=one.exclude_ids & rows.keys()) for one in searches]
 
     @property
     def passages(self) -> int:

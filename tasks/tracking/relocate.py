@@ -66,6 +66,7 @@ def foreign_roots(database: Path) -> list[str]:
     Raises:
         ServiceUnavailable: another process has the database.
     """
+    database = database.absolute()
     try:
         with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=SECONDS)) as store:
             rows = store.execute("SELECT DISTINCT artifact_location FROM experiments").fetchall()

@@ -53,7 +53,9 @@ def test_an_old_file_store_and_a_secret_in_an_address(tmp_path: Path) -> None:
     assert levels(check_store(tmp_path, "sqlite:///mlflow.db", {})) == ["warn"]
 
 
-def test_a_folder_that_was_copied_keeps_its_artifacts_elsewhere(tmp_path: Path) -> None:
+def test_a_folder_that_was_copied_keeps_its_artifacts_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with sqlite3.connect(tmp_path / "mlflow.db") as store:
         store.execute("CREATE TABLE experiments (artifact_location TEXT)")
         store.execute("INSERT INTO experiments VALUES (?)", (f"{tmp_path}/mlruns/1",))
@@ -62,6 +64,8 @@ def test_a_folder_that_was_copied_keeps_its_artifacts_elsewhere(tmp_path: Path) 
         store.execute("INSERT INTO experiments VALUES ('/gone/mlruns/1')")
     (found,) = check_store(tmp_path, "sqlite:///mlflow.db", {})
     assert found.level == "warn" and "keeps artifacts in /gone/mlruns: this folder was copied or moved" in found.found
+    monkeypatch.chdir(tmp_path)  # `harr doctor` names its folder so
+    assert check_store(Path(), "sqlite:///mlflow.db", {}) == [found]
 
 
 def test_an_index_of_other_vectors_or_another_corpus(project: Path) -> None:
