@@ -2,11 +2,13 @@
 
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import openai
+from tqdm import tqdm
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient, retry
@@ -89,6 +91,9 @@ class Service:
     def _count(self, error: Exception, number: int) -> None:
         with self._lock:
             self.retries += 1
+            if self.retries == 1:
+                line = f"{self.where} does not answer yet; it is asked again, for {self._deadline:g} s at most"
+                tqdm.write(line, file=sys.stderr)
 
     def _refusal(self, error: openai.APIStatusError) -> HarrError:
         """Return an HTTP error in the user's words; the key is cut out of the server's text."""
