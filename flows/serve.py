@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from harr.serve.searcher import Dtype
 
+DRAIN_SECONDS = 30
+"""How long a signal waits for what was asked; a request whose body never comes holds no server longer."""
 CACHE = "registry"
 """The folder in .harr for versions of the registry, as `harr.Retriever` has it."""
 
@@ -100,7 +102,14 @@ def _over_http(app: "FastAPI", listener: socket.socket, told: str) -> None:
             await super().startup(sockets)
             print(told, flush=True)
 
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+    )
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has drained
         signal.signal(number, _end)
     Telling(config).run(sockets=[listener])

@@ -46,7 +46,7 @@ def answer_call(session: Session, arguments: str) -> str:
         query, learned = told["query"], told.get("learned", "")
         if not (isinstance(query, str) and isinstance(learned, str) and query.strip()):
             raise TypeError
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return 'error: expected {"query": "...", "learned": "..."}, with a query'
     if session.searched:
         session.learned(learned)

@@ -87,7 +87,8 @@ def checked(
 ) -> Known | None:
     """Return what is ``known``, if some of its texts get the same bytes today; else None, with a line that says so.
 
-    Libraries, kernels and code shape the last bits, too, and no identity tells of them.
+    Libraries, kernels and code shape the last bits, too, and no identity tells of them. Where none of the texts that
+    are looked at is known, few are, and all are embedded.
     """
     if known is None:
         return None
@@ -97,7 +98,7 @@ def checked(
     texts = [text for text, place in zip(texts, places, strict=True) if place >= 0][:CHECKED]
     places = places[places >= 0][:CHECKED]
     if not len(places):
-        return known
+        return None
     again, before = encoded(texts, encoder, used, batch_size), known.take(places)
     cosine = float((again[:, : encoder.width] * before[:, : encoder.width]).sum(-1).min())
     same = np.array_equal(_kept(again, encoder.width), _kept(before, encoder.width))

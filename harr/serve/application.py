@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from harr import __version__
-from harr.errors import HarrError, one_line
+from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.rag.sources.retrieve import document_of_passage
 from harr.serve.bodies import EmbedBody, RetrieveBody, SearchBody, read_body
 from harr.serve.door import Door, Readable
@@ -176,7 +176,11 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    return _json({"error": one_line(error, 300)}, 422)
+    """Tell what was wrong: with the request (422), with a server behind this one (503), or with what is here (500)."""
+    status = 422 if isinstance(error, ParamsError | CorpusError) else 503
+    return _json(
+        {"error": one_line(error, 300)}, status if status == 422 or isinstance(error, ServiceUnavailable) else 500
+    )
 
 
 async def _overloaded(_: Request, error: Exception) -> Response:

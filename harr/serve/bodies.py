@@ -12,6 +12,8 @@ MAX_BYTES = 4 << 20
 MAX_QUERIES = 4096
 """Number of queries in a request of Search-R1: the rollouts of a step."""
 MAX_PASSAGES = 1000
+MAX_FOUND = 100_000
+"""Number of passages of an answer in Search-R1's protocol."""
 Text = Annotated[str, Field(max_length=20_000)]
 Count = Annotated[int, Field(ge=1, le=MAX_PASSAGES)]
 Tower = Literal["champion", "frozen"]
@@ -98,6 +100,8 @@ class RetrieveBody(BaseModel):
     def _asks(self) -> "RetrieveBody":
         if (self.queries is None) == (self.query is None):
             raise ValueError("send either queries, a list, or query, a text")
+        if len(self.queries or ()) * (self.topk or 0) > MAX_FOUND:
+            raise ValueError(f"queries times topk is more than {MAX_FOUND:,}; send fewer at a time")
         return self
 
 

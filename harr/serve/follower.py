@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harr.errors import HarrError, ModelError, one_line
+from harr.errors import HarrError, IndexMismatch, ModelError, one_line
 from harr.io.files import SUMS, digest_of, read_json, sha256, write_json
 from harr.services.model_registry import fetch, is_registered, open_registry, registry_address, resolve
 
@@ -32,6 +32,8 @@ class Follower:
         self.changes = 0
         """Number of versions that were taken over after the first one."""
         self._version = ""
+        self._unfit = ("", "")
+        """The version that does not fit here, and why: it is not loaded at every look."""
         self._client: Any = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="follow", daemon=True)
@@ -45,9 +47,12 @@ class Follower:
         last = self._cache / LAST
         told = read_json(last) if is_registered(self.model) and last.exists() else {}
         kept = self._cache / str(told.get("folder", ""))
-        if told.get("model") == self.model and digest_of(kept) == told.get("digest"):
-            self._take(kept, str(told["version"]))
-        else:
+        if not (
+            told.get("model") == self.model
+            and digest_of(kept) == told.get("digest")
+            and self._took(kept, str(told["version"]))
+        ):
+            self._unfit = ("", "")
             self._take(*self._look())
         self._thread.start()
 
@@ -59,10 +64,13 @@ class Follower:
         while not self._ended.wait(EVERY_SECONDS):
             try:
                 folder, version = self._look()
+                if version == self._unfit[0]:
+                    self.problem = self._unfit[1]
+                    continue
                 if version != self._version:
                     self._take(folder, version)
                     self.changes += 1
-                self.problem = ""
+                self.problem, self._unfit = "", ("", "")
             except HarrError as error:
                 self.problem = one_line(error, 300)
             except Exception as error:  # whatever a library raises: the model of before goes on
@@ -80,15 +88,28 @@ class Follower:
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
             self._client = open_registry(registry_address(self._project))
         found = resolve(self._client, self.model)
-        if found.number == self._version:
+        if found.number in (self._version, self._unfit[0]):
             return Path(), found.number
         if found.kind != "retriever":
             raise ModelError(f"{found.uri} is of kind {found.kind}; a server answers with a retriever")
-        folder = fetch(self._client, found, self._cache)
-        told = {"model": self.model, "version": found.number, "folder": folder.name, "digest": found.digest}
-        write_json(self._cache / LAST, told)
-        return folder, found.number
+        return fetch(self._client, found, self._cache), found.number
+
+    def _took(self, folder: Path, version: str) -> bool:
+        """Return whether the version that was served last can be served now, too; if not, the registry is asked."""
+        try:
+            self._take(folder, version)
+        except HarrError:
+            return False
+        return True
 
     def _take(self, folder: Path, version: str) -> None:
-        self._load(folder, version)
+        """Load a version, and note that it is served; one that does not fit here is not tried again."""
+        try:
+            self._load(folder, version)
+        except (IndexMismatch, ModelError) as error:
+            self._unfit = (version, one_line(error, 300))
+            raise
         self._version = version
+        if is_registered(self.model):
+            told = {"model": self.model, "version": version, "folder": folder.name, "digest": digest_of(folder)}
+            write_json(self._cache / LAST, told)

@@ -1,7 +1,7 @@
 """A corpus that stays, and the model that reads queries for it, which is changed between two batches."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -103,9 +103,10 @@ class Searcher:
             own = [at for at, ask in enumerate(asks) if ask.model == model]
             searches = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, Search)]
             texts = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, str)]
-            if searches:
-                found = policy.retrieve(self._known([one for _, one in searches]))
-                for (at, _), one in zip(searches, found, strict=True):
+            known = self._known([one for _, one in searches])
+            for group in _of_one_depth(policy, zip((at for at, _ in searches), known, strict=True)):
+                found = policy.retrieve([one for _, one in group])
+                for (at, _), one in zip(group, found, strict=True):
                     answers[at] = Answer(now.version, found=one)
             if texts:
                 told = [text for _, text in texts]
@@ -158,3 +159,16 @@ class Searcher:
 
     def _documents(self, policy: DensePolicy, texts: Sequence[str]) -> NDArray[np.float32]:
         return policy.encoder.encode(texts, prompt=policy.encoder.passage_prompt)
+
+
+def _of_one_depth(policy: DensePolicy, searches: Iterable[tuple[int, Search]]) -> Iterable[list[tuple[int, Search]]]:
+    """Return the searches that look at equally many candidates together.
+
+    A policy looks at as many for all as one of them needs, and where words or titles bring candidates, the best of
+    more are others: what one client asks for must not change what another finds.
+    """
+    groups: dict[tuple[int, int], list[tuple[int, Search]]] = {}
+    for at, one in searches:
+        depth = max(policy.pool, one.k), len(one.exclude_ids) if policy.fusion.sparse else 0
+        groups.setdefault(depth, []).append((at, one))
+    return groups.values()

@@ -19,6 +19,8 @@ def pull(uri: str, out: Path, project: Path = Path()) -> str:
         ParamsError: the address is wrong, or ``out`` holds something else.
         ModelError, DamagedFile, ServiceUnavailable: as :func:`harr.services.model_registry.download` says.
     """
+    if out.resolve() == Path.cwd():
+        raise ParamsError(f"{out} is the folder that you are in, which cannot be replaced; name a new one")
     if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / "harr.json").exists())):
         raise ParamsError(f"{out} is there and holds no model of harr, so it stays as it is; name another folder")
     client = open_registry(registry_address(project))

@@ -104,7 +104,7 @@ def test_openai_tool(retriever: TrainedRetriever, expected: list[list[str]]) -> 
     answer_call(session, '{"query": "When?", "learned": "Ada Brown"}')
     found = answer_call(session, f'{{"query": "{QUERY}", "learned": ""}}')
     assert shown(found) == contents(retriever, expected[1])
-    for wrong in ("{", "[]", '{"query": 1}', '{"query": " "}', '{"learned": "x"}', "null"):
+    for wrong in ("{", "[]", '{"query": 1}', '{"query": " "}', '{"learned": "x"}', "null", "[" * 100_000):
         assert answer_call(session, wrong).startswith("error: expected")
     parameters = TOOL["function"]["parameters"]
     assert set(parameters["required"]) == set(parameters["properties"]) == {"query", "learned"}

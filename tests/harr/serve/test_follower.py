@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harr.errors import IndexMismatch, ModelError
-from harr.io.files import digest_of, publish, write_json
+from harr.io.files import digest_of, publish, read_json, write_json
 from harr.serve import follower as followers
 from harr.serve.follower import LAST, Follower
 from harr.services.model_registry import open_registry, registry_address
@@ -50,13 +50,20 @@ def loaded() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def following(loaded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+def refused() -> list[str]:
+    """Versions that did not fit."""
+    return []
+
+
+@pytest.fixture
+def following(loaded: list[tuple[str, str]], refused: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     monkeypatch.setattr(followers, "EVERY_SECONDS", 0.05)
     begun: list[Follower] = []
 
     def load(folder: Path, version: str) -> None:
         text = (folder / "query/config.json").read_text()
         if "other index" in text:
+            refused.append(version)
             raise IndexMismatch("this model is for another index")
         loaded.append((version, text))
 
@@ -126,6 +133,34 @@ def test_it_begins_with_what_was_served_last_where_mlflow_is_away(
     with pytest.raises(Exception, match="no address of an MLflow registry"):
         following(CHAMPION).start()
     assert (Path("cache") / LAST).exists()
+
+
+def test_a_version_that_does_not_fit_is_loaded_once_and_no_server_begins_with_it(
+    client: Any, following: Made, loaded: list[tuple[str, str]], refused: list[str]
+) -> None:
+    first = register(client, model("first"))
+    one = following(CHAMPION)
+    one.start()
+    second = register(client, model("other index"))
+    wait_for(lambda: one.problem == "this model is for another index")
+    client.delete_registered_model_alias(NAME, "champion")
+    wait_for(lambda: "the registry has no" in one.problem)
+    client.set_registered_model_alias(NAME, "champion", second)
+    wait_for(lambda: one.problem == "this model is for another index")
+    assert refused == [second]
+    one.close()
+    again = following(CHAMPION)
+    again.start()  # as after a kill
+    wait_for(lambda: again.problem == "this model is for another index")
+    again.close()
+    last = read_json(Path("cache") / LAST)
+    assert last["version"] == first
+    shutil.copytree(next(Path("cache").glob(f"*-{second}-*")), "cache/x")  # what fitted then, and fits no more
+    write_json(Path("cache") / LAST, last | {"folder": "x", "digest": digest_of(Path("cache/x"))})
+    client.set_registered_model_alias(NAME, "champion", first)
+    third = following(CHAMPION)
+    third.start()
+    assert [version for version, _ in loaded] == [first, first, first] and third.problem == ""
 
 
 def test_a_folder_is_followed_too(workplace: Path, following: Made, loaded: list[tuple[str, str]]) -> None:

@@ -224,6 +224,7 @@ def test_embed_gives_the_vectors_of_both_towers(project: Path, server: Running) 
         ("/search", {"messages": [{"role": "system", "content": "x"}]}, 422, "no message is the user's"),
         ("/retrieve", {"queries": ["x"] * 10_000}, 422, "queries: List should have at most 4096 items"),
         ("/retrieve", {"queries": ["x"], "query": "x"}, 422, "send either queries, a list, or query, a text"),
+        ("/retrieve", {"queries": ["x"] * 4000, "topk": 100}, 422, "queries times topk is more than 100,000"),
         ("/retrieve", {"queries": [7]}, 422, "queries.0: Input should be a valid string"),
         ("/embed", {"inputs": [["x"]]}, 422, "inputs"),
         ("/mcp", b"[" * 100_000, 400, "Invalid JSON: recursion limit exceeded"),

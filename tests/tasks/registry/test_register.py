@@ -192,4 +192,6 @@ def test_a_model_is_pulled_whole_and_nothing_else_is_replaced(params: Params) ->
     for place in (Path("metrics"), Path("params.yaml")):
         with pytest.raises(ParamsError, match="is there and holds no model of harr, so it stays as it is"):
             pull(uri, place)
+    with pytest.raises(ParamsError, match="is the folder that you are in, which cannot be replaced; name a new one"):
+        pull(uri, Path())
     assert sorted(path.name for path in out.parent.iterdir()) == ["champion"]
