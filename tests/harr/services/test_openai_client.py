@@ -17,7 +17,9 @@ def test_waiting_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
         unreachable="writer.base_url",
         overloaded="writer.concurrency",
     )
-    with pytest.raises(ServiceUnavailable, match="writer at http://127.0.0.1:9/v1: connection failed, tried for 2 s"):
+    with pytest.raises(
+        ServiceUnavailable, match=r"writer at http://127\.0\.0\.1:9/v1: connection failed, tried for 2 s"
+    ):
         service.ask(lambda client: client.models.list())
     line = "writer at http://127.0.0.1:9/v1 does not answer yet; it is asked again, for 2 s at most\n"
     assert capsys.readouterr().err == line and service.retries > 1
