@@ -64,7 +64,7 @@ def open_vectors(folder: Path):  # type: ignore[no-untyped-def]
     """The vectors on disk, made where they are missing."""
     from harr.corpus.vectors import Vectors
 
-    mapped = np.load(folder / "vectors.npy", mmap_mode="r")
+    mapped = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
     return Vectors({"identity": f"walks{mapped.shape[1]}", "rows": len(mapped), "width": mapped.shape[1]}, [mapped])
 
 
@@ -125,7 +125,7 @@ def main() -> None:
         print(json.dumps(figures))
         return
     with place(asked.folder) as folder:
-        np.save(Path(folder) / "vectors.npy", walks(asked.vectors, asked.width))
+        np.save(Path(folder) / "vectors.npy", walks(asked.vectors, asked.width), allow_pickle=False)
         for kind in asked.kinds:
             for stage in STAGES:
                 options = ["--stage", stage, "--kinds", kind, "--uri", asked.uri, "--folder", folder]

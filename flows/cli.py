@@ -112,9 +112,9 @@ def promote(recipe: Recipe = "params.yaml") -> None:
 
 @app.command()
 def register(recipe: Recipe = "params.yaml") -> None:
-    """Make the model in models/ the candidate, also one that DVC took from its cache or from a remote.
+    """Make the model in models/ the candidate.
 
-    A model that is registered already is not registered twice.
+    Also one that DVC took from its cache or from a remote. A model that is registered already is not registered twice.
     """
     from flows.pipeline import register_model
 
@@ -151,7 +151,7 @@ def push(
     license: Annotated[str, Option(help="the licence that the cards name, e.g. mit (default: none)")] = "",
     dry_run: Annotated[bool, Option("--dry-run", help="print what would be sent, and send nothing")] = False,
 ) -> None:
-    """Push questions and model to the hub, each with a card."""
+    """Push questions and model to the hub."""
     from tasks import push as hub
 
     if not (dataset or model):
@@ -166,7 +166,7 @@ def preview(
     export: Annotated[Path | None, Option(metavar="FILE", help="also write the questions as JSON lines")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check questions, gold passages and reward, before anything is computed.
+    """Check questions, gold passages and reward beforehand.
 
     Shows the questions of a split as section download stands for them. Exit 1 if something must be mended.
     """
@@ -273,7 +273,7 @@ def serve(
     room: Annotated[int, Option(min=1, help="searches that may wait; beyond that the answer is 503")] = 4096,
     stdio: Annotated[bool, Option("--stdio", help="speak MCP on stdin and stdout, not HTTP")] = False,
 ) -> None:
-    """Answer searches with a trained retriever: HTTP, Search-R1's protocol, MCP.
+    """Answer searches with a trained retriever: HTTP, MCP.
 
     Follows its alias in the registry: after a promotion or a rollback the next answers are of the new version, and
     passages and index stay.
@@ -289,7 +289,7 @@ def up(
     mlflow_port: MlflowPort = 5000,
     serve_port: Annotated[int, Option(help="port of `harr serve`")] = SERVE_PORT,
 ) -> None:
-    """Start Prefect, its workers and MLflow; deploy prefect.yaml; serve the champion, if there is one."""
+    """Start Prefect, its workers, MLflow and the champion."""
     from flows import up as servers
 
     run_command(lambda: servers.up(prefect_port, mlflow_port, serve_port))

@@ -68,7 +68,7 @@ def serve(
 def is_loopback(host: str) -> bool:
     """Return whether an address is reached from this machine only.
 
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("192.168.0.5")
     (True, True, True, False)
     """
     if host == "localhost":

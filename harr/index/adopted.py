@@ -61,7 +61,7 @@ def adopt_collection(
     manifest = {**content, "width": vectors.width, "adopt": told.model_dump(), "found": how}
     folder = unfinished(work, manifest)
     (folder / "out").mkdir(parents=True, exist_ok=True)
-    np.save(folder / "out" / ROWS, rows)
+    np.save(folder / "out" / ROWS, rows, allow_pickle=False)
     write_json(folder / "out" / "manifest.json", manifest)
     publish(folder / "out", out)
     folder.with_suffix(".json").unlink(missing_ok=True)

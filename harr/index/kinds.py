@@ -14,7 +14,6 @@ from tqdm import tqdm
 
 from harr.io.files import read_state, write_json
 from harr.params.index import IndexParams, KindName
-from harr.services.milvus_client import TRIED_ROWS
 
 INDEX_TYPES: dict[KindName, str] = {"flat": "FLAT", "hnsw": "HNSW", "ivf_sq8": "IVF_SQ8", "diskann": "DISKANN"}
 """What Milvus calls them."""
@@ -66,6 +65,8 @@ def build_seconds(rows: int) -> int:
 
 def tried_as(params: IndexParams) -> dict[str, Any]:
     """Return :func:`index_of` the few vectors that a server is tried with."""
+    from harr.services.milvus_client import TRIED_ROWS  # loads pymilvus, which the limits of a run do without
+
     return index_of({"rows": TRIED_ROWS, **built_as(params)})
 
 

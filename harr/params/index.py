@@ -74,16 +74,20 @@ class IndexParams(Section):
             raise ValueError("adopt is for a Milvus server; set index.uri, or leave adopt out")
         if self.full_text:
             raise ValueError("an adopted collection is searched by vectors alone; set full_text: false")
-        if given := sorted({"kind", "links", "cells", "bulk"} & self.model_fields_set):
+        if given := [name for name in ("bulk", "cells", "kind", "links") if self._chosen(name)]:
             raise ValueError(f"{given[0]} is for a collection that harr builds; leave it out, or leave adopt out")
         return self
 
     @model_validator(mode="after")
     def _a_parameter_is_of_the_kind(self) -> "IndexParams":
-        for name in sorted(READ_BY.keys() & self.model_fields_set if self.adopt is None else ()):
-            if self.kind not in READ_BY[name]:
+        for name in READ_BY if self.adopt is None else ():
+            if self._chosen(name) and self.kind not in READ_BY[name]:
                 raise ValueError(
                     f"{name} = {getattr(self, name)} is not read by kind {self.kind}; leave it out, or set kind: "
                     + " or ".join(READ_BY[name])
                 )
         return self
+
+    def _chosen(self, name: str) -> bool:
+        """Return whether a parameter differs from its default; a section that was written out whole names them all."""
+        return bool(getattr(self, name) != type(self).model_fields[name].default)

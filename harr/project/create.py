@@ -72,9 +72,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def _refer_to_versions(stages: Path, versions: Path) -> None:
     """Have stages depend on hashes in place of code that lies elsewhere, and write these."""
-    yaml = YAML()
-    yaml.width = 200
-    listed: Any = yaml.load(stages.read_text(encoding="utf-8"))
+    round_trip = YAML()
+    round_trip.width = 200
+    listed: Any = round_trip.load(stages.read_text(encoding="utf-8"))
     used: set[str] = set()
     for stage in listed["stages"].values():
         code = [path for path in stage["deps"] if path.startswith(LIBRARY)]
@@ -86,7 +86,7 @@ def _refer_to_versions(stages: Path, versions: Path) -> None:
             stage["params"].append({VERSIONS: [_key(path) for path in code]})
         used.update(code)
     with io.StringIO() as text:
-        yaml.dump(listed, text)
+        round_trip.dump(listed, text)
         write_text(stages, text.getvalue())
     hashes = {_key(path): _hash(Path(harr.__file__).parent / path.removeprefix(LIBRARY)) for path in sorted(used)}
     write_text(versions, json.dumps({"harr": harr.__version__, **hashes}, indent=2) + "\n")

@@ -99,10 +99,10 @@ def test_status_of_a_project_in_which_nothing_ran(place: Path) -> None:
     (place / "data/.corpus.tmp").touch()
     done = harr("status")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("never run") == 9 and "none registered yet" in done.stdout
+    assert done.stdout.count("never run") == 10 and "none registered yet" in done.stdout
     assert "work/train: 1 entries" in done.stdout and "data/.corpus.tmp: a temporary file" in done.stdout
     told = json.loads(harr("status", "--json").stdout)
-    assert [stage["state"] for stage in told["stages"]] == ["never run"] * 9
+    assert [stage["state"] for stage in told["stages"]] == ["never run"] * 10
     assert told["orphans"] == [] and told["versions"] == []
 
 
