@@ -121,6 +121,8 @@ class Passages:
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Return rows of those ids that are in the corpus: one scan of the id column for ids not seen before."""
         wanted = list(dict.fromkeys(ids))
+        if len(self._row_of) > 2 * len(self._table):  # a server may be asked for ever for what nobody has
+            self._row_of.clear()
         unseen = [pid for pid in wanted if pid not in self._row_of]
         if unseen:
             column = self._table.column("id")

@@ -16,14 +16,18 @@ def main() -> None:
     """Run `harr` with the words of the command line."""
     if sys.argv[1:2] == ["init"]:
         _init(sys.argv[2:])
-    elif not Path("flows/cli.py").exists():
-        sys.exit(
-            f"error: no harr project in {Path().resolve()}; change to the folder of one, or make one: `harr init DIR`"
-        )
-    else:
+    elif Path("flows/cli.py").exists():
         _tell_other_version()
         sys.path.insert(0, os.getcwd())  # before a repository that is installed by links
         import_module("flows.cli").main()
+    elif sys.argv[1:] in (["--help"], ["-h"]):
+        print(
+            "Usage: harr init [--update] DIR\n\nMake a project. In its folder `harr --help` lists all other commands."
+        )
+    else:
+        sys.exit(
+            f"error: no harr project in {Path().resolve()}; change to the folder of one, or make one: `harr init DIR`"
+        )
 
 
 def _init(words: list[str]) -> None:

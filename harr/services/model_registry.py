@@ -22,6 +22,7 @@ SCHEME = "models:/"
 CHAMPION = "champion"
 """The alias that a promotion moves."""
 URI = re.compile(rf"{SCHEME}(?P<name>[^/@:\s.][^/@:\s]*)(@(?P<alias>[^/@:\s]+)|/(?P<number>\d+))")
+DIGEST = re.compile(r"[0-9a-f]{64}")
 LOADABLE = "model.sentence_transformer"
 """Where MLflow's flavour ``sentence_transformers`` looks for the model folder in a registered one."""
 MLFLOW_NOTE = "registered_model_meta"
@@ -119,7 +120,7 @@ def resolve(client: Any, uri: str) -> RegisteredVersion:
     with _answered(uri):
         look_up = client.get_model_version_by_alias if alias else client.get_model_version
         found = look_up(name, alias or number)
-    if not (found.run_id and {"model", "kind"} <= found.tags.keys()):
+    if not (found.run_id and DIGEST.fullmatch(found.tags.get("model", "")) and "kind" in found.tags):
         raise ModelError(
             f"version {found.version} of {name} was not registered by harr (no run, or no tag model or kind), so its "
             "files cannot be checked; load it with MLflow, or run `harr register`"

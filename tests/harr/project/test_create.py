@@ -72,6 +72,8 @@ def test_outside_a_project_one_line(site: Path, tmp_path: Path) -> None:
             f"error: no harr project in {tmp_path}; change to the folder of one, or make one: `harr init DIR`\n"
         )
     assert not (tmp_path / ".harr").exists()
+    told = run(site, tmp_path, "--help")
+    assert (told.returncode, told.stderr) == (0, "") and told.stdout.startswith("Usage: harr init ")
 
 
 def test_a_stage_depends_on_the_code_that_it_depends_on_in_the_repository(tmp_path: Path) -> None:
