@@ -191,6 +191,7 @@ def test_search_r1_verl_and_skyrl_are_answered_in_their_shapes(project: Path, se
     found = client(texts, 3)
     assert [[p.id for p in hits] for hits in found] == [[p["document"]["id"] for p in h] for h in told["result"]]
     assert len(client(["a"] * 2600, 1)) == 2600  # the rollouts of a step of Search-R1
+    client._client.close()  # a pipeline keeps its connection for as long as it runs
 
 
 def test_embed_gives_the_vectors_of_both_towers(project: Path, server: Running) -> None:
