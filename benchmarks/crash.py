@@ -39,8 +39,8 @@ KINDS = ("outs", "metrics", "plots")
 MADE = {
     name: [next(iter(out)) if isinstance(out, dict) else out for kind in KINDS for out in stage.get(kind, ())]
     for name, stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].items()
+    if name != "files"
 }
-"""Everything that a stage makes, as dvc.yaml says."""
 STAGES = (*MADE, "promote")
 Told = dict[str, Any]  # what is known of an attempt; see `run`
 TIMES = {"seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
