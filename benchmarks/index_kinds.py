@@ -30,7 +30,7 @@ KINDS = ("flat", "hnsw", "ivf_sq8")
 
 
 class Rows:
-    """As many passages as there are vectors, duck-typed as ``harr.corpus.passages.Passages``; none has a text."""
+    """A stand-in for ``harr.corpus.passages.Passages`` with as many passages as there are vectors; none has a text."""
 
     sources = ()
 

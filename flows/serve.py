@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from harr.errors import ParamsError
 from harr.params import Params
-from harr.services.model_registry import CHAMPION
-from tasks.paths import STATE
+from harr.services.model_registry import CACHE, CHAMPION
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 DRAIN_SECONDS = 30
 """How long a signal waits for what was asked; a request whose body never comes holds no server longer."""
-CACHE = "registry"
-"""The folder in .harr for versions of the registry, as `harr.Retriever` has it."""
 
 
 def serve(
@@ -49,7 +46,7 @@ def serve(
 
     followed = model or f"models:/{Params.load(project / 'params.yaml').tracking.registered_model}@{CHAMPION}"
     searcher = Searcher(project, dtype)
-    follower = Follower(followed, project, project / STATE / CACHE, searcher.load)
+    follower = Follower(followed, project, project / CACHE, searcher.load)
     out = _own_stdout() if stdio else -1
     follower.start()
     service = RetrieverService(searcher, follower, room=room)

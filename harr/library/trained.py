@@ -162,8 +162,7 @@ class Session:
         """
         if self._asked is None:
             raise ParamsError("learned() without a search before it; call search() first")
-        told = status or ("FOUND" if answer else "NOT_FOUND")
-        self.hops.append(Hop(self._asked, answer, told if self.retriever.statuses else ""))
+        self.hops.append(finished(self._asked, answer, status, statuses=self.retriever.statuses))
         self._asked = None
 
     def picked(self, passages: Iterable[Passage]) -> None:
@@ -171,6 +170,15 @@ class Session:
         for passage in passages:
             self.hops.append(Hop("", passage.content))
             self.excluded.add(passage.id)
+
+
+def finished(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
+    """Return what was asked and learnt, for a retriever whose states tell a hop's status (``statuses``) or not.
+
+    >>> finished("Who?", "", "", statuses=True).status, finished("Who?", "Ada", "", statuses=False).status
+    ('NOT_FOUND', '')
+    """
+    return Hop(query, answer, (status or ("FOUND" if answer else "NOT_FOUND")) if statuses else "")
 
 
 def _as_search(one: Search | str) -> Search:

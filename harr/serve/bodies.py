@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harr.errors import ParamsError, one_line
-from harr.types import Hop, Question, Search
+from harr.library.trained import finished
+from harr.types import Question, Search
 
 MAX_BYTES = 4 << 20
 """Number of bytes of a body."""
@@ -74,10 +75,7 @@ class SearchBody(BaseModel):
         if self.messages:
             asked, hops = _chat(self.messages)
         question = self.question or asked or self.query
-        told = tuple(
-            Hop(query, answer, (status or ("FOUND" if answer else "NOT_FOUND")) if statuses else "")
-            for query, answer, status in hops
-        )
+        told = tuple(finished(query, answer, status, statuses=statuses) for query, answer, status in hops)
         return Search(
             Question("", question),
             self.query or asked or question,

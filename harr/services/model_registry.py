@@ -22,6 +22,8 @@ SCHEME = "models:/"
 CHAMPION = "champion"
 """The alias that a promotion moves."""
 URI = re.compile(rf"{SCHEME}(?P<name>[^/@:\s.][^/@:\s]*)(@(?P<alias>[^/@:\s]+)|/(?P<number>\d+))")
+CACHE = Path(".harr/registry")
+"""The folder of a project that versions are downloaded to."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
 LOADABLE = "model.sentence_transformer"
 """Where MLflow's flavour ``sentence_transformers`` looks for the model folder in a registered one."""
@@ -79,7 +81,7 @@ def local_folder(uri: str, project: Path) -> Path:
         ParamsError, ModelError, DamagedFile, ServiceUnavailable: as :func:`resolve` and :func:`download` say.
     """
     client = open_registry(registry_address(project))
-    return fetch(client, resolve(client, uri), project / ".harr/registry")
+    return fetch(client, resolve(client, uri), project / CACHE)
 
 
 def open_registry(address: str) -> Any:

@@ -136,7 +136,11 @@ def test_a_champion_finds_what_the_folder_finds(
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
-def test_the_code_of_the_page_runs(champion: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_of_the_page_runs(
+    champion: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # the page sets MLflow's address for the process; the tests after this one have addresses of their own
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
     names: dict[str, object] = {"__name__": "page"}
     for block in blocks("docs/usage.md"):
         exec(block, names)
