@@ -28,7 +28,9 @@ if sys.argv[0] == "-m" or os.path.basename(sys.argv[0]) == "harr":
 SWITCHES = {
     "DO_NOT_TRACK": "true",  # Prefect, MLflow, Hugging Face
     "DVC_NO_ANALYTICS": "true",
+    "GRPC_VERBOSITY": "NONE",  # its "too_many_pings"; what goes wrong reaches us as an exception
     "GX_ANALYTICS_ENABLED": "false",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",  # transformers' of every model that is loaded
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",

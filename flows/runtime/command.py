@@ -1,5 +1,6 @@
 """What every command shares: its options are read by typer, it can be stopped, and it says an error in one line."""
 
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -75,5 +76,8 @@ def run_stage(stage: Any, *, checks: bool = False, join: Callable[[Any], Any] | 
 
 def run_command(body: Callable[[], Any]) -> None:
     """Call ``body`` so that a signal stops it between two units, and a user's mistake is one line, no traceback."""
+    for stream in (sys.stdout, sys.stderr):  # in a log, lines stand in the order in which they were printed
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)
     with signals.handled(), signals.ended_soon(), told_in_a_line():
         body()

@@ -15,6 +15,7 @@ from typing import Any
 from datasets import load_dataset
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+from tqdm import tqdm
 
 from harr.corpus.sample import draw_rows
 from harr.datasets import wiki17
@@ -157,7 +158,7 @@ def fetch(repository: str, pattern: str, root: str) -> list[Path]:
         folder = (
             Path(root) / repository
             if root
-            else Path(snapshot_download(repository, repo_type="dataset", allow_patterns=[pattern]))
+            else Path(snapshot_download(repository, repo_type="dataset", allow_patterns=[pattern], tqdm_class=tqdm))
         )
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise CorpusError(

@@ -89,7 +89,7 @@ def embed_corpus(
     missing = [number for number in range(-(-len(passages) // params.shard_size)) if _file(number) not in done]
     finished_rows = sum(shard["rows"] for shard in manifest["shards"])
     started, embedded = time.monotonic(), 0
-    with bar(total=len(passages), initial=finished_rows, desc="embed", unit="passages") as progress:
+    with bar(total=len(passages), initial=finished_rows, desc="embed", unit="passage") as progress:
         entries = (
             spread(folder, missing)
             if spread

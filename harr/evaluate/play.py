@@ -54,8 +54,7 @@ class Game:
         with bar(total=len(questions), desc=self.desc, unit="question") as progress:
             for start in range(0, len(questions), batch_size):
                 batch = questions[start : start + batch_size]
-                episodes += play(batch, self.pipeline, self.retriever, self.generator)
-                progress.update(len(batch))
+                episodes += play(batch, self.pipeline, self.retriever, self.generator, ended=progress.update)
         if self.reader is None or not isinstance(self.pipeline, LeReT):
             return episodes
         return answered(episodes, self.pipeline, self.reader, batch_size=batch_size, desc=f"{self.desc}: answers")
@@ -82,7 +81,8 @@ def pass_rates(
         return {}
     game.retriever.sampling = torch.Generator().manual_seed(seed)
     asked = [question for question in questions for _ in range(samples)]
-    episodes = play(asked, game.pipeline, game.retriever, game.generator, desc="pass@k")
+    with bar(total=len(asked), desc=f"{game.desc}: pass@k", unit="episode") as progress:
+        episodes = play(asked, game.pipeline, game.retriever, game.generator, ended=progress.update)
     game.retriever.sampling = None
     right = answer_em if any(episode.answer is not None for episode in episodes) else all_gold
     counts = {q.id: sum(right(e) == 1.0 for e in episodes[i * samples :][:samples]) for i, q in enumerate(questions)}

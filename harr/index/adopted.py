@@ -214,7 +214,7 @@ def _ids(client: Connection, told: AdoptParams) -> Iterable[str]:
     found = client.query_iterator(
         told.collection, batch_size=PER_CALL, filter=told.filter, output_fields=[told.id_field]
     )
-    with bar(total=int(total), desc="adopt", unit="passages") as progress:
+    with bar(total=int(total), desc="adopt", unit="passage") as progress:
         while batch := found.next():
             yield from (str(one[told.id_field]) for one in batch)
             progress.update(len(batch))

@@ -128,7 +128,7 @@ def _build_collection(
     first = _first_missing(client, name, content, vectors.width, known)
     if 0 < first < len(rows):
         tqdm.write(f"resuming {what} at passage {first}/{len(rows)} ({100 * first / len(rows):.1f} %)")
-    with bar(total=len(rows), initial=first, desc=what, unit="passages") as progress:
+    with bar(total=len(rows), initial=first, desc=what, unit="passage") as progress:
         if (params.bulk and first < len(rows)) or (known.exists() and "jobs" in read_state(known, AGAIN)):
             start_job, state = import_jobs(client, name)
             import_passages(passages, vectors, rows, params, known, start_job, state, progress.update)

@@ -73,7 +73,7 @@ def recall_at(
     """Return the share of the ``n`` nearest of ``rows`` that the index finds, by a scan of all their vectors."""
     n = min(n, len(rows))
     best_QN = np.empty((len(queries_QD), 0), dtype=np.float32)
-    with bar(total=len(rows), desc="scan", unit="passages") as progress:
+    with bar(total=len(rows), desc="scan", unit="passage") as progress:
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
             scores_QB = np.concatenate([best_QN, queries_QD @ vectors.take(block).T], axis=1)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
+from tqdm import tqdm
 
 from harr.errors import DamagedFile, HarrError, MissingExtra, ModelError, one_line
 from harr.io.files import check_sums, read_json, sha256
@@ -62,7 +63,7 @@ def find_folder(name: str, parameter: str = "encoder.model") -> Path:
         raise ModelError(f"model folder {name} does not exist; set {parameter} to a folder or a hub name")
     repository = name if "/" in name else f"sentence-transformers/{name}"
     try:
-        return _checked(Path(snapshot_download(repository, allow_patterns=list(LOADED_FILES))))
+        return _checked(Path(snapshot_download(repository, allow_patterns=list(LOADED_FILES), tqdm_class=tqdm)))
     except HarrError:
         raise
     except (OSError, ValueError) as error:

@@ -1,12 +1,18 @@
 """Progress bars with rate and ETA, quiet enough for a log file; and loops that can be stopped between two units."""
 
 import sys
-from collections.abc import Callable, Generator, Iterable
+import threading
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
 Unit = TypeVar("Unit")
+BEAT_SECONDS = 1.0
+LOG_SECONDS = 10.0
+"""How often a bar is drawn on a terminal at least, and how often a line goes into a log at most."""
 
 
 class _Stop:
@@ -14,6 +20,99 @@ class _Stop:
 
     leave: Callable[[], None] | None = None
     loops = 0
+
+
+class Bar(tqdm):
+    """A bar that moves every second, also while one unit takes long, and ends as a line of text.
+
+    Where stderr is no terminal it is lines of text alone: one every ten seconds at most, and fewer the longer it takes.
+    """
+
+    monitor_interval = 0  # tqdm's own thread looks every ten seconds only
+
+    def __init__(self, iterable: Iterable[Any] | None, **given: Any) -> None:
+        """Take what tqdm takes."""
+        self.told, self.over, self.on_terminal = time.monotonic(), threading.Event(), sys.stderr.isatty()
+        counted = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {speed}{postfix}]"
+        form = counted if given["total"] or hasattr(iterable, "__len__") else "{desc}: {n_fmt} [{elapsed}, {speed}]"
+        super().__init__(iterable, mininterval=0.2, dynamic_ncols=True, bar_format=form, **given)
+        if not self.disable:
+            threading.Thread(target=_beat, args=(weakref.ref(self), self.over), daemon=True).start()
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        """Return what tqdm shows, and ``speed``, the rate in words."""
+        shown: dict[str, Any] = super().format_dict
+        done, seconds = shown["n"] - shown["initial"], shown["elapsed"]
+        return shown | {"speed": _speed(shown["rate"] or (done / seconds if seconds else 0.0), shown["unit"])}
+
+    def display(self, msg: str | None = None, pos: int | None = None) -> Any:
+        """Draw the bar, on a terminal."""
+        return super().display(msg, pos) if self.on_terminal else None
+
+    def clear(self, *given: Any, **named: Any) -> None:
+        """Take the bar away for a line of text, on a terminal."""
+        if self.on_terminal:
+            super().clear(*given, **named)
+
+    def beat(self) -> None:
+        """Show the time that has passed; in a log, where a line is due."""
+        now, seconds = time.monotonic(), self.format_dict["elapsed"]
+        if self.on_terminal:
+            self.refresh(nolock=True)
+        elif now - self.told >= max(LOG_SECONDS, seconds / 10):
+            self.told = now
+            self.fp.write(f"{_line(self.format_dict)}\n")
+
+    def close(self) -> None:
+        """Put a line of text in the bar's place."""
+        if self.disable:
+            return
+        with self.get_lock():
+            self.over.set()
+        self.leave, shown = False, self.format_dict | {"rate": None}
+        super().close()
+        if shown["n"]:
+            tqdm.write(_line(shown, ended=True), file=self.fp)
+
+
+def _beat(bar: "weakref.ref[Bar]", over: threading.Event) -> None:
+    while not over.wait(BEAT_SECONDS):
+        with tqdm.get_lock():
+            if over.is_set() or (shown := bar()) is None:
+                return
+            shown.beat()
+            del shown
+
+
+def _line(shown: Mapping[str, Any], *, ended: bool = False) -> str:
+    """Return a bar in words.
+
+    >>> told = {"prefix": "train", "n": 12, "initial": 0, "total": 64, "elapsed": 180.0, "unit": "step", "rate": None}
+    >>> print(_line(told))
+    train: 12 of 64 steps, 03:00 gone, 13:00 left, 15.0 s/step
+    >>> print(_line(told | {"n": 64, "postfix": "reward=0.5"}, ended=True))
+    train: 64 steps in 03:00, 2.8 s/step, reward=0.5
+    """
+    n, total, seconds = shown["n"], shown["total"], shown["elapsed"]
+    rate = shown["rate"] or ((n - shown["initial"]) / seconds if seconds else 0.0)
+    whole = f" of {total:,}" if total and total != n else ""
+    units = shown["unit"] + ("" if (total or n) == 1 else "s")
+    time_told = f" in {tqdm.format_interval(seconds)}" if ended else f", {tqdm.format_interval(seconds)} gone"
+    left = f", {tqdm.format_interval((total - n) / rate)} left" if total and rate and not ended else ""
+    more = f", {shown['postfix']}" if shown.get("postfix") else ""
+    return f"{shown['prefix']}: {n:,}{whole} {units}{time_told}{left}, {_speed(rate, shown['unit'])}{more}"
+
+
+def _speed(rate: float, unit: str) -> str:
+    """Return a rate in units per second, or where that is below 1 in seconds per unit.
+
+    >>> _speed(1234.5, "passage"), _speed(0.125, "step"), _speed(0.0, "step")
+    ('1,234/s', '8.0 s/step', '? s/step')
+    """
+    if not rate:
+        return f"? s/{unit}"
+    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:,.1f} s/{unit}"
 
 
 def bar(
@@ -24,20 +123,9 @@ def bar(
     unit: str,
     initial: int = 0,
     shown: bool = True,
-) -> "tqdm[Any]":
-    """Return a bar on stderr, if it is ``shown``; where stderr is no terminal it prints a line every ten seconds at
-    most."""
-    interval = 0.2 if sys.stderr.isatty() else 10.0
-    return tqdm(
-        iterable,
-        total=total,
-        desc=desc,
-        unit=unit,
-        initial=initial,
-        mininterval=interval,
-        dynamic_ncols=True,
-        disable=not shown,
-    )
+) -> Bar:
+    """Return a bar on stderr over units (a word in the singular), if it is ``shown``; close it or use ``with``."""
+    return Bar(iterable, total=total, desc=desc, unit=unit, initial=initial, disable=not shown)
 
 
 def stoppable(units: Iterable[Unit]) -> Generator[Unit]:

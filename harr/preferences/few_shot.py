@@ -88,7 +88,8 @@ def _accepted(
 ) -> list[Demonstration]:
     """Return what can be demonstrated of plays of the pool; it is kept in the file ``known``."""
     if not known.exists():
-        played = play(questions, program, retriever, writer, desc="pool of prompts")
+        with bar(total=len(questions), desc="pool of prompts", unit="question") as progress:
+            played = play(questions, program, retriever, writer, ended=progress.update)
         accepted = [example for episode in played for example in demonstrations(episode, program, params.min_ap)]
         if not accepted:
             raise CorpusError(

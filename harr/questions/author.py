@@ -70,7 +70,7 @@ def write_questions_of(
     """
     parts = plan(params, passages, seed)
     written, asked = Written({split: [] for split in SPLITS}), Asked()
-    with bar(total=sum(part.wanted for part in parts), desc="questions", unit="kept") as progress:
+    with bar(total=sum(part.wanted for part in parts), desc="questions: kept", unit="question") as progress:
         for _ in stoppable(itertools.takewhile(bool, (_open(parts) for _ in itertools.count()))):
             for part, draft, reason, told in _round(parts, writer, asked):
                 if reason:

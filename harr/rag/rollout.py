@@ -1,12 +1,11 @@
 """Play pipelines: many generators advance together, and all pending requests of a kind are one batch."""
 
-from collections.abc import Generator as PyGenerator, Sequence
+from collections.abc import Callable, Generator as PyGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from harr.errors import ParamsError
-from harr.io.progress import bar
 from harr.types import (
     Episode,
     Generate,
@@ -67,13 +66,13 @@ def play(
     retriever: Retriever,
     generator: Generator | None,
     *,
-    desc: str = "",
+    ended: Callable[[int], object] = lambda count: None,
 ) -> list[Episode]:
     """Play every question to its end and return one episode per question, in order.
 
     All pending searches are one ``retrieve`` call and all pending texts one ``complete`` call, whatever the
-    number of questions. ``desc`` names a progress bar over finished episodes; empty: no bar. To sample a
-    group, repeat the question.
+    number of questions. ``ended`` hears how many more episodes have ended. To sample a group, repeat the
+    question.
 
     Raises:
         RuntimeError: the pipeline asks for text and there is no ``generator``.
@@ -81,13 +80,12 @@ def play(
     games = [_Game(question, pipeline(question)) for question in questions]
     for game in games:
         game.advance(None)
-    with bar(total=len(games), desc=desc, unit="episode", shown=bool(desc)) as progress:
-        waiting = games
-        while waiting:
-            still = [game for game in waiting if game.request is not None]
-            progress.update(len(waiting) - len(still))
-            waiting = still
-            _answer(waiting, retriever, generator)
+    waiting = games
+    while waiting:
+        still = [game for game in waiting if game.request is not None]
+        ended(len(waiting) - len(still))
+        waiting = still
+        _answer(waiting, retriever, generator)
     return [Episode(game.question, tuple(game.steps), game.outcome, tuple(game.turns)) for game in games]
 
 

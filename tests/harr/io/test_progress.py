@@ -1,7 +1,10 @@
-"""A loop that is asked to stop ends its unit and begins no other."""
+"""A bar moves and ends as text; a loop that is asked to stop ends its unit and begins no other."""
 
-from collections.abc import Iterator
+import re
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from io import StringIO
 
 import pytest
 
@@ -48,3 +51,52 @@ def test_a_loop_that_an_exception_ends_is_no_loop() -> None:
 def test_nobody_waits_where_no_such_loop_runs() -> None:
     assert list(progress.stoppable("ab")) == ["a", "b"]
     assert not progress.ask_to_stop(leave)
+
+
+class Screen(StringIO):
+    """A stderr that is a terminal, or none."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, terminal: bool, moved: Callable[[str], bool]) -> str:
+    """Return what a bar over two steps shows, the first of which lasts until ``moved``, and no longer than 20 s."""
+    screen = Screen(terminal)
+    monkeypatch.setattr("sys.stderr", screen)
+    monkeypatch.setattr(progress, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "LOG_SECONDS", 0.03)
+    monkeypatch.setenv("COLUMNS", "60")
+    end = time.monotonic() + 20
+    with progress.bar(total=2, desc="train", unit="step") as shown:
+        while not moved(screen.getvalue()) and time.monotonic() < end:
+            time.sleep(0.005)
+        shown.update()
+        shown.set_postfix(reward="0.5", refresh=False)
+        shown.update()
+    return re.sub(r"\d+:\d\d|[\d.,]+(/s$|/s,| s/)", "_", screen.getvalue())
+
+
+def test_a_bar_moves_on_a_terminal_while_one_step_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = watched(monkeypatch, True, lambda text: text.count("0/2") > 3)
+    assert shown.count("0/2") > 3 and "\r" in shown
+    assert shown.endswith("train: 2 steps in _, _ reward=0.5\n")
+
+
+def test_a_log_gets_plain_lines_while_one_step_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = watched(monkeypatch, False, lambda text: text.count("\n") > 1).splitlines()
+    assert lines[:2] == ["train: 0 of 2 steps, _ gone, ? s/step"] * 2
+    assert lines[-1] == "train: 2 steps in _, _ reward=0.5" and not [line for line in lines if "\r" in line]
+
+
+def test_a_bar_that_is_closed_or_not_shown_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(False)
+    monkeypatch.setattr("sys.stderr", screen)
+    for hidden in (progress.bar(total=2, desc="train", unit="step", shown=False), progress.bar(desc="x", unit="y")):
+        hidden.close()
+        hidden.close()
+    assert screen.getvalue() == "" and hidden.over.is_set()
