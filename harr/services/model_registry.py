@@ -22,7 +22,7 @@ SCHEME = "models:/"
 CHAMPION = "champion"
 """The alias that a promotion moves."""
 URI = re.compile(rf"{SCHEME}(?P<name>[^/@:\s.][^/@:\s]*)(@(?P<alias>[^/@:\s]+)|/(?P<number>\d+))")
-CACHE = Path(".harr/registry")
+CACHE = ".harr/registry"
 """The folder of a project that versions are downloaded to."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
 LOADABLE = "model.sentence_transformer"

@@ -89,7 +89,9 @@ def test_a_run_keeps_its_recipe_to_its_end_whatever_another_one_asks_for(workpla
 def test_a_worker_s_run_is_noted_while_it_waits_for_the_folder(workplace: Path) -> None:
     """`harr down` and ``sweep`` know it before its first stage."""
     shutil.copy(ROOT / "dvc.yaml", workplace)
-    code = "from flows.pipeline import one_stage; one_stage.fn('download')"
+    # a shell that starts the tests in its background leaves SIGINT ignored
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heard}; from flows.pipeline import one_stage; one_stage.fn('download')"
     environment = os.environ | {"PREFECT__RUNTIME__FLOW_RUN__ID": "waits"}
     command = [sys.executable, "-u", "-c", code]
     with prepare(""), subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
