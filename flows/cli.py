@@ -13,7 +13,7 @@ from typer import Argument, BadParameter, Option, Typer
 
 from flows.runtime.command import PLAIN, call, run_command
 from harr.errors import CorpusError
-from tasks.paths import BRIDGED, DIAGNOSIS, LENGTHS, REPORT
+from tasks.paths import BRIDGED, DIAGNOSIS, LENGTHS
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
@@ -315,19 +315,16 @@ def ui(prefect_port: PrefectPort = 4200, mlflow_port: MlflowPort = 5000) -> None
 def report(
     send: Annotated[bool, Option("--send", help="report to MLflow what it has not received yet")] = False,
 ) -> None:
-    """Print the arms of the last evaluation, and where its page is."""
+    """Print the arms of the last evaluation, what they mean, and what to do next."""
     if send:
         from tasks.tracking.report import send_reports
 
         run_command(lambda: print(*send_reports() or ["nothing waits to be sent"], sep="\n"))
         return
-    from tasks.evaluate import show
+    from flows.runtime.told import end_of_run
+    from harr.params import Params
 
-    def body() -> None:
-        print(show())
-        print(f"report: {REPORT.resolve()}" if REPORT.exists() else "no report page yet; run `dvc repro evaluate`")
-
-    run_command(body)
+    run_command(lambda: print(end_of_run(Params.load())))
 
 
 @app.command()

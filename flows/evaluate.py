@@ -5,6 +5,7 @@ import sys
 from prefect import flow
 
 from flows.runtime.command import run_stage
+from flows.runtime.told import say
 from harr.params import Params
 from tasks.audit import audit_play
 from tasks.evaluate import (
@@ -12,12 +13,12 @@ from tasks.evaluate import (
     evaluation_frame,
     play_arms,
     plot_and_report,
-    show,
     summarise_arms,
     write_evaluation,
 )
 from tasks.expectations.process import data_docs, expect
 from tasks.filter import write_preferences_page
+from tasks.headline import arm_figures, evaluation_note, headline_figures, headline_words
 from tasks.occlusion import play_occluded
 from tasks.paths import EVALUATION, PLOTS, QUESTIONS, REPORT
 from tasks.report_facts import run_facts
@@ -40,16 +41,15 @@ async def evaluate() -> None:
         if params.train.prefers:
             links = {"Preferences between queries": write_preferences_page().name, **links}
         plot_and_report(params, summary, run_facts(params), links, occluded)
-        figures = {f"{arm}.{name}": v for arm, metrics in summary["arms"].items() for name, v in metrics.items()}
-        ends = [(name, end, v["seeds"]) for name, v in figures.items() for end in (min, max) if len(v["seeds"]) > 1]
-        run.log(0, {name: v["mean"] for name, v in figures.items()})
-        run.log(0, {f"{name}.seeds_{end.__name__}": end(seeds) for name, end, seeds in ends})
+        run.log(0, arm_figures(summary))
+        run.headline(headline_figures(summary), evaluation_note(summary))
         run.tag(exploits=", ".join(summary["audit"].get("named", {})) or "none")
         run.traces(trajectories(episodes, rows, params.tracking.traces, params.baseline))
         run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")
         for path in (EVALUATION / "trajectories.json", REPORT, PLOTS / "arms.svg"):
             run.artifact(path)
-    print(show())
+    for line in headline_words(summary).splitlines():
+        say(line)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,7 @@ def _first_on_path() -> dict[str, str]:
     return {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
 
 
-@flow(name="pipeline")
+@flow(name="pipeline", flow_run_name="pipeline ({recipe})")
 def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
     """Bring every stage up to date, in DVC's order.
 
@@ -107,7 +107,7 @@ def pipeline(recipe: Recipe = AS_IT_STANDS, promote: bool = False) -> None:
         _show(place, verdict)
 
 
-@flow(name="stage")
+@flow(name="stage", flow_run_name="{stage} ({recipe})")
 def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
     """Bring one stage up to date; what it needs must be there.
 
@@ -121,7 +121,7 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
         _show(place)
 
 
-@flow(name="promotion")
+@flow(name="promotion", flow_run_name="promotion ({recipe})")
 def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> None:
     """Make the candidate the champion, if the interval allows it; or go back to the champion before.
 

@@ -55,7 +55,7 @@ def ensure_server() -> str:
 
 
 def _start() -> str:
-    print("starting a local Prefect server for this run (`harr ui` shows its history later)")
+    print("starting a local Prefect server; `harr ui` shows its history")
     with LOG.open("wb") as sink:
         supervisor = subprocess.Popen(
             [sys.executable, "-m", "flows.server", "--supervise", str(free_port())],

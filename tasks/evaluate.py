@@ -19,13 +19,15 @@ from tasks.arms import trained_runs
 from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.embed import vectors_manifest
 from tasks.filter import statistics_rows
-from tasks.paths import AUDIT, EVALUATION, FILTERED, METRICS, PLACES, PLOTS, REPORT, STATS, WORK
+from tasks.headline import headline_figures
+from tasks.paths import AUDIT, EVALUATION, FILTERED, HEADLINE, METRICS, PLACES, PLOTS, REPORT, STATS, WORK
 from tasks.train import training_figure
 
 if TYPE_CHECKING:
     from harr.evaluate.play import ArmRun, Game
     from harr.rag.scoring.reward import Reward
 
+EVALUATE, AGAIN = METRICS / "evaluate.json", "run `dvc repro evaluate`"
 Row = dict[str, Any]
 Rows = list[Row]
 
@@ -169,7 +171,7 @@ def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
 def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
-    """Write question rows, trajectories, the audit, metrics/evaluate.json and metrics/contrasts.json."""
+    """Write question rows, trajectories, the audit, metrics/evaluate.json, contrasts.json and headline.json."""
     from harr.evaluate.summary import CONTRASTS
     from harr.report.examples import trajectories
 
@@ -182,6 +184,7 @@ def write_evaluation(
         write_json(folder / AUDIT, rounded(summary.get("audit", {})))
     write_json(METRICS / "evaluate.json", rounded({name: part for name, part in summary.items() if name != CONTRASTS}))
     write_json(METRICS / "contrasts.json", rounded(summary[CONTRASTS]))
+    write_json(HEADLINE, headline_figures(summary))
 
 
 @task(**TASK)
@@ -297,21 +300,30 @@ def check_out(out: Path, questions: Path) -> None:
         raise CorpusError(f"--out {out} cannot be written ({error.strerror}); name another file") from None
 
 
-def show() -> str:
-    """Return the arms table of the last evaluation.
+def summary_here() -> dict[str, Any]:
+    """Return metrics/evaluate.json, with metrics/contrasts.json as ``contrasts``.
+
+    Raises:
+        DamagedFile: there is none, or it is damaged.
+    """
+    summary = read_state(EVALUATE, AGAIN, arms=dict, paired=dict)
+    if (contrasts := METRICS / "contrasts.json").exists():
+        summary["contrasts"] = read_state(contrasts, AGAIN)
+    return summary
+
+
+def show(width: int = 100) -> str:
+    """Return the arms table of the last evaluation, in so many columns if it can.
 
     Raises:
         DamagedFile: there is none, or it is damaged.
     """
     from harr.evaluate.tables import table
 
-    path, remedy = METRICS / "evaluate.json", "run `dvc repro evaluate`"
-    summary = read_state(path, remedy, arms=dict, paired=dict)
-    if (contrasts := METRICS / "contrasts.json").exists():
-        summary["contrasts"] = read_state(contrasts, remedy)
+    summary = summary_here()
     try:
-        return table(summary)
+        return table(summary, width)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, HarrError):
             raise
-        raise DamagedFile(f"{path} is damaged ({error!r}); {remedy}") from None
+        raise DamagedFile(f"{EVALUATE} is damaged ({error!r}); {AGAIN}") from None

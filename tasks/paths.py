@@ -19,6 +19,8 @@ AUDIT = "audit.json"
 BRIDGED = Path("models/bridged")
 """What `harr bridge` writes."""
 METRICS, PLOTS, REPORTS = Path("metrics"), Path("plots"), Path("reports")
+HEADLINE = METRICS / "headline.json"
+"""The few figures that DVC and MLflow show of an evaluation (tasks/headline.py)."""
 VALIDATION = QUESTIONS / "validation.jsonl"
 """Questions that are played while a method trains, and never learnt from."""
 STATS = METRICS / "training_stats.jsonl"

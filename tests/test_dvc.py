@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from harr.io.files import write_json
 from harr.params import Params
+from tasks.paths import HEADLINE
 
 ROOT = Path(__file__).parents[1]
 ENTRIES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
@@ -131,6 +133,34 @@ def test_the_texts_count_the_stages() -> None:
     count = {8: "eight", 9: "nine", 10: "ten"}[len(STAGES)]
     assert f"all {count} stages" in (ROOT / "recipes/smoke.yaml").read_text()
     assert f"## The {count} stages" in (ROOT / "README.md").read_text()
+
+
+def test_the_headline_is_the_only_metric_and_its_tables_fit(tmp_path: Path) -> None:
+    (metric,) = [name for spec in STAGES.values() for one in spec.get("metrics", []) for name in one]
+    assert metric == HEADLINE.as_posix()
+    for name in ("dvc.yaml", "params.yaml"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    figures = {"answer_f1": 0.717, "low": 0.674, "high": 0.758, "gain": 0.277, "gain_low": 0.205, "gain_high": 0.351}
+    commit = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "--quiet", "--all", "-m", "x"]
+    dvc = [sys.executable, "-m", "dvc"]
+
+    def shown(*command: str) -> str:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert max(map(len, done.stdout.split("\n"))) <= 100, done.stdout
+        return done.stdout
+
+    shown("git", "init", "--quiet")
+    shown(*dvc, "init", "--quiet")
+    for seed in (0, 1):
+        write_json(tmp_path / HEADLINE, figures | {"answer_f1": 0.7 + seed / 100, "n": 1000, "runs": 1})
+        text = (ROOT / "params.yaml").read_text()
+        (tmp_path / "params.yaml").write_text(text.replace("\nseed: 0", f"\nseed: {seed}", 1))
+        shown("git", "add", ".")
+        shown(*commit)
+    assert shown(*dvc, "metrics", "show").split()[:9] == ["Path", *sorted([*figures, "n", "runs"])]
+    table = shown(*dvc, "exp", "show", "-n", "2", "--only-changed", "--drop", "/", "--csv")
+    columns = table.split("\n")[0].split(",")
+    assert columns[-2:] == ["answer_f1", "seed"] and len(columns) <= 12
 
 
 def test_what_python_writes_beside_the_code_is_no_dependency() -> None:

@@ -65,6 +65,9 @@ def run_stage(stage: Any, *, checks: bool = False, join: Callable[[Any], Any] | 
     """
     from flows.runtime.stage import run_flow
 
+    if isinstance(sys.stdout, io.TextIOWrapper):  # in a log, lines stand in the order in which they were printed
+        sys.stdout.reconfigure(line_buffering=True)
+
     def body() -> None:
         if joins_main_process(join):
             join_main_process(stage.name, join)
@@ -76,8 +79,5 @@ def run_stage(stage: Any, *, checks: bool = False, join: Callable[[Any], Any] | 
 
 def run_command(body: Callable[[], Any]) -> None:
     """Call ``body`` so that a signal stops it between two units, and a user's mistake is one line, no traceback."""
-    for stream in (sys.stdout, sys.stderr):  # in a log, lines stand in the order in which they were printed
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(line_buffering=True)
     with signals.handled(), signals.ended_soon(), told_in_a_line():
         body()

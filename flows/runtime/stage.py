@@ -14,12 +14,13 @@ from uuid import UUID
 import psutil
 
 from flows.runtime import flow_runs, limits, locks, signals
+from flows.runtime.told import STAGES, block
 from harr.errors import ServiceUnavailable
 from harr.io import progress
 from harr.params import Params
+from tasks.tracking.execution import recipe_here
 
 PARENT = "HARR_PARENT_TASK_RUN"
-STAGES = ("download", "embed", "index", "generator", "filter", "train", "arms", "evaluate", "merge")
 
 
 def say(line: str) -> None:
@@ -46,8 +47,10 @@ def run_flow(flow: Any, *, checks: bool = False, **parameters: Any) -> Any:
     with contextlib.ExitStack() as stack:
         if flow.name in STAGES:
             free, memory = shutil.disk_usage(Path()).free, limits.memory_limit(psutil.virtual_memory().total)
-            limits.check(flow.name, Params.load(), Path(), free=free, memory=memory)
+            params = Params.load()
+            limits.check(flow.name, params, Path(), free=free, memory=memory)
             stack.enter_context(locks.alone(flow.name))
+            stack.enter_context(block(flow.name, params))
         if checks:
             from tasks.expectations.process import checker
 
@@ -105,6 +108,7 @@ def guarded(flow: Any) -> Any:
             return body(*values, **named)
 
     guard.fn = run_async if flow.isasync else run
+    guard.flow_run_name = flow.flow_run_name or f"{flow.name} ({recipe_here()})"
     guard.on_crashed_hooks = [*flow.on_crashed_hooks, _mark_stopped]
     return guard
 
@@ -125,6 +129,6 @@ async def _run_as_child(flow: Any, parent_task_run: UUID) -> Any:
     from prefect.flow_engine import run_flow
 
     async with get_client() as client:
-        flow_run = await client.create_flow_run(flow, parent_task_run_id=parent_task_run)
+        flow_run = await client.create_flow_run(flow, name=flow.flow_run_name, parent_task_run_id=parent_task_run)
     running: Any = run_flow(flow, flow_run=flow_run)
     return await running

@@ -1,6 +1,7 @@
 """Figures as text: metrics in words, shares in percent, and the table of arms."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 from harr.arms import ARMS, FULL
@@ -69,11 +70,14 @@ def is_share(metric: str) -> bool:
     return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, *BY_SOURCE, "pass_at")
 
 
-def table(summary: Summary) -> str:
-    """Return the arms as plain text, under 100 columns wide: shares in percent; below, whom ``full`` is compared with,
-    in points of the lead metric, or else the gains over the baseline. Every setting has a table of its own."""
+def table(summary: Summary, width: int = 100) -> str:
+    """Return the arms as plain text, shares in percent; below, whom ``full`` is compared with, in points of the lead
+    metric, or else the gains over the baseline. Every setting has a table of its own.
+
+    It has under 100 columns; where ``width`` is less, metrics are left out until it fits, the last ones first.
+    """
     if settings := summary.get("settings"):
-        return "\n\n".join(f"{name or 'no setting'}\n{table(own)}" for name, own in settings.items())
+        return "\n\n".join(f"{name or 'no setting'}\n{table(own, width)}" for name, own in settings.items())
     lead = headline(summary)
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
@@ -84,18 +88,26 @@ def table(summary: Summary) -> str:
         with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in headlines(flat_rows(summary)) else without
     )
     extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
+    while len((grid := _arms(summary, lead, extra)).split("\n")[0]) > width and extra:
+        extra.popitem()
+    compared, words = comparisons(summary, lead)
+    if not compared:
+        return grid
+    title = f"{FULL} against" if summary.get("contrasts") else f"over {baseline_of(summary)}"
+    gains = [[arm, spread(gain, "gain", "+.1f"), p_value(gain)] for arm, gain in compared.items()]
+    words = words if max(map(len, words.split("\n"))) <= width else fill(words.replace("\n", " "), width)
+    return f"{grid}\n\n{_grid([[title, 'points [95 %]', 'p'], *gains])}\n{words}{_by_kind(summary)}"
+
+
+def _arms(summary: Summary, lead: str, extra: Mapping[str, str]) -> str:
+    """Return a row for every arm, with the metric ``lead`` and more of them, each by its heading."""
     rows = [["arm", f"{label(lead)} % [95 %]", "runs", *extra.values(), "n"]]
     for arm, metrics in summary["arms"].items():
         cells = [percent(metrics[name]["mean"]) if name in metrics else "-" for name in extra]
         main = metrics.get(lead)
         shown = [spread(main, "mean"), runs(main["seeds"])] if main else ["-", ""]
         rows.append([arm, *shown, *cells, str(main["n"] if main else 0)])
-    compared, words = comparisons(summary, lead)
-    if not compared:
-        return _grid(rows)
-    title = f"{FULL} against" if summary.get("contrasts") else f"over {baseline_of(summary)}"
-    gains = [[arm, spread(gain, "gain", "+.1f"), p_value(gain)] for arm, gain in compared.items()]
-    return f"{_grid(rows)}\n\n{_grid([[title, 'points [95 %]', 'p'], *gains])}\n{words}{_by_kind(summary)}"
+    return _grid(rows)
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:

@@ -1,13 +1,13 @@
-"""What a person reads of a registered version: figures with intervals and n, as tags, a description, and metrics."""
+"""What a person reads of a registered version: figures with intervals and n, as tags, and a description."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harr.arms import ARMS, FULL
-from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, headline, parts_of
+from harr.arms import FULL
+from harr.evaluate.summary import Summary, baseline_of
 from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread, table
 from harr.services.model_registry import SCHEME
+from tasks.headline import headline_words, plain_name, scored_parts, strongest
 
 MOST = 4800
 """Characters of a description; MLflow keeps 5,000."""
@@ -31,7 +31,7 @@ def figure_tags(summary: Summary) -> dict[str, str]:
         summary: metrics/evaluate.json, with metrics/contrasts.json as ``contrasts``.
     """
     tags = {}
-    for setting, part, lead in _parts(summary):
+    for setting, part, lead in scored_parts(summary):
         before = f"{setting}: " if setting else ""
         gains, _ = comparisons(part, lead)
         for name, arm in _arms(part, lead).items():
@@ -42,36 +42,16 @@ def figure_tags(summary: Summary) -> dict[str, str]:
                 gain = gains[arm]
                 once = f", p {p_value(gain)}" if "p" in gain else ""
                 told += f"; {FULL} gains {_with_interval(lead, gain, 'gain')}{once}"
-            tags[_plain(f"{before}{name}")] = told
+            tags[plain_name(f"{before}{name}")] = told
     return tags
 
 
-def headline_metrics(summary: Summary) -> dict[str, float]:
-    """Return the leading figures by the names of metrics: ``full.answer_f1``, ``full.answer_f1.low`` and ``.high``.
-
-    The argument is that of :func:`figure_tags`.
-    """
-    metrics: dict[str, float] = {}
-    for setting, part, lead in _parts(summary):
-        before = f"{setting}." if setting else ""
-        gains, _ = comparisons(part, lead)
-        for arm in dict.fromkeys(_arms(part, lead).values()):
-            metrics |= _named(f"{before}{arm}.{lead}", part["arms"][arm][lead], "mean")
-            if arm in gains:
-                metrics |= _named(f"{before}gain_over_{arm}.{lead}", gains[arm], "gain")
-    return {_plain(name): value for name, value in metrics.items()}
-
-
 def describe(summary: Summary, what: str, name: str, number: str, *, loads: bool) -> str:
-    """Return the description of a version, in Markdown: what it is, the table of arms, and how it is loaded."""
+    """Return the description of a version, in Markdown: what it is and shows, the table of arms, how it is loaded."""
+    meaning = headline_words(summary)
     use = LOADING.format(uri=f"{SCHEME}{name}/{number}") if loads else f"`harr pull {SCHEME}{name}/{number} DIR`"
-    arms = "\n".join(_within(table(summary).splitlines(), MOST - len(what) - len(use)))
-    return f"{what}\n\n```text\n{arms}\n```\n\n{use}"
-
-
-def _plain(name: str) -> str:
-    """Return a name of the letters that MLflow takes."""
-    return re.sub(r"[^\w\-. /:]", "_", name)
+    arms = "\n".join(_within(table(summary).splitlines(), MOST - len(what) - len(meaning) - len(use)))
+    return f"{what}\n\n{meaning}\n\n```text\n{arms}\n```\n\n{use}"
 
 
 def _within(lines: list[str], most: int) -> Iterator[str]:
@@ -85,25 +65,12 @@ def _within(lines: list[str], most: int) -> Iterator[str]:
         yield line
 
 
-def _parts(summary: Summary) -> Iterator[tuple[str, Summary, str]]:
-    """Yield the name, summary and leading metric of every setting in which ``full`` was scored."""
-    for setting, part in parts_of(summary).items():
-        if FULL in part["arms"] and (lead := headline(part)) in part["arms"][FULL]:
-            yield setting, part, lead
-
-
 def _arms(part: Summary, lead: str) -> dict[str, str]:
     """Return the arms that are told of, by what they are."""
-    simple = [
-        arm
-        for arm, metrics in part["arms"].items()
-        if lead in metrics and arm != BEST_BY_KIND and arm in ARMS and not (ARMS[arm].trained or ARMS[arm].ceiling)
-    ]
-    strongest = max(simple, key=lambda arm: part["arms"][arm][lead]["mean"], default="")
     told = {
         "figure": FULL,
         "figure before training": baseline_of(part),
-        "figure of the best simple arm": strongest,
+        "figure of the best simple arm": strongest(part, lead),
     }
     return {name: arm for name, arm in told.items() if lead in part["arms"].get(arm, {})}
 
@@ -111,7 +78,3 @@ def _arms(part: Summary, lead: str) -> dict[str, str]:
 def _with_interval(metric: str, cell: Mapping[str, Any], centre: str) -> str:
     sign = "+" if centre == "gain" else ""
     return spread(cell, centre, f"{sign}.1f") if is_share(metric) else plain(cell, centre, f"{sign}.3f")
-
-
-def _named(name: str, cell: Mapping[str, Any], centre: str) -> dict[str, float]:
-    return {name: cell[centre], f"{name}.low": cell["low"], f"{name}.high": cell["high"]}

@@ -19,8 +19,9 @@ from harr.merge.card import purpose
 from harr.params import Params
 from harr.report.hub_cards import plain_facts
 from harr.services.model_registry import LOADABLE
+from tasks.headline import evaluation_note, headline_figures
 from tasks.paths import AUDIT, WORK
-from tasks.registry.figures import describe, figure_tags, headline_metrics
+from tasks.registry.figures import describe, figure_tags
 from tasks.registry.mlmodel import write_mlmodel
 from tasks.tracking.errors import Refused, found, service, taken, uploading
 from tasks.tracking.fingerprints import requirements
@@ -68,13 +69,11 @@ def register(
     check_publishable(folder)
     check_sums(folder, "dvc repro -f -s merge")
     check_sums(evaluation, "dvc repro -f -s evaluate")
+    run.headline(headline_figures(summary), evaluation_note(summary))
     run.wait()
     name, rows = params.tracking.registered_model, _rows(params, evaluation)
     facts = {**hashes(params, kind, folder, evaluation), **tags}
     with service():
-        parent = run.client.get_run(run.run_id).data.tags["mlflow.parentRunId"]
-        for metric, value in headline_metrics(summary).items():
-            run.client.log_metric(parent, metric, value)
         known = registered(run.client, name, facts, folder)
         version = known or _make(run, params, folder, rows, facts, summary)
         propose(run.client, name, version)

@@ -14,7 +14,7 @@ import psutil
 
 from harr.errors import ParamsError
 from harr.io.files import fingerprint, read_json, write_json
-from tasks.paths import STATE
+from tasks.paths import RUNS as RECIPES, STATE
 
 RUNS = {("harr", "run"), ("flows.cli", "run")}
 OWNERS = STATE / "owners"
@@ -60,6 +60,12 @@ def execution_id() -> str:
     if re.search(r"[^\w .:/@+=-]", name):
         raise ParamsError(f"HARR_EXECUTION is {name!r}; expected letters, digits, blanks and any of . : / @ + = _ -")
     return name
+
+
+def recipe_here() -> str:
+    """Return the recipe that runs in this folder: the name of its folder in .harr/runs, or params.yaml."""
+    here = Path.cwd()
+    return here.name if here.parts[-3:-1] == RECIPES.parts else "params.yaml"
 
 
 def claim() -> dict[str, Any]:

@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,9 @@ class Report:
     """The process that runs the stage: see ``tasks.tracking.execution.identity``."""
     revisions: dict[str, str]
     params: dict[str, str]
+    sections: list[str] = field(default_factory=list)
+    """The parameters that the stage reads, or sections of them; none: all. The run of the execution has all."""
+    recipe: str = "params.yaml"
     status: str = "RUNNING"
     ended: int = 0
     points: list[list[Any]] = field(default_factory=list)
@@ -59,6 +62,9 @@ class Report:
     artifacts: list[list[str]] = field(default_factory=list)
     """Each has a path, a folder of the run, and once the stage has ended the digest."""
     tags: dict[str, str] = field(default_factory=dict)
+    headline: dict[str, float] = field(default_factory=dict)
+    note: str = ""
+    """Figures and description of the run of the whole execution."""
     traces: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -102,17 +108,22 @@ def remember(address: str) -> None:
 
 def open_run(client: Any, report: Report) -> Any:
     """Return MLflow's run of a report: found by its tag, else made under the parent of its execution."""
-    from mlflow.entities import Param
-
     if client.get_experiment_by_name(report.experiment) is None:
         taken(client.create_experiment, report.experiment)
     experiment = client.get_experiment_by_name(report.experiment).experiment_id
     found = client.search_runs([experiment], f"tags.`harr.report` = '{report.name}'", max_results=1)
     run = found[0] if found else _make(client, experiment, report)
-    flat = [Param(key, value) for key, value in report.params.items()]
+    own = tuple(f"{section}." for section in report.sections) or ("",)
+    _log_params(client, run, {key: value for key, value in report.params.items() if f"{key}.".startswith(own)})
+    return run
+
+
+def _log_params(client: Any, run: Any, params: Mapping[str, str]) -> None:
+    from mlflow.entities import Param
+
+    flat = [Param(key, value) for key, value in params.items()]
     for start in range(0, len(flat), 100):
         client.log_batch(run.info.run_id, params=flat[start : start + 100])
-    return run
 
 
 def _make(client: Any, experiment: str, report: Report) -> Any:
@@ -121,10 +132,13 @@ def _make(client: Any, experiment: str, report: Report) -> Any:
     if parents and report.status == "RUNNING":
         client.update_run(parents[0].info.run_id, status="RUNNING")
     if not parents:
-        name = time.strftime("pipeline %Y-%m-%d %H:%M:%S", time.localtime(report.begun / 1000))
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(report.begun / 1000))
+        name = f"pipeline ({report.recipe}) {when}"
         tags = {"harr.execution": report.execution, "mlflow.runName": name, **report.revisions}
         parents = [client.create_run(experiment, start_time=report.begun, tags=tags)]
-    tags = {"mlflow.parentRunId": parents[0].info.run_id, "mlflow.runName": report.stage, "harr.stage": report.stage}
+        _log_params(client, parents[0], report.params)
+    name = f"{report.stage} ({report.recipe})"
+    tags = {"mlflow.parentRunId": parents[0].info.run_id, "mlflow.runName": name, "harr.stage": report.stage}
     return client.create_run(
         experiment, start_time=report.begun, tags={**tags, "harr.report": report.name, **report.revisions}
     )
@@ -149,7 +163,8 @@ def send(client: Any, run: Any, report: Report) -> list[str]:
     if report.status != "RUNNING":
         with service():
             _close(client, run, report)
-    report.points, report.datasets, report.artifacts, report.tags, report.traces = [], [], [], {}, []
+    report.points, report.datasets, report.artifacts, report.traces = [], [], [], []
+    report.tags, report.headline, report.note = {}, {}, ""
     more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
     return [f"warning: MLflow refused of stage {report.stage}: {refused[0]}{more}"] if refused else []
 
@@ -162,6 +177,10 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
     for start in range(0, len(report.points), BATCH):
         points = [Metric(*point) for point in report.points[start : start + BATCH]]
         yield "figures", partial(client.log_batch, key, metrics=points)
+    if report.headline:
+        points = [Metric(name, value, report.begun, 0) for name, value in report.headline.items()]
+        told, parent = [RunTag("mlflow.note.content", report.note)], run.data.tags["mlflow.parentRunId"]
+        yield "headline", partial(client.log_batch, parent, metrics=points, tags=told)
     if report.tags:
         yield "tags", partial(client.log_batch, key, tags=[RunTag(*tag) for tag in report.tags.items()])
     for name, digest, path, context in report.datasets:

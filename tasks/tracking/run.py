@@ -12,14 +12,16 @@ from typing import Any
 
 from harr.errors import ServiceUnavailable, bare
 from harr.io.files import digest_of, write_json
+from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from tasks.paths import METRICS, NOTES
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import Refused, service
-from tasks.tracking.execution import execution_id, identity
+from tasks.tracking.execution import execution_id, identity, recipe_here
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.report import Report, has_answered, open_run, remember, send, send_left
 
+DVC = Path("dvc.yaml")
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
 """How often points are sent; how often a server that is away is asked; how long a stage that needs it waits."""
 RARELY = 20.0
@@ -117,6 +119,10 @@ class Run:
         """Report a file or folder, which is to stay as it is until the stage's end."""
         self.report.artifacts.append([str(path), folder, ""])
 
+    def headline(self, figures: Mapping[str, float], note: str) -> None:
+        """Report what stands on the run of the whole execution: a few figures, and a description in Markdown."""
+        self.report.headline, self.report.note = dict(figures), note
+
     def tag(self, **tags: str) -> None:
         """Set tags of this run."""
         self.report.tags |= tags
@@ -176,14 +182,22 @@ def _begin(stage: str, params: Params, address: str) -> Report:
         experiment=params.tracking.experiment,
         execution=execution_id(),
         stage=stage,
+        recipe=recipe_here(),
         begun=now // 1_000_000,
         host=platform.node(),
         **identity(),
         revisions=revisions(),
+        sections=sections_of(stage),
         params={key: bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))},
     )
     report.write()
     return report
+
+
+def sections_of(stage: str) -> list[str]:
+    """Return which parameters a stage reads, by dvc.yaml; none where it is no stage of it."""
+    described = read_yaml(DVC, mend="restore it")["stages"] if DVC.exists() else {}
+    return list(described.get(stage, {}).get("params", []))
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -127,7 +127,7 @@ def mlflow_pages(site: str) -> Pages:
 
     client = MlflowClient(site)
     experiment = client.get_experiment_by_name("harr").experiment_id
-    (run, *_) = client.search_runs([experiment], "attributes.run_name = 'evaluate'", max_results=1)
+    (run, *_) = client.search_runs([experiment], "tags.`harr.stage` = 'evaluate'", max_results=1)
     model = client.get_registered_model("harr-smoke").name
     version = max(client.search_model_versions(f"name = '{model}'"), key=lambda found: int(found.version))
     trace = client.search_traces(locations=[experiment], filter_string="tags.arm = 'full'", max_results=1)[0]

@@ -86,3 +86,14 @@ def test_a_deep_ranking_is_led_by_ndcg() -> None:
     names = ("all_gold", "recall", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
     text = table({"arms": {"frozen": dict.fromkeys(names, VALUES)}, "paired": {}})
     assert text.split("\n")[0].split() == "arm nDCG at 10 % [95 %] runs MRR R@10 recall n".split()
+
+
+def test_a_narrow_table_leaves_the_last_metrics_out() -> None:
+    names = ("answer_f1", "answer_em", "all_gold", "recall")
+    arms = {"bm25_last_answer": dict.fromkeys(names, VALUES), "full": dict.fromkeys(names, VALUES | {"seeds": [0.5]})}
+    gain = {key: value for key, value in GAIN.items() if key != "p"} | {"seeds": [-1.0]}
+    summary = {"arms": arms, "paired": {}, "contrasts": {"full-bm25_last_answer": {"answer_f1": gain}}}
+    narrow, wide = table(summary, 62), table(summary)
+    assert max(map(len, narrow.split("\n"))) <= 62 < max(map(len, wide.split("\n")))
+    assert " EM " in narrow and "recall" not in narrow and "recall" in wide and "all gold" in wide
+    assert "say nothing of other" in " ".join(narrow.split())

@@ -33,6 +33,7 @@ def runs(client: MlflowClient) -> dict[str, Any]:
 
 def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: MlflowClient) -> None:
     params = Params.load()
+    Path("dvc.yaml").write_text("stages: {download: {params: [download]}, train: {params: [seed, train.steps]}}")
     Path("questions.jsonl").write_text("{}\n")
     with tracked_run("download", params) as run:
         run.record("download", {"passages": 400.0, "share": 1 / 3})
@@ -45,7 +46,9 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     for stage in ("download", "train"):
         assert found[stage].data.tags["mlflow.parentRunId"] == found["pipeline"].info.run_id
         assert found[stage].info.status == "FINISHED"
-        assert found[stage].data.params["train.learning_rate"] == "0.0005"
+    assert set(found["train"].data.params) == {"seed", "train.steps"}  # what the stage reads; its parent has all
+    assert {name.split(".")[0] for name in found["download"].data.params} == {"download"}
+    assert found["pipeline"].data.params["train.learning_rate"] == "0.0005"
     curve = client.get_metric_history(found["train"].info.run_id, "reward_mean")
     assert [(point.step, point.value) for point in curve] == [(0, 0.0), (1, 0.5), (2, 1.0)]
     assert json.loads(Path("metrics/download.json").read_text()) == {"passages": 400.0, "share": 0.333333}

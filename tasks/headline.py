@@ -1,0 +1,92 @@
+"""The headline of an evaluation: what ``full`` reaches, and what it gains over the strongest arm without training."""
+
+import re
+from collections.abc import Iterator
+
+from harr.arms import ARMS, FULL
+from harr.evaluate.summary import BEST_BY_KIND, Summary, flat_rows, headline, headlines, parts_of
+from harr.evaluate.tables import comparisons, is_share, label, percent, plain, spread, table
+
+
+def headline_figures(summary: Summary) -> dict[str, float]:
+    """Return metrics/headline.json: the leading metric of ``full`` with the ``low`` and ``high`` end of its interval,
+    the ``gain`` over the strongest arm without training with its own, ``n``, the number of questions, and ``runs``.
+
+    Of several settings each has its metric, gain and n only, after the setting's name.
+
+    Args:
+        summary: metrics/evaluate.json, with metrics/contrasts.json as ``contrasts``.
+    """
+    figures: dict[str, float] = {}
+    for setting, part, lead in scored_parts(summary):
+        cell, gain = part["arms"][FULL][lead], comparisons(part, lead)[0].get(strongest(part, lead), {})
+        told = {lead: cell["mean"], "low": cell["low"], "high": cell["high"]}
+        told |= {name: gain[key] for name, key in GAIN.items() if gain}
+        told |= {"n": cell["n"], "runs": len(cell["seeds"])}
+        if setting:
+            told = {f"{setting}.{name}": told[name] for name in (lead, "gain", "n") if name in told}
+        figures |= {plain_name(name): round(value, 3) for name, value in told.items()}
+    return figures
+
+
+GAIN = {"gain": "gain", "gain_low": "low", "gain_high": "high"}
+
+
+def headline_words(summary: Summary) -> str:
+    """Return what an evaluation means, in a sentence; of several settings in one each."""
+    lines = []
+    for setting, part, lead in scored_parts(summary):
+        before, cell, other = f"{setting}: " if setting else "", part["arms"][FULL][lead], strongest(part, lead)
+        count = len(cell["seeds"])
+        on = f"on {cell['n']} questions" + (f", {count} run{'s' if count > 1 else ''}" if count else "")
+        points, shown = (" points of ", spread) if is_share(lead) else (" of ", plain)
+        if not (gain := comparisons(part, lead)[0].get(other)):
+            level = f"{percent(cell['mean'])} %" if is_share(lead) else f"{cell['mean']:.3f}"
+            lines.append(f"{before}{FULL} has {level} {label(lead)} {on}.")
+            continue
+        verdict = "beats" if gain["low"] > 0 else "stays behind" if gain["high"] < 0 else "is not told apart from"
+        told = shown(gain, "gain", "+.1f" if is_share(lead) else "+.3f").replace(" [", f"{points}{label(lead)} [")
+        lines.append(f"{before}{FULL} {verdict} {other}, the best arm without training: {told} {on}.")
+    return "\n".join(lines)
+
+
+def plain_name(name: str) -> str:
+    """Return a name of the letters that MLflow takes."""
+    return re.sub(r"[^\w\-. /:]", "_", name)
+
+
+def scored_parts(summary: Summary) -> Iterator[tuple[str, Summary, str]]:
+    """Yield the name, summary and leading metric of every setting in which ``full`` was scored."""
+    for setting, part in parts_of(summary).items():
+        if FULL in part["arms"] and (lead := headline(part)) in part["arms"][FULL]:
+            yield setting, part, lead
+
+
+def strongest(part: Summary, lead: str) -> str:
+    """Return the arm without training that leads; "" where there is none."""
+    simple = [
+        arm
+        for arm, metrics in part["arms"].items()
+        if lead in metrics and arm != BEST_BY_KIND and arm in ARMS and not (ARMS[arm].trained or ARMS[arm].ceiling)
+    ]
+    return max(simple, key=lambda arm: part["arms"][arm][lead]["mean"], default="")
+
+
+def evaluation_note(summary: Summary) -> str:
+    """Return the description of a run of the whole pipeline, in Markdown: what it means, and the table of arms."""
+    return f"{headline_words(summary)}\n\n```text\n{table(summary)}\n```"
+
+
+def arm_figures(summary: Summary) -> dict[str, float]:
+    """Return what MLflow draws of an evaluation: every metric of ``full``, and of every other arm the leading ones,
+    with the range of the runs where there are several."""
+    shown = headlines(flat_rows(summary))
+    figures: dict[str, float] = {}
+    for arm, metrics in summary["arms"].items():
+        for name, cell in metrics.items():
+            if arm == FULL or name in shown:
+                figures[f"{arm}.{name}"] = cell["mean"]
+                if name in shown and len(cell["seeds"]) > 1:
+                    ends = {"min": min(cell["seeds"]), "max": max(cell["seeds"])}
+                    figures |= {f"{arm}.{name}.seeds_{end}": value for end, value in ends.items()}
+    return figures
