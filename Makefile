@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export DO_NOT_TRACK := true
 export DVC_NO_ANALYTICS := true
 
-.PHONY: help run test lint types docs smoke ui up down
+.PHONY: help run test unit lint types docs smoke ui up down
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 12
@@ -17,7 +17,10 @@ run: $(VENV)/ready      ## set up, then the pipeline of params.yaml; prints the 
 	@harr report
 
 test: $(VENV)/ready     ## set up, then the tests, in two processes
-	pytest -n 2 --dist loadfile
+	pytest -n 2 --dist loadfile $(COVER)
+
+unit: $(VENV)/ready     ## the tests of the library that take minutes together
+	pytest -n logical --dist loadfile -m 'not (servers or long or slow)' harr tests/harr tests/test_{docs,dvc,layers,pages,prose}.py
 
 lint: $(VENV)/ready     ## ruff
 	ruff check .

@@ -8,7 +8,7 @@ Start reading at ``harr/types.py`` (the nouns), then ``harr/rag/rollout.py`` (th
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 _EXPORTED = {
     "Retriever": "harr.library.trained:TrainedRetriever",
     "Session": "harr.library.trained:Session",

@@ -24,6 +24,8 @@ from harr.rag.setup import Setup
 from harr.rag.validation import LEADING, Validation, figures, points
 from harr.types import Episode, Outcome, Question
 
+pytestmark = pytest.mark.long
+
 COMMON: dict[str, Any] = {
     "steps": 5,
     "questions_per_step": 8,

@@ -21,6 +21,8 @@ from harr.rag.setup import Setup
 from harr.train.agent import check_processes, train
 from harr.types import Question
 
+pytestmark = pytest.mark.long
+
 PARAMS = AgentParams(
     method="agent",
     steps=2,

@@ -26,6 +26,8 @@ from harr.train import pqn
 from harr.train.advantages import lambda_returns
 from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step
 
+pytestmark = pytest.mark.long
+
 QUICK = PQNParams(
     method="pqn", steps=12, questions_per_step=10, group_size=2, learning_rate=2e-3, final_rate=0.1, checkpoint_every=4
 )

@@ -23,6 +23,8 @@ from harr.params import Params
 from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
 from tasks.paths import PLACES
 
+pytestmark = pytest.mark.long
+
 QUESTIONS = Path("data/filtered/questions.jsonl")
 COMMON = {
     "steps": 2,

@@ -1,0 +1,44 @@
+"""examples/tour.py: a person who reads it top to bottom ends with a served model that was swapped."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOUR = Path(__file__).parents[1] / "examples/tour.py"
+
+
+def cells() -> list[tuple[str, str]]:
+    """The tour's cells in jupytext's percent format: kind and text."""
+    _, *parts = re.split(r"^# %%(.*)\n", TOUR.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return list(zip(("text" if "[markdown]" in kind else "code" for kind in parts[::2]), parts[1::2], strict=True))
+
+
+def test_two_sentences_come_before_each_piece_of_code() -> None:
+    assert [kind for kind, _ in cells()] == ["text", "code"] * (len(cells()) // 2)
+    for kind, text in cells():
+        if kind == "text":
+            prose = " ".join(line.lstrip("# ") for line in text.splitlines() if not line.startswith("# #"))
+            assert len(re.findall(r"[.;:](?:\s|$)", prose)) >= 2, prose
+    assert "Diagnose Train Look" in " ".join(re.findall(r"^# ## (\w+)$", TOUR.read_text(), re.MULTILINE))
+
+
+@pytest.mark.slow
+@pytest.mark.servers
+@pytest.mark.timeout(1800)
+def test_the_tour_ends_with_the_second_model(tmp_path: Path) -> None:
+    gone = ("PREFECT", "HARR", "MLFLOW_TRACKING")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
+    path = os.pathsep.join([str(Path(sys.executable).parent), kept["PATH"]])
+    own = {"PATH": path, "PYTHONPATH": str(TOUR.parents[1]), "PREFECT_API_URL": "http://127.0.0.1:9/api"}  # no server
+    done = subprocess.run(
+        [sys.executable, str(TOUR)], cwd=tmp_path, env=kept | own, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    told = done.stdout
+    assert re.search(r"^full +\d", told, re.MULTILINE), "the table of the arms"
+    assert "version 1 of models:/tour@champion" in told and "now version 2 answers" in told
+    assert (tmp_path / "tour/reports/index.html").exists() and (tmp_path / "tour/diagnosis/index.html").exists()
