@@ -18,9 +18,11 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from typing import IO
 
 from harr.errors import ServiceUnavailable, bare
 from harr.io.files import read_json, write_json
+from harr.io.progress import bar, shown_parts
 from tasks import paths
 from tasks.tracking.execution import is_alive, live_owners, own_too
 from tasks.tracking.relocate import bring_home
@@ -31,6 +33,8 @@ TEMPORARY = paths.STATE / "tmp"
 UP = paths.STATE / "up.json"
 """What `harr up` started (flows/up.py): name -> the process's identity, and the page to open."""
 LOG = paths.STATE / "prefect.log"
+UI_LOG = paths.STATE / "ui.log"
+"""What the servers of `harr ui` print."""
 START_SECONDS = 90.0
 
 
@@ -108,6 +112,13 @@ def healthy(url: str) -> bool:
         return False
 
 
+def listens(page: str) -> bool:
+    """Return whether a server of this machine takes connections at ``http://host:port``."""
+    with socket.socket() as probe:
+        host, _, port = page.removeprefix("http://").partition(":")
+        return probe.connect_ex((host, int(port))) == 0
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -133,10 +144,10 @@ def mlflow_command(port: int) -> tuple[list[str], dict[str, str]]:
 
 
 @contextlib.contextmanager
-def prefect_server(port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a Prefect server on loopback for the length of the block."""
+def prefect_server(port: int, log: IO[bytes] | None = None) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a Prefect server on loopback for the length of the block; what it prints goes to ``log``."""
     command, environment = prefect_command(port)
-    server = subprocess.Popen(command, env=environment, start_new_session=True)
+    server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
     try:
         yield server
     finally:
@@ -173,13 +184,22 @@ def show_ui(prefect_port: int, mlflow_port: int) -> None:
         print("   ".join(f"{name}: {address}" for name, address in up.items()), "  `harr down` stops them")
         return
     command, environment = mlflow_command(mlflow_port)
-    print(f"Prefect: http://127.0.0.1:{prefect_port}   MLflow: http://127.0.0.1:{mlflow_port}   Ctrl-C stops both")
+    UI_LOG.parent.mkdir(parents=True, exist_ok=True)
+    pages = {"Prefect": f"http://127.0.0.1:{prefect_port}", "MLflow": f"http://127.0.0.1:{mlflow_port}"}
     with (
         contextlib.suppress(KeyboardInterrupt),
-        prefect_server(prefect_port),
-        subprocess.Popen(command, env=environment, start_new_session=True) as mlflow,
+        UI_LOG.open("wb") as log,
+        prefect_server(prefect_port, log) as prefect,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True) as mlflow,
     ):
         try:
+            with bar(total=len(pages), desc="harr ui", unit="server") as shown:
+                for name in shown_parts(shown, pages):
+                    while prefect.poll() is None and mlflow.poll() is None and not listens(pages[name]):
+                        time.sleep(0.2)
+            for name, page in pages.items():
+                print(f"{name:<8} {page}" if listens(page) else f"{name} did not come up; see {UI_LOG}")
+            print("Ctrl-C stops both", flush=True)
             mlflow.wait()
         finally:
             mlflow.terminate()

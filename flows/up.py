@@ -25,6 +25,7 @@ from flows.runtime import flow_runs as runs
 from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_command, prefect_command, running_url
 from harr.errors import HarrError, ServiceUnavailable
 from harr.io.files import read_json, write_json
+from harr.io.progress import bar, shown_parts
 from harr.params import Params
 from harr.services.model_registry import CHAMPION, open_registry, registry_address, resolve
 from tasks.paths import INDEX
@@ -35,6 +36,7 @@ STOP_SECONDS = 20.0
 CANCEL_SECONDS = 45.0
 """The worker gives a cancelled run 30 s."""
 POOLS = ("cpu", "gpu")
+PARTS = ("servers", "deployments", "workers", "harr serve")
 
 
 def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
@@ -51,24 +53,33 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
     if "Prefect" in started:
         url = f"{started['Prefect']['page']}/api"
     os.environ["PREFECT_API_URL"] = url
+    shown = bar(total=len(PARTS), desc="harr up", unit="part")
+    parts = shown_parts(shown, PARTS)
     try:
+        next(parts)
         _start_servers(started, prefect_port, mlflow_port)
         write_json(STATE, {"url": url, "pid": started["Prefect"]["pid"]})  # where `dvc repro` looks
+        next(parts)
         crashed = runs.sweep()
         limit = visible_gpus()
         _prepare_pools(max(limit, 1))
         _deploy()
+        next(parts)
         for pool in POOLS:
             if f"worker {pool}" not in started:
                 command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--name", f"harr-{pool}"]
                 _start(started, f"worker {pool}", command, {**os.environ, **_worker_settings()})
+        next(parts)
         _start_retriever(started, serve_port)
+        next(parts, None)
     except BaseException:
         _stop([started.pop(name) for name in set(started) - before])
         write_json(UP, started)
         if not started:
             _forget()
         raise
+    finally:
+        shown.close()
     for name, page in addresses().items():
         print(f"{name:<8} {page}")
     print(f"workers  cpu, gpu ({f'{limit} GPUs' if limit else 'no GPU is visible: on the CPU'}); logs in .harr")

@@ -14,7 +14,7 @@ from tqdm import tqdm
 from harr.io.files import read_json
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
-from tasks.paths import ADAPTER, CORPUS, METRICS, QUESTIONS, REPORT
+from tasks.paths import ADAPTER, CORPUS, FILTERED, METRICS, QUESTIONS, REPORT
 
 WIDEST = 100
 STAGES: dict[str, Callable[[Params], str]] = {
@@ -23,7 +23,7 @@ STAGES: dict[str, Callable[[Params], str]] = {
     "index": lambda own: f"put the vectors of {_passages()} into {own.index.uri or 'Milvus Lite'}",
     "generator": lambda own: f"get ready who answers: generator.kind {own.generator.kind}",
     "filter": lambda own: f"choose what teaches, of {_questions('train')}",
-    "train": lambda own: f"teach the {own.train.learns.replace('_', ' ')} by {own.train.method}",
+    "train": lambda own: f"teach the {own.train.learns.replace('_', ' ')} by {own.train.method}{_kept()}",
     "arms": lambda own: f"train what full is compared with: {_rivals(own)}",
     "evaluate": lambda own: f"play {len(own.evaluate.arm_table)} arms on {_questions('test')}",
     "merge": lambda own: "fold what learnt into the model, and register it",
@@ -91,9 +91,17 @@ def _passages() -> str:
 
 
 def _questions(split: str) -> str:
-    with contextlib.suppress(OSError), (QUESTIONS / f"{split}.jsonl").open("rb") as lines:
-        return f"{sum(1 for _ in lines):,} {split} questions"
-    return f"{split} questions"
+    return f"{_count(QUESTIONS / f'{split}.jsonl')}{split} questions"
+
+
+def _kept() -> str:
+    return f" on {count}questions" if (count := _count(FILTERED / "questions.jsonl")) else ""
+
+
+def _count(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open("rb") as lines:
+        return f"{sum(1 for _ in lines):,} "
+    return ""
 
 
 def _rivals(params: Params) -> str:

@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -126,6 +126,15 @@ def bar(
 ) -> Bar:
     """Return a bar on stderr over units (a word in the singular), if it is ``shown``; close it or use ``with``."""
     return Bar(iterable, total=total, desc=desc, unit=unit, initial=initial, disable=not shown)
+
+
+def shown_parts(shown: Bar, parts: Iterable[str]) -> Iterator[str]:
+    """Yield the names of parts of a work; the bar shows the one that is at work, and counts those before it."""
+    for part in parts:
+        shown.set_postfix_str(part)
+        yield part
+        shown.update()
+    shown.set_postfix_str("")
 
 
 def stoppable(units: Iterable[Unit]) -> Generator[Unit]:

@@ -100,3 +100,12 @@ def test_a_bar_that_is_closed_or_not_shown_says_nothing_more(monkeypatch: pytest
         hidden.close()
         hidden.close()
     assert screen.getvalue() == "" and hidden.over.is_set()
+
+
+def test_parts_of_a_work_are_named_while_they_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Screen(True)
+    monkeypatch.setattr("sys.stderr", screen)
+    with progress.bar(total=2, desc="up", unit="part") as shown:
+        at_work = [(part, shown.n, shown.postfix) for part in progress.shown_parts(shown, ("servers", "workers"))]
+    assert at_work == [("servers", 0, "servers"), ("workers", 1, "workers")]
+    assert re.fullmatch(r"up: 2 parts in \d\d:\d\d, .*/(s|part)", screen.getvalue().split("\r")[-1].strip())

