@@ -1,6 +1,5 @@
 """A generator in this process: any causal language model that transformers can load from safetensors."""
 
-import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,9 +14,7 @@ from transformers import (
     AutoTokenizer,
     BitsAndBytesConfig,
     GenerationConfig,
-    LogitsProcessor,
     LogitsProcessorList,
-    StoppingCriteria,
     StoppingCriteriaList,
 )
 
@@ -27,6 +24,7 @@ from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
 from harr.io.model_folder import UNLOADABLE, check_loadable
 from harr.rag.generation.chat_template import keep_turns
+from harr.rag.generation.decoding import Draw, StopStrings, TokenTexts
 from harr.rag.generation.llm_adapter import base_identity
 from harr.types import Generate, TruncatedCompletion
 
@@ -96,6 +94,7 @@ class LanguageModel:
         ends = tokenizer.eos_token_id if ends is None else ends
         self.ends: set[int] = set(ends if isinstance(ends, list) else [ends]) - {None}
         self.pad = next(n for n in (tokenizer.pad_token_id, *sorted(self.ends), 0) if n is not None)
+        self._texts = TokenTexts(tokenizer)
         self.room: int = getattr(model.config, "max_position_embeddings", None) or sys.maxsize
         model.generation_config = GenerationConfig(eos_token_id=sorted(self.ends) or None, pad_token_id=self.pad)
 
@@ -152,7 +151,8 @@ class LanguageModel:
         """Go on from every context, in batches, and return what was written, in order.
 
         A row ends with an end token, with the token that completes one of its ``stops``, or after ``max_tokens``.
-        Above temperature 0 its random numbers follow from its key: neither its neighbours nor the batch change them.
+        Above temperature 0 its random numbers, one a token, follow from its key: neither its neighbours nor the batch
+        change them.
         Batches are smaller from the first one on that a GPU has no room for.
 
         Raises:
@@ -160,8 +160,8 @@ class LanguageModel:
         """
 
         def run(rows: Sequence[int]) -> list[list[int]]:
-            noise = LogitsProcessorList([_Sample(temperature, [keys[row] for row in rows])] if temperature else [])
-            return self._batch([contexts[row] for row in rows], [stops[row] for row in rows], noise, max_tokens)
+            draw = [Draw(temperature, [keys[row] for row in rows], max_tokens)] if temperature else []
+            return self._batch([contexts[row] for row in rows], [stops[row] for row in rows], draw, max_tokens)
 
         order = sorted(range(len(contexts)), key=lambda row: len(contexts[row]), reverse=True)  # most memory first
         written: dict[int, list[int]] = {}
@@ -173,7 +173,7 @@ class LanguageModel:
         self,
         contexts: Sequence[Sequence[int]],
         stops: Sequence[tuple[str, ...]],
-        noise: LogitsProcessorList,
+        draw: list[Draw],
         max_tokens: int,
     ) -> list[list[int]]:
         """Go on from every context, as one left-padded batch."""
@@ -186,8 +186,8 @@ class LanguageModel:
                 attention_mask=mask_BT.to(self.model.device),
                 do_sample=False,
                 max_new_tokens=max_tokens,
-                logits_processor=noise,
-                stopping_criteria=StoppingCriteriaList([_Stop(self.tokenizer, width, stops)]),
+                logits_processor=LogitsProcessorList(draw),
+                stopping_criteria=StoppingCriteriaList([StopStrings(self._texts, width, stops)]),
             )
         return [self._own(row, stop) for row, stop in zip(output_BT[:, width:].tolist(), stops, strict=True)]
 
@@ -196,40 +196,6 @@ class LanguageModel:
         end = next((place for place, token in enumerate(row) if token in self.ends or token == self.pad), len(row))
         stopped = any(word in self.decode(row[:end]) for word in stop)
         return row[:end] if stopped else row[: end + 1]
-
-
-class _Stop(StoppingCriteria):
-    """A stopping criterion: a row is done when its new text holds one of its stop strings."""
-
-    def __init__(self, tokenizer: Any, width: int, stops: Sequence[tuple[str, ...]]) -> None:
-        self._tokenizer, self._width, self._stops = tokenizer, width, stops
-        self._done = [False] * len(stops)
-        # a token is a character at least, or a part of one (at most four bytes)
-        self._tail = 4 + 4 * max((len(word) for words in stops for word in words), default=0)
-
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
-        tails = self._tokenizer.batch_decode(
-            input_ids[:, self._width :][:, -self._tail :], skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        self._done = [
-            done or any(word in tail for word in words)
-            for done, tail, words in zip(self._done, tails, self._stops, strict=True)
-        ]
-        return torch.tensor(self._done, device=input_ids.device)
-
-
-class _Sample(LogitsProcessor):
-    """Gumbel noise on logits / temperature: the largest is a sample; each row has its own random numbers."""
-
-    def __init__(self, temperature: float, keys: Sequence[str]) -> None:
-        self._temperature = temperature
-        digests = [hashlib.sha256(key.encode()).digest() for key in keys]
-        self._random = [torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1) for digest in digests]
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        uniform = torch.stack([torch.rand(scores.shape[1], generator=source) for source in self._random])
-        gumbel = -torch.log(-torch.log(uniform.clamp(1e-20, 1 - 1e-7)))
-        return scores.float() / self._temperature + gumbel.to(scores.device)
 
 
 def _completion_of(request: Generate, text: str) -> str:

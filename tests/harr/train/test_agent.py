@@ -207,7 +207,7 @@ def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:
 
 def mixed_stops(question: Question) -> PyGenerator[Request, Any, Outcome]:
     """As ``spell``, but every other question stops at other letters."""
-    stop = ("s",) if question.text in "qe" else ("d", "ef")
+    stop = ("a",) if question.text in "qe" else ("d", "ef")
     first: str = yield Generate(prompt=question.text, stop=stop)
     answer: str = yield Generate(prompt=f"{question.text}{first}{stop[0]}{TOLD}", stop=("t",))
     return Outcome(answer)
@@ -262,7 +262,7 @@ def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
     trainer = type("Trainer", (), {"model": model, "vllm_generation": engine})
     rows = game([question.id for question in QUESTIONS for _ in range(8)], trainer)
     told = [kwargs["stop"] for kwargs in engine.calls]
-    assert told == [["s"], ["d", "ef"], ["t"]] and engine.calls[0]["include_stop_str_in_output"]
+    assert told == [["a"], ["d", "ef"], ["t"]] and engine.calls[0]["include_stop_str_in_output"]
     endings = set()
     for prompt, ids, own, found in zip(
         rows["prompt_ids"], rows["completion_ids"], rows["env_mask"], rows["logprobs"], strict=True
@@ -271,9 +271,9 @@ def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
         expected = [value * mine for value, mine in zip(logprobs(model, prompt, ids, 0.7), own, strict=True)]
         assert found == pytest.approx(expected, abs=1e-4)
         first = own.index(0)
-        assert "s" not in tokenizer.decode(ids[: first - 1]) or tokenizer.decode(prompt) not in "qe", "cut at its stop"
+        assert "a" not in tokenizer.decode(ids[: first - 1]) or tokenizer.decode(prompt) not in "qe", "cut at its stop"
         endings.add((tokenizer.decode(prompt) in "qe", tokenizer.decode(ids[first - 1 : first])))
-    assert (True, "s") in endings and (False, "d") in endings
+    assert (True, "a") in endings and (False, "d") in endings
     assert game.step == 0 and game.figures["own_tokens"] > 0
 
 

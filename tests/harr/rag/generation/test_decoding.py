@@ -1,0 +1,70 @@
+"""What is drawn follows the model's chances, and what ends a text is found however its tokens cut it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from letters import save_letters
+from tokenizers import ByteLevelBPETokenizer
+from transformers import PreTrainedTokenizerFast
+
+from harr.rag.generation.decoding import Draw, StopStrings, TokenTexts
+from harr.rag.generation.local_model import LocalGenerator
+from harr.types import Generate
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_draws_have_the_chances_of_the_model(temperature: float) -> None:
+    torch.manual_seed(0)
+    rows = 20_000
+    logits = torch.randn(50)
+    logits[7] = -torch.inf
+    drawn = Draw(temperature, [str(row) for row in range(rows)], 1)(torch.zeros(0), logits.expand(rows, -1).clone())
+    counts = torch.bincount(drawn.argmax(dim=1), minlength=50)
+    expected = rows * torch.softmax(logits / temperature, dim=0)
+    seen = expected > 0
+    chi_square = ((counts - expected)[seen] ** 2 / expected[seen]).sum()
+    assert chi_square < 85.4  # 48 degrees of freedom, p .001 is 84.0
+    assert counts[7] == 0 and torch.isfinite(drawn).sum() == rows
+
+
+def test_the_largest_number_draws_a_token_that_has_a_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "rand", lambda count, **_: torch.full((count,), 1 - 2**-24))
+    scores = torch.tensor([[0.0, 1.0, -torch.inf]])
+    assert Draw(1.0, ["a"], 1)(torch.zeros(0), scores).argmax() == 1
+
+
+def bytewise(text: str) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer, which cuts letters other than ASCII into several tokens, trained on a text."""
+    learnt = ByteLevelBPETokenizer()
+    learnt.train_from_iterator([text] * 3, vocab_size=300, min_frequency=2)
+    return PreTrainedTokenizerFast(tokenizer_object=learnt._tokenizer)
+
+
+@pytest.mark.parametrize("stop", ["</search>", "\n\n", "é", "ende.", "日本"])
+def test_a_stop_string_is_found_at_the_token_that_completes_it(stop: str) -> None:
+    text = f"a search for something {stop} and more"
+    tokenizer = bytewise(text)
+    texts, ids = TokenTexts(tokenizer), tokenizer(text)["input_ids"]
+    criterion = StopStrings(texts, 0, [("never",), (stop,), ()])
+    for size in range(1, len(ids) + 1):
+        never, done, without = criterion(torch.tensor([ids[:size]] * 3), None).tolist()
+        assert done == (stop in tokenizer.decode(ids[:size])) and not never and not without
+
+
+def test_only_rows_that_may_have_ended_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    player = LocalGenerator(
+        str(save_letters(tmp_path, spread=1.0)), temperature=1.0, max_tokens=12, batch_size=8, seed=0
+    )
+    decoded: list[str] = []
+    decode = TokenTexts.decode
+
+    def count(self: TokenTexts, rows: Any) -> list[str]:
+        found = decode(self, rows)
+        decoded.extend(found if len(rows) < 20 else [])  # the whole vocabulary once
+        return found
+
+    monkeypatch.setattr(TokenTexts, "decode", count)
+    player.complete([Generate(prompt=text, stop=("qx",)) for text in ("a", "bcd", "zz", "hello")])
+    assert all(text.endswith("x") for text in decoded) and len(decoded) < 12
