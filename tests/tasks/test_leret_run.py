@@ -31,7 +31,7 @@ CHANGES: dict[str, Any] = {
     "download": {
         "dataset": "world",
         "passages": 200,
-        "train_questions": 30,
+        "train_questions": 60,
         "validation_questions": 6,
         "test_questions": 12,
         "hops": [2],
@@ -46,7 +46,7 @@ CHANGES: dict[str, Any] = {
         "batch_size": 4,
         "max_tokens": 6,
         "preferences": {
-            "pool": 10,
+            "pool": 30,
             "validation": 4,
             "candidates": 3,
             "prompts": 2,
