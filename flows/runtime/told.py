@@ -78,9 +78,11 @@ def end_of_run(params: Params) -> str:
         else ("harr serve --model models/retriever", "answer searches with it")
     )
     steps = [("harr promote", "make the model the champion, if the gate lets it"), use, ("harr ui", "see all runs")]
-    told = [f"  {command.replace('harr', harr, 1):<36}  {what}" for command, what in steps]
-    if width() < max(map(len, told)):
-        told = [f"  {command.replace('harr', harr, 1)}\n      {what}" for command, what in steps]
+    commands = [(command.replace("harr", harr, 1), what) for command, what in steps]
+    longest = max(len(command) for command, _ in commands)
+    told = [f"  {command:<{longest}}  {what}" for command, what in commands]
+    if max(map(len, told)) > width():
+        told = [f"  {command}\n      {what}" for command, what in commands]
     return "\n".join([show(width()), "", *([words] if words else []), page, "next:", *told])
 
 
