@@ -144,7 +144,8 @@ def _build_collection(
                 if not params.uri and not params.full_text and unflushed >= FLUSH_ROWS:
                     client.flush(name, timeout=BUILD_SECONDS)
                     unflushed = 0
-    return _finish(client, name, content), len(rows) - first
+        progress.set_postfix_str("the index is built")
+        return _finish(client, name, content), len(rows) - first
 
 
 class PassageIndex:

@@ -129,9 +129,9 @@ class Learner:
             print(f"resuming train at step {start}/{steps} ({start / steps:.1%})")
         self.stopped = verdict(self.history, params.guard_window, params.guard_drop)
         validation = Validation.of(params.validate_every, self.setup, log)
-        if validation and not start:
-            validation.begin()
         with bar(total=steps, desc="train", unit="step", initial=start, shown=main) as progress:
+            if validation and not start:
+                validation.begin()
             for step in stoppable(range(start, 0 if self.stopped else steps)):
                 began = time.perf_counter()
                 self._set_rates(step)

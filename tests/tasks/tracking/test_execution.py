@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from harr.io.files import write_json
-from tasks.tracking.execution import OWNERS, claim, execution_id, identity, is_alive, live_owners
+from tasks.tracking.execution import OWNERS, claim, execution_id, identity, is_alive, live_owners, recipe_here
 
 RUNNER = """
 import subprocess, sys
@@ -91,3 +91,18 @@ def test_the_stump_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(
         stump.write_text("{")
     assert live_owners() == []
     assert [stump.exists() for stump in stumps] == [False, True]
+
+
+def test_a_run_is_named_by_the_recipe_of_its_folder(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.evaluate import evaluate
+    from flows.pipeline import one_stage, pipeline
+    from flows.runtime.stage import guarded
+
+    assert guarded(evaluate).flow_run_name == "evaluate (params.yaml)"
+    folder = workplace / ".harr/runs/smoke"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    assert recipe_here() == "smoke" and guarded(evaluate).flow_run_name == "evaluate (smoke)"
+    assert evaluate.flow_run_name is None  # a copy was named
+    assert guarded(pipeline).flow_run_name == "pipeline ({recipe})"
+    assert one_stage.flow_run_name == "{stage} ({recipe})"

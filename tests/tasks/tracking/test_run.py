@@ -49,6 +49,8 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     assert set(found["train"].data.params) == {"seed", "train.steps"}  # what the stage reads; its parent has all
     assert {name.split(".")[0] for name in found["download"].data.params} == {"download"}
     assert found["pipeline"].data.params["train.learning_rate"] == "0.0005"
+    assert found["train"].info.run_name == "train (params.yaml)"
+    assert found["pipeline"].info.run_name.startswith("pipeline (params.yaml) 20")
     curve = client.get_metric_history(found["train"].info.run_id, "reward_mean")
     assert [(point.step, point.value) for point in curve] == [(0, 0.0), (1, 0.5), (2, 1.0)]
     assert json.loads(Path("metrics/download.json").read_text()) == {"passages": 400.0, "share": 0.333333}
