@@ -231,7 +231,7 @@ def indexed(params: Params) -> None:
     from harr.datasets.download import download
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
-    from harr.index.passage_index import build_index
+    from harr.index.build import build_index
     from harr.params.embed import EmbedParams
 
     download(params.download, CORPUS, QUESTIONS, WORK / "download")

@@ -23,7 +23,7 @@ from harr.builders.retrievers import dense_policy, open_corpus
 from harr.builders.setup import open_setup
 from harr.corpus.passages import Passages, read_questions, write_questions
 from harr.corpus.vectors import Vectors
-from harr.index.passage_index import build_index
+from harr.index.build import build_index
 from harr.index.recall import check_recall
 from harr.params import Params
 from harr.params.index import IndexParams

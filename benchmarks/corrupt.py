@@ -42,7 +42,7 @@ def kinds(root: Path) -> dict[str, Kind]:
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
     from harr.filter import keep
-    from harr.index.passage_index import build_index
+    from harr.index.build import build_index
     from harr.io.files import publish, write_text
     from harr.io.model_folder import PACKAGED
     from harr.params.embed import EmbedParams

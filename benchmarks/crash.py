@@ -63,7 +63,7 @@ MODULES = (
     "flows.download flows.embed flows.index flows.filter flows.train flows.evaluate flows.merge flows.pipeline "
     "harr.builders.setup harr.builders.methods harr.filter harr.merge.retriever harr.report.plots "
     "harr.report.reward_plots harr.report.page harr.evaluate.play "
-    "harr.index.passage_index harr.embed.shards harr.datasets.download milvus_lite mlflow.tracking "
+    "harr.index.build harr.index.change harr.embed.shards harr.datasets.download milvus_lite mlflow.tracking "
     "mlflow.store.db.utils "
     "mlflow.store.tracking.sqlalchemy_store mlflow.store.model_registry.sqlalchemy_store peft accelerate"
 ).split()
@@ -253,10 +253,10 @@ def _rows() -> str:
     client = connect(params, str(Path("data/index/milvus.db").resolve()))
     try:
         client.load_collection(name)
-        rows = client.query(name, filter="row >= 0", output_fields=["row", "vector", "text"], limit=10_000)
+        rows = client.query(name, filter="key >= 0", output_fields=["key", "vector", "text"], limit=10_000)
     finally:
         client.close()
-    told = sorted((int(row["row"]), [float(x) for x in row["vector"]], row["text"]) for row in rows)
+    told = sorted((int(row["key"]), [float(x) for x in row["vector"]], row["text"]) for row in rows)
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 

@@ -44,6 +44,10 @@ class Rows:
         """All of them."""
         return np.arange(self._rows)
 
+    def keys(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows themselves."""
+        return rows
+
 
 def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
     """The same at length 1."""
@@ -70,7 +74,7 @@ def open_vectors(folder: Path):  # type: ignore[no-untyped-def]
 
 def build(folder: Path, kind: str, uri: str) -> dict[str, float]:
     """Stage index."""
-    from harr.index.passage_index import build_index
+    from harr.index.build import build_index
     from harr.params.index import IndexParams
 
     vectors, params = open_vectors(folder), IndexParams(kind=kind, uri=uri, full_text=False)

@@ -79,7 +79,7 @@ def index(passages: int, width: int) -> dict[str, float]:
     """Stage index, vectors only, in Milvus Lite."""
     from harr.corpus.passages import Passages
     from harr.corpus.vectors import Vectors
-    from harr.index.passage_index import build_index
+    from harr.index.build import build_index
     from harr.params.index import IndexParams
 
     opened = Passages.open(Path("corpus")), Vectors.open(Path("vectors"))

@@ -71,7 +71,7 @@ def stage(name: str) -> None:
     from harr.datasets.download import download
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
-    from harr.index.passage_index import build_index
+    from harr.index.build import build_index
     from harr.params import Params
     from tasks.paths import CORPUS, INDEX, QUESTIONS, VECTORS, WORK
 

@@ -33,11 +33,12 @@ app = Typer(
 def run(
     recipe: Recipe = "params.yaml",
     promote: Annotated[bool, Option("--promote", help="promote the model at the end, if the interval allows")] = False,
+    again: Annotated[bool, Option("--again", help="train on the corpus of today, however little it changed")] = False,
 ) -> None:
     """Bring every stage up to date, visible one by one in Prefect."""
     from flows.pipeline import run_recipe
 
-    run_command(lambda: run_recipe(recipe, promote))
+    run_command(lambda: run_recipe(recipe, promote, again))
 
 
 @app.command()

@@ -10,10 +10,12 @@ from harr.params import Params
 from tasks.audit import audit_play
 from tasks.evaluate import (
     asked_questions,
+    corpus_facts,
     evaluation_frame,
     play_arms,
     plot_and_report,
     summarise_arms,
+    told_corpus,
     write_evaluation,
 )
 from tasks.expectations.process import data_docs, expect
@@ -34,6 +36,7 @@ async def evaluate() -> None:
         questions = asked_questions(params, QUESTIONS / "test.jsonl")
         rows, episodes = play_arms(params, questions, run.log, model=None)
         summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
+        summary["corpus"] = corpus_facts()
         summary["audit"] = audit_play(params, rows, episodes, run.log, model=None)
         write_evaluation(params, rows, episodes, summary)
         occluded = play_occluded(params, questions, rows, run.log, model=None)
@@ -43,6 +46,7 @@ async def evaluate() -> None:
         plot_and_report(params, summary, run_facts(params), links, occluded)
         run.log(0, arm_figures(summary))
         run.headline(headline_figures(summary), evaluation_note(summary))
+        run.tag(corpus=told_corpus(summary["corpus"]))
         run.tag(exploits=", ".join(summary["audit"].get("named", {})) or "none")
         run.traces(trajectories(episodes, rows, params.tracking.traces, params.baseline))
         run.dataset("test questions", QUESTIONS / "test.jsonl", "evaluation")

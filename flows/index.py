@@ -6,7 +6,7 @@ from flows.runtime.command import main
 from harr.io.files import finish
 from harr.params import Params
 from tasks.expectations.process import expect
-from tasks.index import index_frame, index_passages
+from tasks.index import decide_training, index_frame, index_passages
 from tasks.paths import VECTORS, WORK
 from tasks.tracking.run import tracked_run
 
@@ -17,6 +17,7 @@ async def index() -> None:
     params = Params.load()
     with tracked_run("index", params) as run:
         figures = index_passages(params)
+        figures |= decide_training(params)
         run.record("index", figures | expect("index", index_frame(figures)))
         run.dataset("vectors", VECTORS, "index")
     finish(WORK / "index")

@@ -5,6 +5,7 @@ Beside the flow of all stages: one stage, and a promotion or rollback, for the d
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from harr.errors import CorpusError, HarrError, PromotionRefused
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from harr.rag.sources.providers import open_provider
+from tasks.paths import TRAINED_ON
 from tasks.tracking.execution import identity
 
 HOURS = 48.0
@@ -179,9 +181,14 @@ def _inside(place: Path) -> Iterator[None]:
         yield
 
 
-def run_recipe(recipe: str, promote: bool) -> None:
-    """Check the recipe and its sources before Prefect starts, then run all stages."""
+def run_recipe(recipe: str, promote: bool, again: bool = False) -> None:
+    """Check the recipe and its sources before Prefect starts, then run all stages.
+
+    To train ``again`` is to forget what was trained on: stage index then notes the corpus of today.
+    """
     place, params = resolve_recipe(recipe)
+    if again:
+        shutil.rmtree(place / TRAINED_ON, ignore_errors=True)
     for tool, source in params.sources.items():
         # A recipe of another folder finds its recordings there, once it is made.
         if source.kind != "milvus" and not (source.kind == "cassette" and place != Path()):

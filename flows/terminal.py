@@ -107,6 +107,7 @@ def status_lines(state: "Status") -> list[str]:
     return [
         *section("stages", stages, "dvc.yaml names none"),
         *([painted("fail") + f"  {state.trouble}", ""] if state.trouble else []),
+        *section("corpus", [(state.training,)] if state.training else [], "stage index has not told"),
         *section("last runs", runs, "none yet"),
         *section(f"model {state.model}", versions, "none registered yet"),
         *section("processes", processes, "none"),

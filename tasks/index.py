@@ -12,7 +12,10 @@ from harr.io.files import read_manifest
 from harr.params import Params
 from tasks.common import TASK
 from tasks.embed import vectors_manifest
-from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, VECTORS, WORDS, WORK
+from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, SINCE, TRAINED_ON, VALIDATION, VECTORS, WORDS, WORK
+
+MOVES = ("alias", "collection", "deleted", "identity", "keys", "rows", "sha256", "sources")
+"""What the manifest of an index says of its passages, not of how it was made."""
 
 
 @task(**TASK)
@@ -22,8 +25,8 @@ def index_passages(params: Params) -> dict[str, float]:
     from harr.corpus.passages import Passages, read_questions
     from harr.corpus.vectors import Vectors
     from harr.index.adopted import adopt_collection
+    from harr.index.build import build_index
     from harr.index.mentions import build_mentions
-    from harr.index.passage_index import build_index
     from harr.index.recall import check_recall
     from harr.index.words import build_words
 
@@ -37,6 +40,35 @@ def index_passages(params: Params) -> dict[str, float]:
     )
     built |= build_words(passages, WORDS, WORK / "words")
     return built | build_mentions(passages, MENTIONS, WORK / "mentions")
+
+
+@task(**TASK)
+def decide_training(params: Params) -> dict[str, float]:
+    """Note what there is to train on, where that is another than was trained on by more than ``index.retrain_after``.
+
+    Pairs of leret are of one index, so that they are made again with every other.
+    """
+    from harr.corpus.changes import TrainedOn
+    from harr.corpus.passages import Passages
+    from harr.errors import DamagedFile
+    from harr.index import kinds
+    from harr.services.milvus_client import REBUILD
+
+    vectors = {name: told for name, told in vectors_manifest().items() if name in ("dtype", "encoder", "tokens")}
+    index = {name: told for name, told in read_manifest(INDEX, REBUILD, shards=False).items() if name not in MOVES}
+    made = {"vectors": vectors, "index": index | kinds.read_search(INDEX, REBUILD)}
+    today = TrainedOn.of(Passages.open(CORPUS), [QUESTIONS / "train.jsonl", VALIDATION], made)
+    try:
+        changes = today.since(TrainedOn.open(TRAINED_ON))
+    except DamagedFile:
+        changes = None
+    again = changes is None or changes.enough(0.0 if params.train.prefers else params.index.retrain_after)
+    if again:
+        today.save(TRAINED_ON, WORK / "trained_on")
+    told = {"passages": float(len(today.marks[0]))}
+    if changes and not again:
+        told = {name: float(getattr(changes, name)) for name in ("passages", "added", "removed", "changed", "share")}
+    return {"trains_again": float(again), **{f"{SINCE}_{name}": value for name, value in told.items()}}
 
 
 def _as_queries(params: Params, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -14,6 +14,7 @@ from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
 from tasks.common import TASK
 from tasks.embed import vectors_manifest
+from tasks.evaluate import corpus_facts
 from tasks.filter import filter_suite
 from tasks.paths import ADAPTER, CORPUS, EVALUATION, LLM, METRICS, QUESTIONS, RETRIEVER, WORK
 from tasks.registry.register import register
@@ -156,9 +157,11 @@ def version_tags(params: Params) -> dict[str, str]:
     played = {"retriever", "pipeline"} if params.writer_learns else {"retriever", "pipeline", "generator"}
     game = params.model_dump(include=played, mode="json", exclude={"retriever": {"encoder"}})  # that is who plays
     game |= params.evaluate.model_dump(include={"max_questions", "candidates"}, mode="json")
-    questions = digest_of(QUESTIONS / "test.jsonl")
+    questions, facts = digest_of(QUESTIONS / "test.jsonl"), corpus_facts()
     return {
         "corpus": corpus,
+        "passages": str(facts["passages"]),
+        "trained_on": facts.get("trained_on", {}).get("identity", "none recorded"),
         "index": index,
         "evaluation": fingerprint({"game": game, "index": index, "questions": questions}),
         "expectations": json.dumps(held_expectations(params)),

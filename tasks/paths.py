@@ -11,6 +11,10 @@ FILES = Path("data/files.json")
 """What the local files hold that section download names."""
 CORPUS, QUESTIONS = PLACES.corpus, Path("data/questions")
 VECTORS, INDEX, MENTIONS, WORDS = PLACES.vectors, PLACES.index, PLACES.mentions, PLACES.words
+TRAINED_ON = Path("data/trained_on")
+"""What stages filter, train and arms answer to (harr/corpus/changes.py)."""
+SINCE = "since_training"
+"""How the figures in metrics/index.json begin that tell what changed since it was written."""
 FILTERED, EVALUATION = Path("data/filtered"), Path("data/evaluation")
 GENERATOR, ADAPTER, ARMS = PLACES.generator, Path("models/adapter"), Path("models/arms")
 RETRIEVER, LLM, LENGTHS = Path("models/retriever"), Path("models/llm"), Path("models/lengths")

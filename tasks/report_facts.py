@@ -4,6 +4,7 @@ from harr.io.files import read_state
 from harr.params import Params
 from tasks.arms import told_runs
 from tasks.embed import vectors_manifest
+from tasks.evaluate import corpus_facts, told_corpus
 from tasks.paths import METRICS
 from tasks.tracking.fingerprints import revisions
 
@@ -31,6 +32,7 @@ def run_facts(params: Params) -> dict[str, str]:
     return {
         "Dataset": params.download.dataset,
         "Passages": f"{vectors['rows']:,}",
+        "Corpus": told_corpus(corpus_facts()),
         "Encoder": f"{params.encoder.model} ({vectors['dtype']} vectors)",
         **({"Encoder of states": params.retriever.encoder} if params.retriever.encoder else {}),
         "Index identity": vectors["identity"],

@@ -5,8 +5,8 @@ from harr.corpus.vectors import Vectors
 from harr.datasets.download import download
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
+from harr.index.build import build_index
 from harr.index.mentions import build_mentions
-from harr.index.passage_index import build_index
 from harr.index.words import build_words
 from harr.params import Params
 from harr.params.embed import EmbedParams

@@ -20,7 +20,7 @@ METHODS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "harr/tra
 ENTRY = {
     "download": ["harr/datasets/download.py"],
     "embed": ["harr/embed/shards.py", "harr/embed/encoder.py"],
-    "index": ["harr/index/passage_index.py"],
+    "index": ["harr/index/build.py"],
     "generator": ["harr/generator/small_lm.py", "harr/generator/warmstart.py"],
     "filter": ["harr/filter.py", "harr/preferences/collect.py", "harr/builders/setup.py"],
     "train": [*METHODS, "harr/builders/setup.py"],

@@ -103,7 +103,7 @@ from harr.io.files import write_text
 from harr.filter import filter_questions
 from harr.params import Params
 from harr.embed.shards import embed_corpus
-from harr.index.passage_index import build_index
+from harr.index.build import build_index
 from harr.embed.encoder import Encoder
 from harr.corpus.vectors import Vectors
 from harr.builders.setup import open_setup
@@ -265,7 +265,7 @@ from harr.params import Params
 from harr.builders.setup import open_setup
 from harr.embed.shards import embed_corpus
 from harr.embed.encoder import Encoder
-from harr.index.passage_index import build_index
+from harr.index.build import build_index
 from harr.corpus.vectors import Vectors
 from tasks.paths import PLACES
 

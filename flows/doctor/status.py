@@ -11,7 +11,9 @@ from flows.doctor import folders, processes, stages
 from flows.doctor.finding import DEADLINE_SECONDS, broken, in_background
 from flows.doctor.runs import Store, Version, lost_runs, read_store, store_address
 from harr.errors import HarrError
+from harr.io.files import read_state
 from harr.params import Params
+from tasks.paths import METRICS, SINCE
 
 RUNS = 6
 """Number of the last runs that are shown."""
@@ -51,6 +53,7 @@ class Status:
     processes: tuple[processes.Process, ...]
     orphans: tuple[str, ...]
     leftovers: tuple[str, ...]
+    training: str = ""
     trouble: str = ""
 
 
@@ -66,12 +69,20 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
     address, ours = store_address(params, environment), processes.scan(root)
     begun: dict[str, Future[Any]] = {
         "stages": in_background(lambda: stages.read_stages(root)),
+        "training": in_background(lambda: _since_training(root, params.index.retrain_after)),
         "MLflow": in_background(lambda: read_store(root, address, params)),
         "left behind": in_background(lambda: _leftovers(root, ours)),
         "processes": in_background(lambda: processes.live_executions(ours, root)),
         "orphans": in_background(lambda: processes.orphans(ours, root)),
     }
-    read: dict[str, Any] = {"stages": (), "MLflow": Store(), "left behind": (), "processes": set(), "orphans": ()}
+    read: dict[str, Any] = {
+        "stages": (),
+        "training": "",
+        "MLflow": Store(),
+        "left behind": (),
+        "processes": set(),
+        "orphans": (),
+    }
     trouble = []
     for name, future in begun.items():
         try:
@@ -89,7 +100,26 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         processes=ours,
         orphans=tuple(f"{one.name} (pid {one.pid}): {why}" for one, why in read["orphans"]),
         leftovers=read["left behind"],
+        training=read["training"],
         trouble=" | ".join(trouble),
+    )
+
+
+def _since_training(root: Path, limit: float) -> str:
+    """Return how much of the corpus changed since training began with it, as stage index told; empty where it did not.
+
+    Raises:
+        DamagedFile: metrics/index.json is damaged.
+    """
+    path = root / METRICS / "index.json"
+    told = read_state(path, "run `dvc repro -f -s index`") if path.exists() else {}
+    if f"{SINCE}_passages" not in told:
+        return ""
+    changes = [f"{int(told.get(f'{SINCE}_{name}', 0)):,} {name}" for name in ("added", "removed", "changed")]
+    passages, share = int(told[f"{SINCE}_passages"]), 100 * told.get(f"{SINCE}_share", 0.0)
+    return (
+        f"{', '.join(changes)} of {passages:,} passages since training ({share:.1f} %); trained again above "
+        f"{100 * limit:g} % (index.retrain_after), or by `harr run --again`"
     )
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tqdm import tqdm
+
 from harr.arms import Arm
 from harr.builders.encoder import action_folder, build_encoder, made_for, query_section, trained_encoder
 from harr.builders.pipeline import build_pipeline, build_reward, for_training
@@ -78,7 +80,7 @@ def open_setup(
         if validation and validating:
             facts["validation"] = sha256(validation)
         yield Setup(
-            questions=read_questions(questions),
+            questions=_with_gold(read_questions(questions), corpus.passages),
             pipeline=build_pipeline(for_training(params.pipeline), writer),
             retriever=_learning_retriever(params, web, encoder, corpus, history=history),
             generator=None if writes else build_generator(params.generator, params.seed, places),
@@ -209,6 +211,15 @@ def _checked_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:
             f"{made}; run `harr bridge` again, or name another folder"
         )
     return build_encoder(section)
+
+
+def _with_gold(questions: Sequence[Question], passages: Passages) -> list[Question]:
+    """Return the questions whose gold passages are in the corpus: some may have gone since these were kept."""
+    known = passages.rows_of({pid for question in questions for pid in question.gold_ids})
+    left = [question for question in questions if all(pid in known for pid in question.gold_ids)]
+    if len(left) < len(questions):
+        tqdm.write(f"{len(questions) - len(left)} of {len(questions)} questions left out: their gold passages are gone")
+    return left
 
 
 def _check_ids(questions: Sequence[Question], passages: Passages, places: Places) -> None:

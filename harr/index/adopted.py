@@ -14,6 +14,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch, ParamsError
 from harr.index import kinds
+from harr.index.collection import NO_KEYS
 from harr.index.passage_index import PassageIndex
 from harr.index.shelf import PER_CALL, Found, Shelf, ShelvedPassages, ShelvedVectors, by_ids
 from harr.io.files import publish, read_manifest, write_json
@@ -148,7 +149,7 @@ class AdoptedIndex(PassageIndex):
         fields: Sequence[str] = (),
     ) -> None:
         """Take a checked collection, what gives rows to hits, and the fields that it reads; use :func:`open_index`."""
-        super().__init__(client, client.where, manifest)
+        super().__init__(client, client.where, manifest, NO_KEYS)
         self._adopt, self._rows_of = adopt, rows_of
         self._fields = {"vector": adopt.vector_field}
         self._wanted = {"filter": adopt.filter, "output_fields": list(fields) or [adopt.id_field]}

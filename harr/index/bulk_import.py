@@ -19,10 +19,12 @@ from pyarrow.fs import FileSystem
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError, ServiceUnavailable, one_line
+from harr.index.collection import Slice
 from harr.io.files import read_state, write_json
 from harr.io.progress import stoppable
 from harr.params.index import IndexParams
 from harr.services.milvus_client import Connection
+from harr.types import Passage
 
 FILE_BYTES = 1 << 28
 """Number of bytes of vectors in a file: large enough for a segment, small enough for the server's memory."""
@@ -52,14 +54,14 @@ def import_jobs(client: Connection, name: str) -> tuple[Start, State]:
 def import_passages(
     passages: Passages,
     vectors: Vectors,
-    rows: NDArray[np.int64],
+    part: Slice,
     params: IndexParams,
     progress: Path,
     start_job: Start,
     state: State,
     on_rows: Callable[[int], object],
 ) -> None:
-    """Write ``rows`` to ``params.bulk`` file by file, and have each imported; a file is removed when it is.
+    """Write a part to ``params.bulk`` file by file, and have each imported; a file is removed when it is.
 
     ``progress`` (a json file) says what is under way: after a kill the last jobs are waited for, and it goes on. It is
     taken away where a job failed, since such a job stays failed: the next call begins anew.
@@ -78,12 +80,12 @@ def import_passages(
     try:
         files, folder = FileSystem.from_uri(params.bulk)
         files.create_dir(folder, recursive=True)
-        for first in stoppable(range(began["rows"], len(rows), size)):
+        for first in stoppable(range(began["rows"], len(part.rows), size)):
             _settle(jobs, JOBS - 1, state, files, progress)
-            chunk = rows[first : first + size]
+            chunk = np.arange(first, min(first + size, len(part.rows)))
             name = f"{folder}/{vectors.identity}-{first:012d}.parquet"
             with files.open_output_stream(name) as sink:
-                write_parquet(passages, vectors, chunk, params, sink)
+                write_parquet(passages, vectors, part, chunk, params, sink)
             # The server knows what is in its bucket by the name within.
             jobs[name] = start_job(name.partition("/")[2] if params.bulk.startswith("s3:") else name)
             write_json(progress, {"rows": first + len(chunk), "jobs": jobs})
@@ -112,21 +114,31 @@ def _settle(jobs: dict[str, int], at_most: int, state: State, files: FileSystem,
 
 
 def write_parquet(
-    passages: Passages, vectors: Vectors, rows: NDArray[np.int64], params: IndexParams, sink: Any
+    passages: Passages, vectors: Vectors, part: Slice, places: NDArray[np.int64], params: IndexParams, sink: Any
 ) -> None:
-    """Write the columns row, vector and, for full text, text; ``params.batch_size`` rows are in memory at a time."""
-    fields = [pa.field("row", pa.int64(), nullable=False), pa.field("vector", pa.list_(pa.float32()), nullable=False)]
-    fields += [pa.field("text", pa.string(), nullable=False)] * params.full_text
-    schema = pa.schema(fields)
+    """Write keys, vectors and texts of these places of a part; ``params.batch_size`` are in memory at once."""
+    fields = [pa.field("key", pa.int64(), nullable=False), pa.field("vector", pa.list_(pa.float32()), nullable=False)]
+    texts = [name for name, wanted in (("id", params.alias), ("text", params.full_text)) if wanted]
+    schema = pa.schema([*fields, *(pa.field(name, pa.string(), nullable=False) for name in texts)])
     with pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=False) as writer:
-        for start in range(0, len(rows), params.batch_size):
-            chunk = rows[start : start + params.batch_size]
-            flat = pa.array(vectors.take(chunk).ravel())
+        for start in range(0, len(places), params.batch_size):
+            chunk = places[start : start + params.batch_size]
+            flat = pa.array(vectors.take(part.rows[chunk]).ravel())
             offsets = np.arange(0, vectors.width * (len(chunk) + 1), vectors.width, dtype=np.int32)
-            columns = [pa.array(chunk), pa.ListArray.from_arrays(pa.array(offsets), flat)]
-            if params.full_text:
-                columns.append(pa.array([searched_text(passage.content) for passage in passages.take(chunk.tolist())]))
+            columns = [pa.array(part.keys[chunk]), pa.ListArray.from_arrays(pa.array(offsets), flat)]
+            told = [texts_of(passage, params) for passage in passages.take(part.rows[chunk].tolist())] if texts else []
+            columns += [pa.array([one[name] for one in told]) for name in texts]
             writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
+def texts_of(passage: Passage, params: IndexParams) -> dict[str, str]:
+    """Return the fields of a passage that are texts: its id where applications search by an alias, and what BM25 reads.
+
+    >>> texts_of(Passage("a", "Rain."), IndexParams())
+    {'text': 'Rain.'}
+    """
+    told = {"id": passage.id} if params.alias else {}
+    return told | ({"text": searched_text(passage.content)} if params.full_text else {})
 
 
 def searched_text(content: str) -> str:

@@ -36,7 +36,8 @@ def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
     """Return the SHA-256 of every file that a section names, or that lies in a folder it names, by path.
 
     What is no file and no folder of this machine is a name, and left out; so is what begins with a dot. A file whose
-    size, time and number on the disk are those in ``memo`` is not read again.
+    size, times (of its content, and of any change of it, which nobody can set) and number on the disk are those in
+    ``memo`` is not read again.
 
     Args:
         section: of params.yaml, as plain values.
@@ -47,9 +48,9 @@ def look(section: Mapping[str, Any], root: Path, memo: Path) -> dict[str, str]:
     digests = {}
     for name, path in _files(sorted(set(own_paths(section))), root):
         told = path.stat()
-        mark, place = [told.st_size, told.st_mtime_ns, told.st_ino], str(path.absolute())
+        mark, place = [told.st_size, told.st_mtime_ns, told.st_ctime_ns, told.st_ino], str(path.absolute())
         known = before.get(place)
-        digests[name] = known[3] if known and known[:3] == mark else sha256(path)
+        digests[name] = known[-1] if known and known[:-1] == mark else sha256(path)
         if time.time() - told.st_mtime > FRESH_SECONDS:
             after[place] = [*mark, digests[name]]
     if after != before:

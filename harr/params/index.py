@@ -37,6 +37,9 @@ class IndexParams(Section):
     """Name of the environment variable with the server's token."""
     full_text: bool = True
     """Whether the BM25 index is built, too; the arms ``bm25`` and ``hybrid`` and sparse or hybrid search need it."""
+    alias: Annotated[str, Field(pattern=r"^([A-Za-z_]\w{0,99})?$")] = ""
+    """Alias of the collection on a Milvus server, which applications may search by; it always names the corpus of
+    today, whose collection is changed where it lies; if empty, each corpus is a collection of its own."""
     kind: KindName = "flat"
     """Kind of index of the vectors, as Milvus offers it: ``flat`` compares all and is exact; the others compare a part
     (docs/scale.md)."""
@@ -52,6 +55,9 @@ class IndexParams(Section):
     questions; stage index stops below it."""
     adopt: AdoptParams | None = None
     """A collection that you already have, searched in place of one that harr builds; null: harr builds one."""
+    retrain_after: Fraction = 0.1
+    """Share of the passages that may be added, removed or changed before stages filter, train and arms run again; with
+    0 every change trains again (docs/changing_corpus.md)."""
     batch_size: Positive = 1000
     """Number of rows that are sent to the index at once."""
     bulk: Uri = ""
@@ -59,9 +65,11 @@ class IndexParams(Section):
     ``file:///folder`` that it sees, too; if empty, rows are sent to it."""
 
     @model_validator(mode="after")
-    def _bulk_is_for_servers(self) -> "IndexParams":
+    def _bulk_and_alias_are_for_servers(self) -> "IndexParams":
         if self.bulk and not self.uri:
             raise ValueError("bulk is for a Milvus server; set index.uri, or leave bulk out")
+        if self.alias and not self.uri:
+            raise ValueError("alias is for a Milvus server; set index.uri, or leave alias out")
         if self.bulk and not self.bulk.startswith(("s3://", "file:///")):
             raise ValueError(f"bulk = {self.bulk} should begin with s3:// or file:///")
         return self
@@ -74,7 +82,7 @@ class IndexParams(Section):
             raise ValueError("adopt is for a Milvus server; set index.uri, or leave adopt out")
         if self.full_text:
             raise ValueError("an adopted collection is searched by vectors alone; set full_text: false")
-        if given := [name for name in ("bulk", "cells", "kind", "links") if self._chosen(name)]:
+        if given := [name for name in ("alias", "bulk", "cells", "kind", "links") if self._chosen(name)]:
             raise ValueError(f"{given[0]} is for a collection that harr builds; leave it out, or leave adopt out")
         return self
 

@@ -18,6 +18,8 @@ Row = dict[str, Any]
 FACTS = {
     "kind": "kind",
     "corpus": "corpus",
+    "passages": "passages of the corpus",
+    "trained_on": "corpus that it was trained on",
     "index": "index",
     "evaluation": "questions and game",
     "model": "model files",
@@ -78,7 +80,20 @@ def _comparable(candidate: Any, champion: Any | None) -> Condition:
     if champion is None:
         return Condition("same game", "no champion to share it with", "the same questions for both", True)
     same = champion.tags.get("evaluation") == candidate.tags.get("evaluation")
-    return Condition("same game", "the same" if same else "another", "the champion's" if same else needed, same)
+    found, own, theirs = "the same" if same else "another", _corpus(candidate), _corpus(champion)
+    if not same and own != theirs:
+        found = f"played on corpus {own}, the champion on {theirs}"
+        needed = (
+            "one corpus for both; bring the champion's back, or `harr pull` the champion and `harr evaluate --model` "
+            "it on this one"
+        )
+    return Condition("same game", found, "the champion's" if same else needed, same)
+
+
+def _corpus(version: Any) -> str:
+    """Return on which corpus a version was evaluated."""
+    corpus, passages = version.tags.get("corpus", ""), version.tags.get("passages", "")
+    return (corpus[:8] or "unknown") + (f" ({int(passages):,} passages)" if passages else "")
 
 
 def _gain(metric: str, gains: Mapping[str, Mapping[str, float]], lacking: Sequence[str]) -> Condition:

@@ -78,6 +78,12 @@ def test_a_file_is_read_once_and_again_when_it_changed(project: Path, monkeypatc
     Path("mine/a.jsonl").write_text("[]\n")
     assert seen(project) != first and seen(project) == seen(project)
     assert read[3:] == ["a.jsonl"] * 3, "a file that was just written may change again within its time"
+    os.utime("mine/a.jsonl", (1, 1))
+    second = seen(project)
+    Path("mine/a.jsonl").write_text("{ \n")
+    os.utime("mine/a.jsonl", (1, 1))
+    assert digests.changes(second, seen(project)) == ["mine/a.jsonl"], "of the same size, with its time set back"
+    Path("mine/a.jsonl").write_text("[]\n")
     MEMO.write_text("[")
     assert digests.changes(first, seen(project)) == ["mine/a.jsonl"]
 

@@ -45,8 +45,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     from harr.corpus.vectors import Vectors
     from harr.embed.encoder import Encoder
     from harr.embed.shards import embed_corpus
+    from harr.index.build import build_index
     from harr.index.mentions import build_mentions
-    from harr.index.passage_index import build_index
     from harr.index.words import build_words
     from harr.params.embed import EmbedParams
     from harr.params.index import IndexParams

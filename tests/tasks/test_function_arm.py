@@ -16,7 +16,7 @@ from harr.datasets.download import download
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import ParamsError
-from harr.index.passage_index import build_index
+from harr.index.build import build_index
 from harr.io.files import read_json, read_jsonl, write_text
 from harr.io.model_folder import find_folder
 from harr.params import Params

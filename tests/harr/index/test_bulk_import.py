@@ -14,13 +14,16 @@ from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError, ServiceUnavailable
 from harr.index import bulk_import
+from harr.index.build import build_index
 from harr.index.bulk_import import State, import_passages, write_parquet
-from harr.index.passage_index import PassageIndex, build_index
+from harr.index.collection import Slice
+from harr.index.passage_index import PassageIndex
 from harr.io.files import read_json
 from harr.params.index import IndexParams
 from harr.types import Passage
 
 ROWS, WIDTH = 230, 8
+ALL = Slice("", "harr_test", np.arange(ROWS), 2 * np.arange(ROWS), {}, "keys.npy")
 
 
 @pytest.fixture
@@ -44,9 +47,9 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_holds_rows_vectors_and_texts(passages: Passages, vectors: Vectors) -> None:
     sink, rows = io.BytesIO(), np.array([3, 5, 200])
-    write_parquet(passages, vectors, rows, IndexParams(batch_size=2), sink)
+    write_parquet(passages, vectors, ALL, rows, IndexParams(batch_size=2), sink)
     table = pq.read_table(io.BytesIO(sink.getvalue()))
-    assert table["row"].to_pylist() == [3, 5, 200]
+    assert table["key"].to_pylist() == [6, 10, 400]
     np.testing.assert_array_equal(np.array(table["vector"].to_pylist(), dtype=np.float32), vectors.take(rows))
     assert table["text"].to_pylist() == [passage.content for passage in passages.take([3, 5, 200])]
 
@@ -60,19 +63,17 @@ def test_a_killed_import_waits_for_its_jobs_and_goes_on(passages: Passages, vect
         if len(imported) == 2 and not progress.with_suffix(".killed").exists():
             progress.with_suffix(".killed").touch()
             raise KeyboardInterrupt
-        imported[len(imported)] = pq.read_table(name)["row"].to_pylist()
+        imported[len(imported)] = pq.read_table(name)["key"].to_pylist()
         return len(imported) - 1
 
     def run(state: str) -> None:
-        import_passages(
-            passages, vectors, np.arange(ROWS), params, progress, start_job, lambda _: (state, ""), lambda _: None
-        )
+        import_passages(passages, vectors, ALL, params, progress, start_job, lambda _: (state, ""), lambda _: None)
 
     with pytest.raises(KeyboardInterrupt):
         run("Started")
     assert read_json(progress)["rows"] == 200 and len(read_json(progress)["jobs"]) == 2
     run("Completed")
-    assert [row for rows in imported.values() for row in rows] == list(range(ROWS))
+    assert [row for rows in imported.values() for row in rows] == ALL.keys.tolist()
     assert not list(folder.iterdir())
 
 
@@ -91,7 +92,7 @@ def test_a_kill_between_two_jobs_that_end_is_taken_up(passages: Passages, vector
         return ("Started" if job else "Completed"), ""
 
     def run(state: State) -> None:
-        import_passages(passages, vectors, np.arange(ROWS), params, progress, start_job, state, lambda _: None)
+        import_passages(passages, vectors, ALL, params, progress, start_job, state, lambda _: None)
 
     with pytest.raises(KeyboardInterrupt):
         run(killed)
@@ -105,12 +106,12 @@ def test_what_goes_wrong_is_told(passages: Passages, vectors: Vectors, tmp_path:
     numbers = count()
     calls = (lambda _: next(numbers), lambda job: ("Completed" if job else "Failed", "no such file"), lambda _: None)
     with pytest.raises(ServiceUnavailable, match=r"did not import .*\(no such file\); index.bulk must be a place"):
-        import_passages(passages, vectors, np.arange(ROWS), params, tmp_path / "p.json", *calls)
-    import_passages(passages, vectors, np.arange(ROWS), params, tmp_path / "p.json", *calls)  # not the failed job again
+        import_passages(passages, vectors, ALL, params, tmp_path / "p.json", *calls)
+    import_passages(passages, vectors, ALL, params, tmp_path / "p.json", *calls)  # not the failed job again
     (tmp_path / "file").touch()
     params = params.model_copy(update={"bulk": (tmp_path / "file" / "bulk").as_uri()})
     with pytest.raises(ParamsError, match=r"index\.bulk: .* cannot be written"):
-        import_passages(passages, vectors, np.arange(ROWS), params, tmp_path / "q.json", *calls)
+        import_passages(passages, vectors, ALL, params, tmp_path / "q.json", *calls)
     with pytest.raises(ValueError, match="bulk is for a Milvus server"):
         IndexParams(bulk="s3://bucket/folder")
 

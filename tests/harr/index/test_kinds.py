@@ -15,7 +15,8 @@ from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.errors import DamagedFile, IndexMismatch, ParamsError
 from harr.index import kinds
-from harr.index.passage_index import PassageIndex, build_index
+from harr.index.build import build_index
+from harr.index.passage_index import PassageIndex
 from harr.index.recall import check_recall, recall_at
 from harr.io.files import finish, read_json, write_json
 from harr.params.index import IndexParams

@@ -19,7 +19,8 @@ from pymilvus.exceptions import MilvusException
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
-from harr.index.passage_index import PassageIndex, build_index
+from harr.index.build import build_index
+from harr.index.passage_index import PassageIndex
 from harr.io.files import SUMS, finish, sha256, write_json
 from harr.params.index import IndexParams
 from harr.services import milvus_client
@@ -39,7 +40,7 @@ from pathlib import Path
 from pymilvus import MilvusClient
 from harr.corpus.passages import Passages
 from harr.params.index import IndexParams
-from harr.index.passage_index import build_index
+from harr.index.build import build_index
 from harr.corpus.vectors import Vectors
 
 insert, batches = MilvusClient.insert, []
@@ -168,8 +169,9 @@ def test_manifest_is_compared_with_the_live_collection(built: Path, tmp_path: Pa
     def changed(**values: object) -> str:
         manifest = {**json.loads((built / "index" / "manifest.json").read_text()), **values}
         (tmp_path / "index").mkdir(exist_ok=True)
-        if not (tmp_path / "index" / "milvus.db").exists():
-            (tmp_path / "index" / "milvus.db").symlink_to(built / "index" / "milvus.db")
+        for name in ("milvus.db", "keys.npy"):
+            if not (tmp_path / "index" / name).exists():
+                (tmp_path / "index" / name).symlink_to(built / "index" / name)
         write_json(tmp_path / "index" / "manifest.json", manifest)
         with pytest.raises(IndexMismatch) as caught:
             opened(tmp_path, str(manifest["identity"]))
@@ -249,7 +251,7 @@ def test_rows_put_on_disk_in_parts_are_found_as_ever(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_text: bool
 ) -> None:
     """With full text there are no parts: Milvus Lite counts words by segment, and scores would differ."""
-    monkeypatch.setattr("harr.index.passage_index.FLUSH_ROWS", 60)
+    monkeypatch.setattr("harr.index.build.FLUSH_ROWS", 60)
     params, vectors = IndexParams(batch_size=25, full_text=full_text), Vectors.open(built / "vectors")
     build_index(Passages.open(built / "corpus"), vectors, params, tmp_path / "index", tmp_path / "work")
     with opened(built) as whole, opened(tmp_path, params=params) as parts:

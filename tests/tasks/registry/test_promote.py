@@ -130,6 +130,15 @@ def test_versions_that_were_asked_other_questions_are_not_compared(params: Param
     assert champion(params) == first
 
 
+def test_a_candidate_on_another_corpus_is_told_of_with_both(params: Params) -> None:
+    add(params, right=20, corpus="0123456789abcdef", passages="20000")
+    promote.fn(params)
+    add(params, right=40, evaluation="other", corpus="fedcba9876543210", passages="20150")
+    told = "played on corpus fedcba98 (20,150 passages), the champion on 01234567 (20,000 passages), needed one corpus"
+    with pytest.raises(PromotionRefused, match=re.escape(told)):
+        promote.fn(params)
+
+
 def test_missing_rows_or_metrics_are_named(params: Params) -> None:
     add(params, right=20, frozen=None)
     with pytest.raises(PromotionRefused, match=r"no rows of arm frozen; add frozen to evaluate\.arms"):

@@ -14,7 +14,8 @@ from harr.datasets.download import download
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import IndexMismatch, ParamsError
-from harr.index.passage_index import PassageIndex, build_index
+from harr.index.build import build_index
+from harr.index.passage_index import PassageIndex
 from harr.io.files import SUMS, read_json
 from harr.params import Params
 from harr.params.download import WorldParams

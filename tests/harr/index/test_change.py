@@ -1,0 +1,118 @@
+"""An index that is brought to a corpus that changed: on Milvus Lite here, on servers in test_milvus_server.py."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from changing import AFTER, BEFORE, DENSE, corpus_of, nearest, stage, vector_of
+
+from harr.errors import IndexMismatch
+from harr.index.passage_index import PassageIndex
+from harr.io.files import read_json
+from harr.params.index import IndexParams
+from harr.types import Passage
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from harr.services.milvus_client import Connection
+from changing import AFTER, DENSE, stage
+
+call = Connection._call
+def killed(client, name, *values, **named):
+    found = call(client, name, *values, **named)
+    if name == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+Connection._call = killed
+stage(Path(sys.argv[1]), AFTER)
+"""
+
+
+def test_only_what_changed_is_inserted_and_what_is_gone_is_not_found(tmp_path: Path) -> None:
+    stage(tmp_path, BEFORE)
+    figures = stage(tmp_path, AFTER)
+    assert (figures["inserted"], figures["deleted"], figures["indexed"]) == (2, 2, 60)
+    assert nearest(tmp_path, AFTER, AFTER) == [passage.id for passage in AFTER]
+    assert nearest(tmp_path, AFTER, [BEFORE[3], BEFORE[7]]) == ["", ""]
+    assert stage(tmp_path, BEFORE)["inserted"] == 2
+    assert nearest(tmp_path, BEFORE, BEFORE) == [passage.id for passage in BEFORE]
+    assert read_json(tmp_path / "index/manifest.json")["deleted"] == 4
+
+
+def test_it_finds_what_an_index_that_was_built_anew_finds(tmp_path: Path) -> None:
+    stage(tmp_path / "changed", BEFORE)
+    queries = np.stack([vector_of(Passage(str(number), f"query {number}")) for number in range(20)])
+    found = []
+    for name in ("changed", "anew"):
+        stage(tmp_path / name, AFTER)
+        _, vectors = corpus_of(tmp_path / name, AFTER)
+        with PassageIndex.open(tmp_path / name / "index", DENSE, identity=vectors.identity) as index:
+            found.append(index.search(queries, 60))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize(
+    ("made", "params", "encoder"),
+    [
+        (AFTER, DENSE, "other"),
+        (AFTER, DENSE.model_copy(update={"kind": "hnsw"}), "mini"),
+        (AFTER, DENSE.model_copy(update={"full_text": True}), "mini"),
+        (AFTER[:1] + BEFORE[:29], DENSE, "mini"),
+    ],
+)
+def test_another_encoder_or_kind_and_a_corpus_that_changed_much_are_built_anew(
+    tmp_path: Path, made: list[Passage], params: IndexParams, encoder: str
+) -> None:
+    stage(tmp_path, BEFORE)
+    assert stage(tmp_path, made, params, encoder)["inserted"] == len(made)
+
+
+def test_full_text_is_built_anew_in_milvus_lite_so_that_it_ranks_as_ever(tmp_path: Path) -> None:
+    params = DENSE.model_copy(update={"full_text": True})
+    stage(tmp_path, BEFORE, params)
+    assert stage(tmp_path, AFTER, params)["inserted"] == 60
+
+
+@pytest.mark.parametrize("call", ["alter_collection_properties", "upsert", "delete", "flush"])
+def test_a_killed_change_leaves_the_index_in_place_and_is_repeated(tmp_path: Path, call: str) -> None:
+    stage(tmp_path, BEFORE)
+    paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+    command = [sys.executable, "-c", KILLED, str(tmp_path), call]
+    killed = subprocess.run(command, capture_output=True, timeout=200, env=os.environ | {"PYTHONPATH": paths})
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert nearest(tmp_path, BEFORE, BEFORE) == [passage.id for passage in BEFORE]
+    with pytest.raises(IndexMismatch, match="was built as"):
+        nearest(tmp_path, AFTER, AFTER)
+    assert stage(tmp_path, AFTER)["indexed"] == 60
+    assert nearest(tmp_path, AFTER, AFTER) == [passage.id for passage in AFTER]
+    assert nearest(tmp_path, AFTER, [BEFORE[3], BEFORE[7]]) == ["", ""]
+
+
+def test_a_collection_whose_change_was_stopped_does_not_open(tmp_path: Path) -> None:
+    """As on a server, where the change is seen: neither as the old corpus nor as the new one."""
+    stage(tmp_path, BEFORE)
+    _, before = corpus_of(tmp_path, BEFORE)
+    with PassageIndex.open(tmp_path / "index", DENSE, identity=before.identity) as index:
+        marked = {"harr": json.dumps({"identity": "", "becomes": "feed"})}
+        index._client.alter_collection_properties(index._collection, marked)
+    (tmp_path / "index/sha256sums.txt").unlink()
+    with pytest.raises(IndexMismatch, match=r"is being brought to feed, or that was stopped; wait for it, or run"):
+        PassageIndex.open(tmp_path / "index", DENSE, identity=before.identity)
+
+
+def test_passages_that_are_alike_in_all_are_kept_apart(tmp_path: Path) -> None:
+    twins = [*BEFORE, BEFORE[5]]
+    stage(tmp_path, BEFORE)
+    figures = stage(tmp_path, twins)
+    assert (figures["inserted"], figures["indexed"]) == (1, 61)
+    passages, vectors = corpus_of(tmp_path, twins)
+    with PassageIndex.open(tmp_path / "index", DENSE, identity=vectors.identity) as index:
+        assert index.search(vector_of(BEFORE[5])[None], 2)[0].tolist() == [[5, 60]]
+    assert len(set(passages.keys(np.arange(61)).tolist())) == 61
