@@ -19,7 +19,7 @@ RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or
 Recipe = Annotated[str, Option(help=RECIPE)]
 AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 PrefectPort = Annotated[int, Option(help="port of the Prefect server")]
-SERVE_PORT = 8002
+SERVE_PORT, PAGES_PORT = 8002, 8003
 MlflowPort = Annotated[int, Option(help="port of the MLflow server")]
 
 app = Typer(
@@ -289,11 +289,12 @@ def up(
     prefect_port: PrefectPort = 4200,
     mlflow_port: MlflowPort = 5000,
     serve_port: Annotated[int, Option(help="port of `harr serve`")] = SERVE_PORT,
+    pages_port: Annotated[int, Option(help="port of the reports and Data Docs")] = PAGES_PORT,
 ) -> None:
     """Start Prefect, its workers, MLflow and the champion."""
     from flows import up as servers
 
-    run_command(lambda: servers.up(prefect_port, mlflow_port, serve_port))
+    run_command(lambda: servers.up(prefect_port, mlflow_port, serve_port, pages_port))
 
 
 @app.command()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from prefect import flow, task
 from prefect.runtime import flow_run, task_run
+from prefect.states import Completed, State
 
 from flows.runtime import flow_runs
 from flows.runtime.artifacts import show_results, with_progress
@@ -124,21 +125,27 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
 
 
 @flow(name="promotion", flow_run_name="promotion ({recipe})")
-def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> None:
+def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> State[str] | None:
     """Make the candidate the champion, if the interval allows it; or go back to the champion before.
+
+    A run that leaves the champion as it is has not failed: its state is Kept, and says why.
 
     Args:
         recipe: whose registered model (tracking.registered_model).
         back: roll back.
     """
-    from tasks.registry.promote import promote, rollback
+    from tasks.registry.promote import outcome_of
 
     place, params = resolve_recipe(recipe)
     place.mkdir(parents=True, exist_ok=True)
     if not back:
         _keep_candidate(place)
     with flow_runs.noted(flow_run.id), _inside(place):
-        say((rollback if back else promote)(params))
+        moved, told = outcome_of("rollback" if back else "promote", params)
+        if not moved:
+            return Completed(name="Kept", message=f"kept: {told}", data=told)
+        say(told)
+        return None
 
 
 def _keep_candidate(place: Path) -> None:
@@ -156,21 +163,19 @@ def _keep_candidate(place: Path) -> None:
 
 def _promoted(place: Path) -> str:
     """Return what the gate says; a refusal is an answer, not a failure."""
-    from tasks.registry.promote import promote
+    from tasks.registry.promote import outcome_of
 
     with _inside(place):
-        try:
-            verdict = promote(Params.load())
-        except PromotionRefused as refusal:
-            verdict = f"not promoted: {refusal}"
+        moved, told = outcome_of("promote", Params.load())
+    verdict = told if moved else f"kept: {told}"
     say(verdict)
     return verdict
 
 
 def _show(place: Path, verdict: str = "") -> None:
-    server = addresses().get("MLflow", "")
+    servers, home = addresses(), Path().resolve()
     with _inside(place):
-        show_results(Params.load(), server, verdict)
+        show_results(Params.load(), servers, home, verdict)
 
 
 @contextlib.contextmanager
@@ -209,6 +214,11 @@ def register_model(recipe: str) -> str:
 
 
 def run_promotion(recipe: str, back: bool) -> None:
-    """Check the recipe before Prefect starts, then promote its candidate or go back."""
+    """Check the recipe before Prefect starts, then promote its candidate or go back.
+
+    Raises:
+        PromotionRefused: the champion is kept.
+    """
     resolve_recipe(recipe)
-    run_flow(promotion, recipe=recipe, back=back)
+    if kept := run_flow(promotion, recipe=recipe, back=back):
+        raise PromotionRefused(getattr(kept, "data", kept))

@@ -1,9 +1,9 @@
 """Everything that runs by itself on one machine, without Docker: `harr up` and `harr down`.
 
-Starts a Prefect server, an MLflow server over mlflow.db, and one Prefect worker for each of the work pools cpu and
-gpu; makes the pools, the limit of the tag gpu, and the deployments of prefect.yaml; and starts `harr serve` where the
-registry has a champion. All of it listens on loopback only. Milvus Lite needs no server: each stage opens the folder
-data/index.
+Starts a Prefect server, an MLflow server over mlflow.db, a server of the pages (flows/pages.py), and one Prefect worker
+for each of the work pools cpu and gpu; makes the pools, the limit of the tag gpu, and the deployments of prefect.yaml;
+and starts `harr serve` where the registry has a champion. All of it listens on loopback only. Milvus Lite needs no
+server: each stage opens the folder data/index.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from typing import Any
 
 import psutil
 
+from flows.pages import pages_command
 from flows.runtime import flow_runs as runs
 from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_command, prefect_command, running_url
 from harr.errors import HarrError, ServiceUnavailable
@@ -39,7 +40,7 @@ POOLS = ("cpu", "gpu")
 PARTS = ("servers", "deployments", "workers", "harr serve")
 
 
-def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
+def up(prefect_port: int, mlflow_port: int, serve_port: int, pages_port: int) -> None:
     """Start what does not run yet and bring the deployments up to date; prints the pages.
 
     Raises:
@@ -57,7 +58,7 @@ def up(prefect_port: int, mlflow_port: int, serve_port: int) -> None:
     parts = shown_parts(shown, PARTS)
     try:
         next(parts)
-        _start_servers(started, prefect_port, mlflow_port)
+        _start_servers(started, prefect_port, mlflow_port, pages_port)
         write_json(STATE, {"url": url, "pid": started["Prefect"]["pid"]})  # where `dvc repro` looks
         next(parts)
         crashed = runs.sweep()
@@ -140,14 +141,18 @@ def _known() -> dict[str, Any]:
     return {name: note for name, note in started.items() if is_alive(note)}
 
 
-def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int) -> None:
-    """Start both servers at once; they take some seconds to come up."""
+def _start_servers(started: dict[str, Any], prefect_port: int, mlflow_port: int, pages_port: int) -> None:
+    """Start the servers at once; they take some seconds to come up."""
     ports = {"Prefect": prefect_port, "MLflow": mlflow_port}
     for name, make in (("Prefect", prefect_command), ("MLflow", mlflow_command)):
         if name not in started:
             _check_free(name, ports[name])
             command, environment = make(ports[name])
             _start(started, name, command, environment, page=f"http://127.0.0.1:{ports[name]}")
+    if "Pages" not in started:
+        _check_free("Pages", pages_port)
+        _start(started, "Pages", pages_command(pages_port), {**os.environ}, page=f"http://127.0.0.1:{pages_port}")
+    _wait_for(started, "Pages", lambda: _answers(started["Pages"]["page"]))
     _wait_for(started, "Prefect", lambda: healthy(f"{started['Prefect']['page']}/api"))
     _wait_for(started, "MLflow", lambda: _answers(f"{started['MLflow']['page']}/health"))
 

@@ -347,8 +347,8 @@ def summary_here() -> dict[str, Any]:
     return summary
 
 
-def show(width: int = 100) -> str:
-    """Return the arms table of the last evaluation, in so many columns if it can.
+def show(width: int = 100, *, markdown: bool = False) -> str:
+    """Return the arms table of the last evaluation, in so many columns if it can, or as Markdown.
 
     Raises:
         DamagedFile: there is none, or it is damaged.
@@ -358,7 +358,7 @@ def show(width: int = 100) -> str:
     summary = summary_here()
     try:
         told = f"\n\ncorpus {told_corpus(summary['corpus'])}" if "corpus" in summary else ""
-        return table(summary, width) + told
+        return table(summary, width, markdown=markdown) + told
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, HarrError):
             raise

@@ -1,8 +1,11 @@
 """What a run shows in Prefect: how far it is, the arms, and where MLflow, the checks and the report are."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 from prefect.runtime import flow_run
@@ -24,33 +27,48 @@ def with_progress(stages: Sequence[str]) -> Iterator[str]:
         update_progress_artifact(artifact, progress=100.0 * number / len(stages), description=message)
 
 
-def show_results(params: Params, server: str, verdict: str) -> None:
+def show_results(params: Params, servers: Mapping[str, str], home: Path, verdict: str) -> None:
     """Write the run's artifact ``results``: what the promotion gate said, the arms, and the links.
 
-    ``server``: address of this machine's MLflow server, or "".
+    Args:
+        params: those of the run, in whose folder this is called.
+        servers: addresses of what `harr up` started, by name.
+        home: the folder in which it was started.
+        verdict: what the gate said, or "".
     """
     if flow_run.id:
-        parts = [f"## Promotion\n```\n{verdict}\n```" if verdict else "", _arms(), _links(params, server)]
+        parts = [_verdict(verdict) if verdict else "", _arms(), _links(params, servers, home)]
         create_markdown_artifact("\n\n".join(part for part in parts if part), key="results")
 
 
+def _verdict(told: str) -> str:
+    """Return the gate's text with its conditions as a list: it separates them by line ends or semicolons."""
+    head, *more = re.split(r"\n|; ", told)
+    return "\n".join([f"## Promotion\n**{head}**\n", *(f"- {line}" for line in more if line.strip())])
+
+
 def _arms() -> str:
-    """Return the arms table of the last evaluation."""
+    """Return the arms of the last evaluation as tables."""
     from tasks.evaluate import show
 
-    return f"## Arms\n```\n{show()}\n```" if (METRICS / "evaluate.json").exists() else ""
+    return f"## Arms\n{show(markdown=True)}" if (METRICS / "evaluate.json").exists() else ""
 
 
-def _links(params: Params, server: str) -> str:
-    """Return pages on this machine (a browser opens them by their path, not from another page), and the run in
-    MLflow."""
+def _links(params: Params, servers: Mapping[str, str], home: Path) -> str:
+    """Return links to the pages, if `harr up` serves them (else where they lie), and to the run in MLflow."""
     pages = {"Report": REPORT} if REPORT.exists() else {}
-    for suite in sorted(CHECKS.glob("*")):  # the index of the Data Docs is blank without a network
+    for suite in sorted(CHECKS.glob("*")):
         pages[f"Checks of {suite.name}"] = max(suite.glob("**/*.html"), default=suite)
-    lines = [f"- {name}: `{page.resolve()}`" for name, page in pages.items()]
+    lines = [_link(name, page.resolve(), servers.get("Pages", ""), home) for name, page in pages.items()]
     with contextlib.suppress(OSError, LookupError):
-        lines.insert(0, f"- MLflow: <{_mlflow_page(params, params.tracking.uri or server)}>")
+        lines.insert(0, f"- [Run in MLflow]({_mlflow_page(params, params.tracking.uri or servers.get('MLflow', ''))})")
     return "\n".join(["## Where to look", *lines])
+
+
+def _link(name: str, page: Path, server: str, home: Path) -> str:
+    if server and page.is_relative_to(home):
+        return f"- [{name}]({server}/{quote(page.relative_to(home).as_posix())})"
+    return f"- {name}: `{page}` (`harr up` serves it)"
 
 
 def _mlflow_page(params: Params, server: str) -> str:

@@ -70,14 +70,17 @@ def is_share(metric: str) -> bool:
     return plain in SHARES or plain.rpartition("_")[0] in (*BY_HOP, *BY_SOURCE, "pass_at")
 
 
-def table(summary: Summary, width: int = 100) -> str:
+def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
     """Return the arms as plain text, shares in percent; below, whom ``full`` is compared with, in points of the lead
     metric, or else the gains over the baseline. Every setting has a table of its own.
 
     It has under 100 columns; where ``width`` is less, metrics are left out until it fits, the last ones first.
+    ``markdown``: as tables of Markdown.
     """
+    grid_of = markdown_grid if markdown else _grid
     if settings := summary.get("settings"):
-        return "\n\n".join(f"{name or 'no setting'}\n{table(own, width)}" for name, own in settings.items())
+        tables = {name or "no setting": table(own, width, markdown=markdown) for name, own in settings.items()}
+        return "\n\n".join(f"{name}\n{shown}" for name, shown in tables.items())
     lead = headline(summary)
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
@@ -88,18 +91,21 @@ def table(summary: Summary, width: int = 100) -> str:
         with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in headlines(flat_rows(summary)) else without
     )
     extra = dict([(name, words) for name, words in wanted.items() if name in measured and name != lead][:3])
-    while len((grid := _arms(summary, lead, extra)).split("\n")[0]) > width and extra:
+    while len(_grid(_arms(summary, lead, extra)).split("\n")[0]) > width and extra:
         extra.popitem()
+    grid = grid_of(_arms(summary, lead, extra))
     compared, words = comparisons(summary, lead)
     if not compared:
         return grid
     title = f"{FULL} against" if summary.get("contrasts") else f"over {baseline_of(summary)}"
     gains = [[arm, spread(gain, "gain", "+.1f"), p_value(gain)] for arm, gain in compared.items()]
     words = words if max(map(len, words.split("\n"))) <= width else fill(words.replace("\n", " "), width)
-    return f"{grid}\n\n{_grid([[title, 'points [95 %]', 'p'], *gains])}\n{words}{_by_kind(summary)}"
+    rows = [[title, "points [95 %]", "p"], *gains]
+    kinds = _by_kind(summary)
+    return f"{grid}\n\n{grid_of(rows)}\n{words}" + (f"\n\n{grid_of(kinds)}" if kinds else "")
 
 
-def _arms(summary: Summary, lead: str, extra: Mapping[str, str]) -> str:
+def _arms(summary: Summary, lead: str, extra: Mapping[str, str]) -> list[list[str]]:
     """Return a row for every arm, with the metric ``lead`` and more of them, each by its heading."""
     rows = [["arm", f"{label(lead)} % [95 %]", "runs", *extra.values(), "n"]]
     for arm, metrics in summary["arms"].items():
@@ -107,7 +113,7 @@ def _arms(summary: Summary, lead: str, extra: Mapping[str, str]) -> str:
         main = metrics.get(lead)
         shown = [spread(main, "mean"), runs(main["seeds"])] if main else ["-", ""]
         rows.append([arm, *shown, *cells, str(main["n"] if main else 0)])
-    return _grid(rows)
+    return rows
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:
@@ -117,7 +123,17 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("  ".join(cells).rstrip() for cells in lines)
 
 
-def _by_kind(summary: Summary) -> str:
+def markdown_grid(rows: Sequence[Sequence[str]]) -> str:
+    r"""Return cells as a table of Markdown, with empty lines around it.
+
+    >>> markdown_grid([["arm", "n"], ["full", "3"]])
+    '\n| arm | n |\n|---|--:|\n| full | 3 |\n'
+    """
+    shown = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(["", shown[0], "|---" + "|--:" * (len(rows[0]) - 1) + "|", *shown[1:], ""])
+
+
+def _by_kind(summary: Summary) -> list[list[str]]:
     """Return the kinds of question, each with its n, what ``full`` has, and the best other arm that is no ceiling."""
     kinds: Mapping[str, Mapping[str, Mapping[str, Any]]] = summary.get("kinds", {})
     rows = [["kind", "n", f"{FULL} %", "best other arm"]]
@@ -127,7 +143,7 @@ def _by_kind(summary: Summary) -> str:
         own = percent(arms[FULL]["mean"]) if FULL in arms else "-"
         other = f"{best} {percent(arms[best]['mean'])}" if best else "-"
         rows.append([kind or "none", str(max(cell["n"] for cell in arms.values())), own, other])
-    return f"\n\n{_grid(rows)}" if kinds else ""
+    return rows if kinds else []
 
 
 def comparisons(summary: Summary, lead: str) -> tuple[dict[str, dict[str, Any]], str]:

@@ -4,7 +4,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from prefect import task
 
@@ -23,6 +23,15 @@ PREVIOUS = "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
 HOLDER = re.compile(r"pid (\d+) \((\w+)-([\d.]+)\)$")
 """What a mark names: its process's number, the hash of its machine (``machine`` of execution.py), when it began."""
+
+
+@task(**TASK, task_run_name="{what}")
+def outcome_of(what: Literal["promote", "rollback"], params: Params) -> tuple[bool, str]:
+    """Return whether the alias moved, and what was done or why not: a refusal is an answer, and no failure."""
+    try:
+        return True, (promote if what == "promote" else rollback).fn(params)
+    except PromotionRefused as refusal:
+        return False, str(refusal)
 
 
 @task(**TASK)

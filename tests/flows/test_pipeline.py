@@ -106,7 +106,8 @@ def test_a_promotion_is_noted(
 ) -> None:
     monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", "promotes")
     monkeypatch.setattr(
-        "tasks.registry.promote.promote", lambda params: f"at work: {[one['flow_run'] for one in working()]}"
+        "tasks.registry.promote.outcome_of",
+        lambda what, params: (True, f"at work: {[one['flow_run'] for one in working()]}"),
     )
     promotion.fn()
     assert "at work: ['promotes']" in capsys.readouterr().out and working() == []
@@ -142,7 +143,8 @@ def test_an_mlflow_server_that_is_away_or_knows_nothing_costs_the_run_no_more_th
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     params = Params.load()
     away = params.model_copy(update={"tracking": params.tracking.model_copy(update={"uri": "http://127.0.0.1:9"})})
-    assert _links(away, "") == _links(params, "http://127.0.0.1:5000") == "## Where to look"
+    up = {"MLflow": "http://127.0.0.1:5000"}
+    assert _links(away, {}, Path()) == _links(params, up, Path()) == "## Where to look"
 
 
 def test_a_source_without_its_key_is_named_before_anything_starts(workplace: Path) -> None:

@@ -63,5 +63,7 @@ def test_deployments_point_at_flows() -> None:
         assert deployment["work_pool"]["name"] in ("cpu", "gpu")
     staged = [(d["name"], d["parameters"]["stage"]) for d in deployments if d["entrypoint"].endswith(":one_stage")]
     entries = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    assert staged == [(name, name) for name, spec in entries.items() if not spec.get("always_changed")]
+    order = enumerate((name for name, spec in entries.items() if not spec.get("always_changed")), start=1)
+    assert staged == [(f"stage-{number}-{name}", name) for number, name in order]
+    assert all(deployment["description"] and deployment["tags"] for deployment in deployments)
     assert {"promote", "rollback", "nightly", "on-demand"} <= {d["name"] for d in deployments}
