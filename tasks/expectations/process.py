@@ -50,7 +50,7 @@ def expect(suite: str, frame: pd.DataFrame) -> dict[str, float]:
 
 
 def data_docs() -> dict[str, str]:
-    """Return the latest page of every suite that ran; the index of the Data Docs is blank without a network."""
+    """Return the latest page of every suite that ran."""
     return _ask({})
 
 

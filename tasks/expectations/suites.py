@@ -16,6 +16,7 @@ import pandas as pd
 from great_expectations.checkpoint.actions import UpdateDataDocsAction
 from great_expectations.data_context.types.base import ProgressBarsConfig
 
+from tasks.expectations.offline import make_offline
 from tasks.paths import CHECKS
 
 gxe: Any = gx.expectations
@@ -125,6 +126,11 @@ def pages() -> dict[str, str]:
     return {suite: str(max(CHECKS.glob(f"{suite}/**/*.html"))) for suite in SUITES if (CHECKS / suite).exists()}
 
 
+def _write_pages(outcome: Any) -> None:
+    UpdateDataDocsAction(name="docs").run(outcome)
+    make_offline(CHECKS.parent)
+
+
 def _explain(rule: Any) -> str:
     """Return one failed rule: its name, its column, its limits, and the first rows that offend."""
     config, result = rule.expectation_config, rule.result
@@ -158,8 +164,8 @@ def main() -> None:
             continue
         outcome = check(request["suite"], pd.read_feather(request["table"]))
         if not outcome.success:
-            UpdateDataDocsAction(name="docs").run(outcome)
+            _write_pages(outcome)
         print(json.dumps(answer(outcome), default=str), file=answers, flush=True)
         if outcome.success:
-            UpdateDataDocsAction(name="docs").run(outcome)
+            _write_pages(outcome)
     gc.freeze()  # a quick exit
