@@ -28,12 +28,12 @@ def test_two_sentences_come_before_each_piece_of_code() -> None:
 
 @pytest.mark.slow
 @pytest.mark.servers
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_the_tour_ends_with_the_second_model(tmp_path: Path) -> None:
     gone = ("PREFECT", "HARR", "MLFLOW_TRACKING")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(gone)}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept["PATH"]])
-    own = {"PATH": path, "PYTHONPATH": str(TOUR.parents[1]), "PREFECT_API_URL": "http://127.0.0.1:9/api"}  # no server
+    own = {"PATH": path, "PYTHONPATH": str(TOUR.parents[1])}
     done = subprocess.run(
         [sys.executable, str(TOUR)], cwd=tmp_path, env=kept | own, capture_output=True, text=True, check=False
     )
