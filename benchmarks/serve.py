@@ -5,7 +5,8 @@ second with other weights; neither is trained, which costs the same). Then, one 
 
 - plain: a server with `harr.Retriever`, which encodes and searches one request at a time, in float32 and Milvus Lite;
 - single: `harr serve` with batches of one;
-- serve: `harr serve` as it is, with a promotion and a rollback in a run of its own, and `kill -9`.
+- serve: `harr serve` as it is, by as many clients and by few (``--few``), which says how long an answer takes where
+  nobody queues; with a promotion and a rollback in a run of its own, and `kill -9`.
 
 A request is a question of the test set; its state has as many tokens as the output says. Clients are one further
 process on the same cores, each sends its next request when it has the answer to the last.
@@ -289,6 +290,9 @@ def compare(options: argparse.Namespace) -> None:
             told[name]["cpu"] = 1000 * (computed(process.pid) - used) / len(own)
             tell(name, told[name])
             if name == "serve":
+                used = computed(process.pid)
+                few = ask(port, own, options.few)
+                tell(f"by {options.few}", few | {"cpu": 1000 * (computed(process.pid) - used) / len(own)})
                 change(port, bodies[: len(bodies) // 4], options.clients)
                 seen = health(port)
                 print(f"{seen['passages']} passages, index {seen['index']}, {len(set(asked))} different questions")
@@ -329,7 +333,8 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--others", type=int, default=2_000, help="requests to plain and single, which are slower")
     parser.add_argument("--clients", type=int, default=50)
-    parser.add_argument("--dtype", default="bfloat16", choices=["float32", "bfloat16"])
+    parser.add_argument("--few", type=int, default=6, help="clients of another run of serve")
+    parser.add_argument("--dtype", default="bfloat16", choices=["auto", "float32", "bfloat16"])
     parser.add_argument("--servers", nargs="+", default=["plain", "single", "serve"])
     parser.add_argument("--keep", type=Path, help="a folder for the project that is made, used again where it is")
     for hidden in ("--stage", "--load"):

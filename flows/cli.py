@@ -268,9 +268,9 @@ def serve(
         "HARR_SERVE_TOKEN"
     ),
     dtype: Annotated[
-        Literal["float32", "bfloat16"],
-        Option(help="what queries are encoded in; bfloat16 is faster, float32 gives the ids of evaluation"),
-    ] = "float32",
+        Literal["auto", "float32", "bfloat16"],
+        Option(help="what queries are encoded in; auto tries which is faster, float32 gives the ids of evaluation"),
+    ] = "auto",
     room: Annotated[int, Option(min=1, help="searches that may wait; beyond that the answer is 503")] = 4096,
     stdio: Annotated[bool, Option("--stdio", help="speak MCP on stdin and stdout, not HTTP")] = False,
 ) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from harr.serve.searcher import Dtype
 
+CONNECTIONS = 900
+"""How many clients are connected at a time; a process may open 1,024 files on most machines."""
 DRAIN_SECONDS = 30
 """How long a signal waits for what was asked; a request whose body never comes holds no server longer."""
 
@@ -46,7 +48,7 @@ def serve(
 
     followed = model or f"models:/{Params.load(project / 'params.yaml').tracking.registered_model}@{CHAMPION}"
     searcher = Searcher(project, dtype)
-    follower = Follower(followed, project, project / CACHE, searcher.load)
+    follower = Follower(followed, project, project / CACHE, searcher.load, searcher.changed)
     out = _own_stdout() if stdio else -1
     follower.start()
     service = RetrieverService(searcher, follower, room=room)
@@ -106,6 +108,7 @@ def _over_http(app: "FastAPI", listener: socket.socket, told: str) -> None:
         server_header=False,
         lifespan="on",
         timeout_graceful_shutdown=DRAIN_SECONDS,
+        limit_concurrency=CONNECTIONS,
     )
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again once it has drained
         signal.signal(number, _end)

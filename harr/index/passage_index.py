@@ -37,7 +37,7 @@ class PassageIndex:
 
     def __init__(self, client: Connection, where: str, manifest: dict[str, Any], keys: Keys) -> None:
         """Take a checked collection, and its keys; use :meth:`open`."""
-        self._client = client
+        self.connection = self._client = client
         self._keys = keys
         self._where = where
         self._manifest = manifest
@@ -145,7 +145,7 @@ class PassageIndex:
                     search_params={"params": how},
                     **self._wanted,
                     consistency_level="Strong",
-                    timeout=SEARCH_SECONDS,
+                    timeout=min(SEARCH_SECONDS, self._client.patience),
                 )
             for q, hits in enumerate(found, start):
                 rows, scores = self._rows(hits)

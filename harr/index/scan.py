@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from harr.compute.packed import Packed
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch
 
@@ -40,8 +41,11 @@ class VectorScan:
         self._full_ND = torch.from_numpy(vectors.take(rows))
         half_ND = self._full_ND.bfloat16()
         self._lost = float((self._full_ND - half_ND).norm(dim=-1).max()) if len(rows) else 0.0
-        faster = len(rows) > SPARE and _seconds(half_ND) < _seconds(self._full_ND)
-        self._half_ND = half_ND if faster else None
+        self._half: Packed | None = None
+        if len(rows) > SPARE:
+            few_QD, half = self._full_ND[:8], Packed(half_ND)
+            if _seconds(lambda: half(few_QD.bfloat16())) < _seconds(lambda: few_QD @ self._full_ND.T):
+                self._half = half
 
     def search(self, vectors_QD: NDArray[np.float32], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return rows and inner products of the ``n`` nearest passages, as :meth:`PassageIndex.search` does."""
@@ -60,11 +64,11 @@ class VectorScan:
     def _nearest(self, queries_QD: Tensor, n: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Return candidates and their scores for every query, the ``n`` nearest and all that are level among them."""
         wanted = min(n + SPARE, self.rows)
-        if self._half_ND is None:
+        if self._half is None:
             scores_QM, places_QM = _best(queries_QD @ self._full_ND.T, wanted)
             return list(zip(places_QM.numpy(), scores_QM.numpy(), strict=True))
         half_QD = queries_QD.bfloat16()
-        rough_QM, places_QM = _best((half_QD @ self._half_ND.T).float(), wanted)
+        rough_QM, places_QM = _best(self._half(half_QD).float(), wanted)
         exact_QM = torch.einsum("qd,qmd->qm", queries_QD, self._full_ND[places_QM])
         least_Q, size_Q = rough_QM[:, -1], queries_QD.norm(dim=-1)
         lost_Q = self._lost * size_Q + (queries_QD - half_QD).norm(dim=-1) + BF16_STEP * least_Q.abs()
@@ -99,10 +103,9 @@ def _best(scores_QN: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return scores, places_QX.gather(1, at)
 
 
-def _seconds(matrix_ND: Tensor) -> float:
-    """Return how long a few queries take, the least of three times."""
-    queries_QD = matrix_ND[:8].clone()
-    return min(_timed(lambda: queries_QD @ matrix_ND.T) for _ in range(3))
+def _seconds(call: Callable[[], object]) -> float:
+    """Return how long a call takes, the least of three times."""
+    return min(_timed(call) for _ in range(3))
 
 
 def _timed(call: Callable[[], object]) -> float:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
+from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from harr import __version__
@@ -96,6 +97,7 @@ def application(service: RetrieverService, *, token: str = "", loopback: bool = 
     app.router.routes.append(Route("/mcp", Readable(cast(Route, spoken).endpoint)))
     app.add_exception_handler(HarrError, _refused)
     app.add_exception_handler(Overloaded, _overloaded)
+    app.add_exception_handler(HTTPException, _unknown)
     app.add_middleware(Door, token=token, loopback=loopback, counted=service.monitor.answered)
     return app
 
@@ -181,6 +183,13 @@ async def _refused(_: Request, error: Exception) -> Response:
     return _json(
         {"error": one_line(error, 300)}, status if status == 422 or isinstance(error, ServiceUnavailable) else 500
     )
+
+
+async def _unknown(request: Request, error: Exception) -> Response:
+    """Tell that there is no such route, or no such method of it."""
+    assert isinstance(error, HTTPException)
+    told = f"{request.method} {request.url.path[:100]}: {error.detail}; the routes are in docs/serve.md"
+    return _json({"error": told}, error.status_code, dict(error.headers or {}))
 
 
 async def _overloaded(_: Request, error: Exception) -> Response:

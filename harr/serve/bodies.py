@@ -124,9 +124,14 @@ def read_body(kind: type[Body], raw: bytes) -> Body:
     try:
         return kind.model_validate_json(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"][:4])
-        raise ParamsError(one_line(f"{where}: {first['msg']}" if where else first["msg"], 300)) from None
+        raise ParamsError(refusal(error)) from None
+
+
+def refusal(error: ValidationError) -> str:
+    """Return the first thing that is wrong with a body, and where, in one line."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"][:4])
+    return one_line(f"{where}: {first['msg']}" if where else first["msg"], 300)
 
 
 def _chat(messages: list[MessageBody]) -> tuple[str, list[tuple[str, str, str]]]:

@@ -1,6 +1,8 @@
 """What is served: a folder, or whatever an alias of the registry names, looked at every two seconds."""
 
 import os
+import re
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +10,7 @@ from typing import Any
 
 from harr.errors import HarrError, IndexMismatch, ModelError, one_line
 from harr.io.files import SUMS, digest_of, read_json, sha256, write_json
-from harr.services.model_registry import fetch, is_registered, open_registry, registry_address, resolve
+from harr.services.model_registry import SCHEME, fetch, is_registered, open_registry, registry_address, resolve
 
 EVERY_SECONDS = 2.0
 LAST = "serving.json"
@@ -23,15 +25,24 @@ class Follower:
         project: the folder of a project, whose registry it is.
         cache: where versions are downloaded to.
         load: takes the folder of a version, and its name.
+        renewed: tells whether the version of now must be loaded again, since the corpus is another one.
     """
 
-    def __init__(self, model: str, project: Path, cache: Path, load: Callable[[Path, str], None]) -> None:
-        self.model, self._project, self._cache, self._load = model, project, cache, load
+    def __init__(
+        self,
+        model: str,
+        project: Path,
+        cache: Path,
+        load: Callable[[Path, str], None],
+        renewed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.model, self._project, self._cache = model, project, cache
+        self._load, self._renewed = load, renewed
         self.problem = ""
         """Why the last look failed, in one line."""
         self.changes = 0
         """Number of versions that were taken over after the first one."""
-        self._version = ""
+        self._version, self._folder = "", Path()
         self._unfit = ("", "")
         """The version that does not fit here, and why: it is not loaded at every look."""
         self._client: Any = None
@@ -63,6 +74,9 @@ class Follower:
     def _follow(self) -> None:
         while not self._ended.wait(EVERY_SECONDS):
             try:
+                if self._renewed():
+                    self._load(self._folder, self._version)
+                    self._unfit = ("", "")
                 folder, version = self._look()
                 if version == self._unfit[0]:
                     self.problem = self._unfit[1]
@@ -109,7 +123,17 @@ class Follower:
         except (IndexMismatch, ModelError) as error:
             self._unfit = (version, one_line(error, 300))
             raise
-        self._version = version
+        before, self._version, self._folder = self._folder, version, folder
         if is_registered(self.model):
             told = {"model": self.model, "version": version, "folder": folder.name, "digest": digest_of(folder)}
             write_json(self._cache / LAST, told)
+            if before.name:
+                self._prune({folder.name, before.name})
+
+    def _prune(self, kept: set[str]) -> None:
+        """Remove what was downloaded of this model, but for the version of now and the one before."""
+        name = self.model.removeprefix(SCHEME).partition("@")[0].partition("/")[0]
+        downloaded = re.compile(rf"{re.escape(name)}-\d+-[0-9a-f]{{16}}")
+        for folder in self._cache.iterdir():
+            if downloaded.fullmatch(folder.name) and folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -8,11 +8,10 @@ from mcp.server.fastmcp import FastMCP as McpServer
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from harr.errors import HarrError, one_line
-from harr.serve.bodies import MAX_BYTES, HopBody, SearchBody, Text
-from harr.serve.microbatch import Overloaded
+from harr.errors import one_line
+from harr.serve.bodies import MAX_BYTES, HopBody, SearchBody, Text, refusal
 
 if TYPE_CHECKING:
     from harr.serve.application import RetrieverService
@@ -23,9 +22,22 @@ TOLD = (
 )
 
 
+class _OneLine(McpServer):
+    """A server whose refusals are one line, as those of the other routes."""
+
+    async def call_tool(self, name: str, arguments: dict[str, Any]) -> Any:
+        """Call a tool."""
+        try:
+            return await super().call_tool(name, arguments)
+        except ToolError as error:
+            cause = error.__cause__
+            told = refusal(cause) if isinstance(cause, ValidationError) else one_line(cause or error, 300)
+            raise ToolError(told) from None
+
+
 def mcp_server(service: "RetrieverService") -> McpServer:
     """Return a server of the Model Context Protocol with one tool; each request stands for itself."""
-    server = McpServer(
+    server = _OneLine(
         "harr",
         instructions=TOLD,
         json_response=True,
@@ -42,10 +54,7 @@ def mcp_server(service: "RetrieverService") -> McpServer:
         hops: Annotated[list[HopBody], Field(max_length=100)] = [],  # noqa: B006
         k: Annotated[int | None, Field(ge=1, le=100)] = None,
     ) -> dict[str, Any]:
-        try:
-            return await service.search(SearchBody(query=query, question=question, hops=hops, k=k))
-        except (HarrError, Overloaded) as error:
-            raise ToolError(one_line(error, 300)) from None
+        return await service.search(SearchBody(query=query, question=question, hops=hops, k=k))
 
     return server
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
+from harr.errors import ServiceUnavailable
+
 Asked = TypeVar("Asked")
 Told = TypeVar("Told")
 
@@ -27,7 +29,8 @@ class MicroBatcher(Generic[Asked, Told]):
         answer: answers a batch, one for one.
         most: number of items in a batch.
         room: number of items that may wait; a request that finds no room is refused.
-        window_seconds: how long the worker waits for more, once something has come in.
+        window_seconds: how long the worker waits, at most, for as many as were in the batch before. Who asks alone is
+            answered at once, and clients who all ask again stay together.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class MicroBatcher(Generic[Asked, Told]):
         self._answer = answer
         self._most, self.room, self._window = most, room, window_seconds
         self._jobs: deque[tuple[Sequence[Asked], Future[list[Told]]]] = deque()
+        self._before = 0
         self.waiting = 0
         """Number of items that wait."""
         self._seconds_each = 0.01
@@ -53,11 +57,13 @@ class MicroBatcher(Generic[Asked, Told]):
         """Return the answers to some items, in order.
 
         Raises:
-            Overloaded: too many wait already.
+            Overloaded: too many wait already. ServiceUnavailable: it is closed.
         """
         parts = [items[start : start + self._most] for start in range(0, len(items), self._most)]
         jobs: list[tuple[Sequence[Asked], Future[list[Told]]]] = [(part, Future()) for part in parts]
         with self._changed:
+            if self._closed:
+                raise ServiceUnavailable("this server is stopping")
             if self.waiting and self.waiting + len(items) > self.room:
                 raise Overloaded(self.waiting, max(1.0, self.waiting * self._seconds_each))
             self._jobs += jobs
@@ -84,7 +90,11 @@ class MicroBatcher(Generic[Asked, Told]):
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closed)
             until = time.monotonic() + self._window
-            while self.waiting < self._most and not self._closed and (left := until - time.monotonic()) > 0:
+            while (
+                self.waiting < min(self._before, self._most)
+                and not self._closed
+                and (left := until - time.monotonic()) > 0
+            ):
                 self._changed.wait(left)
             jobs: list[tuple[Sequence[Asked], Future[list[Told]]]] = []
             count = 0
@@ -92,17 +102,27 @@ class MicroBatcher(Generic[Asked, Told]):
                 jobs.append(self._jobs.popleft())
                 count += len(jobs[-1][0])
             self.waiting -= count
+            self._before = count
             return jobs
 
     def _settle(self, jobs: list[tuple[Sequence[Asked], Future[list[Told]]]]) -> None:
-        """Answer jobs together; where that fails, each for itself, so that one does not spoil the others."""
+        """Answer jobs together; where that fails, each for itself, so that one does not spoil the others.
+
+        Where a server behind this one is away, these and all that wait are told so at once.
+        """
         live = [job for job in jobs if job[1].set_running_or_notify_cancel()]
         try:
             told = list(self._answer([item for items, _ in live for item in items]))
+        except ServiceUnavailable as error:
+            self._refuse(live, error)
+            return
         except Exception as error:
-            for items, future in live:
+            for number, (items, future) in enumerate(live):
                 try:
                     future.set_result(list(self._answer(items))) if len(live) > 1 else future.set_exception(error)
+                except ServiceUnavailable as away:
+                    self._refuse(live[number:], away)
+                    return
                 except Exception as own:
                     future.set_exception(own)
             return
@@ -110,3 +130,12 @@ class MicroBatcher(Generic[Asked, Told]):
         for items, future in live:
             future.set_result(told[at : at + len(items)])
             at += len(items)
+
+    def _refuse(self, jobs: list[tuple[Sequence[Asked], Future[list[Told]]]], error: ServiceUnavailable) -> None:
+        """Tell these jobs, and all that wait, that nothing can be answered now."""
+        with self._changed:
+            waiting = [job for job in self._jobs if job[1].set_running_or_notify_cancel()]
+            self._jobs.clear()
+            self.waiting = 0
+        for _, future in [*jobs, *waiting]:
+            future.set_exception(error)

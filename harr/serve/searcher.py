@@ -1,14 +1,16 @@
 """A corpus that stays, and the model that reads queries for it, which is changed between two batches."""
 
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from harr.builders.encoder import build_encoder
@@ -16,6 +18,7 @@ from harr.builders.places import Places
 from harr.builders.retrievers import Corpus, dense_policy, open_corpus
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
+from harr.embed.lean import faster_dtype, lean
 from harr.errors import ParamsError
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
@@ -30,7 +33,13 @@ from harr.params.retriever import RetrieverParams
 from harr.rag.policies.dense import DensePolicy
 from harr.types import Question, Retrieval, Search
 
-Dtype = Literal["float32", "bfloat16"]
+Dtype = Literal["auto", "float32", "bfloat16"]
+
+
+BASE = "base"
+"""What stands for a version where the base encoder answered."""
+PATIENCE_SECONDS = 3.0
+"""How long searches wait for a Milvus server that went away; then their answer is 503."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +61,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Serving:
-    """A model that answers."""
+    """A model that answers, and what it searches."""
 
+    corpus: Corpus
     policy: DensePolicy
     frozen: Callable[[], DensePolicy]
     statuses: bool
@@ -69,78 +79,96 @@ class Searcher:
     the stages can use data/index meanwhile (harr/index/scan.py).
     """
 
-    def __init__(self, project: Path, dtype: Dtype = "float32") -> None:
-        """Take a project's folder; ``dtype``: what queries are encoded in.
+    def __init__(self, project: Path, dtype: Dtype = "auto") -> None:
+        """Take a project's folder; ``dtype``: what queries are encoded in, with ``auto`` the faster one.
 
-        bfloat16 is twice as fast or more where the processor has it, and moves passages that are nearly level.
+        bfloat16 takes half of the time where the processor has it, and moves passages that are nearly level.
         """
         self.project, self._dtype = project, dtype
         self._opened = ExitStack()
-        self._corpus: Corpus | None = None
+        self._made: tuple[bytes, ...] = ()
+        """What the stages said of the corpus that is open."""
+        self._answering = threading.Lock()
         self.serving: Serving | None = None
 
     def load(self, folder: Path, version: str) -> None:
         """Let a trained retriever answer from the next batch on; may be called from another thread.
 
+        A corpus that the stages made anew is opened with it.
+
         Raises:
-            ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the model of before goes on.
+            ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the model of before goes on, over
+                the corpus of before.
         """
-        place = folder.resolve()
+        place, made = folder.resolve(), self._told()
         facts, section = read_facts(place)
-        corpus = self._corpus = self._corpus or self._open(section)
-        policy = self._cast(trained_policy(facts, section, place, corpus, self.project))
-        policy.retrieve([Search(Question("", "warm"), "warm")])
-        frozen = cache(partial(self._frozen, facts, section, place, corpus))
-        self.serving = Serving(policy, frozen, facts["statuses"], version, place, time.time())
+        with ExitStack() as opened:
+            known = self.serving.corpus if self.serving and made in (self._made, ()) else None
+            corpus = known or self._open(section, opened)
+            policy = self._cast(trained_policy(facts, section, place, corpus, self.project))
+            policy.retrieve([Search(Question("", "warm"), "warm")])
+            frozen = cache(partial(self._frozen, facts, section, place, corpus))
+            with self._answering:
+                self.serving = Serving(corpus, policy, frozen, facts["statuses"], version, place, time.time())
+                if known is None:
+                    self._opened.close()
+                    self._opened, self._made = opened.pop_all(), made
+
+    def changed(self) -> bool:
+        """Return whether the stages made another corpus or other vectors since they were opened."""
+        return self._told() not in (self._made, ())
+
+    def _told(self) -> tuple[bytes, ...]:
+        """Return what the stages say of the corpus of now; () while one of them is at work, or where there are none."""
+        places = Places.of_project(self.project)
+        with suppress(OSError):
+            return tuple((one / "manifest.json").read_bytes() for one in (places.corpus, places.vectors))
+        return ()
 
     def answer(self, asks: Sequence[Ask]) -> list[Answer]:
         """Answer all by one version: a forward pass and a scan for each of its models that is asked."""
-        if (now := self.serving) is None:
-            raise ParamsError("no model is loaded yet")
-        answers: list[Answer] = [Answer(now.version)] * len(asks)
-        for model in {ask.model for ask in asks}:
-            policy = now.policy if model == "champion" else now.frozen()
-            own = [at for at, ask in enumerate(asks) if ask.model == model]
-            searches = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, Search)]
-            texts = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, str)]
-            known = self._known([one for _, one in searches])
-            for group in _of_one_depth(policy, zip((at for at, _ in searches), known, strict=True)):
-                found = policy.retrieve([one for _, one in group])
-                for (at, _), one in zip(group, found, strict=True):
-                    answers[at] = Answer(now.version, found=one)
-            if texts:
-                told = [text for _, text in texts]
-                vectors = policy.encode(told) if model == "champion" else self._documents(policy, told)
-                for (at, _), vector in zip(texts, vectors, strict=True):
-                    answers[at] = Answer(now.version, vector=tuple(vector[: policy.vectors.width].tolist()))
-        return answers
-
-    def _known(self, searches: Sequence[Search]) -> list[Search]:
-        """Return the searches without excluded ids that the corpus has not, such as those of a deleted passage."""
-        if self._corpus is None or not any(one.exclude_ids for one in searches):
-            return [*searches]
-        rows = self._corpus.passages.rows_of({pid for one in searches for pid in one.exclude_ids})
-        return [replace(one, exclude_ids=one.exclude_ids & rows.keys()) for one in searches]
+        with self._answering:
+            if (now := self.serving) is None:
+                raise ParamsError("no model is loaded yet")
+            answers: list[Answer] = [Answer(now.version)] * len(asks)
+            for model in {ask.model for ask in asks}:
+                policy = now.policy if model == "champion" else now.frozen()
+                version = now.version if model == "champion" else BASE
+                own = [at for at, ask in enumerate(asks) if ask.model == model]
+                searches = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, Search)]
+                texts = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, str)]
+                if searches:
+                    found = policy.retrieve([one for _, one in searches])
+                    for (at, _), one in zip(searches, found, strict=True):
+                        answers[at] = Answer(version, found=one)
+                if texts:
+                    told = [text for _, text in texts]
+                    vectors = policy.encode(told) if model == "champion" else self._documents(policy, told)
+                    for (at, _), vector in zip(texts, vectors, strict=True):
+                        answers[at] = Answer(version, vector=tuple(vector[: policy.vectors.width].tolist()))
+            return answers
 
     @property
     def passages(self) -> int:
         """Return how many passages are searched."""
-        return self._corpus.index.rows if self._corpus else 0
+        return self.serving.corpus.index.rows if self.serving else 0
 
     @property
     def index(self) -> str:
         """Return the identity of the vectors."""
-        return self._corpus.vectors.identity if self._corpus else ""
+        return self.serving.corpus.vectors.identity if self.serving else ""
 
     def close(self) -> None:
         """Let go of the index."""
         self._opened.close()
 
-    def _open(self, section: RetrieverParams) -> Corpus:
+    def _open(self, section: RetrieverParams, opened: ExitStack) -> Corpus:
         places, settings = Places.of_project(self.project), self.project / "params.yaml"
         searched = Params.load(settings).index if settings.exists() else IndexParams()
         if searched.uri or section.search != "dense":
-            return self._opened.enter_context(open_corpus(searched, places))
+            corpus = opened.enter_context(open_corpus(searched, places))
+            corpus.index.connection.patience = PATIENCE_SECONDS
+            return corpus
         passages = Passages.open(places.corpus)
         vectors = Vectors.of(passages, places.vectors)
         scan = cast(PassageIndex, VectorScan(vectors, passages.searchable_rows()))
@@ -148,7 +176,9 @@ class Searcher:
         return Corpus(passages, vectors, scan, mentions, cache(partial(WordIndex.of, passages, places.words)))
 
     def _cast(self, policy: DensePolicy) -> DensePolicy:
-        return replace(policy, encoder=policy.encoder.bfloat16()) if self._dtype == "bfloat16" else policy
+        if self._dtype == "auto":
+            self._dtype = "bfloat16" if faster_dtype(policy.encoder) == torch.bfloat16 else "float32"
+        return replace(policy, encoder=lean(policy.encoder, getattr(torch, self._dtype)))
 
     def _frozen(self, facts: dict[str, Any], section: RetrieverParams, folder: Path, corpus: Corpus) -> DensePolicy:
         own = folder / DOCUMENT
@@ -159,16 +189,3 @@ class Searcher:
 
     def _documents(self, policy: DensePolicy, texts: Sequence[str]) -> NDArray[np.float32]:
         return policy.encoder.encode(texts, prompt=policy.encoder.passage_prompt)
-
-
-def _of_one_depth(policy: DensePolicy, searches: Iterable[tuple[int, Search]]) -> Iterable[list[tuple[int, Search]]]:
-    """Return the searches that look at equally many candidates together.
-
-    A policy looks at as many for all as one of them needs, and where words or titles bring candidates, the best of
-    more are others: what one client asks for must not change what another finds.
-    """
-    groups: dict[tuple[int, int], list[tuple[int, Search]]] = {}
-    for at, one in searches:
-        depth = max(policy.pool, one.k), len(one.exclude_ids) if policy.fusion.sparse else 0
-        groups.setdefault(depth, []).append((at, one))
-    return groups.values()

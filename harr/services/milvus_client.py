@@ -50,13 +50,15 @@ TRIED_ROWS, TRIED_WIDTH = 2_000, 8
 class Connection:
     """A ``MilvusClient`` whose calls outlast a server that stops, hangs or restarts.
 
-    A method is called again, after growing pauses, until it is answered or WAIT_SECONDS are over since the
+    A method is called again, after growing pauses, until it is answered or ``patience`` is over since the
     first failure; two lines on stderr say that it waits, and for how long it did. A repeated ``insert`` is an
     ``upsert``, since the first may have arrived. A folder of Milvus Lite has nothing to wait for.
     """
 
     def __init__(self, client: MilvusClient, where: str) -> None:
         self.client, self.where = client, bare(where)
+        self.patience = WAIT_SECONDS
+        """Seconds that a call waits for a server that went away."""
         self._away = -SETTLING_SECONDS
         """When it was last away."""
 
@@ -89,12 +91,12 @@ class Connection:
                 raise
             failure = reason(error)
         began = time.monotonic()
-        _say(f"Milvus at {self.where} does not answer ({failure}); waiting, at most {WAIT_SECONDS:.0f} s")
+        _say(f"Milvus at {self.where} does not answer ({failure}); waiting, at most {self.patience:.0f} s")
         try:  # while it starts, a server says many things
-            found = retry(again or call, WAIT_SECONDS, _failed, longest=LONGEST_PAUSE)
+            found = retry(again or call, self.patience, _failed, longest=LONGEST_PAUSE)
         except FAILURES as error:
             raise ServiceUnavailable(
-                f"Milvus at {self.where} did not answer for {WAIT_SECONDS:.0f} s ({reason(error)}); "
+                f"Milvus at {self.where} did not answer for {self.patience:.0f} s ({reason(error)}); "
                 "start it and run the same command again"
             ) from None
         self._away = time.monotonic()

@@ -147,21 +147,40 @@ class DensePolicy:
         if self.candidates == "question":
             wanted |= {pid for search in searches for pid in search.question.candidate_ids}
         rows = self.passages.rows_of(wanted)
-        excluded = [[rows[pid] for pid in search.exclude_ids] for search in searches]
+        excluded = [[rows[pid] for pid in search.exclude_ids if pid in rows] for search in searches]
         if self.candidates == "question":
             given = [[rows[pid] for pid in search.question.candidate_ids] for search in searches]
-            found, limit = [np.asarray(own, dtype=np.int64) for own in given], max(map(len, given), default=0)
+            found, limits = [np.asarray(own, dtype=np.int64) for own in given], [*map(len, given)]
         else:
-            limit = max(self.pool, *(search.k for search in searches))
-            # A state that was cut may stand for several queries, which differ as words.
-            pairs = list(zip(state_of.tolist(), (search.query for search in searches), strict=True))
-            place = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-            vectors_PD = states_UD[[state for state, _ in place], : self.vectors.width]
-            words = [query for _, query in place]
-            found_PN = self.fusion.find(self.index, vectors_PD, words, limit + max(map(len, excluded)))
-            found = [row[row >= 0] for row in (found_PN[place[pair]] for pair in pairs)]
-        skipped = zip(found, excluded, strict=True)
-        return [(rows_N[~np.isin(rows_N, skip)] if skip else rows_N)[:limit] for rows_N, skip in skipped]
+            limits = [max(self.pool, search.k) for search in searches]
+            depths = [limit + len(skip) for limit, skip in zip(limits, excluded, strict=True)]
+            found = self._found(searches, states_UD, state_of, depths)
+        skipped = zip(found, excluded, limits, strict=True)
+        return [(rows_N[~np.isin(rows_N, skip)] if skip else rows_N)[:limit] for rows_N, skip, limit in skipped]
+
+    def _found(
+        self,
+        searches: Sequence[Search],
+        states_UD: NDArray[np.float32],
+        state_of: NDArray[np.int64],
+        depths: Sequence[int],
+    ) -> list[NDArray[np.int64]]:
+        """Return at least as many rows for each search as its depth, those that it would find alone.
+
+        A deeper search by vector begins with the shallower one, so that one call answers all; where words bring
+        candidates, the best of more are others.
+        """
+        if not self.fusion.sparse:
+            depths = [max(depths)] * len(depths)
+        # A state that was cut may stand for several queries, which differ as words.
+        asked = list(zip(depths, state_of.tolist(), (search.query for search in searches), strict=True))
+        found: dict[tuple[int, int, str], NDArray[np.int64]] = {}
+        for depth in dict.fromkeys(depths):
+            own = list(dict.fromkeys(one for one in asked if one[0] == depth))
+            vectors_PD = states_UD[[state for _, state, _ in own], : self.vectors.width]
+            rows_PN = self.fusion.find(self.index, vectors_PD, [query for _, _, query in own], depth)
+            found |= {one: rows_N[rows_N >= 0] for one, rows_N in zip(own, rows_PN, strict=True)}
+        return [found[one] for one in asked]
 
     def _scores(
         self, states_UD: NDArray[np.float32], state_of: NDArray[np.int64], pool_BN: NDArray[np.int64]

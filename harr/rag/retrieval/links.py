@@ -81,7 +81,7 @@ class Links:
         row_of = leads.passages.rows_of([*picks, *beside])  # one scan for all, which is remembered
         pools, tables, brought = [], [], []
         for one, near_N in zip(searches, nearest, strict=True):
-            picked = sorted(row_of[pid] for pid in one.exclude_ids)
+            picked = sorted(row_of[pid] for pid in one.exclude_ids if pid in row_of)
             near = near_N.tolist()
             given = set(near)
             titled = {

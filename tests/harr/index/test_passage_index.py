@@ -308,3 +308,15 @@ def test_a_kill_while_milvus_lite_makes_a_collection_bars_no_build(built: Path, 
     stump = note.with_suffix("") / "out/milvus.db/collections" / collection.name
     stump.mkdir(parents=True)
     assert build_index(passages, vectors, IndexParams(), tmp_path / "again", work)["inserted"] == 172
+
+
+def test_where_somebody_waits_a_server_that_is_away_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = MagicMock()
+    away.search.side_effect = away.load_collection.side_effect = MilvusException(2, "connection refused")
+    manifest = {"collection": "harr_x", "rows": 9, "width": 2, "full_text": False, "search": {"kind": "flat"}}
+    connection = milvus_client.Connection(away, "http://127.0.0.1:9")
+    index = PassageIndex(connection, "http://127.0.0.1:9", manifest, MagicMock())
+    index.connection.patience = 0.05
+    with pytest.raises(ServiceUnavailable, match=r"did not answer for 0 s \(connection refused\)"):
+        index.search(np.ones((1, 2), dtype=np.float32), 3)
+    assert away.search.call_args.kwargs["timeout"] == 0.05

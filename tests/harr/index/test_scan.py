@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harr.compute.packed import Packed
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import IndexMismatch
@@ -17,7 +18,7 @@ def scan_of(vectors: np.ndarray, *, half: bool) -> VectorScan:
     made = VectorScan(
         Vectors({"identity": "x", "rows": len(vectors), "width": vectors.shape[1]}, [vectors]), np.arange(len(vectors))
     )
-    made._half_ND = made._full_ND.bfloat16() if half else None
+    made._half = Packed(made._full_ND.bfloat16()) if half else None
     return made
 
 

@@ -56,7 +56,15 @@ def refused() -> list[str]:
 
 
 @pytest.fixture
-def following(loaded: list[tuple[str, str]], refused: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
+def renewed() -> list[bool]:
+    """What the next looks find of the corpus: whether it is another one."""
+    return []
+
+
+@pytest.fixture
+def following(
+    loaded: list[tuple[str, str]], refused: list[str], renewed: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Made]:
     monkeypatch.setattr(followers, "EVERY_SECONDS", 0.05)
     begun: list[Follower] = []
 
@@ -68,7 +76,7 @@ def following(loaded: list[tuple[str, str]], refused: list[str], monkeypatch: py
         loaded.append((version, text))
 
     def follow(name: str) -> Follower:
-        begun.append(Follower(name, Path(), Path("cache"), load))
+        begun.append(Follower(name, Path(), Path("cache"), load, lambda: bool(renewed) and renewed.pop()))
         return begun[-1]
 
     yield follow
@@ -161,6 +169,30 @@ def test_a_version_that_does_not_fit_is_loaded_once_and_no_server_begins_with_it
     third = following(CHAMPION)
     third.start()
     assert [version for version, _ in loaded] == [first, first, first] and third.problem == ""
+
+
+def test_of_old_versions_only_the_one_before_stays(client: Any, following: Made, loaded: list[tuple[str, str]]) -> None:
+    register(client, model("first"))
+    Path("cache/other-model-1-0123456789abcdef").mkdir(parents=True)
+    follower = following(CHAMPION)
+    follower.start()
+    for number in (2, 3, 4):
+        register(client, model(f"version {number}"))
+        wait_for(lambda number=number: len(loaded) == number)  # type: ignore[misc]
+    wait_for(lambda: follower.changes == 3)
+    kept = sorted(path.name.rpartition("-")[0] for path in Path("cache").iterdir() if path.is_dir())
+    assert kept == [f"{NAME}-3", f"{NAME}-4", "other-model-1"]
+
+
+def test_the_version_of_now_is_loaded_again_over_another_corpus(
+    client: Any, following: Made, loaded: list[tuple[str, str]], renewed: list[bool]
+) -> None:
+    first = register(client, model("first"))
+    follower = following(CHAMPION)
+    follower.start()
+    renewed.append(True)
+    wait_for(lambda: len(loaded) == 2)
+    assert [version for version, _ in loaded] == [first, first] and follower.changes == 0
 
 
 def test_a_folder_is_followed_too(workplace: Path, following: Made, loaded: list[tuple[str, str]]) -> None:

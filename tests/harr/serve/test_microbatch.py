@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from harr.errors import ServiceUnavailable
 from harr.serve.microbatch import MicroBatcher, Overloaded
 
 
@@ -15,12 +16,16 @@ class Slow:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self.may = threading.Event()
+        self.begun = False
 
     def __call__(self, items: Sequence[int]) -> list[int]:
+        self.begun = True
         self.may.wait(30)
         self.sizes.append(len(items))
         if 13 in items:
             raise ValueError("unlucky")
+        if 17 in items:
+            raise ServiceUnavailable("Milvus is away")
         return [2 * item for item in items]
 
 
@@ -28,13 +33,61 @@ async def asked(batches: MicroBatcher[int, int], *requests: list[int]) -> list[l
     return await asyncio.gather(*(batches.ask(one) for one in requests), return_exceptions=True)
 
 
-def test_requests_of_a_moment_are_a_batch_in_order() -> None:
-    slow = Slow()
-    batches = MicroBatcher(slow, most=8, window_seconds=0.2)
+async def behind(batches: MicroBatcher[int, int], slow: Slow, *requests: list[int]) -> list[list[int] | BaseException]:
+    """Ask while the worker stands still with another request."""
+    first = asyncio.ensure_future(batches.ask([0]))
+    while batches.waiting or not slow.begun:
+        await asyncio.sleep(0.01)
+    others = asyncio.ensure_future(asked(batches, *requests))
+    while batches.waiting < sum(map(len, requests)):
+        await asyncio.sleep(0.01)
     slow.may.set()
-    assert asyncio.run(asked(batches, [1], [2, 3], [], [4])) == [[2], [4, 6], [], [8]]
-    assert slow.sizes == [4]
+    assert await first == [0]
+    return await others
+
+
+def test_what_comes_while_the_worker_is_at_work_is_a_batch_in_order() -> None:
+    slow = Slow()
+    batches = MicroBatcher(slow, most=8, window_seconds=0.0)
+    assert asyncio.run(behind(batches, slow, [1], [2, 3], [], [4])) == [[2], [4, 6], [], [8]]
+    assert slow.sizes == [1, 4]
     batches.close()
+
+
+def test_who_asks_alone_waits_for_nobody_and_clients_of_a_batch_stay_together() -> None:
+    slow = Slow()
+    slow.may.set()
+    batches = MicroBatcher(slow, window_seconds=60.0)
+
+    async def play() -> None:
+        for n in range(3):
+            assert await asyncio.wait_for(batches.ask([n]), 30) == [2 * n]
+        await asyncio.wait_for(asked(batches, [1, 2, 3]), 30)
+        waiting = asyncio.ensure_future(batches.ask([1, 2]))
+        await asyncio.sleep(0.2)
+        assert not waiting.done()  # the third of the batch before may come
+        assert await asyncio.wait_for(batches.ask([3]), 30) == [6] and await waiting == [2, 4]
+
+    asyncio.run(play())
+    assert slow.sizes == [1, 1, 1, 3, 3]
+    batches.close()
+
+
+def test_while_a_server_behind_is_away_all_that_wait_are_told_at_once() -> None:
+    slow = Slow()
+    batches = MicroBatcher(slow, most=2, window_seconds=0.0)
+    told = asyncio.run(behind(batches, slow, [17], [1], [2], [3]))
+    assert [str(one) for one in told] == ["Milvus is away"] * 4
+    assert slow.sizes == [1, 2] and batches.waiting == 0  # nobody was asked for alone
+    assert asyncio.run(batches.ask([4])) == [8]
+    batches.close()
+
+
+def test_nothing_is_taken_after_the_end() -> None:
+    batches = MicroBatcher(Slow())
+    batches.close()
+    with pytest.raises(ServiceUnavailable, match="this server is stopping"):
+        asyncio.run(batches.ask([1]))
 
 
 def test_a_long_request_is_cut_into_batches() -> None:
@@ -48,9 +101,8 @@ def test_a_long_request_is_cut_into_batches() -> None:
 
 def test_one_that_fails_does_not_spoil_the_others() -> None:
     slow = Slow()
-    slow.may.set()
-    batches = MicroBatcher(slow, window_seconds=0.2)
-    first, second, third = asyncio.run(asked(batches, [1], [13], [2]))
+    batches = MicroBatcher(slow, window_seconds=0.0)
+    first, second, third = asyncio.run(behind(batches, slow, [1], [13], [2]))
     assert first == [2] and third == [4] and isinstance(second, ValueError)
     batches.close()
 

