@@ -131,7 +131,7 @@ def lean(encoder: Encoder, dtype: torch.dtype) -> Encoder:
 def is_bert(encoder: Encoder) -> bool:
     """Return whether an encoder is BERT on a CPU, of which the mean of all tokens is read."""
     modules: list[Any] = list(encoder.model)
-    model = getattr(modules[0], "auto_model", None)
+    model: Any = getattr(modules[0], "auto_model", None)
     names = [type(module).__name__ for module in modules]
     if type(model).__name__ != "BertModel" or names not in ([*STACK], [*STACK[:2]]):
         return False

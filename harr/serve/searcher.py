@@ -94,7 +94,7 @@ class Searcher:
     def load(self, folder: Path, version: str) -> None:
         """Let a trained retriever answer from the next batch on; may be called from another thread.
 
-        A corpus that the stages made anew is opened with it.
+        A corpus that the stages rebuilt is opened with it.
 
         Raises:
             ModelError, IndexMismatch, DamagedFile: as :meth:`TrainedRetriever.load`; the model of before goes on, over
