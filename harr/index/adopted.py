@@ -127,7 +127,7 @@ def open_collection(params: IndexParams) -> "tuple[ShelvedPassages, ShelvedVecto
     manifest = {"identity": told.collection, "collection": told.collection, "rows": rows, "full_text": False}
     manifest |= {"width": how["width"], "found": how, "search": how | {"breadth": params.breadth}}
     shelf = Shelf(client, told, how["number"], how["width"])
-    index = AdoptedIndex(client, manifest, told, shelf.put, shelf.fields)
+    index = AdoptedIndex(client, manifest, told, shelf.put, shelf.fields, shelf.make_room)
     return ShelvedPassages(shelf, rows), ShelvedVectors(shelf, manifest), index
 
 
@@ -147,13 +147,18 @@ class AdoptedIndex(PassageIndex):
         adopt: AdoptParams,
         rows_of: Callable[[Found], Mapping[str, int]],
         fields: Sequence[str] = (),
+        make_room: Callable[[], None] = lambda: None,
     ) -> None:
         """Take a checked collection, what gives rows to hits, and the fields that it reads; use :func:`open_index`."""
         super().__init__(client, client.where, manifest, NO_KEYS)
-        self._adopt, self._rows_of = adopt, rows_of
+        self._adopt, self._rows_of, self._make_room = adopt, rows_of, make_room
         self._fields = {"vector": adopt.vector_field}
         self._wanted = {"filter": adopt.filter, "output_fields": list(fields) or [adopt.id_field]}
         self._sign = -1.0 if manifest["found"]["metric"] == "L2" else 1.0
+
+    def _search(self, field: str, queries: list[Any], n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        self._make_room()
+        return super()._search(field, queries, n)
 
     def _rows(self, hits: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the rows of hits; a score is their inner product, or the distance with its sign turned."""

@@ -41,15 +41,13 @@ class Shelf:
         """Begin with none; ``number``: whether ids are numbers there; ``width`` of the vectors."""
         self._client, self._told, self._number = client, told, number
         self.fields = [name for name in (told.id_field, told.text_field, told.title_field, told.vector_field) if name]
-        self._next = 1
+        self._next, self._put = 1, 0
         self._row_of: dict[str, int] = {}
         self._held = {0: (Passage("", ""), np.zeros(width, dtype=np.float32))}
 
     def put(self, found: Found) -> Mapping[str, int]:
-        """Return the rows of passages, which are held from now on; those longest not seen make room."""
-        if len(self._row_of) > HELD:
-            for name in list(self._row_of)[: HELD // 2]:
-                del self._held[self._row_of.pop(name)]
+        """Return the rows of passages, which are held from now on."""
+        self._put += len(found)
         rows = {}
         for name, fields in found:
             row = self._row_of.pop(name, None)  # put back as the last that was seen
@@ -60,6 +58,15 @@ class Shelf:
                 self._held[row] = passage, np.asarray(fields[self._told.vector_field], dtype=np.float32)
             self._row_of[name] = rows[name] = row
         return rows
+
+    def make_room(self) -> None:
+        """Forget those that were longest not seen, before a search; what was put since the last call is kept, since its
+        rows may still be read."""
+        if len(self._row_of) > HELD:
+            kept = max(HELD // 2, self._put)
+            for name in list(self._row_of)[: max(0, len(self._row_of) - kept)]:
+                del self._held[self._row_of.pop(name)]
+        self._put = 0
 
     def rows_of(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the rows of those ids that the collection has."""
