@@ -10,6 +10,7 @@ from harr.params import Params
 from tasks.audit import audit_play
 from tasks.evaluate import (
     asked_questions,
+    changes_of,
     corpus_facts,
     evaluation_frame,
     play_arms,
@@ -23,6 +24,7 @@ from tasks.filter import write_preferences_page
 from tasks.headline import arm_figures, evaluation_note, headline_figures, headline_words
 from tasks.occlusion import play_occluded
 from tasks.paths import EVALUATION, PLOTS, QUESTIONS, REPORT
+from tasks.registry.champion import read_champion
 from tasks.report_facts import run_facts
 from tasks.tracking.run import tracked_run
 from tasks.tracking.traces import trajectories
@@ -43,7 +45,8 @@ async def evaluate() -> None:
         links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
         if params.train.prefers:
             links = {"Preferences between queries": write_preferences_page().name, **links}
-        plot_and_report(params, summary, run_facts(params), links, occluded)
+        changed = changes_of(params, rows, read_champion(params))
+        plot_and_report(params, summary, rows, episodes, run_facts(params), links, occluded, changed)
         run.log(0, arm_figures(summary))
         run.headline(headline_figures(summary), evaluation_note(summary))
         run.tag(corpus=told_corpus(summary["corpus"]))

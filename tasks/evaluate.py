@@ -13,8 +13,6 @@ from harr.arms import FULL
 from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError
 from harr.io.files import (
     draft,
-    read_json,
-    read_jsonl,
     read_manifest,
     read_state,
     read_state_rows,
@@ -30,11 +28,13 @@ from tasks.embed import vectors_manifest
 from tasks.filter import statistics_rows
 from tasks.headline import headline_figures
 from tasks.paths import AUDIT, EVALUATION, FILTERED, HEADLINE, METRICS, PLACES, PLOTS, REPORT, STATS, TRAINED_ON, WORK
+from tasks.tracking.run import told_params
 from tasks.train import training_figure
 
 if TYPE_CHECKING:
     from harr.evaluate.play import ArmRun, Game
     from harr.rag.scoring.reward import Reward
+    from harr.report.differences import Champion
 
 EVALUATE, AGAIN = METRICS / "evaluate.json", "run `dvc repro evaluate`"
 Row = dict[str, Any]
@@ -226,9 +226,12 @@ def write_evaluation(
 def plot_and_report(
     params: Params,
     summary: dict[str, Any],
+    rows: Mapping[str, list[Rows]],
+    episodes: Mapping[str, list[Episode]],
     facts: Mapping[str, str],
     links: Mapping[str, str],
     occlusion: Mapping[str, Any] | None = None,
+    changed: Mapping[str, Any] | None = None,
 ) -> None:
     """Draw the arms and recall by hop, and write reports/index.html."""
     from harr.evaluate.summary import flat_rows
@@ -237,21 +240,29 @@ def plot_and_report(
 
     arms(flat_rows(summary), PLOTS / "arms.svg")
     hops(flat_rows(summary), PLOTS / "hops.svg")
-    played = EVALUATION / f"{FULL}.jsonl"
     write_report(
         REPORT,
         summary=summary,
         occlusion=occlusion or {},
         curve=training_curve(),
         filter_rows=statistics_rows(),
-        trajectories=read_json(EVALUATION / "trajectories.json"),
+        rows={arm: by_seed[0] for arm, by_seed in rows.items()},
+        episodes=episodes,
         facts=facts,
         links=links,
         arms=params.evaluate.arm_table,
         candidates=params.evaluate.candidates,
-        played=read_jsonl(played) if played.exists() else [],
+        changed=changed or {},
         signal=training_figure(params),
     )
+
+
+def changes_of(params: Params, rows: Mapping[str, list[Rows]], champion: "Champion | None") -> dict[str, Any]:
+    """Return what this run and the champion differ in."""
+    from harr.report.differences import changes
+
+    section, ours = params.evaluate, rows.get(FULL, [[]])[0]
+    return changes(champion, told_params(params), ours, resamples=section.resamples, seed=params.seed)
 
 
 def training_curve() -> list[dict[str, Any]]:

@@ -1,35 +1,34 @@
 """reports/index.html: one self-contained page that shows what a run learnt, and how sure we are."""
 
+import base64
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from markupsafe import Markup
+
 from harr.arms import ARMS, FULL, Arm
 from harr.evaluate.exploits import EXPLOITS
-from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline, parts_of
-from harr.evaluate.tables import comparisons, label, percent, plain, runs, spread
+from harr.evaluate.summary import Summary, baseline_of, headline, parts_of
+from harr.evaluate.tables import comparisons, is_share, label, percent, runs, spread
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading
+from harr.report.arms_table import AUDITS, arms_part, gained, reward_gain, rival_of, untrained
+from harr.report.charts import draw
+from harr.report.curves import seconds_by_phase, training_panels
 from harr.report.html import render
-from harr.report.plots import draw_arms, draw_filter, draw_hops, draw_learning_curve, inline
-from harr.report.reward_plots import draw_reward_distribution, draw_reward_progress
+from harr.report.plots import draw_filter, inline
+from harr.report.questions import Episodes, as_json, browser
+from harr.report.reward_plots import boundaries
 
-RANKED = ("recall_at_2", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
-ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
-AUDITS = ("repeated_queries", "answer_in_query")
-"""Audits: metrics that are good where they are low."""
-SHOWN_METRICS = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", *RANKED, *AUDITS)
 HARDLY = 0.1
 """What hiding a part of the state must cost for the report to say that the model uses it: 10 points."""
 COST = {"gain": "", "low": "_low", "high": "_high"}
-KINDS = {
-    "gained": "right only after training",
-    "lost": "right only before training",
-    "both_right": "right with both",
-    "both_wrong": "wrong with both",
-}
+SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
+STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 
 
 def write_report(
@@ -38,68 +37,93 @@ def write_report(
     summary: Summary,
     curve: Sequence[Mapping[str, Any]],
     filter_rows: Sequence[Mapping[str, Any]],
-    trajectories: Mapping[str, Any],
+    rows: Mapping[str, Sequence[Mapping[str, Any]]],
+    episodes: Episodes,
     facts: Mapping[str, str],
     links: Mapping[str, str],
     arms: Mapping[str, Arm] = ARMS,
     candidates: Sequence[str] = ("corpus",),
     occlusion: Mapping[str, Mapping[str, Mapping[str, float]]] = MappingProxyType({}),
-    played: Sequence[Mapping[str, Any]] = (),
+    changed: Mapping[str, Any] = MappingProxyType({}),
     signal: str = "reward",
 ) -> None:
-    """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere.
+    """Write the page. Every text from passages and questions is escaped; nothing is loaded from elsewhere, and no
+    script but the page's own runs, by its hash.
 
     Args:
         out: path of the page.
         summary: as :func:`harr.evaluate.summary.summarise` returns it.
         curve: one row per training step, as in metrics/training_stats.jsonl; empty: the page says nothing about it.
         filter_rows: one row per question that the filter tried; may be empty.
-        trajectories: as from :func:`harr.report.examples.trajectories`.
+        rows: question rows by arm, of its first run; the best paid of ``full`` are shown where queries are written.
+        episodes: what each arm played, of the same run.
         facts: names and values of what was run.
         links: names of further pages and their addresses relative to ``out``.
         arms: the record of every arm by its name.
         candidates: where was searched; metrics without prefix are of the first.
         occlusion: ``full`` with a part of its state left out, as in metrics/occlusion.json; may be empty.
-        played: question rows of ``full``; the best paid are shown where queries are written.
+        changed: as :func:`harr.report.differences.changes` returns it; may be empty.
         signal: what the steps tell: ``reward``, or ``accuracy`` of preferences.
     """
     lead, baseline = headline(summary), baseline_of(summary)
-    rows = flat_rows(summary)
+    told: dict[str, Any] = {"metric": lead, "words": label(lead), "share": is_share(lead)}
+    questions = browser(rows, episodes, **told, pair=(baseline or rival_of(summary, lead, arms), FULL))
     text = render(
         "page.html.j2",
+        **_own(),
         lead=_lead(summary, lead, arms),
-        what="a language model" if baseline in ARMS and ARMS[baseline].learner == "writer" else "a retriever",
-        baseline=baseline,
-        before=ARMS[baseline].before if baseline in ARMS else baseline,
-        told=_told(summary, arms),
-        reward=_reward(summary),
+        **_began(baseline),
+        reward=reward_gain(summary),
         metric=label(lead),
         once=len(_seeds(summary, lead)) < 2,
-        parts=[_part(name, own, candidates[0]) for name, own in parts_of(summary).items()],
+        parts=[arms_part(name, own, candidates[0], arms) for name, own in parts_of(summary).items()],
         occlusion=_occlusion(summary, occlusion, lead),
-        hops=inline(draw_hops(rows)) if any("hop_recall" in row["metric"] for row in rows) else "",
         **_training(curve, signal),
         **_filtered(filter_rows),
-        paid=_best_paid(played),
+        paid=_best_paid(rows.get(FULL, ())),
         **_alarms(summary.get("audit", {})),
-        trajectories=trajectories,
-        kinds=KINDS,
-        facts=facts,
-        links=links,
+        **{"questions": questions, "data": as_json(questions), "moved": _moved(questions)},
+        **{"changed": changed, "facts": facts, "links": links},
     )
     write_text(out, text)
 
 
+def _own() -> dict[str, str]:
+    """Return the page's style and script, and the hash by which a browser knows the script."""
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    return {"style": Markup(STYLE), "script": Markup(SCRIPT), "digest": digest}
+
+
+def _began(baseline: str) -> dict[str, str]:
+    """Return what learns, and what it was before."""
+    arm = ARMS.get(baseline, Arm("", before=baseline))
+    what = "a language model" if arm.learner == "writer" else "a retriever"
+    return {"what": what, "baseline": baseline, "before": arm.before}
+
+
 def _training(curve: Sequence[Mapping[str, Any]], signal: str) -> dict[str, Any]:
-    """Return the figures of the training, whether it was one by preferences, and what validation told."""
-    with_terms = any("quantiles" in row for row in curve)
+    """Return the panels of the training, whether it was one by preferences, and what validation told."""
+    panels, zero = training_panels(curve, signal) if curve else ([], [])
+    cuts, last = [place + 1 for place in boundaries(curve)], max((row["step"] + 1 for row in curve), default=0)
     return {
-        "curve": inline(draw_learning_curve(curve, signal)) if curve else "",
+        "panels": [(panel, draw(panel, last, cuts)) for panel in panels],
+        "zero": zero,
+        "phases": seconds_by_phase(curve),
+        "steps": len(curve),
         "prefers": bool(curve) and signal == "accuracy",
         "validation": _validation(curve),
-        "progress": inline(draw_reward_progress(curve)) if with_terms else "",
-        "distribution": inline(draw_reward_distribution(curve)) if with_terms else "",
     }
+
+
+def _moved(questions: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many questions score more, less and the same with the second arm of the pair; {} without two."""
+    if not questions or questions["a"] == questions["b"]:
+        return {}
+    first, second = (questions["arms"].index(questions[end]) for end in "ab")
+    scores = [(one["scores"][first], one["scores"][second]) for one in questions["questions"]]
+    known = [(before, after) for before, after in scores if before is not None and after is not None]
+    words = ["better" if after > before else "worse" if after < before else "same" for before, after in known]
+    return {word: words.count(word) for word in ("better", "worse", "same")} if known else {}
 
 
 def _filtered(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -132,16 +156,11 @@ def _lead(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> dict[str, Any
     gain = compared[baseline]
     before, after = (percent(summary["arms"][arm][lead]["mean"]) for arm in (baseline, FULL))
     claim = "raised" if gain["low"] > 0 else "lowered" if gain["high"] < 0 else "did not measurably change"
-    means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if _untrained(arm, arms)}
+    means = {arm: summary["arms"][arm][lead]["mean"] for arm in compared if untrained(arm, arms)}
     best = max(means, key=means.__getitem__, default=baseline)
-    rival = {"arm": best, "mean": percent(means[best]), **_gain(compared[best])} if best != baseline else {}
+    rival = {"arm": best, "mean": percent(means[best]), **gained(compared[best])} if best != baseline else {}
     told = {"before": before, "after": after, "rival": rival, "basis": basis, "runs": runs(seeds)}
-    return found | {"claim": claim} | told | _gain(gain)
-
-
-def _untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
-    """Return whether an arm is one that anybody has without training, and no ceiling."""
-    return arm in arms and not arms[arm].trained and not arms[arm].ceiling
+    return found | {"claim": claim} | told | gained(gain)
 
 
 def _seeds(summary: Summary, lead: str) -> list[float]:
@@ -150,60 +169,18 @@ def _seeds(summary: Summary, lead: str) -> list[float]:
     return seeds
 
 
-def _told(summary: Summary, arms: Mapping[str, Arm]) -> dict[str, str]:
-    """Return what every arm is, in words."""
-    every = {name: None for own in (summary, *summary.get("settings", {}).values()) for name in own["arms"]}
-    bound = (
-        "takes for each kind of question the untrained arm that does best on it, chosen with the answers of these very "
-        "questions: an upper bound of every rule over those arms"
-    )
-    told = {name: arm.says for name, arm in arms.items()} | {BEST_BY_KIND: bound}
-    return {name: told[name] for name in every if name in told}
-
-
-def _part(name: str, summary: Summary, first: str) -> dict[str, Any]:
-    """Return what is shown of one setting of one data set: all arms, whom ``full`` is compared with, and the kinds."""
-    lead = headline(summary)
-    compared, basis = comparisons(summary, lead)
-    kinds: Mapping[str, Mapping[str, Mapping[str, float]]] = summary.get("kinds", {})
-    return {
-        "name": name,
-        "metric": label(lead),
-        "baseline": baseline_of(summary),
-        "arms": inline(draw_arms(flat_rows(summary))),
-        "blocks": [block for prefix in ("", "given_") if (block := _block(summary, prefix, first))],
-        "compared": {arm: _gain(gain) for arm, gain in compared.items()},
-        "trained": FULL in summary["arms"],
-        "basis": basis,
-        "kinds": {kind or "none": int(max(cell["n"] for cell in arms.values())) for kind, arms in kinds.items()},
-        "by_kind": {
-            arm: [spread(arms[arm], "mean") if arm in arms else "" for arms in kinds.values()]
-            for arm in summary["arms"]
-            if kinds
-        },
-    }
-
-
-def _reward(summary: Summary) -> list[tuple[str, str, str]]:
-    """Return per arm the mean reward and its gain, both as plain numbers: a total of terms need not be a share."""
-    return [
-        (arm, plain(metrics["reward"], "mean", ".3f"), plain(gain, "gain", "+.3f") if gain else "")
-        for arm, metrics in summary["arms"].items()
-        if "reward" in metrics
-        for gain in [summary["paired"].get(arm, {}).get("reward")]
-    ]
-
-
 def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[str, Any]]:
     """Return the questions of the highest reward; of equal ones (to three decimals) those first that an audit speaks
     against.
 
-    Empty where nobody wrote a query.
+    Empty where nobody wrote a query, and where no audit speaks against any of them: the table of all questions has
+    them.
     """
     audited = any(name in row for row in rows for name in AUDITS)
     paid = [{**dict.fromkeys(AUDITS), **row} for row in rows if audited and "reward" in row]
     order = ("answer_in_query", "repeated_queries")
-    return sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
+    best = sorted(paid, key=lambda row: (-round(row["reward"], 3), *(-(row[name] or 0.0) for name in order)))[:count]
+    return best if any(row[name] for row in best for name in AUDITS) else []
 
 
 def _alarms(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,46 +212,6 @@ def _occlusion(summary: Summary, parts: Mapping[str, Any], lead: str) -> list[di
         reads = f"it reads the {part}" if values["cost"] >= HARDLY else f"it hardly uses the {part}"
         told.append({"name": f"{FULL} without the {part}", "mean": spread(values, "mean"), "cost": cost, "says": reads})
     return told
-
-
-def _block(summary: Summary, prefix: str, first: str) -> dict[str, Any]:
-    """Return one table: a row per arm, a column per metric with this prefix; empty without such a metric."""
-    measured = {name for metrics in summary["arms"].values() for name in metrics}
-    names = [prefix + name for name in SHOWN_METRICS if prefix + name in measured]
-    if not names:
-        return {}
-    sizes = {name: sorted({int(m[name]["n"]) for m in summary["arms"].values() if name in m}) for name in names}
-    return {
-        "where": "only the passages given with the question" if prefix or first == "question" else "the whole corpus",
-        "columns": [(label(name).removesuffix(", given passages"), _range(sizes[name])) for name in names],
-        "rows": [
-            (arm, [_cell(metrics.get(name), summary["paired"].get(arm, {}).get(name), name) for name in names])
-            for arm, metrics in summary["arms"].items()
-        ],
-        "gains": bool(summary["paired"]),
-    }
-
-
-def _cell(mean: Mapping[str, Any] | None, gain: Mapping[str, float] | None, name: str) -> dict[str, str]:
-    """Return the mean and gain of one arm in the metric ``name``, as text; a fall of an audit is an improvement."""
-    if mean is None:
-        return {}
-    interval = f"{percent(mean['low'])} to {percent(mean['high'])}"
-    cell = {"mean": percent(mean["mean"]), "interval": interval, "runs": runs(mean["seeds"])}
-    shown = _gain(gain) if gain else {}
-    if shown and name.removeprefix("given_") in AUDITS:
-        shown["sign"] = {"up": "down", "down": "up"}.get(shown["sign"], "level")
-    return cell | shown
-
-
-def _gain(gain: Mapping[str, float]) -> dict[str, str]:
-    """Return a paired gain in points, its p where it has one, and whether its interval excludes 0."""
-    p = gain.get("p")
-    return {
-        "gain": spread(gain, "gain", "+.1f"),
-        "p": "1 run, no p value" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.2g}",
-        "sign": "up" if gain["low"] > 0 else "down" if gain["high"] < 0 else "level",
-    }
 
 
 def _range(sizes: Sequence[int]) -> str:

@@ -44,7 +44,7 @@ def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> 
     from harr.evaluate.summary import contrast
 
     rival, arm = (champion, FULL) if champion else (candidate, params.baseline)
-    ours, theirs = _rows(client, candidate, FULL), _rows(client, rival, arm)
+    ours, theirs = rows_of(client, candidate, FULL), rows_of(client, rival, arm)
     drawn = {"resamples": params.evaluate.resamples, "seed": params.seed}
     gains = contrast([ours], [theirs], **drawn) if ours and theirs else {}
     against = f"champion {champion.version}" if champion else f"its own arm {params.baseline} (no champion yet)"
@@ -160,7 +160,7 @@ def _honest(audit: Mapping[str, Any], allowed: Sequence[str]) -> list[Condition]
     return [exploits, Condition("evidence", found, needed, held)]
 
 
-def _rows(client: Any, version: Any, arm: str) -> list[Row]:
+def rows_of(client: Any, version: Any, arm: str) -> list[Row]:
     """Return the evaluation rows that were registered with a version; none where it has no such arm."""
     rows: list[Row] = _kept(client, version, f"{arm}.jsonl") or []
     return rows

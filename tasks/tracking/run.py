@@ -188,7 +188,7 @@ def _begin(stage: str, params: Params, address: str) -> Report:
         **identity(),
         revisions=revisions(),
         sections=sections_of(stage),
-        params={key: bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))},
+        params=told_params(params),
     )
     report.write()
     return report
@@ -198,6 +198,11 @@ def sections_of(stage: str) -> list[str]:
     """Return which parameters a stage reads, by dvc.yaml; none where it is no stage of it."""
     described = read_yaml(DVC, mend="restore it")["stages"] if DVC.exists() else {}
     return list(described.get(stage, {}).get("params", []))
+
+
+def told_params(params: Params) -> dict[str, str]:
+    """Return all parameters as MLflow is told them: dotted names, short texts, no passwords."""
+    return {key: bare(str(value))[:500] for key, value in flatten(params.model_dump(mode="json"))}
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

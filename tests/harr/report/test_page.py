@@ -1,5 +1,8 @@
 """The report: one file, nothing loaded from elsewhere, texts escaped, claims that follow the figures."""
 
+import base64
+import hashlib
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,9 +12,8 @@ import pytest
 
 from harr.evaluate.summary import Runs, Summary, question_rows, summarise
 from harr.rag.scoring.reward import Reward
-from harr.report.examples import trajectories
+from harr.report.differences import Champion, changes
 from harr.report.page import write_report
-from harr.train.record import term_figures
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 CURVE = [{"step": s, "reward_mean": 0.1 * s, "zero_std_share": 0.5} for s in range(1, 5)]
@@ -43,8 +45,9 @@ def report(out: Path, frozen: int = 3, full: int = 27, hostile: str = "Bob", see
         "summary": figures(rows),
         "curve": CURVE,
         "filter_rows": FILTER,
-        "trajectories": trajectories(played),
-        "facts": {"Seed": "7", "Encoder": hostile},
+        "rows": {arm: by_seed[0] for arm, by_seed in rows.items()},
+        "episodes": played,
+        "facts": {"Seed": "7", "Encoder": hostile, "Dataset": "people", "Training": "grpo; steps 4"},
         "links": {"Data Docs": "../gx/docs/index.html"},
     }
     write_report(out, **values | changes)
@@ -52,25 +55,31 @@ def report(out: Path, frozen: int = 3, full: int = 27, hostile: str = "Bob", see
 
 
 def words(text: str) -> str:
-    """The page's text without mark-up."""
-    return " ".join(re.sub(r"<[^>]+>", " ", text.split("</style>", 1)[1]).replace("&nbsp;", " ").split())
+    """The page's text without mark-up, style and scripts."""
+    body = re.sub(r"<script.*?</script>", " ", text.split("</style>", 1)[1], flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", " ", body).replace("&nbsp;", " ").split())
+
+
+def told(text: str) -> Any:
+    """The data of the question table."""
+    return json.loads(text.split('id="data">')[1].split("</script>")[0])
 
 
 def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(tmp_path: Path) -> None:
     text = words(report(tmp_path / "index.html"))
     assert "Training raised answer F1 from 10.0 % to 90.0 %: +80.0 [+" in text
+    assert "What was trained a retriever, by grpo; steps 4 On what people, pipeline unknown; tested on 30" in text
+    assert "24 better , 0 worse , 6 the same with full than with frozen" in text
     assert "n = 30 test questions, p = 0.01;" in text  # 2 of 201
     assert "Intervals are over 2 seeds and all questions." in text and "of full 2: 90.0 to 90.0 %" in text
-    assert re.search(
-        r"full against every other arm on the same questions: points of answer F1.*frozen \+80\.0 \[", text
-    )
+    assert re.search(r"full is ahead by .* frozen before training .* 10\.0 .* \+80\.0 \[\+.* p = 0\.01", text)
 
 
 def test_what_one_run_shows_is_said_of_that_run_and_without_p(tmp_path: Path) -> None:
     text = words(report(tmp_path / "index.html", seeds=1)).split("Training Before")[0]
     assert "This training run raised answer F1 from 10.0 % to 90.0 %: +80.0 [+" in text
     assert "It is one training run, seed 7, and what is said of training is said of this run." in text
-    assert "1 run, no p value" in text and "p = " not in text and "p < " not in text
+    assert "Trained arms have 1 run: no p values" in text and "p = " not in text and "p < " not in text
 
 
 def test_the_best_untrained_arm_stands_beside_the_claim_and_the_kinds_below(tmp_path: Path) -> None:
@@ -83,9 +92,10 @@ def test_the_best_untrained_arm_stands_beside_the_claim_and_the_kinds_below(tmp_
                 row["kind"] = "bridge" if place % 2 else "comparison"
     text = words(report(tmp_path / "index.html", summary=figures(rows)))
     assert "Against the best arm without training, bm25 (83.3 %): +6.7 [" in text
-    assert "best_by_kind takes for each kind of question the untrained arm that does best on it" in text
+    assert "best_by_kind a ceiling takes for each kind of question the untrained arm that does best on it" in text
     assert "they and the p values hold for all 4 comparisons at once (min-P)." in text
-    assert "answer F1 by kind of question" in text and "comparison n = 15" in text
+    kinds = text.split("answer F1 by kind of question: ")[1]
+    assert kinds.startswith("mean in percent, 95 % interval. kind n frozen bm25 full best_by_kind comparison 15 13.3 [")
 
 
 def test_settings_lead_one_by_one_and_their_mixture_claims_nothing(tmp_path: Path) -> None:
@@ -97,7 +107,8 @@ def test_settings_lead_one_by_one_and_their_mixture_claims_nothing(tmp_path: Pat
     text = words(page)
     assert "Arms compared, by data set and setting." in text and "raised" not in text
     assert re.findall(r"<h3>(.*?)</h3>", page)[:2] == ["hotpotqa distractor", "musique"]
-    assert text.count("full against every other arm") == 2 and "90.0" not in text.split("Training Before")[0]
+    assert text.count("full is ahead by") == 2 and "90.0" not in text.split("Before training")[0]
+    assert re.findall(r'<table [^>]*data-n="(\d+)"', page) == ["20", "10"]
 
 
 def test_a_hidden_part_that_costs_little_is_said_to_be_hardly_used(tmp_path: Path) -> None:
@@ -117,12 +128,12 @@ def test_alarms_stand_in_a_table_and_the_swap_below(tmp_path: Path) -> None:
         "broken_call": {**one, "share": 0.1, "least": -0.1, "named": False},
     }
     swap = {"own": 0.8, "swapped": 0.75, "fall": 0.05, "low": -0.01, "high": 0.11, "n": 50.0}
-    rows = {arm: [question_rows(episodes(right))] for arm, right in (("frozen", 3), ("full", 27))}
+    rows: dict[str, Runs] = {arm: [question_rows(episodes(right))] for arm, right in (("frozen", 3), ("full", 27))}
     summary = figures(rows) | {"audit": {"exploits": found, "named": {}, "swap": swap}}
     page = report(tmp_path / "index.html", summary=summary)
     text = words(page)
     assert "no_search nothing is searched for 90.0 % 30 10.0 % 30 +60.0 +0.250" in text
-    assert page.count("<td class=flag>90.0 %") == 1 and "<td>10.0 %</td>" in page
+    assert page.count("class=flag>90.0 %") == 1 and '"share">10.0 %</td>' in page
     assert "falls from 80.0 to 75.0, by +5.0 [-1.0, +11.0] points (n = 50). The answers do not depend on" in text
     untold = summary | {"audit": {"exploits": found, "swap": {"untold": "the pipeline gives no answers"}}}
     assert "not asked: the pipeline gives no answers" in words(report(tmp_path / "index.html", summary=untold))
@@ -137,14 +148,6 @@ def test_the_page_says_when_validation_was_best(tmp_path: Path) -> None:
     assert "30 validation questions" in text and "was best after step 3, at 60.0 %" in text
 
 
-def test_a_run_that_tells_its_reward_terms_shows_their_curves_and_spread(tmp_path: Path) -> None:
-    plain = report(tmp_path / "index.html")
-    rows = [{**row, **term_figures({"recall": [0.0, 0.1 * row["step"]]}, [0.0, 1.0])} for row in CURVE]
-    text = report(tmp_path / "index.html", curve=rows)
-    assert "Reward while training, by term (n = 4 steps)" in text and "Spread of the reward over episodes" in text
-    assert re.search(r"fit: .*, R² = 1\.00", text) and "by term" not in plain
-
-
 def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_there(tmp_path: Path) -> None:
     played = {arm: episodes(n, "Bob") for arm, n in {"base": 0, "warmstart": 3, "full": 27}.items()}
     rows: dict[str, Runs] = {
@@ -152,22 +155,23 @@ def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_
         for arm, side in played.items()
     }
     summary = figures(rows, baseline="warmstart")
-    text = words(report(tmp_path / "index.html", summary=summary))
-    assert "a language model that learns from the answer" in text
-    assert "points against its warm start." in text and "frozen" not in text.split("Trajectories")[0]
-    assert re.search(r"full 1\.800 \[\d\.\d+, \d\.\d+\] \+1\.600 \[", text)
-    assert re.search(r"base is the language model before any training\.", text)
+    shown: dict[str, Any] = {"rows": {arm: by_seed[0] for arm, by_seed in rows.items()}, "episodes": played}
+    text = words(report(tmp_path / "index.html", summary=summary, **shown))
+    assert "What was trained a language model, by grpo" in text
+    assert "points against its warm start." in text and "frozen" not in text.split("Before training")[0]
+    assert re.search(r"Reward 1\.800 \[\d\.\d+, \d\.\d+\], gain \+1\.600 \[", text)
+    assert "base is the language model before any training" in text
 
 
-def test_a_page_says_that_there_was_no_judge_and_where_the_reward_changed(tmp_path: Path) -> None:
+def test_a_page_has_no_column_twice_and_says_where_the_reward_changed(tmp_path: Path) -> None:
     played = {"frozen": episodes(3), "full": episodes(27)}
     terms = Reward({"semantic": 1.0})
     rows: dict[str, Runs] = {arm: [question_rows(side, terms.means(side))] for arm, side in played.items()}
     curve = [{**row, "phase": float(row["step"] > 2)} for row in CURVE]
     page = report(tmp_path / "index.html", summary=figures(rows), curve=curve)
-    assert "semantic (answer F1, no judge)" in words(page) and "graded by the judge" not in page
-    assert page.count("other terms or questions") == 1
-    assert "other terms or questions" not in report(tmp_path / "index.html")
+    assert "semantic" not in words(page)  # without a judge it is answer F1, and no column stands twice
+    assert page.count('<line class="phase"') == page.count("data-panel") == 2
+    assert '<line class="phase"' not in report(tmp_path / "index.html")
 
 
 @pytest.mark.parametrize(
@@ -183,10 +187,25 @@ def test_the_first_sentence_claims_no_gain_that_is_not_there(
     assert claim in words(report(tmp_path / "index.html", frozen, full))
 
 
+HOSTILE = "</script><img src=x onerror=alert(1)><script>alert('x')</script>&\"\u2028"
+
+
 def test_texts_are_escaped(tmp_path: Path) -> None:
-    text = report(tmp_path / "index.html", hostile="<script>alert('x')</script>&\"")
-    assert "<script" not in text
-    assert text.count("&lt;script&gt;alert(") > 20
+    text = report(tmp_path / "index.html", hostile=HOSTILE)
+    assert text.count("<script") == text.count("</script") == 2 and "<img" not in text
+    assert text.count("&lt;img src=x onerror=alert(1)&gt;") == 1  # the fact; the other texts are data
+    data = told(text)
+    assert data["questions"][0]["text"] == f"Who is {HOSTILE} 0?" and "\u2028" not in text.split('id="data">')[1]
+    assert {title for _, title, _ in data["passages"]} == {HOSTILE}
+
+
+def test_no_script_but_the_pages_own_may_run(tmp_path: Path) -> None:
+    text = report(tmp_path / "index.html")
+    script = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert len(script) == 1 and f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script[0])
+    assert not re.search(r"<[a-z][^>]* on[a-z]+=", text.split("<script>")[0])
 
 
 def test_the_best_paid_come_with_their_audits_the_doubtful_first(tmp_path: Path) -> None:
@@ -199,28 +218,18 @@ def test_the_best_paid_come_with_their_audits_the_doubtful_first(tmp_path: Path)
     ]
     played[5]["repeated_queries"], played[7]["answer_in_query"] = 1 / 3, 1.0
     del played[12]["repeated_queries"], played[12]["answer_in_query"]  # it never searched
-    page = report(tmp_path / "index.html", played=played)
-    text = words(page).split("Was it earned?")[1].split("Trajectories")[0].replace("\u2013", "-")
+    page = report(tmp_path / "index.html", rows={"full": played})
+    text = words(page).split("Was it earned?")[1].split("What was run")[0].replace("\u2013", "-")
     assert re.findall(r"Who is &lt;b&gt;(\d+)&lt;/b&gt;", text) == ["12", "7", "5", "0", "1", "2", "3", "4", "6", "8"]
-    assert "2.000 Who is &lt;b&gt;12&lt;/b&gt;? - Ada / A. B. 3 - -" in text
-    assert "1.000 Who is &lt;b&gt;7&lt;/b&gt;? - Ada / A. B. 3 0 % yes" in text
-    assert "1.000 Who is &lt;b&gt;5&lt;/b&gt;? - Ada / A. B. 3 33 % no" in text
-    assert page.count("<td class=flag>") == 2 and 'href="#paid"' in page
+    assert "Who is &lt;b&gt;12&lt;/b&gt;? 2.000 - Ada / A. B. 3 - -" in text
+    assert "Who is &lt;b&gt;7&lt;/b&gt;? 1.000 - Ada / A. B. 3 0 % yes" in text
+    assert "Who is &lt;b&gt;5&lt;/b&gt;? 1.000 - Ada / A. B. 3 33 % no" in text
+    assert page.count(" class=flag>") == 2 and 'href="#paid"' in page
     tags = Loads()
     tags.feed(page)
     assert tags.open == []
     picked = [{k: v for k, v in row.items() if k not in ("repeated_queries", "answer_in_query")} for row in played]
-    assert 'id="paid"' not in report(tmp_path / "index.html", played=picked) + report(tmp_path / "index.html")
-
-
-def test_more_repeated_queries_are_no_improvement(tmp_path: Path) -> None:
-    sides = {"frozen": episodes(3), "full": episodes(3)}
-    rows: dict[str, Runs] = {arm: [question_rows(side)] for arm, side in sides.items()}
-    for row in rows["full"][0]:
-        row["repeated_queries"] = 0.5
-    page = report(tmp_path / "index.html", summary=figures(rows))
-    assert "queries asked again" in words(page)
-    assert '<small class="down">+50.0 [+50.0, +50.0]' in page and '<small class="up">' not in page
+    assert 'id="paid"' not in report(tmp_path / "index.html", rows={"full": picked}) + report(tmp_path / "index.html")
 
 
 class Loads(HTMLParser):
@@ -232,7 +241,7 @@ class Loads(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "input"):
             self.open.append(tag)
         self.fetched += [
             value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "data") and tag != "a"
@@ -243,7 +252,7 @@ class Loads(HTMLParser):
         self.handle_endtag(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag not in ("meta", "br"):
+        if tag not in ("meta", "br", "input"):
             assert self.open.pop() == tag
 
 
@@ -254,7 +263,7 @@ def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     assert page.open == []
     assert all(address.startswith("#") for address in page.fetched)
     assert not re.findall(r"@import|url\((?!#)", text)
-    assert text.count("<svg") == 4
+    assert set(re.findall(r"\w+://[^\"' ]*", text)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
     assert 'href="../gx/docs/index.html"' in text
 
 
@@ -264,13 +273,14 @@ def test_figures_take_the_colours_of_the_page(tmp_path: Path) -> None:
     assert not re.findall(r"#1c2530|#00875f", figures)
 
 
-def test_gold_is_marked_and_every_kind_counted(tmp_path: Path) -> None:
-    text = report(tmp_path / "index.html")
-    assert text.count('<span class="title gold">Bob</span>') == 3  # three gained questions, gold found by full only
-    assert (
-        "24 questions were right only after training, 0 questions were right only before training, "
-        "3 questions were right with both, 3 questions were wrong with both."
-    ) in words(text)
+def test_what_changed_since_the_champion_is_paired_and_names_the_parameters(tmp_path: Path) -> None:
+    ours, theirs = question_rows(episodes(27, "Bob")), question_rows(episodes(12, "Bob"))
+    champion = Champion("harr-retriever 3", {"train.steps": "24", "seed": "0"}, theirs)
+    changed = changes(champion, {"train.steps": "48", "seed": "0"}, ours, resamples=200, seed=0)
+    text = words(report(tmp_path / "index.html", changed=changed))
+    assert "This run beside harr-retriever 3" in text and "train.steps 24 48" in text and " seed 0 0 " not in text
+    assert re.search(r"30 questions that both answered.*answer F1 40\.0 % 90\.0 % \+50\.0 \[\+.* 30 ", text)
+    assert 'id="changed"' not in report(tmp_path / "index.html")
 
 
 def test_a_run_without_training_or_baseline_still_reports(tmp_path: Path) -> None:
@@ -280,8 +290,9 @@ def test_a_run_without_training_or_baseline_still_reports(tmp_path: Path) -> Non
         summary=figures(rows),
         curve=[],
         filter_rows=[],
-        trajectories=trajectories({"bm25": episodes(9)}),
+        rows={"bm25": rows["bm25"][0]},
+        episodes={"bm25": episodes(9)},
         facts={},
     )
     assert "Arms compared by answer F1." in words(text)
-    assert text.count("<svg") == 2 and 'id="training"' not in text
+    assert 'id="training"' not in text and 'id="questions"' in text

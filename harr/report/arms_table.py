@@ -1,0 +1,184 @@
+"""The arms of a summary as one table: every row and every column of the same questions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from harr.arms import FULL, Arm
+from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, headline
+from harr.evaluate.tables import comparisons, is_share, label, percent, plain, runs, spread
+
+RANKED = ("ndcg_at_10", "reciprocal_rank", "recall_at_2", "recall_at_5", "recall_at_10")
+ANSWERED = ("answer_f1", "answer_em", "semantic", "semantic_f1")
+AUDITS = ("repeated_queries", "answer_in_query")
+"""Audits: metrics that are good where they are low."""
+SHOWN = (*ANSWERED, "fact_em", "fact_f1", "all_gold", "recall", "reward", *AUDITS, *RANKED)
+BESIDE = 5
+"""Number of metrics that stand beside the one that leads."""
+BOUND = (
+    "takes for each kind of question the untrained arm that does best on it, chosen with the answers of these very "
+    "questions: an upper bound of every rule over those arms"
+)
+
+
+def untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
+    """Return whether an arm is one that anybody has without training, and no ceiling."""
+    return arm in arms and not arms[arm].trained and not arms[arm].ceiling
+
+
+def rival_of(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> str:
+    """Return the best arm without training; "" where there is none."""
+    means = {arm: own[lead]["mean"] for arm, own in summary["arms"].items() if untrained(arm, arms) and lead in own}
+    return max(means, key=means.__getitem__, default="")
+
+
+def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
+    """Return what is shown of one setting of one data set: its arms, and the kinds and hops of a few of them."""
+    lead, baseline = headline(summary), baseline_of(summary)
+    compared, basis = comparisons(summary, lead)
+    few = list(dict.fromkeys([baseline, rival_of(summary, lead, arms), FULL, BEST_BY_KIND]))
+    return {
+        "name": name,
+        "metric": label(lead),
+        "baseline": baseline,
+        "blocks": [own for given in ("", "given_") if (own := _block(summary, lead, given, first, compared, arms))],
+        "trained": FULL in summary["arms"] and bool(compared),
+        "basis": basis,
+        "kinds": _kinds(summary, few),
+        "hops": _hops(summary, [arm for arm in few if arm != BEST_BY_KIND]),
+    }
+
+
+def _block(
+    summary: Summary, lead: str, prefix: str, first: str, compared: Mapping[str, Any], arms: Mapping[str, Arm]
+) -> dict[str, Any]:
+    """Return one table, the best arm first; empty without a metric of this prefix."""
+    found = {arm: own for arm, own in summary["arms"].items() if any(name.startswith("given_") for name in own)}
+    found = found if prefix else summary["arms"]
+    measured = {name for own in found.values() for name in own}
+    names = [prefix + name for name in SHOWN if prefix + name in measured]
+    if not names:
+        return {}
+    leads = lead if lead in names else names[0]
+    found = {arm: own for arm, own in found.items() if leads in own}
+    size = max(own[leads]["n"] for own in found.values())
+    found = {arm: own for arm, own in found.items() if own[leads]["n"] == size}
+    columns, left_out = _columns(found, leads, names, size)
+    order = sorted(found, key=lambda arm: -found[arm][leads]["mean"])
+    own_lead = leads == lead
+    return {
+        "where": "the passages given with each question" if prefix or first == "question" else "the whole corpus",
+        "n": size,
+        "lead": label(leads).removesuffix(", given passages"),
+        "columns": [label(name).removesuffix(", given passages") for name in columns],
+        "left_out": [label(name).removesuffix(", given passages") for name in left_out],
+        "gains": own_lead and bool(summary["paired"]),
+        "ahead": own_lead and FULL in summary["arms"] and bool(compared),
+        "rows": [
+            {
+                "arm": arm,
+                "says": BOUND if arm == BEST_BY_KIND else arms[arm].says if arm in arms else "",
+                "badge": _badge(arm, summary, arms),
+                "n": found[arm][leads]["n"],
+                "lead": _cell(found[arm][leads], leads),
+                "bar": _bar(found[arm][leads]) if is_share(leads) else {},
+                "cells": [_cell(found[arm][name], name) for name in columns],
+                "gain": gained(summary["paired"].get(arm, {}).get(leads)) if own_lead else gained(None),
+                "ahead": gained(compared.get(arm)) if own_lead and FULL in summary["arms"] else gained(None),
+            }
+            for arm in order
+        ],
+    }
+
+
+def _columns(
+    found: Mapping[str, Mapping[str, Any]], lead: str, names: Sequence[str], size: int
+) -> tuple[list[str], list[str]]:
+    """Return the metrics beside the lead, and those left out: that not every question has, or beyond so many.
+
+    One that is 0 for every arm, or the same as one before it, is in neither.
+    """
+    kept, partly, shown = [], [], [[own[lead]["mean"] for own in found.values()]]
+    for name in names:
+        if name == lead:
+            continue
+        means = [own[name]["mean"] for own in found.values() if name in own and own[name]["n"] == size]
+        if len(means) < len(found):
+            partly.append(name)
+        elif any(means) and means not in shown:
+            kept.append(name)
+            shown.append(means)
+    return kept[:BESIDE], kept[BESIDE:] + partly
+
+
+def _badge(arm: str, summary: Summary, arms: Mapping[str, Arm]) -> str:
+    if arm == baseline_of(summary):
+        return "before training"
+    if arm == BEST_BY_KIND or (arm in arms and arms[arm].ceiling):
+        return "a ceiling"
+    return "trained" if arm in arms and arms[arm].trained else ""
+
+
+def _cell(mean: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return a mean with its interval and the range of its runs, as text."""
+    if not is_share(name):
+        return {"mean": f"{mean['mean']:.3g}", "interval": f"{mean['low']:.3g} to {mean['high']:.3g}", "runs": ""}
+    interval = f"{percent(mean['low'])} to {percent(mean['high'])}"
+    many = f"{runs(mean['seeds'])} %" if len(mean["seeds"]) > 1 else runs(mean["seeds"])
+    return {"mean": percent(mean["mean"]), "interval": interval, "runs": many}
+
+
+def _bar(mean: Mapping[str, Any]) -> dict[str, str]:
+    """Return where a mean and its interval lie between 0 and 100, for a drawing."""
+    low, high, middle = (100 * min(1.0, max(0.0, mean[key])) for key in ("low", "high", "mean"))
+    return {"low": f"{low:.1f}", "width": f"{max(0.6, high - low):.1f}", "mean": f"{middle:.1f}"}
+
+
+def gained(gain: Mapping[str, float] | None) -> dict[str, str]:
+    """Return a paired gain in points, its p where it has one, whether its interval excludes 0; empty without one."""
+    if not gain:
+        return {"gain": "", "p": "", "sign": ""}
+    p = gain.get("p")
+    return {
+        "gain": spread(gain, "gain", "+.1f"),
+        "p": "" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.2g}",
+        "sign": "up" if gain["low"] > 0 else "down" if gain["high"] < 0 else "level",
+    }
+
+
+def _kinds(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
+    """Return what a few arms have by kind of question."""
+    kinds: Mapping[str, Mapping[str, Mapping[str, float]]] = summary.get("kinds", {})
+    shown = [arm for arm in few if any(arm in cells for cells in kinds.values())]
+    rows = [
+        (
+            kind or "none",
+            int(max(cell["n"] for cell in cells.values())),
+            [spread(cells[arm], "mean") if arm in cells else "" for arm in shown],
+        )
+        for kind, cells in kinds.items()
+    ]
+    return {"arms": shown, "rows": rows} if rows else {}
+
+
+def _hops(summary: Summary, few: Sequence[str]) -> dict[str, Any]:
+    """Return how often a few arms found the gold passage of each hop, in the whole corpus or among those given."""
+    found = summary["arms"]
+    prefix = "hop_recall_" if any("hop_recall_1" in own for own in found.values()) else "given_hop_recall_"
+    shown = [arm for arm in few if f"{prefix}1" in found.get(arm, {})]
+    names = [name for arm in shown for name in found[arm] if name.startswith(prefix)]
+    rows = []
+    for hop in range(1, max((int(name.removeprefix(prefix)) for name in names), default=0) + 1):
+        cells = [found[arm].get(f"{prefix}{hop}") for arm in shown]
+        size = max((int(cell["n"]) for cell in cells if cell), default=0)
+        rows.append((f"hop {hop}", size, [spread(cell, "mean") if cell else "" for cell in cells]))
+    return {"arms": shown, "rows": rows} if len(rows) > 1 else {}
+
+
+def reward_gain(summary: Summary) -> str:
+    """Return the mean reward of ``full`` and its gain over the baseline, as plain numbers: a total need not be a
+    share; "" where it says no more than the metric that leads."""
+    own, gain = summary["arms"].get(FULL, {}).get("reward"), summary["paired"].get(FULL, {}).get("reward")
+    lead = summary["arms"].get(FULL, {}).get(headline(summary))
+    if not own or not gain or (lead and abs(lead["mean"] - own["mean"]) < 1e-6):
+        return ""
+    return f"{plain(own, 'mean', '.3f')}, gain {plain(gain, 'gain', '+.3f')}"

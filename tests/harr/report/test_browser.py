@@ -1,0 +1,166 @@
+"""The report in a real browser: nothing wider than the screen, the table filters, and two arms open side by side.
+
+Its screenshots are kept in work/screenshots/.
+"""
+
+import html
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from harr.evaluate.summary import question_rows, summarise
+from harr.report.differences import Champion, changes
+from harr.report.page import write_report
+from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
+
+pytestmark = pytest.mark.slow
+SHOTS = Path(__file__).parents[3] / "work/screenshots"
+SIZES = {"desk": (1400, 1000), "narrow": (1000, 900), "phone": (390, 844)}
+ARMS = {"bm25": 90, "frozen": 40, "history": 20, "hybrid": 100, "full": 150}
+COUNT = 300
+HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
+CHROMIUM = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run")
+OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND"
+PROBE = """<!doctype html><body style="margin:0">
+<iframe id=page src="{url}" style="border:0;width:{width}px;height:800px"></iframe><pre id=out></pre><script>
+document.getElementById("page").onload = (event) => {{
+  const inside = event.target.contentDocument, wide = [...inside.querySelectorAll("body *")].filter((one) =>
+    !one.closest(".skip, thead") && one.getBoundingClientRect().right > {width} + 1);
+  const told = wide.slice(0, 9).map((one) => `${{one.tagName}}.${{one.getAttribute("class")}}`);
+  document.getElementById("out").textContent = JSON.stringify(told) + inside.documentElement.scrollWidth +
+    (inside.documentElement.scrollWidth <= {width} ? " fits" : " too wide");
+}};
+</script>"""
+
+
+def played(right: int) -> list[Episode]:
+    """Questions of two hops with ten passages each; the first ``right`` of them solved, the first of all hostile."""
+    found = []
+    for number in range(COUNT):
+        words = f"Where did guardian number {number} of the historian live?" if number else f"Where? {HOSTILE}"
+        question = Question(f"q{number}", words, ("Ada",), (f"gold{number}", f"gold{number}b"), kind=f"k{number % 3}")
+        gold = "" if number < right else "not-"
+        seen = [Passage(f"{gold}gold{number}", HOSTILE if not number else "She lived there. " * 40, "A" * 60)]
+        seen += [Passage(f"p{(number + n) % 400}", "Words of another passage. " * 25, f"Title {n}") for n in range(9)]
+        steps = tuple(Step(Search(question, f"who {hop}"), Retrieval(tuple(seen))) for hop in range(2))
+        hops = tuple(Hop(f"who {hop}", "unbroken" * 30, "FOUND") for hop in range(2))
+        found.append(Episode(question, steps, Outcome("Ada" if number < right else "Bob", hops)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report like that of the quick start."""
+    games = {arm: played(right) for arm, right in ARMS.items()}
+    rows = {arm: question_rows(own) for arm, own in games.items()}
+    figures = {"entropy": 2.0, "kl": 0.1, "clip_share": 0.05, "grad_norm": 3.0, "loss": 0.4, "zero_std_share": 0.3}
+    curve: list[dict[str, Any]] = [
+        {"step": n, "phase": float(n > 20), "seconds": 2.0, "reward_mean": n / 64}
+        | {name: value / (1 + n / 9) for name, value in figures.items()}
+        for n in range(64)
+    ]
+    curve[-1]["validation"] = {"answer_f1": 0.5, "questions": 40.0, "seconds": 3.0}
+    champion = Champion("harr-retriever 1", {"train.learning_rate": "0.0001", "seed": "0"}, rows["history"])
+    out = tmp_path_factory.mktemp("report") / "index.html"
+    write_report(
+        out,
+        summary=summarise({arm: [own] for arm, own in rows.items()}, resamples=100, seed=0),
+        curve=curve,
+        filter_rows=[{"id": "q", "reward_mean": 0.5, "reward_std": 0.5, "kept": True, "reason": "rollouts disagree"}],
+        rows=rows,
+        episodes=games,
+        facts={"Dataset": "people", "Training": "grpo; steps 64", "Seed": "0", "Index identity": "f" * 64},
+        links={"Checks of corpus": "../gx/index.html"},
+        changed=changes(champion, {"train.learning_rate": "0.0005", "seed": "0"}, rows["full"], resamples=50, seed=0),
+    )
+    return out
+
+
+@pytest.fixture(scope="module")
+def chromium() -> str:
+    found = [path for path in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if path]
+    if not found:
+        pytest.skip("no browser here: chromium was not found (Debian: apt install chromium)")
+    return found[0]
+
+
+def look(chromium: str, *flags: str) -> str:
+    """What the browser prints, without a network."""
+    command = [chromium, *CHROMIUM, OFFLINE, *flags]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=180).stdout
+
+
+def dom(chromium: str, page: Path, state: str = "") -> str:
+    return look(chromium, "--virtual-time-budget=5000", "--dump-dom", page.as_uri() + state).split('id="browser">')[1]
+
+
+def ids(text: str) -> list[str]:
+    return re.findall(r'<tr data-id="(.*?)"', text)
+
+
+def test_the_page_is_small_and_names_no_address_of_a_network(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert len(text.encode()) < 3_000_000
+    assert set(re.findall(r"https?://[^\"' <]*", text)) <= {
+        "http://www.w3.org/1999/xlink",
+        "http://www.w3.org/2000/svg",
+    }
+
+
+def test_rows_of_the_arms_table_rest_on_the_same_questions(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert (
+        set(re.findall(r'data-n="(\d+)"', text)) == {str(COUNT)}
+        and text.count('<tr role="row" data-n') == len(ARMS) + 1
+    )
+    drawn = re.findall(r"<figure data-panel>.*?(<svg.*?</svg>)", text, flags=re.DOTALL)
+    inside = [re.sub(r'aria-label=".*?"', "", one) for one in drawn]
+    assert len(inside) == len(set(inside)) > 8
+
+
+@pytest.mark.parametrize("width", [1000, 390])
+@pytest.mark.parametrize("state", ["", "#q?open=q1"])
+def test_nothing_is_wider_than_the_screen(width: int, state: str, page: Path, chromium: str) -> None:
+    probe = page.with_name("probe.html")
+    probe.write_text(PROBE.format(url=html.escape(page.name + state), width=width), encoding="utf-8")
+    flags = ("--allow-file-access-from-files", "--window-size=1400,1000", "--virtual-time-budget=8000", "--dump-dom")
+    assert f'<pre id="out">[]{width} fits</pre>' in look(chromium, *flags, probe.as_uri())
+
+
+def test_search_and_filters_leave_the_questions_asked_for(page: Path, chromium: str) -> None:
+    text = dom(chromium, page)
+    assert "300 of 300 questions" in text and ids(text) == [f"q{n}" for n in range(20)]
+    assert ids(dom(chromium, page, "#q?find=number+123+historian")) == ["q123"]
+    better = dom(chromium, page, "#q?show=better&kind=k1&sort=gain")
+    assert "37 of 300 questions" in better and ids(better)[0] == "q40"
+    assert "0 of 300 questions" in dom(chromium, page, "#q?show=worse")
+    assert "20 of 300 questions" in dom(chromium, page, "#q?a=frozen&b=history&show=worse")
+
+
+def test_a_question_opens_with_two_arms_side_by_side(page: Path, chromium: str) -> None:
+    text = dom(chromium, page, "#q?a=frozen&b=full&open=q60")
+    assert "q60" in ids(text) and 'aria-expanded="true"' in text
+    left, right = text.split("<script")[0].split('<section class="play">')[1:]
+    assert "<span>frozen</span>" in left and "✓ gold" not in left and "<b>Bob</b>" in left
+    assert "<span>full</span>" in right and right.count("✓ gold") == 2 and "<b>Ada</b>" in right
+    assert "gold passages: " in text and "gold60b" in text
+
+
+def test_texts_of_passages_stay_texts(page: Path, chromium: str) -> None:
+    text = look(chromium, "--virtual-time-budget=5000", "--dump-dom", page.as_uri() + "#q?open=q0")
+    assert "<title>harr report: people</title>" in text and "<img" not in text
+    assert text.count("&lt;img src=x onerror=") > 3
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_pages_are_seen(name: str, page: Path, chromium: str) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    shot, (width, height) = SHOTS / f"report_{name}.png", SIZES[name]
+    look(chromium, f"--window-size={width},{height}", f"--screenshot={shot}", page.as_uri())
+    with Image.open(shot) as picture:
+        assert len(picture.convert("L").getcolors() or range(256)) > 20  # text, not an empty page

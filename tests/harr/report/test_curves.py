@@ -1,0 +1,87 @@
+"""Panels of a training run: those that its method has, none twice, none that is 0 throughout."""
+
+import re
+from typing import Any
+
+import pytest
+
+from harr.report.charts import MOST, Line, Panel, draw, thinned, ticks
+from harr.report.curves import seconds_by_phase, training_panels
+
+GRPO = {"entropy": 1.0, "kl": 0.02, "clip_share": 0.1, "grad_norm": 2.0, "loss": 0.5, "zero_std_share": 0.25}
+METHODS = {
+    "grpo": (GRPO, ["Groups without signal", "Entropy", "KL", "Clip share", "Gradient norm", "Loss"]),
+    "ppo": ({"value_loss": 0.3, "entropy": 1.0}, ["Entropy", "Value loss"]),
+    "pqn": ({"temperature": 0.5, "loss": 0.1}, ["Loss", "Temperature"]),
+    "infonce": ({"loss": 3.0, "grad_norm": 1.0}, ["Gradient norm", "Loss"]),
+    "agent": ({"own_tokens": 40.0, "told_tokens": 200.0}, ["Tokens written", "Tokens read"]),
+}
+
+
+def rows(**figures: float) -> list[dict[str, Any]]:
+    """Steps whose figures rise a little, each with the same reward as its only term."""
+    return [
+        {"step": step, "phase": float(step >= 20), "seconds": 2.0, "episodes": 4.0, "reward_mean": step / 100}
+        | {"reward_recall_mean": step / 100 + 1e-9, "quantiles": {"total": [], "recall": []}}
+        | {name: value * (1 + step / 100) for name, value in figures.items()}
+        for step in range(30)
+    ]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_has_the_panels_of_what_it_writes(method: str) -> None:
+    figures, titles = METHODS[method]
+    panels, zero = training_panels(rows(**figures))
+    assert [panel.title for panel in panels] == ["Reward", *titles, "Seconds"] and zero == []
+
+
+def test_no_panel_is_there_twice_and_none_of_zeros() -> None:
+    panels, zero = training_panels(rows(kl=0.0, entropy=1.0))
+    assert zero == ["KL"] and "Reward: recall" not in [panel.title for panel in panels]
+    assert len({panel.data for panel in panels}) == len(panels)
+    apart = [{**row, "reward_recall_mean": 0.5} for row in rows()]
+    assert "Reward: recall" in [panel.title for panel in training_panels(apart)[0]]
+
+
+def test_validation_and_preferences_have_panels_of_their_own() -> None:
+    told = rows()
+    told[0]["validation_before"] = {"recall": 0.1, "questions": 9.0, "seconds": 1.0}
+    told[29]["validation"] = {"recall": 0.5, "questions": 9.0, "seconds": 2.0}
+    found = {panel.title: panel for panel in training_panels(told)[0]}
+    assert found["Validation: recall"].lines[0].points == ((0.0, 0.1), (30.0, 0.5))
+    assert found["Validation: recall"].says.startswith("9 questions") and found["Validation: recall"].percent
+    assert training_panels(rows(), "accuracy")[0][0].title == "Accuracy"
+
+
+def test_the_mean_over_steps_does_not_cross_phases_and_gaps_are_left_out() -> None:
+    jump = [{**row, "entropy": 1.0 + row["phase"]} for row in rows()]
+    jump[3]["entropy"] = float("nan")
+    (panel,) = (panel for panel in training_panels(jump)[0] if panel.title == "Entropy")
+    raw, smooth = panel.lines
+    assert len(raw.points) == 29 and {y for x, y in smooth.points if x <= 20} == {1.0}
+    assert min(y for x, y in smooth.points if x > 20) == pytest.approx(2.0)
+
+
+def test_seconds_are_summed_by_phase() -> None:
+    told = rows()
+    told[5]["validation"] = {"recall": 0.5, "questions": 9.0, "seconds": 7.0}
+    told[0]["phase"] = -1.0
+    found = seconds_by_phase(told)
+    assert found[0] == ("warm start", 1, 2.0, 0.0) and found[1] == ("phase 0", 19, 38.0, 7.0) and len(found) == 3
+
+
+def test_a_chart_stays_within_its_box_and_marks_phases() -> None:
+    points = tuple((float(n), 0.01 * n) for n in range(1, 1001))
+    svg = draw(Panel("Reward <b>", "", (Line("each", points), Line("v", points[::250], "dots"))), 1000, [500.5, 2000])
+    lines = re.findall(r'points="(.*?)"', svg)
+    places = [place.split(",") for line in lines for place in line.split()]
+    assert len(places) <= MOST + 4 and all(46 <= float(x) <= 332 and 10 <= float(y) <= 164 for x, y in places)
+    assert svg.count('class="phase"') == 1 and "Reward &lt;b&gt; by step: 0.01 to 10" in svg
+    assert "<svg" in draw(Panel("empty", "", (Line("none", ()),)), 0)
+
+
+def test_ticks_enclose_their_values() -> None:
+    for low, high in ((0.0, 1.0), (-3.0, 2.0), (1e-7, 2e-7), (95.0, 96.0), (-5.0, -5.0), (0.0, 0.0), (1e6, 3e6)):
+        marks = ticks(low, high)
+        assert marks[0] <= low and marks[-1] >= high and 2 <= len(marks) <= 6, (low, high, marks)
+    assert thinned(()) == ()
