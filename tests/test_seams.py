@@ -157,7 +157,7 @@ def test_a_run_of_everything_that_another_package_brings_ends(place: Path) -> No
     rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
     report = summarise_arms.fn(params, rows)
     write_evaluation.fn(params, rows, episodes, report)
-    plot_and_report.fn(params, report, run_facts(params), {})
+    plot_and_report.fn(params, report, rows, episodes, run_facts(params), {})
     assert merge_adapter.fn(params)["logit_difference_max"] < 1e-3
 
     found = read_json(Path("metrics/evaluate.json"))["arms"]

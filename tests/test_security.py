@@ -128,7 +128,7 @@ stage = tasks.evaluate
 rows, episodes = stage.play_arms.fn(params, read_questions(data / "questions/test.jsonl"), silent, model=None)
 summary = stage.summarise_arms.fn(params, rows)
 stage.write_evaluation.fn(params, rows, episodes, summary)
-stage.plot_and_report.fn(params, summary, {"Seed": "0"}, {})
+stage.plot_and_report.fn(params, summary, rows, episodes, {"Seed": "0"}, {})
 tasks.merge.merge_adapter.fn(params)
 found = list(events)
 import pickle  # the watch is awake

@@ -93,18 +93,16 @@ def _block(
 def _columns(
     found: Mapping[str, Mapping[str, Any]], lead: str, names: Sequence[str], size: int
 ) -> tuple[list[str], list[str]]:
-    """Return the metrics beside the lead, and those left out: that not every question has, or beyond so many.
-
-    One that is 0 for every arm, or the same as one before it, is in neither.
-    """
+    """Return the metrics beside the lead, and those left out: that not every question has, that repeat one before
+    them, or beyond so many. One that is 0 for every arm is in neither."""
     kept, partly, shown = [], [], [[own[lead]["mean"] for own in found.values()]]
     for name in names:
         if name == lead:
             continue
         means = [own[name]["mean"] for own in found.values() if name in own and own[name]["n"] == size]
-        if len(means) < len(found):
+        if len(means) < len(found) or means in shown:
             partly.append(name)
-        elif any(means) and means not in shown:
+        elif any(means):
             kept.append(name)
             shown.append(means)
     return kept[:BESIDE], kept[BESIDE:] + partly

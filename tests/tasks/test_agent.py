@@ -110,7 +110,7 @@ def test_an_agent_goes_through_all_stages(params: Params) -> None:
     assert {arm: len(by_seed) for arm, by_seed in rows.items()} == {"base": 1, "warmstart": 1, "full": 2}
     summary = summarise_arms.fn(params, rows)
     write_evaluation.fn(params, rows, episodes, summary)
-    plot_and_report.fn(params, summary, {}, {})
+    plot_and_report.fn(params, summary, rows, episodes, {}, {})
     found = read_json(Path("metrics/evaluate.json"))
     for metrics in found["arms"].values():
         assert {"reward", "answer_f1", "letters:variety", "searches", "malformed", "recall"} <= set(metrics)
@@ -167,7 +167,7 @@ def test_an_agent_that_plans_graphs_goes_through_all_stages(params: Params, monk
     rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
     summary = summarise_arms.fn(params, rows)
     write_evaluation.fn(params, rows, episodes, summary)
-    plot_and_report.fn(params, summary, {"Seed": "0"}, {})
+    plot_and_report.fn(params, summary, rows, episodes, {"Seed": "0"}, {})
     found = read_json(Path("metrics/evaluate.json"))
     assert set(found["arms"]) == {"base", "warmstart", "full"}
     for metrics in found["arms"].values():

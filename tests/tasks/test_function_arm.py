@@ -89,7 +89,7 @@ def test_an_arm_of_another_package_is_an_arm_as_any_other(place: Path, monkeypat
     write_text(STATS, '{"step": 1, "reward_mean": 0.5, "zero_std_share": 0.0}\n')
     play_occluded.fn(run, asked, rows, nothing, model=None)
     assert read_json(Path("metrics/occlusion.json")) == {}
-    plot_and_report.fn(run, summary, {"Seed": "0"}, {})
+    plot_and_report.fn(run, summary, rows, episodes, {"Seed": "0"}, {})
     assert "is the retriever mine.search:Retriever" in REPORT.read_text()
     assert "mine" in Path("plots/arms.svg").read_text() and "mine" in Path("plots/arms.csv").read_text()
 

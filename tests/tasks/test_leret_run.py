@@ -133,7 +133,7 @@ def test_leret_goes_through_all_stages(place: Path) -> None:
     figures = summarise_arms.fn(params, rows) | expect.fn("evaluation", evaluation_frame.fn(rows))
     write_evaluation.fn(params, rows, episodes, figures)
     page = write_preferences_page.fn()
-    plot_and_report.fn(params, figures, {"Seed": "0"}, {"Preferences between queries": page.name})
+    plot_and_report.fn(params, figures, rows, episodes, {"Seed": "0"}, {"Preferences between queries": page.name})
     found = read_json(Path("metrics/evaluate.json"))["arms"]
     assert set(found) == {"base", "few_shot", "sft", "full"}
     for arm, metrics in found.items():

@@ -169,7 +169,8 @@ def test_a_page_has_no_column_twice_and_says_where_the_reward_changed(tmp_path: 
     rows: dict[str, Runs] = {arm: [question_rows(side, terms.means(side))] for arm, side in played.items()}
     curve = [{**row, "phase": float(row["step"] > 2)} for row in CURVE]
     page = report(tmp_path / "index.html", summary=figures(rows), curve=curve)
-    assert "semantic" not in words(page)  # without a judge it is answer F1, and no column stands twice
+    assert page.count("semantic (answer F1, no judge)") == 1 and "graded by the judge" not in page
+    assert "semantic (answer F1, no judge)" in page.split("Not in this table")[1]  # it repeats answer F1
     assert page.count('<line class="phase"') == page.count("data-panel") == 2
     assert '<line class="phase"' not in report(tmp_path / "index.html")
 
