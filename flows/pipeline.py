@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from prefect import flow, task
+from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run, task_run
-from prefect.states import Completed, State
+from prefect.states import Completed
 
 from flows.runtime import flow_runs
 from flows.runtime.artifacts import show_results, with_progress
