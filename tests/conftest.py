@@ -45,7 +45,9 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from mlflow import MlflowClient
 
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    MlflowClient(f"sqlite:///{path}").search_experiments()
+    with pytest.MonkeyPatch.context() as patched:  # a copy whose files are in a folder mlruns would be one that moved
+        patched.setenv("_MLFLOW_SERVER_ARTIFACT_ROOT", str(path.parent / "files"))
+        MlflowClient(f"sqlite:///{path}").search_experiments()
     return path
 
 

@@ -391,7 +391,8 @@ def test_the_champion_is_followed_without_a_failed_request_and_outlives_a_kill(p
                 wait_for(lambda version=version: load.versions[-1:] == [version], 60)
                 ids = server.ids({"question": "Who founded Acme?"})
                 assert found.setdefault(version, ids) == ids
-        assert found["1"] != found["2"] and server.get("/health")[1]["changes"] == 3
+        wait_for(lambda: server.get("/health")[1]["changes"] == 3, 60)
+        assert found["1"] != found["2"]
         assert not load.failures
         server.process.send_signal(signal.SIGKILL)
     with started(project, "--model", CHAMPION, MLFLOW_TRACKING_URI="http://127.0.0.1:9") as server:
