@@ -317,7 +317,7 @@ def ui(prefect_port: PrefectPort = 4200, mlflow_port: MlflowPort = 5000) -> None
 def report(
     send: Annotated[bool, Option("--send", help="report to MLflow what it has not received yet")] = False,
 ) -> None:
-    """Print the arms of the last run, what they mean, and what is next."""
+    """Print the table of the last run and what it means."""
     if send:
         from tasks.tracking.report import send_reports
 

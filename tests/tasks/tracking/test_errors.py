@@ -10,6 +10,7 @@ import pytest
 from mlflow import MlflowClient
 
 from harr.errors import ServiceUnavailable
+from harr.evaluate.summary import summarise
 from harr.params import Params
 from tasks.paths import NOTES
 from tasks.registry.register import register
@@ -90,8 +91,9 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
     Path("model").mkdir()
     Path("model/model.safetensors").write_text("x")
     params = Params.load()
+    summary = summarise({"full": [[{"id": "q1", "answer_f1": 1.0}]]}, resamples=10, seed=0)
     with pytest.raises(Refused, match="403"), tracked_run("merge", params) as run:
-        register(run, params, "llm", Path("model"), Path("evaluation"), {}, {"arms": {}})
+        register(run, params, "llm", Path("model"), Path("evaluation"), {}, summary)
     assert MlflowClient().search_registered_models() == []
 
 
