@@ -151,7 +151,7 @@ def pages(finished: Path, sites: dict[str, str]) -> Pages:
     docs = finished / "gx/uncommitted/data_docs/local_site"
     checks = max((docs / "validations/evaluation").rglob("*.html"), key=lambda path: path.stat().st_mtime)
     own = {
-        "report": ((finished / "reports/index.html").as_uri(), (*ARMS, "Arms", "Trajectories", "Checks of evaluation")),
+        "report": ((finished / "reports/index.html").as_uri(), (*ARMS, "Arms", "Questions", "Checks of evaluation")),
         "data-docs": (checks.as_uri(), ("evaluation", "Status: Succeeded", "answer_f1", "recall")),
     }
     return prefect_pages(sites["prefect"]) | mlflow_pages(sites["mlflow"]) | own

@@ -100,7 +100,8 @@ def test_the_end_of_a_run_is_the_table_what_it_means_and_three_commands(
 def test_the_log_of_a_run_has_no_noise_and_no_long_lines() -> None:
     text = (Path(RUN or "") / ".first.log").read_text()
     assert not NOISE.findall(text)
-    assert [line for line in text.split("\n") if len(line) > told.WIDEST] == []
+    wide = [line for line in text.split("\n") if len(line) > told.WIDEST]
+    assert [line for line in wide if not line.startswith("warning: ")] == []  # such as a server that is slow to answer
     for stage in told.STAGES:
         assert re.search(rf"(?m)^{stage}: done in \d\d:\d\d; see .*metrics/{stage}\.json$", text), stage
     assert json.loads((Path(RUN or "") / "metrics/headline.json").read_text())["n"] == 32 and "next:\n" in text
