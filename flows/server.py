@@ -112,11 +112,10 @@ def healthy(url: str) -> bool:
         return False
 
 
-def listens(page: str) -> bool:
-    """Return whether a server of this machine takes connections at ``http://host:port``."""
+def listens(port: int) -> bool:
+    """Return whether a program takes connections at this port of loopback."""
     with socket.socket() as probe:
-        host, _, port = page.removeprefix("http://").partition(":")
-        return probe.connect_ex((host, int(port))) == 0
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def free_port() -> int:
@@ -185,7 +184,7 @@ def show_ui(prefect_port: int, mlflow_port: int) -> None:
         return
     command, environment = mlflow_command(mlflow_port)
     UI_LOG.parent.mkdir(parents=True, exist_ok=True)
-    pages = {"Prefect": f"http://127.0.0.1:{prefect_port}", "MLflow": f"http://127.0.0.1:{mlflow_port}"}
+    ports = {"Prefect": prefect_port, "MLflow": mlflow_port}
     with (
         contextlib.suppress(KeyboardInterrupt),
         UI_LOG.open("wb") as log,
@@ -193,12 +192,13 @@ def show_ui(prefect_port: int, mlflow_port: int) -> None:
         subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True) as mlflow,
     ):
         try:
-            with bar(total=len(pages), desc="harr ui", unit="server") as shown:
-                for name in shown_parts(shown, pages):
-                    while prefect.poll() is None and mlflow.poll() is None and not listens(pages[name]):
+            with bar(total=len(ports), desc="harr ui", unit="server") as shown:
+                for name in shown_parts(shown, ports):
+                    while prefect.poll() is None and mlflow.poll() is None and not listens(ports[name]):
                         time.sleep(0.2)
-            for name, page in pages.items():
-                print(f"{name:<8} {page}" if listens(page) else f"{name} did not come up; see {UI_LOG}")
+            for name, port in ports.items():
+                came = f"http://127.0.0.1:{port}" if listens(port) else f"did not come up; see {UI_LOG}"
+                print(f"{name:<8} {came}")
             print("Ctrl-C stops both", flush=True)
             mlflow.wait()
         finally:

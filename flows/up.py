@@ -10,7 +10,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ import psutil
 
 from flows.pages import pages_command
 from flows.runtime import flow_runs as runs
-from flows.server import STATE, TEMPORARY, UP, addresses, healthy, mlflow_command, prefect_command, running_url
+from flows.server import STATE, TEMPORARY, UP, addresses, healthy, listens, mlflow_command, prefect_command, running_url
 from harr.errors import HarrError, ServiceUnavailable
 from harr.io.files import read_json, write_json
 from harr.io.progress import bar, shown_parts
@@ -180,15 +179,10 @@ def _start_retriever(started: dict[str, Any], port: int) -> None:
 
 
 def _check_free(name: str, port: int) -> None:
-    if _listens(port):
+    if listens(port):
         raise ServiceUnavailable(
             f"port {port} for {name} is taken by another program; `harr up --{name.lower()}-port N`"
         )
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _answers(url: str) -> bool:

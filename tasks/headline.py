@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from harr.arms import ARMS, FULL
-from harr.evaluate.summary import BEST_BY_KIND, Summary, flat_rows, headline, headlines, parts_of
+from harr.evaluate.summary import Summary, flat_rows, headline, headlines, parts_of, rival_of
 from harr.evaluate.tables import comparisons, is_share, label, percent, plain, spread, table
 
 
@@ -19,7 +19,7 @@ def headline_figures(summary: Summary) -> dict[str, float]:
     """
     figures: dict[str, float] = {}
     for setting, part, lead in scored_parts(summary):
-        cell, gain = part["arms"][FULL][lead], comparisons(part, lead)[0].get(strongest(part, lead), {})
+        cell, gain = part["arms"][FULL][lead], comparisons(part, lead)[0].get(rival_of(part, lead, ARMS), {})
         told = {lead: cell["mean"], "low": cell["low"], "high": cell["high"]}
         told |= {name: gain[key] for name, key in GAIN.items() if gain}
         told |= {"n": cell["n"], "runs": len(cell["seeds"])}
@@ -36,7 +36,7 @@ def headline_words(summary: Summary) -> str:
     """Return what an evaluation means, in a sentence; of several settings in one each."""
     lines = []
     for setting, part, lead in scored_parts(summary):
-        before, cell, other = f"{setting}: " if setting else "", part["arms"][FULL][lead], strongest(part, lead)
+        before, cell, other = f"{setting}: " if setting else "", part["arms"][FULL][lead], rival_of(part, lead, ARMS)
         count = len(cell["seeds"])
         on = f"on {cell['n']} questions" + (f", {count} run{'s' if count > 1 else ''}" if count else "")
         points, shown = (" points of ", spread) if is_share(lead) else (" of ", plain)
@@ -60,16 +60,6 @@ def scored_parts(summary: Summary) -> Iterator[tuple[str, Summary, str]]:
     for setting, part in parts_of(summary).items():
         if FULL in part["arms"] and (lead := headline(part)) in part["arms"][FULL]:
             yield setting, part, lead
-
-
-def strongest(part: Summary, lead: str) -> str:
-    """Return the arm without training that leads; "" where there is none."""
-    simple = [
-        arm
-        for arm, metrics in part["arms"].items()
-        if lead in metrics and arm != BEST_BY_KIND and arm in ARMS and not (ARMS[arm].trained or ARMS[arm].ceiling)
-    ]
-    return max(simple, key=lambda arm: part["arms"][arm][lead]["mean"], default="")
 
 
 def evaluation_note(summary: Summary) -> str:

@@ -4,7 +4,6 @@ Training is a decision: ten new documents do not teach a retriever anew. Stages 
 is noted here, not on corpus, vectors and index themselves, so that they run again where the note changes.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from harr.corpus.passages import Passages
+from harr.corpus.passages import Passages, short_hash
 from harr.io.files import draft, read_manifest, write_json
 
 REMEDY = "dvc repro -f -s index"
@@ -70,9 +69,8 @@ class TrainedOn:
         """Read a corpus, and the lines of its question files."""
         marks = passages.marks()
         lines = [line for path in questions for line in path.read_bytes().splitlines()]
-        digests = [hashlib.blake2b(line, digest_size=8).digest() for line in lines]
         told = {"corpus": passages.identity, "passages": len(passages), "made": dict(made)}
-        return cls(told, marks, np.array([int.from_bytes(one, "big") >> 1 for one in digests], dtype=np.int64))
+        return cls(told, marks, np.array([short_hash(line) for line in lines], dtype=np.int64))
 
     @classmethod
     def open(cls, folder: Path) -> "TrainedOn":

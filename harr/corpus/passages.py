@@ -134,7 +134,7 @@ class Passages:
         keys = np.empty(len(rows), dtype=np.int64)
         for start in range(0, len(rows), BATCH_ROWS):
             part = self.take(rows[start : start + BATCH_ROWS].tolist())
-            keys[start : start + len(part)] = [_hash("\0".join((p.id, p.title, p.text))) for p in part]
+            keys[start : start + len(part)] = [short_hash("\0".join((p.id, p.title, p.text)).encode()) for p in part]
         order = np.argsort(keys, kind="stable")
         first = np.flatnonzero(np.diff(keys[order], prepend=-1))
         keys[order] += np.arange(len(keys)) - np.repeat(first, np.diff(first, append=len(keys)))
@@ -142,7 +142,8 @@ class Passages:
 
     def marks(self) -> NDArray[np.int64]:
         """Return of all passages a hash of the id, ascending, and under it the key: what tells two corpora apart."""
-        ids = np.fromiter((_hash(one.as_py()) for one in self._table.column("id")), dtype=np.int64, count=len(self))
+        hashes = (short_hash(one.as_py().encode()) for one in self._table.column("id"))
+        ids = np.fromiter(hashes, dtype=np.int64, count=len(self))
         order = np.argsort(ids, kind="stable")
         return np.stack([ids[order], self.keys(np.arange(len(self)))[order]])
 
@@ -185,8 +186,9 @@ class Passages:
         return np.asarray(pc.indices_nonzero(flags), dtype=np.int64)
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+def short_hash(content: bytes) -> int:
+    """Return 63 bits of a hash, which an int64 of numpy or Milvus holds."""
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big") >> 1
 
 
 def _mapped(path: Path) -> pa.Table:

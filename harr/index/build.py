@@ -242,7 +242,7 @@ def _finish(client: Connection, part: Slice) -> int:
     found = count(client, name, rows)
     if found != rows:
         client.drop_collection(name)
-        raise IndexMismatch(f"{name} held {count} of {content['rows']} passages and was dropped; run `{REBUILD}`")
+        raise IndexMismatch(f"{name} held {found} of {rows} passages and was dropped; run `{REBUILD}`")
     return found
 
 

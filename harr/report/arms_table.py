@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harr.arms import FULL, Arm
-from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, headline
+from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, headline, rival_of
 from harr.evaluate.tables import comparisons, is_share, label, percent, plain, runs, spread
 
 RANKED = ("ndcg_at_10", "reciprocal_rank", "recall_at_2", "recall_at_5", "recall_at_10")
@@ -18,17 +18,6 @@ BOUND = (
     "takes for each kind of question the untrained arm that does best on it, chosen with the answers of these very "
     "questions: an upper bound of every rule over those arms"
 )
-
-
-def untrained(arm: str, arms: Mapping[str, Arm]) -> bool:
-    """Return whether an arm is one that anybody has without training, and no ceiling."""
-    return arm in arms and not arms[arm].trained and not arms[arm].ceiling
-
-
-def rival_of(summary: Summary, lead: str, arms: Mapping[str, Arm]) -> str:
-    """Return the best arm without training; "" where there is none."""
-    means = {arm: own[lead]["mean"] for arm, own in summary["arms"].items() if untrained(arm, arms) and lead in own}
-    return max(means, key=means.__getitem__, default="")
 
 
 def arms_part(name: str, summary: Summary, first: str, arms: Mapping[str, Arm]) -> dict[str, Any]:
@@ -139,8 +128,13 @@ def gained(gain: Mapping[str, float] | None) -> dict[str, str]:
     return {
         "gain": spread(gain, "gain", "+.1f"),
         "p": "" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.2g}",
-        "sign": "up" if gain["low"] > 0 else "down" if gain["high"] < 0 else "level",
+        "sign": sign(gain),
     }
+
+
+def sign(gain: Mapping[str, float]) -> str:
+    """Return whether a gain's interval lies above 0, below it, or holds it: the class of its colour."""
+    return "up" if gain["low"] > 0 else "down" if gain["high"] < 0 else "level"
 
 
 def _kinds(summary: Summary, few: Sequence[str]) -> dict[str, Any]:

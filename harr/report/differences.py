@@ -6,7 +6,7 @@ from typing import Any
 
 from harr.evaluate.summary import contrast
 from harr.evaluate.tables import is_share, label, percent, plain, spread
-from harr.report.arms_table import SHOWN
+from harr.report.arms_table import SHOWN, sign
 
 Row = dict[str, Any]
 MOST = 6
@@ -68,6 +68,6 @@ def _gain(name: str, gain: Mapping[str, Any], ours: Sequence[Row], theirs: Seque
         "before": told(old),
         "after": told(new),
         "gain": spread(gain, "gain", "+.1f") if is_share(name) else plain(gain, "gain", "+.2f"),
-        "sign": "up" if gain["low"] > 0 else "down" if gain["high"] < 0 else "level",
+        "sign": sign(gain),
         "n": len(both),
     }

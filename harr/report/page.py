@@ -12,11 +12,11 @@ from markupsafe import Markup
 
 from harr.arms import ARMS, FULL, Arm
 from harr.evaluate.exploits import EXPLOITS
-from harr.evaluate.summary import Summary, baseline_of, headline, parts_of
+from harr.evaluate.summary import Summary, baseline_of, headline, parts_of, rival_of, untrained
 from harr.evaluate.tables import comparisons, is_share, label, percent, runs, spread
 from harr.io.files import write_text
 from harr.rag.validation import best_point, leading
-from harr.report.arms_table import AUDITS, arms_part, gained, reward_gain, rival_of, untrained
+from harr.report.arms_table import AUDITS, arms_part, gained, reward_gain
 from harr.report.charts import draw
 from harr.report.curves import seconds_by_phase, training_panels
 from harr.report.html import render

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harr.arms import FULL
-from harr.evaluate.summary import Summary, baseline_of
+from harr.arms import ARMS, FULL
+from harr.evaluate.summary import Summary, baseline_of, rival_of
 from harr.evaluate.tables import comparisons, is_share, label, p_value, plain, runs, spread, table
 from harr.services.model_registry import SCHEME
-from tasks.headline import headline_words, plain_name, scored_parts, strongest
+from tasks.headline import headline_words, plain_name, scored_parts
 
 MOST = 4800
 """Characters of a description; MLflow keeps 5,000."""
@@ -70,7 +70,7 @@ def _arms(part: Summary, lead: str) -> dict[str, str]:
     told = {
         "figure": FULL,
         "figure before training": baseline_of(part),
-        "figure of the best simple arm": strongest(part, lead),
+        "figure of the best simple arm": rival_of(part, lead, ARMS),
     }
     return {name: arm for name, arm in told.items() if lead in part["arms"].get(arm, {})}
 
