@@ -68,7 +68,7 @@ def test_a_stop_of_the_group_of_dvc_ends_its_stage_in_a_line(workplace: Path, se
     if server == "is gone":
         for process in (psutil.Process(supervisor), *helpers):
             process.kill()
-    asked = time.monotonic()
+    asked, before = time.monotonic(), len(told())
     os.killpg(group.pid, signal.SIGTERM)
     group.wait(timeout=30)
     assert until(lambda: not alive(stage), 40), told()
@@ -76,5 +76,5 @@ def test_a_stop_of_the_group_of_dvc_ends_its_stage_in_a_line(workplace: Path, se
     assert "Traceback" not in told() and told().count(STOPPED) == 1, told()
     assert took < 15, told()  # 10 s and what a busy machine adds
     if server == "stays":
-        assert "does not answer" not in told()
+        assert "does not answer" not in told()[before:]  # a busy server may miss a call before
         assert until(lambda: not alive(supervisor) and not STATE.exists(), 40)
