@@ -1,7 +1,6 @@
 """The alias ``candidate`` for a model that no stage has just made here: DVC took it from its cache or a remote."""
 
 from pathlib import Path
-from typing import Any
 
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import SUMS, check_sums
@@ -12,9 +11,10 @@ from tasks.paths import EVALUATION
 from tasks.registry.register import CANDIDATE, hashes, propose, register, registered
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import found, service
+from tasks.tracking.inputs import SETTINGS, at
 from tasks.tracking.run import tracked_run
 
-LOCK, SETTINGS = Path("dvc.lock"), Path("params.yaml")
+LOCK = Path("dvc.lock")
 
 
 def has_model(params: Params) -> bool:
@@ -72,19 +72,8 @@ def _check_settings() -> None:
     now = read_yaml(SETTINGS, mend=again)
     for stage in ("evaluate", "merge"):
         for name, value in stages.get(stage, {}).get("params", {}).get(SETTINGS.name, {}).items():
-            if name != "tracking.registered_model" and _at(now, name) != value:
+            if name != "tracking.registered_model" and at(now, name) != value:
                 raise ParamsError(
                     f"{name} in {SETTINGS} is not what stage {stage} ran with, so the model in models/ was not made "
                     f"by it; {again}, or restore {SETTINGS}"
                 )
-
-
-def _at(values: Any, name: str) -> Any:
-    """Return the value at a dotted name; None where there is none.
-
-    >>> _at({"train": {"steps": 3}}, "train.steps"), _at({}, "train.steps")
-    (3, None)
-    """
-    for key in name.split("."):
-        values = values.get(key) if isinstance(values, dict) else None
-    return values

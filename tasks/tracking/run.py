@@ -12,16 +12,15 @@ from typing import Any
 
 from harr.errors import ServiceUnavailable, bare
 from harr.io.files import digest_of, write_json
-from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from tasks.paths import METRICS, NOTES
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import Refused, service
 from tasks.tracking.execution import execution_id, identity, recipe_here
 from tasks.tracking.fingerprints import revisions
+from tasks.tracking.inputs import check_unchanged, described, stamps
 from tasks.tracking.report import Report, has_answered, open_run, remember, send, send_left
 
-DVC = Path("dvc.yaml")
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
 """How often points are sent; how often a server that is away is asked; how long a stage that needs it waits."""
 RARELY = 20.0
@@ -151,7 +150,9 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
 
     Raises:
         ServiceUnavailable: the server does not answer and never has.
+        ParamsError, StaleState: parameters or dependencies changed while it ran (tasks/tracking/inputs.py).
     """
+    before = stamps(stage)
     with service():
         client = open_client(params)
     run = Run(client, _begin(stage, params, client.tracking_uri))
@@ -165,6 +166,7 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
     try:
         with service():
             yield run
+        check_unchanged(stage, params, before)
         status = "FINISHED"
     except Exception:
         status = "FAILED"
@@ -196,8 +198,7 @@ def _begin(stage: str, params: Params, address: str) -> Report:
 
 def sections_of(stage: str) -> list[str]:
     """Return which parameters a stage reads, by dvc.yaml; none where it is no stage of it."""
-    described = read_yaml(DVC, mend="restore it")["stages"] if DVC.exists() else {}
-    return list(described.get(stage, {}).get("params", []))
+    return list(described(stage).get("params", []))
 
 
 def told_params(params: Params) -> dict[str, str]:

@@ -1,0 +1,95 @@
+"""What a stage reads stays as it is while it runs: DVC notes parameters and dependencies only when the stage has ended.
+
+A stage works with the parameters that it read at its start. Where the file, or what dvc.yaml names as a dependency, is
+another at the end, dvc.lock would certify a result with what was not used; so the stage fails.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from harr.errors import ParamsError, StaleState
+from harr.io.files import SUMS
+from harr.io.yaml_file import read_yaml
+from harr.params import Params
+
+DVC, SETTINGS = Path("dvc.yaml"), Path("params.yaml")
+Stamps = Mapping[str, str]
+
+
+def described(stage: str) -> dict[str, Any]:
+    """Return what dvc.yaml says of a stage; nothing where it is no stage of it."""
+    stages = read_yaml(DVC, mend="restore it")["stages"] if DVC.exists() else {}
+    return dict(stages.get(stage, {}))
+
+
+def stamps(stage: str) -> dict[str, str]:
+    """Return a mark of every dependency of a stage, which differs where the dependency does."""
+    return {name: _stamp(Path(name)) for name in described(stage).get("deps", [])}
+
+
+def check_unchanged(stage: str, params: Params, before: Stamps) -> None:
+    """Refuse to end a stage whose inputs are no more what it ran with.
+
+    Args:
+        stage: a stage of dvc.yaml; anything else has nothing to compare.
+        params: those that it ran with.
+        before: its :func:`stamps` when it began.
+
+    Raises:
+        ParamsError: a parameter that dvc.yaml names was changed, or params.yaml cannot be read any more.
+        StaleState: a dependency was changed.
+    """
+    names, ran = described(stage).get("params", []), params.model_dump(mode="json")
+    now = Params.load(SETTINGS).model_dump(mode="json") if names else {}
+    for name in names:
+        if changed := _difference(name, at(ran, name), at(now, name)):
+            raise ParamsError(
+                f"{SETTINGS} was changed while stage {stage} ran ({changed}), so DVC would note what was not used; put "
+                "it back and run again, which goes on from what is finished, or run again with what is there now"
+            )
+    for name, mark in stamps(stage).items():
+        if before.get(name, mark) != mark:
+            raise StaleState(
+                f"{name} was changed while stage {stage} ran, so DVC would note what was not used; put it back and "
+                f"run again, or remove work/{stage} and run again with what is there now"
+            )
+
+
+def at(values: Any, name: str) -> Any:
+    """Return the value at a dotted name; None where there is none.
+
+    >>> at({"train": {"steps": 3}}, "train.steps"), at({}, "train.steps")
+    (3, None)
+    """
+    for key in name.split("."):
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def _difference(name: str, was: Any, now: Any) -> str:
+    """Return the first value within two that differs, in words; "" where they are the same.
+
+    >>> _difference("train", {"steps": 3, "lora": {"rank": 8}}, {"steps": 3, "lora": {"rank": 4}})
+    'train.lora.rank: it ran with 8, now it is 4'
+    """
+    if was == now:
+        return ""
+    if isinstance(was, dict) and isinstance(now, dict):
+        keys = [*was, *(key for key in now if key not in was)]
+        return next(filter(None, (_difference(f"{name}.{key}", was.get(key), now.get(key)) for key in keys)))
+    return f"{name}: it ran with {was!r}, now it is {now!r}"
+
+
+def _stamp(path: Path) -> str:
+    """Return the hash of a published folder's list of hashes; of other files that of names, sizes and times."""
+    if (path / SUMS).exists():
+        return hashlib.sha256((path / SUMS).read_bytes()).hexdigest()
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    told = []
+    for file in files:
+        if "__pycache__" not in file.parts and file.is_file():
+            facts = file.stat()
+            told.append(f"{file} {facts.st_size} {facts.st_mtime_ns}")
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()

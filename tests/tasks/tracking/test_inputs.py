@@ -1,0 +1,69 @@
+"""What was changed while a stage ran is told, and nothing is certified that was not used."""
+
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from harr.errors import HarrError
+from harr.io.files import publish, write_text
+from harr.params import Params
+from tasks.tracking.run import tracked_run
+
+WIRED = """
+stages:
+  train:
+    params: [seed, train, evaluate.arms]
+    deps: [data/filtered, harr/train, notes.txt]
+"""
+
+
+@pytest.fixture
+def place(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose stage train depends on a published folder, on code and on a file."""
+    monkeypatch.setenv("HARR_EXECUTION", "one")
+    Path("dvc.yaml").write_text(WIRED)
+    Path("notes.txt").write_text("first")
+    published("first")
+    return stored
+
+
+def published(text: str) -> None:
+    """The folder data/filtered, as a stage leaves it."""
+    write_text(Path("work/filtered/questions.jsonl"), text)
+    publish(Path("work/filtered"), Path("data/filtered"))
+
+
+def edited(before: str, after: str) -> None:
+    """params.yaml with another text in it."""
+    text = Path("params.yaml").read_text()
+    assert before in text
+    Path("params.yaml").write_text(text.replace(before, after))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda: edited("learning_rate: 5.0e-4", "learning_rate: 1.0e-6"), "it ran with 0.0005, now it is 1e-06"),
+        (lambda: edited("seed: 0", "seed: 7"), r"params.yaml was changed while stage train ran \(seed: it ran with 0"),
+        (lambda: Path("params.yaml").write_text("seed: ["), "params.yaml: not valid YAML"),
+        (lambda: published("second"), "data/filtered was changed while stage train ran"),
+        (lambda: Path("notes.txt").write_text("other"), "notes.txt was changed while stage train ran"),
+    ],
+)
+def test_a_stage_whose_inputs_change_while_it_runs_fails_in_a_line(change, told: str, place: Path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(HarrError, match=told) as failed, tracked_run("train", Params.load()):
+        change()
+    assert "\n" not in str(failed.value)
+    client = MlflowClient(f"sqlite:///{place}/mlflow.db")
+    assert {run.info.status for run in client.search_runs(["1"])} == {"FAILED"}
+
+
+def test_what_a_stage_does_not_read_may_change_and_so_may_the_writing(place: Path) -> None:
+    with tracked_run("train", Params.load()):
+        edited("registered_model: harr-smoke", "registered_model: other")
+        edited("learning_rate: 5.0e-4", "learning_rate: 0.0005")
+        published("first")
+        Path("elsewhere.txt").write_text("new")
+    client = MlflowClient(f"sqlite:///{place}/mlflow.db")
+    assert {run.info.status for run in client.search_runs(["1"])} == {"FINISHED"}
