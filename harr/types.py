@@ -8,6 +8,7 @@ requests: a :class:`Retriever` finds passages, a :class:`Generator` writes text.
 import re
 from collections.abc import Callable, Generator as PyGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Protocol
 
 import numpy as np
@@ -79,7 +80,8 @@ def chunks_beside(passage_id: str, most: int) -> list[str]:
 class Question:
     """A question with its gold. ``gold_ids`` are in hop order where the source knows the order.
 
-    The gold of a document that was cut into chunks is all its chunks; measures count it as one.
+    The gold of a document that was cut into chunks is all its chunks; measures count it as one. ``grades`` says how
+    relevant each of ``gold_ids`` is, from 1, where somebody judged it; empty: all are alike.
 
     ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
     that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the source's own words. ``setting``
@@ -94,6 +96,19 @@ class Question:
     kind: str = ""
     level: str = ""
     setting: str = ""
+    grades: tuple[int, ...] = ()
+
+    @property
+    def gold_grades(self) -> dict[str, int]:
+        """Return the grade of every gold document, that of its best chunk; 1 where none is given.
+
+        >>> Question("q", "Who?", gold_ids=("d_chunk_0", "d_chunk_1", "p"), grades=(1, 2, 1)).gold_grades
+        {'d': 2, 'p': 1}
+        """
+        best: dict[str, int] = {}
+        for name, grade in zip(map(document_of, self.gold_ids), self.grades or repeat(1), strict=False):
+            best[name] = max(grade, best.get(name, 0))
+        return best
 
     @property
     def gold_documents(self) -> tuple[str, ...]:

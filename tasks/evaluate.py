@@ -62,7 +62,7 @@ def play_arms(
     from harr.builders.setup import open_players, open_writer
     from harr.builders.writers import build_generator, build_reader
     from harr.evaluate.play import ArmRun, Game
-    from harr.evaluate.summary import join_candidates
+    from harr.evaluate.rows import join_candidates
 
     runs, pipelines, writes = arm_runs(params, model), arm_pipelines(params), params.writer_learns
     reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
@@ -283,10 +283,13 @@ def rounded(value: Any) -> Any:
     return round(value, 6) if isinstance(value, float) else value
 
 
-def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None, arms: Sequence[str]) -> None:
+def evaluate_file(
+    params: Params, questions: Path, out: Path, model: Path | None, arms: Sequence[str], run: Path | None = None
+) -> None:
     """Play arms (none: those of params.yaml) on the questions of any file and write the metrics.
 
     Needs the index of this corpus. ``full`` is the merged ``model`` folder, or models/adapter where none is given.
+    ``run``: a folder for the rankings of all arms, as other tools read them (:func:`harr.evaluate.trec.write_runs`).
 
     Raises:
         ParamsError: an arm does not go with params.yaml.
@@ -294,6 +297,7 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
     """
     from harr.datasets.local import read_question_file
     from harr.evaluate.tables import table
+    from harr.evaluate.trec import write_runs
 
     params = with_arms(params, arms) if arms else params
     if not questions.is_file():
@@ -306,6 +310,8 @@ def evaluate_file(params: Params, questions: Path, out: Path, model: Path | None
     rows, _ = play_arms.fn(params, asked, lambda step, values: None, model=model)
     summary = summarise_arms.fn(params, rows)
     write_json(out, rounded(summary))
+    if run:
+        write_runs(run, rows, asked, seed=params.seed)
     print(table(summary))
 
 

@@ -202,7 +202,7 @@ def write_questions(questions: Iterable[Question], path: Path) -> int:
     count = 0
     with appears_whole(path) as temporary, temporary.open("w", encoding="utf-8") as handle:
         for question in questions:
-            row = {
+            row: dict[str, Any] = {
                 "id": question.id,
                 "question": question.text,
                 "answers": question.answers,
@@ -211,6 +211,8 @@ def write_questions(questions: Iterable[Question], path: Path) -> int:
                 "type": question.kind,
             }
             row |= {name: value for name in ("level", "setting") if (value := getattr(question, name))}
+            if question.grades:
+                row["grades"] = dict(zip(question.gold_ids, question.grades, strict=True))
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1
     return count
@@ -235,6 +237,7 @@ def read_questions(path: Path) -> list[Question]:
                 kind=row["type"],
                 level=row.get("level", ""),
                 setting=row.get("setting", ""),
+                grades=tuple(row.get("grades", {}).values()),
             )
             for row in rows
         ]

@@ -12,7 +12,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from datasets import load_dataset
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
 from tqdm import tqdm
@@ -65,7 +64,7 @@ def hover(params: HoverParams) -> Source:
             raise CorpusError(f"download: neither {official} nor {hub} in {params.claims}; put HoVer's files there")
 
         def questions() -> Iterator[Question]:
-            claims = map(wiki17.claim, chain.from_iterable(map(_rows, paths)))
+            claims = map(wiki17.claim, chain.from_iterable(map(read_rows, paths)))
             wanted = (claim for claim in claims if int(claim.kind[0]) in params.hops)
             return iter(draw_rows(wanted, limit, params.seed, lambda claim: claim.kind))
 
@@ -100,7 +99,7 @@ def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
     repository, train, test = FILES[params.dataset]
 
     def read(pattern: str, limit: int, levels: tuple[str, ...] = ()) -> Iterator[Read]:
-        rows = chain.from_iterable(map(_rows, fetch(repository, pattern, params.root)))
+        rows = chain.from_iterable(map(read_rows, fetch(repository, pattern, params.root)))
         wanted = (row for row in rows if not levels or row.values.get("level") in levels)
         return (convert(row) for row in draw_rows(wanted, limit, params.seed, _kind))
 
@@ -169,19 +168,6 @@ def fetch(repository: str, pattern: str, root: str) -> list[Path]:
     if not paths:
         raise CorpusError(f"download: no {pattern} in {folder}; put the hub's files of {repository} there")
     return paths
-
-
-def _rows(path: Path) -> Iterator[Row]:
-    """Yield rows of a JSON lines or parquet file, read as a stream."""
-    if path.suffix != ".parquet":
-        yield from read_rows(path)
-        return
-    try:
-        stream = load_dataset("parquet", data_files=str(path), split="train", streaming=True)
-        for number, values in enumerate(stream, 1):
-            yield Row(values, f"{path}:{number}")
-    except (OSError, ValueError) as error:
-        raise CorpusError(f"{path}: cannot be read as parquet ({one_line(error)})") from None
 
 
 def _distinct(reads: Iterable[Read]) -> Iterator[Passage]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from reprlib import repr as short
+from types import MappingProxyType
 from typing import Any
 
 from harr.corpus.sample import draw_questions
@@ -64,7 +65,7 @@ def jsonl(params: JsonlParams) -> Source:
 
     def rows() -> Iterator[Row]:
         for path in params.passages:
-            yield from read_rows(Path(path), leave_out)
+            yield from (renamed(row, params.columns) for row in read_rows(Path(path), leave_out))
 
     def passages() -> Iterator[Passage]:
         for row in rows():
@@ -99,20 +100,41 @@ def own_questions(
     """Return the training, validation and test questions of the user's own files; None where no file of validation
     questions is named."""
     count = params.train_questions if params.validation else rows_to_read(params)
-    train = read_questions_where(params.train, params.train_where, count, params.seed)
-    test = read_questions_where(params.test, params.test_where, params.test_questions, params.seed)
+    given = params.seed, params.columns if isinstance(params, JsonlParams) else {}
+    train = read_questions_where(params.train, params.train_where, count, *given)
+    test = read_questions_where(params.test, params.test_where, params.test_questions, *given)
     if not params.validation:
         return train, None, test
-    own = read_questions_where(params.validation, params.validation_where, params.validation_questions, params.seed)
+    own = read_questions_where(params.validation, params.validation_where, params.validation_questions, *given)
     return train, own, test
 
 
+def renamed(row: Row, columns: Mapping[str, str]) -> Row:
+    """Return a row under our names; ``columns`` has theirs, and a dot in one leads into a field of fields.
+
+    >>> row = Row({"_id": "q1", "answers": {"text": ["Ada"]}}, "train.parquet: row 1")
+    >>> dict(renamed(row, {"id": "_id", "answers": "answers.text"}).values)
+    {'_id': 'q1', 'answers': ['Ada'], 'id': 'q1'}
+    """
+    found = {ours: _within(row.values, theirs.split(".")) for ours, theirs in columns.items()}
+    return Row({**row.values, **{ours: value for ours, value in found.items() if value is not None}}, row.place)
+
+
+def _within(value: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
 def passage_of(row: Row) -> Passage:
-    """Return a passage from ``{id, text, title?, source?}``.
+    """Return a passage from ``{id, text, title?, source?}``, or from ``{id, contents}`` with the title as first line.
 
     Raises:
         CorpusError: a value is missing or wrong; a source names a collection, hence letters, digits and _ alone.
     """
+    if "text" not in row.values and isinstance(contents := row.values.get("contents"), str):
+        head, _, body = contents.partition("\n")  # as FlashRAG and Search-R1 have it
+        row = Row({**row.values, "title": head.strip(' "'), "text": body}, row.place)
     title = row.text("title", "passage") if row.values.get("title") else ""
     source = row.text("source", "passage") if row.values.get("source") else ""
     if source and not re.fullmatch(SOURCE, source):
@@ -122,18 +144,36 @@ def passage_of(row: Row) -> Passage:
 
 def question_of(row: Row) -> Question:
     """Return a question from ``{id, question, answers? or answer?, supporting?, context_ids?, type?, level?}`` and,
-    where its data set has several settings, ``setting`` or ``labels``."""
+    where its data set has several settings, ``setting`` or ``labels``.
+
+    ``grades``, ``{passage id: grade}``, judges the gold passages, or names them where there is no ``supporting``; what
+    is judged 0 is none. ``golden_answers`` are answers, too.
+    """
     only = (row.text("answer", "question"),) if "answer" in row.values and "answers" not in row.values else ()
+    grades = _grades(row)
+    gold_ids = row.strings("supporting") or tuple(grades)
+    if grades and set(gold_ids) != set(grades):
+        odd = sorted(set(gold_ids) ^ set(grades))[0]
+        raise CorpusError(f"{row.place}: {short(odd)} is in one of supporting and grades; grade every gold passage")
     return Question(
         id=row.text("id", "question"),
         text=row.text("question", "question"),
-        answers=only or row.strings("answers"),
-        gold_ids=row.strings("supporting"),
+        answers=only or row.strings("answers") or row.strings("golden_answers"),
+        gold_ids=gold_ids,
+        grades=tuple(grades[name] for name in gold_ids) if grades else (),
         candidate_ids=row.strings("context_ids"),
         kind=str(row.values.get("type") or ""),
         level=str(row.values.get("level") or ""),
         setting=next((name for key in ("setting", "labels") if isinstance(name := row.values.get(key), str)), ""),
     )
+
+
+def _grades(row: Row) -> dict[str, int]:
+    """Return the passages that are judged relevant, each with its grade, the best first."""
+    found = row.values.get("grades") or {}
+    if not isinstance(found, dict) or not all(type(grade) is int for grade in found.values()):
+        raise CorpusError(f"{row.place}: grades is {str(found)[:60]!r}; expected {{passage id: whole number}}")
+    return {name: grade for name, grade in sorted(found.items(), key=lambda own: -own[1]) if grade > 0}
 
 
 def read_question_file(path: Path) -> Iterator[Question]:
@@ -142,25 +182,30 @@ def read_question_file(path: Path) -> Iterator[Question]:
 
 
 def read_questions_where(
-    paths: Sequence[str], where: Mapping[str, Any], limit: int = 0, seed: int = 0
+    paths: Sequence[str],
+    where: Mapping[str, Any],
+    limit: int = 0,
+    seed: int = 0,
+    columns: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[Question]:
-    """Yield ``limit`` (0: all) questions of several files whose rows match, drawn by ``seed``.
+    """Yield ``limit`` (0: all) questions of several files whose rows match, drawn by ``seed``; ``columns``: see
+    :func:`renamed`.
 
     Files in different folders are of different data sets: their questions' settings begin with the folder's name.
 
     Raises:
         CorpusError: names the place of a row without id, question or answer, or with an id that another row has.
     """
-    found = _matching(paths, where)
+    found = _matching(paths, where, columns)
     yield from draw_questions(list(found), limit, seed) if limit else found
 
 
-def _matching(paths: Sequence[str], where: Mapping[str, Any]) -> Iterator[Question]:
+def _matching(paths: Sequence[str], where: Mapping[str, Any], columns: Mapping[str, str]) -> Iterator[Question]:
     """Yield the questions of all rows that match, each with its setting."""
     places: dict[str, str] = {}
     several = len({Path(path).parent for path in paths}) > 1
     for path in paths:
-        for row in read_rows(Path(path)):
+        for row in (renamed(row, columns) for row in read_rows(Path(path))):
             if not row.matches(where):
                 continue
             question = question_of(row)

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from harr.corpus.sample import draw_questions
 from harr.errors import CorpusError
-from harr.params.download import HoverParams, HubParams, OwnQuestionsParams
+from harr.params.download import HoverParams, HubParams, JudgedParams, OwnQuestionsParams
 from harr.types import Question
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ def hold_out(rows: Sequence[T], count: int, seed: int = 0) -> tuple[list[T], lis
     return [row for i, row in enumerate(rows) if i not in chosen], [row for i, row in enumerate(rows) if i in chosen]
 
 
-def rows_to_read(params: OwnQuestionsParams | HubParams | HoverParams) -> int:
+def rows_to_read(params: OwnQuestionsParams | HubParams | HoverParams | JudgedParams) -> int:
     """Return how many training questions are read, with those that are drawn from them; 0: all.
 
     >>> rows_to_read(HubParams(dataset="musique", train_questions=800, validation_questions=200))

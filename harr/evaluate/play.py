@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from harr.arms import Arm
-from harr.evaluate.summary import Row, question_rows
+from harr.evaluate.rows import Row, question_rows
 from harr.io.progress import bar
 from harr.preferences.few_shot import hop_metrics
 from harr.rag.pipelines.leret import LeReT, answered

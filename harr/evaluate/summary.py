@@ -1,4 +1,4 @@
-"""Rows, means and paired gains: what the episodes of every arm become, with intervals."""
+"""Means and paired gains: what the rows of every arm become, with intervals."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -7,131 +7,24 @@ import numpy as np
 
 from harr.arms import ARMS, FULL, Arm
 from harr.errors import CorpusError
-from harr.evaluate.audits import answer_in_query, repeated_queries, writes_queries
 from harr.evaluate.intervals import Array, Draws, resample
-from harr.rag.scoring.ranking import (
-    all_gold,
-    gold_f1,
-    hop_recall,
-    ndcg_at,
-    pool_recall,
-    recall,
-    recall_at,
-    reciprocal_rank,
-    source_recall,
-)
-from harr.rag.scoring.terms import answer_em, answer_f1, context_words
-from harr.types import Episode
+from harr.evaluate.rows import NOT_METRICS, Row
 
-Row = dict[str, Any]
 Runs = Sequence[Sequence[Row]]
 """The question rows of every run of an arm: of one that was trained, a run per seed."""
 Summary = dict[str, dict[str, dict[str, Any]]]
 Samples = dict[tuple[str, str, str, tuple[str, ...]], Array]
 """Values, runs x questions, by part and place of a summary, the name in it, and the arms that are compared."""
 
-NOT_METRICS = ("id", "question", "answer", "gold_answers", "gold", "kind", "setting")
 HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1", "given_all_gold", "given_recall")
 """The metric that leads a table or sentence: the first of these that was measured."""
 DEEP = frozenset({"ndcg_at_10"})
-"""Headlines that only questions have for which so many passages were asked for."""
+"""Headlines that an arm has only where it asks for so many passages."""
 CONTRASTS = "contrasts"
 BEST_BY_KIND = "best_by_kind"
 """The row that bounds every rule which takes an untrained arm by the kind of question."""
 MOST_KINDS = 30
 """More kinds than these are no kinds: a rule by them would know every question."""
-
-
-def question_rows(
-    episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]] = (), *, picking: bool = False
-) -> list[Row]:
-    """Return one flat row per question: id, question, answer, gold_answers, where there are any its gold documents,
-    kind and setting, and every metric that applies.
-
-    A metric that does not apply to a question is absent from its row. Answers are scored where the
-    question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
-    gives none by design and none is scored. Otherwise a missing answer scores 0. ``terms``: what the
-    run's own reward says of each episode; a metric of the same name is kept as it is. ``picking``: passages
-    are picked one by one, so that fact_em and fact_f1 say how well. Queries are audited where any is written; where
-    states tell a history or thoughts, the shares of these that their limit cut and dropped.
-    """
-    answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
-    writing = writes_queries(episodes)
-    rows = [_row(episode, answering, picking, writing) for episode in episodes]
-    states = [step.retrieval.shortened for episode in episodes for step in episode.steps]
-    hops, thoughts = any(own.hops for own in states), any(own.thought for own in states)
-    if hops or thoughts:
-        rows = [row | _shortened(episode, hops, thoughts) for row, episode in zip(rows, episodes, strict=True)]
-    for row, own in zip(rows, terms, strict=bool(terms)):
-        row.update({name: value for name, value in own.items() if name not in row})
-    return rows
-
-
-def _row(episode: Episode, answering: bool, picking: bool, writing: bool) -> Row:
-    question = episode.question
-    metrics: dict[str, float | None] = {
-        "answer_em": answer_em(episode) if answering else None,
-        "answer_f1": answer_f1(episode) if answering else None,
-        "fact_em": all_gold(episode) if picking else None,
-        "fact_f1": gold_f1(episode) if picking else None,
-        "recall": recall(episode),
-        "all_gold": all_gold(episode),
-        "recall_at_2": recall_at(episode, 2),
-        "recall_at_5": recall_at(episode, 5),
-        "recall_at_10": recall_at(episode, 10),
-        "ndcg_at_10": ndcg_at(episode, 10),
-        "reciprocal_rank": reciprocal_rank(episode),
-        **{f"hop_recall_{hop}": hop_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
-        "pool_recall": pool_recall(episode),
-        **{f"pool_recall_{hop}": pool_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
-        **source_recall(episode),
-        "searches": float(len(episode.steps)),
-        "context_words": float(context_words(episode)),
-        "malformed": float(episode.outcome.malformed),
-        "repeated_queries": repeated_queries(episode) if writing else None,
-        "answer_in_query": answer_in_query(episode) if writing else None,
-    }
-    texts = {"id": question.id, "question": question.text, "answer": episode.answer}
-    facts = {"gold": list(question.gold_documents), "kind": question.kind, "setting": question.setting}
-    known = {name: fact for name, fact in facts.items() if fact}
-    measured = {name: value for name, value in metrics.items() if value is not None}
-    return texts | {"gold_answers": list(question.answers)} | known | measured
-
-
-def _shortened(episode: Episode, hops: bool, thoughts: bool) -> Row:
-    """Return the shares of the history and of the thoughts that states lack, and of states with a cut question."""
-    lost = [step.retrieval.shortened for step in episode.steps]
-    told, thought = max(1, sum(own.hops for own in lost)), max(1, sum(own.thought for own in lost))
-    shares: Row = {}
-    if hops:
-        shares["hops_cut"] = sum(own.cut for own in lost) / told
-        shares["hops_dropped"] = sum(own.dropped for own in lost) / told
-    if thoughts:
-        shares["thoughts_cut"] = sum(own.thought_cut for own in lost) / thought
-    return shares | {"question_cut": sum(own.question or own.query for own in lost) / max(1, len(lost))}
-
-
-def join_candidates(rows_by_candidates: Mapping[str, Sequence[Row]]) -> list[Row]:
-    """Merge the rows of ``corpus`` and ``question`` search per question id.
-
-    Metrics of ``question`` (only the given passages were searched) get the prefix ``given_`` beside those of
-    ``corpus``; the answer shown is that of the first kind listed.
-
-    >>> rows = {"corpus": [{"id": "q", "recall": 0.5}], "question": [{"id": "q", "recall": 1.0}]}
-    >>> join_candidates(rows)
-    [{'id': 'q', 'recall': 0.5, 'given_recall': 1.0}]
-    """
-    joined: dict[str, Row] = {}
-    for candidates, rows in rows_by_candidates.items():
-        prefix = "given_" if candidates == "question" and len(rows_by_candidates) > 1 else ""
-        for row in rows:
-            renamed = {key if key in NOT_METRICS else prefix + key: value for key, value in row.items()}
-            joined[row["id"]] = renamed | joined.get(row["id"], {})
-    # the question first, then plain metrics, then those with given passages
-    return [
-        dict(sorted(row.items(), key=lambda cell: (cell[0] not in NOT_METRICS, cell[0].startswith("given_"))))
-        for row in joined.values()
-    ]
 
 
 def _metrics(rows: Iterable[Row]) -> list[str]:

@@ -5,6 +5,7 @@ from textwrap import fill
 from typing import Any
 
 from harr.arms import ARMS, FULL
+from harr.evaluate.rows import MEASURES
 from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline, headlines
 
 LABELS = {
@@ -16,11 +17,7 @@ LABELS = {
     "fact_em": "fact EM (all gold picked)",
     "fact_f1": "fact F1",
     "all_gold": "all gold found",
-    "recall_at_2": "recall at 2",
-    "recall_at_5": "recall at 5",
-    "recall_at_10": "recall at 10",
-    "ndcg_at_10": "nDCG at 10",
-    "reciprocal_rank": "MRR",
+    **MEASURES,
     "mrr": "MRR of the best search",
     "format": "well-formed turns",
     "pool_recall": "recall of the candidates",
@@ -84,9 +81,9 @@ def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
     lead = headline(summary)
     measured = {name for metrics in summary["arms"].values() for name in metrics}
     with_answers = {"answer_em": "EM", "all_gold": "all gold", "recall": "recall"}
-    without = {"recall_at_2": "R@2", "recall_at_5": "R@5"}
+    without = {name: MEASURES[name] for name in ("recall_at_2", "recall_at_5")}
     without |= {"given_all_gold": "given gold", "given_recall": "given recall"}
-    ranked = {"ndcg_at_10": "nDCG@10", "reciprocal_rank": "MRR", "recall_at_10": "R@10", "recall": "recall"}
+    ranked = {name: MEASURES[name] for name in ("ndcg_at_10", "reciprocal_rank", "recall_at_10")} | {"recall": "recall"}
     wanted = (
         with_answers if lead == "answer_f1" else ranked if "ndcg_at_10" in headlines(flat_rows(summary)) else without
     )

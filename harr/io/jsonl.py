@@ -1,4 +1,4 @@
-"""JSON lines, plain or gzipped: rows with their place in a file."""
+"""JSON lines, plain or gzipped, and parquet: rows with their place in a file."""
 
 import gzip
 import json
@@ -6,10 +6,11 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from harr.errors import CorpusError
+from harr.errors import CorpusError, one_line
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Characters that would act on a terminal."""
@@ -67,8 +68,8 @@ def _refuse(error: CorpusError) -> None:
 
 
 def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) -> Iterator[Row]:
-    """Yield the objects of a JSON lines file, one at a time (blank lines are skipped), or of the list in a ``.json``
-    file.
+    """Yield the objects of a JSON lines file, one at a time (blank lines are skipped), of the list in a ``.json`` file,
+    or of the table in a ``.parquet`` file.
 
     ``leave_out`` is told of a line that is no object; without one the first ends the reading.
 
@@ -80,6 +81,9 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
         raise CorpusError(f"{path} {what}; set download in params.yaml to files that exist")
     if path.name.removesuffix(".gz").endswith(".json"):
         yield from _read_list(path, leave_out)
+        return
+    if path.suffix == ".parquet":
+        yield from _read_table(path)
         return
     number = 0
     try:
@@ -94,6 +98,20 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
                         yield row
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise CorpusError(f"{path}: damaged gzip after line {number} ({error}); fetch the file again") from None
+
+
+def _read_table(path: Path) -> Iterator[Row]:
+    """Yield the rows of a parquet file, some thousand at a time in memory."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as table:
+            batches = (batch.to_pylist() for batch in table.iter_batches(batch_size=4096))
+            for number, values in enumerate(chain.from_iterable(batches), 1):
+                yield Row(values, f"{path}: row {number}")
+    except (OSError, pa.ArrowException) as error:
+        raise CorpusError(f"{path}: cannot be read as parquet ({one_line(error)}); fetch the file again") from None
 
 
 def _read_list(path: Path, leave_out: Callable[[CorpusError], None]) -> Iterator[Row]:

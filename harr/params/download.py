@@ -115,6 +115,9 @@ class JsonlParams(OwnQuestionsParams):
     """Selects files of your own."""
     passages: NonEmpty[PathOrName]
     """Files with the passages of the corpus."""
+    columns: dict[str, str] = Field({})
+    """Names that the files have for our fields, such as {id: _id, text: body, answers: answers.text}; a dot leads into
+    a field of fields."""
     passages_where: dict[str, Any] = Field({})
     """Fields and values of the passages to keep; where a field is a list, it must contain the value."""
     searchable_where: dict[str, Any] = Field({})
@@ -140,6 +143,50 @@ class DocumentsParams(CutParams, OwnQuestionsParams):
     """Selects documents of your own."""
     folder: PathOrName
     """Folder whose files are read, with all folders in it; those whose names begin with a dot are not."""
+
+
+class JudgedParams(QuestionsParams):
+    """A corpus with judgements, which may be graded: questions without answers, each with its relevant passages."""
+
+    train: PathOrName = "train"
+    """Name of the judged split to train on."""
+    test: PathOrName = "test"
+    """Name of the judged split to test on."""
+    validation: str = ""
+    """Name of the judged split of the validation questions, of which validation_questions are drawn (0: all); if
+    empty, they are drawn from the training questions."""
+    train_questions: int = Field(0, ge=0)
+    """Maximum number of training questions, which are drawn; 0 means all."""
+    test_questions: int = Field(0, ge=0)
+    """Maximum number of test questions, which are drawn; 0 means all."""
+    seed: Seed = 0
+    """Seed of these draws."""
+
+    @property
+    def validates(self) -> bool:
+        """Return whether there may be validation questions."""
+        return bool(self.validation) or super().validates
+
+
+class BeirParams(JudgedParams):
+    """A folder in BEIR's layout: corpus.jsonl, queries.jsonl and qrels (arXiv 2104.08663)."""
+
+    dataset: Literal["beir"]
+    """Selects a folder in BEIR's layout."""
+    root: PathOrName
+    """Folder with corpus.jsonl, queries.jsonl (plain, gzipped or parquet) and qrels; of the hub's two repositories
+    the one with the corpus, with the other (<name>-qrels) beside it."""
+
+
+class IrDatasetsParams(JudgedParams):
+    """A data set of the package ir_datasets (`pip install 'harr[ir]'`)."""
+
+    dataset: Literal["ir_datasets"]
+    """Selects data sets that ir_datasets knows by a name."""
+    train: PathOrName
+    """Name of the part to train on, such as beir/nfcorpus/train."""
+    test: PathOrName
+    """Name of the part to test on, such as beir/nfcorpus/test, whose documents are the passages."""
 
 
 class HubParams(QuestionsParams):
@@ -298,6 +345,8 @@ DatasetParams = Annotated[
     | PeopleParams
     | JsonlParams
     | DocumentsParams
+    | BeirParams
+    | IrDatasetsParams
     | HubParams
     | HoverParams
     | BabiLongParams

@@ -47,7 +47,7 @@ def trajectories(
 
 def _trajectory(arm: str, episode: Episode, row: Mapping[str, Any]) -> Trajectory:
     """Return one question as it was played, ready for JSON."""
-    from harr.evaluate.summary import NOT_METRICS
+    from harr.evaluate.rows import NOT_METRICS
 
     question, answered = episode.question, list(episode.outcome.hops)
     hops = []

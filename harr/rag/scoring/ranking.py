@@ -44,15 +44,13 @@ def gold_f1(episode: Episode) -> float | None:
 
 
 def recall_at(episode: Episode, k: int | None) -> float | None:
-    """Return the share of the gold among the first ``k`` retrieved; None if fewer than ``k`` passages were asked for.
+    """Return the share of the gold among the first ``k`` retrieved (None: all); None for a question without gold.
 
     The order is that of :attr:`Episode.documents`. Gold beyond ``k`` lowers the ceiling: with four
     gold passages recall at 2 is at most .5, as in the papers that report R@2 and R@5.
     """
     gold = set(episode.question.gold_documents)
-    if not gold or (k is not None and _asked(episode) < k):
-        return None
-    return len(gold.intersection(episode.documents[:k])) / len(gold)
+    return len(gold.intersection(episode.documents[:k])) / len(gold) if gold else None
 
 
 def reciprocal_rank(episode: Episode) -> float | None:
@@ -85,22 +83,22 @@ def best_reciprocal_rank(episode: Episode) -> float | None:
 
 
 def ndcg_at(episode: Episode, k: int) -> float | None:
-    """Return the nDCG of the first ``k`` documents, each gold or not (Jarvelin and Kekalainen, 2002).
+    """Return the nDCG of the first ``k`` documents: a gold one gains its grade (Jarvelin and Kekalainen, 2002, as
+    trec_eval and BEIR measure it).
 
-    None for a question without gold, or if fewer than ``k`` passages were asked for. A ranking that ends early has
-    nothing in its missing places.
+    None for a question without gold. A ranking that ends early has nothing in its missing places.
 
     >>> from harr.types import Passage, Question, Retrieval, Search, Step
-    >>> question = Question("q", "Who?", gold_ids=("a", "b"))
+    >>> question = Question("q", "Who?", gold_ids=("a", "b"), grades=(1, 2))
     >>> step = Step(Search(question, "Who?", k=3), Retrieval((Passage("a", ""), Passage("x", ""), Passage("b", ""))))
-    >>> round(ndcg_at(Episode(question, (step,)), 3), 4)  # (1 + 1/2) / (1 + 1/log2(3))
-    0.9197
+    >>> round(ndcg_at(Episode(question, (step,)), 3), 4)  # (1 + 2/2) / (2 + 1/log2(3))
+    0.7602
     """
-    gold = set(episode.question.gold_documents)
-    if not gold or _asked(episode) < k:
+    grades = episode.question.gold_grades
+    if not grades:
         return None
-    gain = sum(1 / math.log2(rank + 1) for rank, name in enumerate(episode.documents[:k], 1) if name in gold)
-    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(len(gold), k) + 1))
+    ideal = _gain(sorted(grades.values(), reverse=True)[:k])
+    return _gain([grades.get(name, 0) for name in episode.documents[:k]]) / ideal
 
 
 def hop_recall(episode: Episode, hop: int) -> float | None:
@@ -163,7 +161,7 @@ def average_precision(ranked: Sequence[str], gold: Sequence[str]) -> float:
     return sum(number / rank for number, rank in enumerate(hits, 1)) / len(gold)
 
 
-def _asked(episode: Episode) -> int:
+def depth(episode: Episode) -> int:
     """Return how many distinct passages came, or would have, had there been enough that match."""
     short = sum(max(0, step.search.k - len(step.retrieval.passages)) for step in episode.steps)
     return len(episode.retrieved) + short
@@ -172,3 +170,7 @@ def _asked(episode: Episode) -> int:
 def _reciprocal(gold: set[str], documents: "list[str] | tuple[str, ...]") -> float:
     ranks = (rank for rank, name in enumerate(documents, 1) if name in gold)
     return 1.0 / next(ranks, float("inf"))
+
+
+def _gain(grades: Sequence[int]) -> float:
+    return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades, 1))

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from digests import digests
+from pyarrow import parquet
 
 from harr.corpus.passages import Passages, read_questions
 from harr.datasets.download import download
@@ -196,3 +198,30 @@ def test_a_corpus_on_another_disk_is_replaced(tmp_path: Path, monkeypatch: pytes
             run(WorldParams(dataset="world", passages=passages, train_questions=8, test_questions=8))
             assert len(Passages.open(Path("data/corpus"))) == passages
             assert sorted(os.listdir(disk)) == ["corpus", "questions"] and not os.listdir("work")
+
+
+def test_rows_of_flashrag_and_graded_rows_are_read(write: Callable[..., JsonlParams]) -> None:
+    passages = ({"id": "p1", "contents": '"Ada Brown"\nAda Brown founded Acme.'}, PASSAGES[1])
+    train = {"id": "q1", "question": "Who founded Acme?", "golden_answers": ["Ada"]}
+    test = {"id": "q2", "question": "Where is Acme?", "grades": {"p1": 1, "p2": 2}}
+    run(write(passages, (train,), (test,)))
+    assert Passages.open(Path("data/corpus")).contents(0, 1) == ["Ada Brown: Ada Brown founded Acme."]
+    assert read_questions(Path("data/questions/train.jsonl"))[0].answers == ("Ada",)
+    (graded,) = read_questions(Path("data/questions/test.jsonl"))
+    assert (graded.gold_ids, graded.grades) == (("p2", "p1"), (2, 1))
+
+
+def test_a_table_with_columns_of_other_names_is_read(write: Callable[..., JsonlParams], tmp_path: Path) -> None:
+    columns = {"id": "_id", "text": "body", "question": "query", "answers": "answer.text"}
+    params = write().model_copy(update={"columns": columns, "passages": ("corpus.parquet",), "train": ("t.parquet",)})
+    rows: list[dict[str, Any]] = [{"_id": "p1", "body": "Ada founded Acme."}, {"_id": "p2", "body": "In Ashford."}]
+    parquet.write_table(pa.Table.from_pylist(rows), "corpus.parquet")
+    asked = {"_id": "q1", "query": "Who founded Acme?", "answer": {"text": ["Ada"]}}
+    parquet.write_table(pa.Table.from_pylist([asked]), "t.parquet")
+    run(params)
+    assert Passages.open(Path("data/corpus")).contents(0, 2) == ["Ada founded Acme.", "In Ashford."]
+    (question,) = read_questions(Path("data/questions/train.jsonl"))
+    assert (question.id, question.text, question.answers) == ("q1", "Who founded Acme?", ("Ada",))
+    Path("corpus.parquet").write_bytes(b"PAR1 no table")
+    with pytest.raises(CorpusError, match=r"corpus\.parquet: cannot be read as parquet \(.*\); fetch the file again"):
+        run(params)

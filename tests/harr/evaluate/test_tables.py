@@ -2,7 +2,7 @@
 
 from episodes import played
 
-from harr.evaluate.summary import NOT_METRICS, join_candidates, question_rows
+from harr.evaluate.rows import NOT_METRICS, join_candidates, question_rows
 from harr.evaluate.tables import is_share, label, table
 
 
@@ -85,7 +85,7 @@ def test_kinds_are_told_with_n_and_the_best_other_arm() -> None:
 def test_a_deep_ranking_is_led_by_ndcg() -> None:
     names = ("all_gold", "recall", "recall_at_5", "recall_at_10", "ndcg_at_10", "reciprocal_rank")
     text = table({"arms": {"frozen": dict.fromkeys(names, VALUES)}, "paired": {}})
-    assert text.split("\n")[0].split() == "arm nDCG at 10 % [95 %] runs MRR R@10 recall n".split()
+    assert text.split("\n")[0].split() == "arm nDCG@10 % [95 %] runs RR R@10 recall n".split()
 
 
 def test_a_narrow_table_leaves_the_last_metrics_out() -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from harr.evaluate.summary import question_rows, summarise
+from harr.evaluate.rows import question_rows
+from harr.evaluate.summary import summarise
 from harr.report.differences import Champion, changes
 from harr.report.page import write_report
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from harr.evaluate.summary import Runs, Summary, question_rows, summarise
+from harr.evaluate.rows import question_rows
+from harr.evaluate.summary import Runs, Summary, summarise
 from harr.rag.scoring.reward import Reward
 from harr.report.differences import Champion, changes
 from harr.report.page import write_report

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from harr.evaluate.summary import question_rows
+from harr.evaluate.rows import question_rows
 from harr.params import Params
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 from tasks.tracking.run import tracked_run

@@ -4,6 +4,7 @@ import pytest
 
 from harr.rag.scoring.ranking import (
     all_gold,
+    depth,
     gold_f1,
     hop_recall,
     ndcg_at,
@@ -27,8 +28,8 @@ def episode(gold: str, *steps: str) -> Episode:
 
 MEASURED = [  # episode, recall, all_gold, recall at 2, recall at 5, reciprocal rank, hops 1, 2, 3
     (episode("ab", "xya", "bxz"), 1.0, 1.0, 0.0, 1.0, 1 / 3, (1.0, 1.0, None)),  # x y a b z: repeats do not count
-    (episode("abc", "cx", "yx"), 1 / 3, 0.0, 1 / 3, None, 1.0, (0.0, 0.0, 1.0)),
-    (episode("ab"), 0.0, 0.0, None, None, 0.0, (0.0, 0.0, None)),  # never searched
+    (episode("abc", "cx", "yx"), 1 / 3, 0.0, 1 / 3, 1 / 3, 1.0, (0.0, 0.0, 1.0)),
+    (episode("ab"), 0.0, 0.0, 0.0, 0.0, 0.0, (0.0, 0.0, None)),  # never searched
     (episode("", "ab"), None, None, None, None, None, (None, None, None)),  # no gold
 ]
 
@@ -81,7 +82,7 @@ def test_a_ranking_that_ends_early_has_misses() -> None:
     """Ten passages were asked for and two matched: the question counts, as it does for the other arms."""
     assert ndcg_at(ranked(("x",), "a", "b", k=10), 10) == 0.0
     assert recall_at(ranked(("b",), "a", "b", k=10), 10) == 1.0
-    assert ndcg_at(ranked(("x",), "a", "b"), 10) is None
+    assert (depth(ranked((), "a", "b", k=10)), depth(ranked((), "a", "b"))) == (10, 2)
 
 
 def test_what_any_search_could_have_chosen_bounds_the_recall() -> None:
