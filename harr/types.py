@@ -206,22 +206,29 @@ class TruncatedCompletion(str):
     ending = ""
 
 
-class PromptTooLong(TruncatedCompletion):
-    """The empty completion of a prompt that is longer than the model reads; ``reason``: in the server's words."""
+class NoRoom(TruncatedCompletion):
+    """A completion for which the prompt left less room than was asked for; ``reason``: where, and how much.
+
+    A server with a longer context would have written more, so it is kept nowhere.
+    """
 
     reason = ""
 
     @classmethod
-    def of(cls, reason: str) -> "PromptTooLong":
-        """Return the empty completion with its reason.
+    def of(cls, text: str, reason: str) -> "NoRoom":
+        """Return a completion with the reason why it is no longer.
 
-        >>> reply = PromptTooLong.of("at most 4096 tokens")
+        >>> reply = PromptTooLong.of("", "at most 4096 tokens")
         >>> reply == "" and isinstance(reply, TruncatedCompletion), reply.reason
         (True, 'at most 4096 tokens')
         """
-        reply = cls()
+        reply = cls(text)
         reply.reason = reason
         return reply
+
+
+class PromptTooLong(NoRoom):
+    """The empty completion of a prompt that is longer than the model reads; ``reason``: in the server's words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,12 @@ TOO_LONG = re.compile(
     r"|You passed \d+ input (tokens|characters) and requested \d+ output tokens\. However, the model's context length"
     r"|The (\w+ )?prompt \((total )?length \d+\) is (too long|longer than the maximum model length)"
     r"|The input \(\d+ tokens\) is longer than the model's context length"
+    r"|max_tokens must be at least 1, got (0|-\d+)\b"
 )
-"""How the answer 400 to a prompt without room begins: OpenAI, vLLM (old and new), SGLang. OpenAI has a code as well."""
+"""How the answer 400 to a prompt without room begins: OpenAI, vLLM (old and new), SGLang. OpenAI has a code as well.
+
+The last is what vLLM says to a prompt of exactly the length that it reads: ours asks for one token at least.
+"""
 
 
 class ContextLengthExceeded(ParamsError):

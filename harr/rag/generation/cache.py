@@ -9,7 +9,7 @@ from tqdm import tqdm
 from harr.errors import ParamsError
 from harr.io.files import fingerprint
 from harr.io.shared_table import SharedTable
-from harr.types import Generate, Generator, PromptTooLong, TruncatedCompletion
+from harr.types import Generate, Generator, NoRoom, TruncatedCompletion
 
 BATCH = 512
 """Number of new completions that are kept at a time: a kill or a dead server loses no more."""
@@ -17,7 +17,7 @@ TABLE, COLUMNS = "replies_hashed", "(request TEXT PRIMARY KEY, text TEXT, cut IN
 """The table and its columns; files of earlier versions have one without hashes, ``replies``, which is not read."""
 Row = tuple[str, str, bool, str]
 MANY = 8
-"""Number of prompts from which on not more than half may be too long."""
+"""Number of prompts from which on not more than half may leave too little room."""
 
 
 class CachedGenerator:
@@ -26,7 +26,7 @@ class CachedGenerator:
     A request is the whole text that the model would read: the state and the passages shown. Equal requests have
     equal answers, as those of a seeded generator have anyway. Delete the file to ask anew. A failure is an error and
     leaves nothing behind; an answer that ``keep(request, text)`` refuses is given, but asked for anew the next time,
-    and so is that to a prompt that was too long: a server may be given a longer context.
+    and so is that to a prompt that left too little room: a server may be given a longer context.
 
     >>> import tempfile
     >>> from harr.world.scripted import Scripted
@@ -50,7 +50,7 @@ class CachedGenerator:
         """Return one completion per request, in order; only unknown ones are asked for, and those once.
 
         Raises:
-            ParamsError: of all prompts so far, ``MANY`` at least, more than half were longer than the model reads.
+            ParamsError: of all prompts so far, ``MANY`` at least, more than half left too little room to answer.
                 And whatever the generator raises.
         """
         keys = [fingerprint([request.messages, request.prompt, request.stop]) for request in requests]
@@ -63,22 +63,22 @@ class CachedGenerator:
             batch = missing[start : start + BATCH]
             new = dict(zip(batch, self.generator.complete([distinct[key] for key in batch]), strict=True))
             kept = {key: text for key, text in new.items() if self._keep(distinct[key], text)}
-            self._remember([_row(key, text) for key, text in kept.items() if type(text) is not PromptTooLong])
+            self._remember([_row(key, text) for key, text in kept.items() if not isinstance(text, NoRoom)])
             texts |= new
         self._check_lengths(distinct, texts)
         return [texts[key] for key in keys]
 
     def _check_lengths(self, asked: Mapping[str, Generate], texts: Mapping[str, str]) -> None:
-        """Stop where most prompts are too long; an episode counts until its first such prompt: what is asked after it
-        is longer still."""
+        """Stop where most prompts leave too little room; an episode counts until its first such prompt: what is asked
+        after it is longer still."""
         open_ = [
-            key for key, request in asked.items() if not any(type(t.completion) is PromptTooLong for t in request.past)
+            key for key, request in asked.items() if not any(isinstance(t.completion, NoRoom) for t in request.past)
         ]
-        long = [text for key in open_ if isinstance(text := texts[key], PromptTooLong)]
+        long = [text for key in open_ if isinstance(text := texts[key], NoRoom)]
         self._prompts, self._long = self._prompts + len(open_), self._long + len(long)
         if long and self._prompts >= MANY and 2 * self._long > self._prompts:
             raise ParamsError(
-                f"{long[0].reason}; {self._long} of {self._prompts} prompts are longer than the model reads; serve it "
+                f"{long[0].reason}; {self._long} of {self._prompts} prompts leave no room to answer; serve the model "
                 "with a longer context, or lower its max_tokens, retriever.k or the limits in section pipeline"
             )
 

@@ -9,7 +9,7 @@ from typing import Any
 from harr.errors import ParamsError
 from harr.params.generator import ServerParams
 from harr.services.openai_client import ContextLengthExceeded, Service
-from harr.types import Generate, PromptTooLong, TruncatedCompletion
+from harr.types import Generate, NoRoom, PromptTooLong, TruncatedCompletion
 
 
 class ServerGenerator:
@@ -17,13 +17,16 @@ class ServerGenerator:
 
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
     ``seed``, so equal requests of a batch are asked once. A prompt that is longer than the model reads is answered by
-    nothing (:class:`harr.types.PromptTooLong`), which is counted: one such prompt ends no run.
+    nothing (:class:`harr.types.PromptTooLong`), which is counted: one such prompt ends no run. One that left less room
+    than ``max_tokens`` is counted as ``no_room``: vLLM then writes what fits, and says so only by its count of tokens.
     """
 
     def __init__(self, params: ServerParams, *, seed: int = 0, name: str = "generator") -> None:
         """Connect to the server of ``params``; errors speak of the section ``name`` of params.yaml."""
         self._params, self._name = params, name
         self._seed = seed
+        limited = {"max_tokens", "max_completion_tokens"} & params.extra_body.keys()
+        self._wanted = 0 if limited else params.max_tokens
         self._service = Service(
             name,
             base_url=params.base_url,
@@ -34,11 +37,11 @@ class ServerGenerator:
             unreachable=f"{name}.base_url, timeout_seconds or deadline_seconds",
             overloaded=f"{name}.concurrency",
         )
-        self._usage: Counter[str] = Counter(requests=0, prompt_tokens=0, completion_tokens=0, too_long=0)
+        self._usage: Counter[str] = Counter(requests=0, prompt_tokens=0, completion_tokens=0, too_long=0, no_room=0)
         self._lock = threading.Lock()
 
     def usage(self) -> dict[str, float]:
-        """Return requests, retries, time-outs, tokens and prompts that were too long, since the start."""
+        """Return requests, retries, time-outs, tokens and prompts that left no room, or too little."""
         tried = {"retries": self._service.retries, "timeouts": self._service.timeouts}
         with self._lock:
             counts = {"requests": 0, **tried, **self._usage}
@@ -79,7 +82,7 @@ class ServerGenerator:
         except ContextLengthExceeded as error:
             with self._lock:
                 self._usage.update(requests=1, too_long=1)
-            return PromptTooLong.of(error.reason)
+            return PromptTooLong.of("", error.reason)
         text = _text(reply, raw=bool(request.prompt))
         if text is None:
             raise ParamsError(
@@ -87,12 +90,12 @@ class ServerGenerator:
                 f"{self._name}.base_url must be an OpenAI-compatible address, usually ending in /v1"
             )
         usage = getattr(reply, "usage", None)
+        read, written = (_count(getattr(usage, f"{kind}_tokens", 0)) for kind in ("prompt", "completion"))
+        cut_short = isinstance(text, TruncatedCompletion) and 0 < written < self._wanted
         with self._lock:
-            self._usage.update(
-                requests=1,
-                prompt_tokens=_count(getattr(usage, "prompt_tokens", 0)),
-                completion_tokens=_count(getattr(usage, "completion_tokens", 0)),
-            )
+            self._usage.update(requests=1, prompt_tokens=read, completion_tokens=written, no_room=int(cut_short))
+        if cut_short:
+            return NoRoom.of(text, f"{self._service.where}: room for {written} of {self._wanted} tokens after {read}")
         return text
 
 

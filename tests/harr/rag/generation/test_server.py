@@ -16,7 +16,7 @@ from harr.rag.generation.server import ServerGenerator
 from harr.types import Generate, TruncatedCompletion
 from tasks.paths import PLACES
 
-COUNTS = ("requests", "retries", "timeouts", "prompt_tokens", "completion_tokens", "too_long")
+COUNTS = ("requests", "retries", "timeouts", "prompt_tokens", "completion_tokens", "too_long", "no_room")
 OPENAI = {
     "message": "This model's maximum context length is 4096 tokens. However, your messages resulted in 5012 tokens.",
     "type": "invalid_request_error",
@@ -30,6 +30,7 @@ VLLM = (
     "You passed 4900 input tokens and requested 112 output tokens. However, the model's context length is only 4096 "
     "tokens, resulting in a maximum input length of 3984 tokens. (parameter=input_tokens, value=4900)",
     "The decoder prompt (length 4900) is longer than the maximum model length of 4096.",
+    "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)",  # 0.32 to a prompt of exactly its length
 )
 WORDS = [
     {"error": OPENAI},
@@ -140,7 +141,7 @@ def test_a_prompt_that_is_too_long_is_data(words: Any, request_: Generate) -> No
         True,
         False,
     ]
-    assert player.usage() == dict(zip(COUNTS, (3, 0, 0, 0, 0, 1), strict=True)), "asked once, not again"
+    assert player.usage() == dict(zip(COUNTS, (3, 0, 0, 0, 0, 1, 0), strict=True)), "asked once, not again"
 
 
 @pytest.mark.parametrize(
@@ -149,6 +150,7 @@ def test_a_prompt_that_is_too_long_is_data(words: Any, request_: Generate) -> No
         (400, "'max_tokens' must be at least 16; you sent: This model's maximum context length is 5"),
         (400, "max_tokens=5000 cannot be greater than max_model_len=4096."),
         (400, "The prompt is too long to be shown here"),
+        (400, "max_tokens must be at least 16, got 5. (parameter=max_tokens, value=5)"),
         (404, OPENAI["message"]),
     ],
 )
@@ -215,7 +217,7 @@ def test_a_usage_without_figures_counts_as_none() -> None:
     with serving(lambda body, number: (200, chat("so") | {"usage": {}})) as served:
         player = generator(served.base_url)
         assert player.complete(ask("a")) == ["so"]
-    assert player.usage() == dict(zip(COUNTS, (1, 0, 0, 0, 0, 0), strict=True))
+    assert player.usage() == dict(zip(COUNTS, (1, 0, 0, 0, 0, 0, 0), strict=True))
 
 
 def test_the_key_comes_from_the_environment_and_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,4 +263,4 @@ def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:
         assert player.complete([*requests, requests[0]]) == ["so once", "so twice", "so once"]
     assert len(served.bodies) == 2, "an equal request is asked once"
     assert (served.bodies[0]["stop"], served.bodies[0]["seed"]) == (["</search>"], 7)
-    assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 6, 4, 0), strict=True))
+    assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 6, 4, 0, 0), strict=True))

@@ -33,9 +33,11 @@ def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
     return written("<answer>Ada</answer>")
 
 
-def written(text: str) -> tuple[int, Any]:
-    choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "text": text}
-    return 200, {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
+def written(text: str, reason: str = "stop", tokens: int = 0) -> tuple[int, Any]:
+    choice = {"index": 0, "finish_reason": reason, "logprobs": None, "text": text}
+    whole = {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
+    usage = {"prompt_tokens": 4090, "completion_tokens": tokens, "total_tokens": 4090 + tokens}
+    return 200, whole | ({"usage": usage} if tokens else {})
 
 
 def remembering(base_url: str, path: Path) -> CachedGenerator:
@@ -74,16 +76,40 @@ def test_where_they_are_the_rule_the_stage_ends_in_a_line_and_keeps_the_others(t
         said = str(caught.value)
         assert said.startswith(f"generator at {served.base_url}: HTTP 400 (Error code: 400 - ") and "\n" not in said
         assert "maximum context length is 4096 tokens" in said
-        assert "); 5 of 8 prompts are longer than the model reads; serve it with a longer context, or lower" in said
+        assert "); 5 of 8 prompts leave no room to answer; serve the model with a longer context, or lower" in said
         again = remembering(served.base_url, tmp_path)
-        with pytest.raises(ParamsError, match="5 of 8 prompts are longer"):
+        with pytest.raises(ParamsError, match="5 of 8 prompts leave"):
             played(again, 5, of=8)
         assert again.usage()["cached"] == 3.0
+
+
+def test_an_answer_cut_for_want_of_room_is_asked_again_later(tmp_path: Path) -> None:
+    """vLLM 0.32 lowers max_tokens in silence where the prompt leaves less: only its count of tokens tells."""
+    cut = written("<answer>A", "length", 6)
+    with serving(lambda body, number: cut if "long" in body["prompt"] else written("<answer>Ada</answer>")) as served:
+        first = remembering(served.base_url, tmp_path)
+        assert answer_f1(played(first, 1, of=4)[0]) == 0.0
+        assert (first.usage()["no_room"], first.usage()["too_long"]) == (1.0, 0.0)
+        with pytest.raises(ParamsError, match=r"room for 6 of 512 tokens after 4090; \d of 8 prompts leave no room"):
+            played(remembering(served.base_url, tmp_path), 5, of=8)
+    with serving(lambda body, number: written("<answer>Ada</answer>")) as served:  # now with a longer context
+        longer = remembering(served.base_url, tmp_path)
+        assert [answer_f1(episode) for episode in played(longer, 1, of=4)] == [1.0] * 4
+        assert longer.usage()["requests"] == 1 and longer.usage()["cached"] == 3
+
+
+def test_an_answer_of_the_whole_limit_is_remembered(tmp_path: Path) -> None:
+    with serving(lambda body, number: written("<answer>A", "length", 512)) as served:
+        first = remembering(served.base_url, tmp_path)
+        played(first, 1, of=1)
+        again = remembering(served.base_url, tmp_path)
+        played(again, 1, of=1)
+    assert first.usage()["no_room"] == 0.0 and again.usage()["requests"] == 0.0
 
 
 def test_a_few_prompts_are_no_rule(tmp_path: Path) -> None:
     with serving(reply) as served:
         generator = remembering(served.base_url, tmp_path)
         assert [episode.outcome.answer for episode in played(generator, 7, of=7)] == [""] * 7
-        with pytest.raises(ParamsError, match="8 of 8 prompts are longer"):
+        with pytest.raises(ParamsError, match="8 of 8 prompts leave"):
             played(generator, 1, of=1)
