@@ -19,7 +19,7 @@ from harr.index import kinds
 from harr.index.bulk_import import MAX_TEXT_BYTES, import_jobs, import_passages, texts_of
 from harr.index.change import Before, alike, change, check_alias, copy, in_place, point
 from harr.index.collection import WRITE_SECONDS, Built, Keys, Slice, content_of, count, opened, properties, where_of
-from harr.index.full_text import ANALYZER, BM25
+from harr.index.full_text import ANALYZER, BM25, PLAIN
 from harr.index.passage_index import KEYS
 from harr.io.files import fingerprint, note_published, publish, read_state, reopen_published, write_json
 from harr.io.progress import bar, stoppable
@@ -125,6 +125,7 @@ def _parts(passages: Passages, vectors: Vectors, params: IndexParams) -> dict[st
         content |= {name: vectors.manifest[name] for name in ("encoder", "dtype") if name in vectors.manifest}
         content |= kinds.built_as(params) | ({"alias": params.alias} if params.alias else {})
         content |= {"source": source} if source else {}
+        content |= {"stemmer": params.stemmer} if params.stemmer else {}
         file = f"keys-{number}.npy" if source else KEYS
         name = _name(vectors, params, source)
         parts[source] = Slice(source, name, own, keys[np.searchsorted(rows, own)], content, file)
@@ -134,7 +135,7 @@ def _parts(passages: Passages, vectors: Vectors, params: IndexParams) -> dict[st
 def _name(vectors: Vectors, params: IndexParams, source: str) -> str:
     """Return the collection of a corpus as one encoder sees it, or of one of its sources, where it is built."""
     kind = "" if params.kind == "flat" else f"_{params.kind}"
-    text = "" if params.full_text else "_dense"
+    text = ("_stems" if params.stemmer else "") if params.full_text else "_dense"
     return f"{params.alias or 'harr'}_{vectors.identity}{text}{kind}{_of(source)}"
 
 
@@ -216,8 +217,9 @@ class Builder:
         if self.params.alias:
             schema.add_field("id", DataType.VARCHAR, max_length=MAX_TEXT_BYTES)
         if self.params.full_text:
+            analyzer = PLAIN if self.params.stemmer else ANALYZER
             schema.add_field(
-                "text", DataType.VARCHAR, max_length=MAX_TEXT_BYTES, enable_analyzer=True, analyzer_params=ANALYZER
+                "text", DataType.VARCHAR, max_length=MAX_TEXT_BYTES, enable_analyzer=True, analyzer_params=analyzer
             )
             schema.add_field("terms", DataType.SPARSE_FLOAT_VECTOR)
             schema.add_function(

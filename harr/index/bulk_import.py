@@ -20,6 +20,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.errors import ParamsError, ServiceUnavailable, one_line
 from harr.index.collection import Slice
+from harr.index.full_text import english_stems
 from harr.io.files import read_state, write_json
 from harr.io.progress import stoppable
 from harr.params.index import IndexParams
@@ -138,11 +139,12 @@ def texts_of(passage: Passage, params: IndexParams) -> dict[str, str]:
     {'text': 'Rain.'}
     """
     told = {"id": passage.id} if params.alias else {}
-    return told | ({"text": searched_text(passage.content)} if params.full_text else {})
+    return told | ({"text": searched_text(passage.content, params.stemmer)} if params.full_text else {})
 
 
-def searched_text(content: str) -> str:
-    """Return as much of a passage as a Milvus field of text holds."""
+def searched_text(content: str, stemmer: str = "") -> str:
+    """Return as much of a passage, or of its stems, as a Milvus field of text holds."""
+    content = english_stems(content) if stemmer else content
     return content.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
 
 

@@ -25,7 +25,7 @@ from harr.services.milvus_client import REBUILD, Connection
 
 MOST_CHANGED = 0.5
 """Share of its passages above which a collection is built anew; in Milvus Lite what was deleted lies there as holes."""
-ALIKE = ("alias", "dtype", "encoder", "format", "full_text", "kind", "source")
+ALIKE = ("alias", "dtype", "encoder", "format", "full_text", "kind", "source", "stemmer")
 """What a change leaves as it is of the content of a collection."""
 
 

@@ -1,5 +1,11 @@
 """How texts become words for BM25, alike in Milvus Lite, on a server and in memory, and the parameters of BM25."""
 
+import re
+from functools import cache
+from typing import Any
+
+from harr.io.extras import optional
+
 BM25 = {"bm25_k1": 0.9, "bm25_b": 0.4}
 """The parameters of Anserini, whose BM25 is the field's usual baseline; Lite's and the server's defaults differ."""
 STOP_WORDS = (
@@ -12,4 +18,31 @@ STOP_WORDS = (
 )
 """The Snowball list for English. Without one, Lite walks through nearly every passage for each query."""
 ANALYZER = {"tokenizer": "standard", "filter": ["lowercase", {"type": "stop", "stop_words": STOP_WORDS.split()}]}
-"""The analyzer of Lite and server, which must rank alike: Lite has no stemmer, so neither stems."""
+"""The analyzer of Lite and server, which must rank alike. Lite has no stemmer: what is stemmed is stemmed before."""
+PLAIN: dict[str, Any] = {"tokenizer": "standard", "filter": []}
+"""The analyzer of texts that :func:`english_stems` has made."""
+WORD = re.compile(r"\w+(?:['\u2019]\w+)*")
+LUCENE = frozenset(
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with".split()
+)
+"""The stop words of Lucene's English analyzer."""
+
+
+def english_stems(text: str) -> str:
+    """Return the stems of a text's words, as Lucene's English analyzer makes them, which Anserini takes: without 's,
+    in lower case, without 33 stop words, by Porter's stemmer.
+
+    >>> english_stems("The doctor's studies of statins")
+    'doctor studi statin'
+
+    Raises:
+        MissingExtra: PyStemmer is not installed.
+    """
+    words = (re.sub(r"['\u2019]s$", "", word) for word in WORD.findall(text.lower()))
+    return " ".join(_stemmer().stemWords([word for word in words if word not in LUCENE]))
+
+
+@cache
+def _stemmer() -> Any:
+    return optional("Stemmer", "ir").Stemmer("porter")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from harr.errors import DamagedFile, IndexMismatch
 from harr.index import kinds
 from harr.index.collection import Keys, content_of, count, where_of
+from harr.index.full_text import english_stems
 from harr.io.files import read_manifest
 from harr.params.index import IndexParams
 from harr.services.milvus_client import REBUILD, Connection, connect, explained
@@ -122,9 +123,12 @@ class PassageIndex:
             raise IndexMismatch(f"{self._where} has no BM25 part; set index.full_text: true and run `dvc repro`")
         if len(self._found) > REMEMBERED:
             self._found.clear()
-        asked = [text for text in dict.fromkeys(texts) if re.search(r"\w", text)]
+        stemmed = bool(self._manifest.get("stemmer"))
+        words = {text: english_stems(text) if stemmed else text for text in texts}
+        asked = [text for text, own in words.items() if re.search(r"\w", own)]
         if new := [text for text in asked if len(self._found.get(text, ((), ()))[0]) < n]:
-            self._found.update(zip(new, zip(*self._search("terms", new, max(n, DEPTH)), strict=True), strict=True))
+            found = self._search("terms", [words[text] for text in new], max(n, DEPTH))
+            self._found.update(zip(new, zip(*found, strict=True), strict=True))
         rows_QN, scores_QN = _empty(len(texts), n)
         for q, text in enumerate(texts):
             if text in self._found:

@@ -37,6 +37,9 @@ class IndexParams(Section):
     """Name of the environment variable with the server's token."""
     full_text: bool = True
     """Whether the BM25 index is built, too; the arms ``bm25`` and ``hybrid`` and sparse or hybrid search need it."""
+    stemmer: Literal["", "english"] = ""
+    """Stemmer of the words that BM25 reads: ``english`` is that of Lucene and Anserini (`pip install 'harr[ir]'`); if
+    empty, words stay as they are."""
     alias: Annotated[str, Field(pattern=r"^([A-Za-z_]\w{0,99})?$")] = ""
     """Alias of the collection on a Milvus server, which applications may search by; it always names the corpus of
     today, whose collection is changed where it lies; if empty, each corpus is a collection of its own."""

@@ -147,6 +147,18 @@ def test_full_text_queries_without_words_match_nothing(built: Path, monkeypatch:
         assert index.search_text(["", "?"], 2)[0].tolist() == [[-1, -1], [-1, -1]]
 
 
+def test_full_text_of_stems(built: Path, tmp_path: Path) -> None:
+    """A stem is found in every form of a word; what Porter makes a stop word of another list is a word ("one": on)."""
+    texts = ("The doctor's studies", "A doctor studied one statin", "rain")
+    write_passages([Passage(f"p{n}", text) for n, text in enumerate(texts)], tmp_path / "corpus")
+    passages, vectors = Passages.open(tmp_path / "corpus"), write_vectors(tmp_path / "vectors", unit_vectors(3), "feed")
+    for params in (IndexParams(), IndexParams(stemmer="english")):
+        build_index(passages, vectors, params, tmp_path / "index", tmp_path / "work")
+        with opened(tmp_path, params=params) as index:
+            found = [[row for row in rows if row >= 0] for rows in index.search_text(["study", "one", "the"], 3)[0]]
+            assert found == ([[0, 1], [1], []] if params.stemmer else [[], [1], []])
+
+
 def test_ties_are_settled_by_row(tmp_path: Path) -> None:
     write_passages([Passage(f"p{i}", "same") for i in range(9)], tmp_path / "corpus")
     passages = Passages.open(tmp_path / "corpus")
