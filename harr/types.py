@@ -206,7 +206,7 @@ class TruncatedCompletion(str):
     ending = ""
 
 
-class NoRoom(TruncatedCompletion):
+class ContextFull(TruncatedCompletion):
     """A completion for which the prompt left less room than was asked for; ``reason``: where, and how much.
 
     A server with a longer context would have written more, so it is kept nowhere.
@@ -215,7 +215,7 @@ class NoRoom(TruncatedCompletion):
     reason = ""
 
     @classmethod
-    def of(cls, text: str, reason: str) -> "NoRoom":
+    def of(cls, text: str, reason: str) -> "ContextFull":
         """Return a completion with the reason why it is no longer.
 
         >>> reply = PromptTooLong.of("", "at most 4096 tokens")
@@ -227,7 +227,7 @@ class NoRoom(TruncatedCompletion):
         return reply
 
 
-class PromptTooLong(NoRoom):
+class PromptTooLong(ContextFull):
     """The empty completion of a prompt that is longer than the model reads; ``reason``: in the server's words."""
 
 

@@ -9,7 +9,7 @@ from tqdm import tqdm
 from harr.errors import ParamsError
 from harr.io.files import fingerprint
 from harr.io.shared_table import SharedTable
-from harr.types import Generate, Generator, NoRoom, TruncatedCompletion
+from harr.types import ContextFull, Generate, Generator, TruncatedCompletion
 
 BATCH = 512
 """Number of new completions that are kept at a time: a kill or a dead server loses no more."""
@@ -63,7 +63,7 @@ class CachedGenerator:
             batch = missing[start : start + BATCH]
             new = dict(zip(batch, self.generator.complete([distinct[key] for key in batch]), strict=True))
             kept = {key: text for key, text in new.items() if self._keep(distinct[key], text)}
-            self._remember([_row(key, text) for key, text in kept.items() if not isinstance(text, NoRoom)])
+            self._remember([_row(key, text) for key, text in kept.items() if not isinstance(text, ContextFull)])
             texts |= new
         self._check_lengths(distinct, texts)
         return [texts[key] for key in keys]
@@ -72,9 +72,11 @@ class CachedGenerator:
         """Stop where most prompts leave too little room; an episode counts until its first such prompt: what is asked
         after it is longer still."""
         open_ = [
-            key for key, request in asked.items() if not any(isinstance(t.completion, NoRoom) for t in request.past)
+            key
+            for key, request in asked.items()
+            if not any(isinstance(t.completion, ContextFull) for t in request.past)
         ]
-        long = [text for key in open_ if isinstance(text := texts[key], NoRoom)]
+        long = [text for key in open_ if isinstance(text := texts[key], ContextFull)]
         self._prompts, self._long = self._prompts + len(open_), self._long + len(long)
         if long and self._prompts >= MANY and 2 * self._long > self._prompts:
             raise ParamsError(

@@ -9,7 +9,7 @@ from typing import Any
 from harr.errors import ParamsError
 from harr.params.generator import ServerParams
 from harr.services.openai_client import ContextLengthExceeded, Service
-from harr.types import Generate, NoRoom, PromptTooLong, TruncatedCompletion
+from harr.types import ContextFull, Generate, PromptTooLong, TruncatedCompletion
 
 
 class ServerGenerator:
@@ -95,7 +95,9 @@ class ServerGenerator:
         with self._lock:
             self._usage.update(requests=1, prompt_tokens=read, completion_tokens=written, no_room=int(cut_short))
         if cut_short:
-            return NoRoom.of(text, f"{self._service.where}: room for {written} of {self._wanted} tokens after {read}")
+            return ContextFull.of(
+                text, f"{self._service.where}: room for {written} of {self._wanted} tokens after {read}"
+            )
         return text
 
 
