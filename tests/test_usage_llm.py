@@ -58,10 +58,14 @@ def test_a_graph_is_searched_in_order_and_shown_as_in_training(
     shelf = {"founder of Acme": "Ada Brown founded Acme.", "birthplace of Ada Brown": "She was born in Ashford."}
     game = r_search(Question("q", "Where was the founder of Acme born?"), tools=["General", "News"], template="bare")
     opening = next(game).prompt  # type: ignore[union-attr]
-    searches: Any = game.send(GRAPH)
-    while isinstance(searches, tuple):
-        searches = game.send([Retrieval((Passage("p", shelf[search.query], "Acme"),)) for search in searches])
-    replies = iter([f"{GRAPH}</search>", "<think> She is known. </think><answer> Ashford </answer>"])
+
+    def send(text: str) -> Any:
+        searches: Any = game.send(text)
+        return game.send([Retrieval((Passage("p", shelf[one.query], "Acme"),)) for one in searches])
+
+    said = "<think> so </think><found> A is Ada Brown "
+    reading, answering = send(GRAPH), send(said)
+    replies = iter([f"{GRAPH}</search>", f"{said}</found>", "<think> She is known. </think><answer> Ashford </answer>"])
     read: list[str] = []
 
     def write(text: str, *stops: str) -> str:
@@ -71,7 +75,7 @@ def test_a_graph_is_searched_in_order_and_shown_as_in_training(
     monkeypatch.setitem(page, "write", write)
     monkeypatch.setitem(page, "search", lambda query: f"Doc 1(Title: Acme) {shelf[query]}")
     assert page["answer_by_graph"]("Where was the founder of Acme born?") == "Ashford"
-    assert read == [opening, searches.prompt]
+    assert read == [opening, reading.prompt, answering.prompt]
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ LABELS = {
     **MEASURES,
     "mrr": "MRR of the best search",
     "format": "well-formed turns",
+    "format_strict": "well-formed throughout",
     "pool_recall": "recall of the candidates",
     "answer_similarity": "answer similarity",
     "searches": "searches",

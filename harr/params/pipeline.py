@@ -106,7 +106,7 @@ class SearchR1Params(PipelineFacts):
 
 
 class RSearchParams(PipelineFacts):
-    """One text with <think>, a <search> graph, its <result> and an <answer> (R-Search, arXiv 2506.08352)."""
+    """One text with <think>, a <search> graph, each <result>, what was <found>, and an <answer> (arXiv 2506.08352)."""
 
     taught_tools: ClassVar[tuple[str, ...]] = TAUGHT
     name: Literal["r_search"]

@@ -74,9 +74,9 @@ RELEVANCE = "relevance"
 
 
 TERM_NAMES = (
-    "answer_f1", "answer_em", "substring_em", "rouge_l", "recall", "all_gold", "mrr", "format", "graph", "length",
-    "search_cost", "context_length", UNJUDGED, "reader_status", "novelty", "misses", "hop_gold", "judge", SEMANTIC,
-    "answer_similarity", RELEVANCE,
+    "answer_f1", "answer_em", "substring_em", "rouge_l", "recall", "all_gold", "mrr", "format", "format_strict",
+    "graph", "length", "search_cost", "context_length", UNJUDGED, "reader_status", "novelty", "misses", "hop_gold",
+    "judge", SEMANTIC, "answer_similarity", RELEVANCE,
 )  # fmt: skip
 """The names that ``reward.terms`` may hold, beside functions (``harr/rag/scoring/reward.py``)."""
 

@@ -12,7 +12,11 @@ SKIPS = 3
 """Number of updates in a row without a finite gradient that end a run."""
 
 
-WATCHED = {"reward_mean": "mean reward", "reward_format_mean": "the reward term format"}
+WATCHED = {
+    "reward_mean": "mean reward",
+    "reward_format_mean": "the reward term format",
+    "reward_format_strict_mean": "the reward term format_strict",
+}
 """Figures whose fall ends a run. A model may forget the form of its turns long before its reward as a whole falls."""
 
 

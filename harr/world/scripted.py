@@ -26,6 +26,7 @@ from harr.world.relations import SOURCES, Relation
 LABELS = "ABCDEFGH"
 _NOT_FOUND = {"status": "NOT_FOUND", "answer": ""}
 _SHOWN = re.compile(r"<information>(.*?)</information>\s*(?:<think>(.*?)</think>)?", re.DOTALL)
+_FOUND = re.compile(r"<found> [A-Z] is (.*?) </found>")
 _DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
 
 
@@ -86,7 +87,7 @@ def turn(text: str) -> str:
 
 
 def plan(text: str) -> str:
-    """Return the next turn of an R-Search trace: a search graph, or what its results told and the answer.
+    """Return the next turn of an R-Search trace: a search graph, then what the last results told, and the answer.
 
     >>> print(plan("Question: Where was Ada Brown's mother born?\\n"))
     <think> mother, birthplace </think><search>
@@ -99,7 +100,8 @@ def plan(text: str) -> str:
     """
     question, _, rest = text.partition("Question: ")[2].partition("\n")
     chain = grammar.parse(question)
-    _, shown, results = rest.partition("<result>")
+    *earlier, results = rest.split("<result>")
+    shown = bool(earlier)
     if chain is None:
         words = " ".join(question.split()[:10])
         return "<answer> unknown </answer>" if shown else f"<search>\nNodes:\nA: {words} (General)\nEdges:\n</search>"
@@ -113,9 +115,15 @@ def plan(text: str) -> str:
         edges = [f"{parent} -> {child}\n" for parent, child in pairwise(LABELS[: len(names)])]
         graph = f"Nodes:\n{''.join(nodes)}Edges:\n{''.join(edges)}"
         return f"<think> {', '.join(names)} </think><search>\n{graph}</search>"
-    followed = follow(chain, _DOCUMENT.findall(results))
-    learnt = "; ".join(f"{grammar.phrase(relation, subject)} is {value}" for relation, subject, value in followed)
-    return f"<think> {learnt} </think><answer> {followed[-1][2]} </answer>"
+    label, known = LABELS[len(earlier) - 1 :][:1], _FOUND.findall(rest)
+    if "not asked:" in results or len(earlier) > len(chain.relations):
+        return "<answer> unknown </answer>"
+    relation, subject = chain.relations[len(earlier) - 1], known[-1] if known else chain.start
+    values = facts(relation, subject, _DOCUMENT.findall(results))
+    value = values.pop() if len(values) == 1 else "unknown"
+    thought = f"<think> {grammar.phrase(relation, subject)} is {value} </think>"
+    last = len(earlier) == len(chain.relations)
+    return f"{thought}<answer> {value} </answer>" if last else f"{thought}<found> {label} is {value} </found>"
 
 
 def follow(chain: grammar.Chain, passages: Sequence[tuple[str, str]]) -> list[tuple[Relation, str, str]]:

@@ -1,18 +1,20 @@
 """R-Search: the model plans all its searches as one graph, reads all results at once, and answers (arXiv 2506.08352).
 
-One growing text: thoughts, a search graph (``harr/rag/pipelines/graph.py``), the results, an answer. The searches of a
-level of the graph are made together. ``$A`` in a query becomes what A found: the names and years in its best passage
-that its own query did not have (:func:`learnt`). The results show every query as it was asked, so the model sees what
-was put in. A node is not asked if a node that it refers to found nothing or if the budget is spent, which the results
-say, too. A node never gets a passage that a node before it already found.
+One growing text: thoughts, a search graph (``harr/rag/pipelines/graph.py``), results, an answer. The searches of a
+level of the graph are made together. Where later queries refer to a node, as ``$A`` does, the results so far are shown
+first, and the model writes what it found: ``<found> A is Ethel Price </found>`` (:func:`findings`). These words are put
+in for ``$A``, and learnt like all that the model writes. The results show every query as it was asked. A node is not
+asked if a node that it refers to has no finding or if the budget is spent, which the results say, too. A node never
+gets a passage that a node before it already found.
 
 A text that is no graph ends the episode with the answer "", as published: the reasons are in ``Outcome.graph``. So does
 a plan that was cut off. Whether the blocks have their form is another matter (``Outcome.faults``), which counts what
-the prompt began. There are two turns, plan and answer; an answer that was never asked for is not well-formed.
+the prompt began. A plan and an answer are two turns, and every block of findings is one more; an answer that was never
+asked for is not well-formed.
 """
 
 import re
-from collections.abc import Generator as PyGenerator, Sequence
+from collections.abc import Generator as PyGenerator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,13 +24,14 @@ from harr.rag.pipelines.search_r1 import documents
 from harr.rag.pipelines.tags import disorder, escape
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
 
-LEARNT_WORDS = 20
+FINDING_WORDS = 10
+"""Maximum number of words of a finding, which becomes a part of a query."""
+UNKNOWN = "unknown"
+"""The finding of a node that found nothing; whoever says so is well-formed."""
+NO_FINDING = "no finding"
+"""The fault of a turn that does not say what a later query needs."""
 _BEGUN, _CUT = "<think>", "cut off"
-_CAPITAL = r"[A-Z][\w'-]*"
-_NAME = re.compile(
-    rf"\b{_CAPITAL}(?:(?: (?:of|the|and|to|for|&))* {_CAPITAL})+|(?<![.!?] )(?<!^)\b(?:{_CAPITAL}|\d{{4}}\b)"
-)
-"""Words with a capital in a row, or one that does not begin a sentence; a year."""
+_FINDING = re.compile(r"([A-Z]) is (.+)")
 
 
 def r_search(
@@ -62,35 +65,40 @@ def r_search(
     graph = (missing,) if block is None else parse(block, tools, **limits)
     if not isinstance(graph, Graph):
         return Outcome("", (), 1, escaped, 2, (*faults, "no answer"), graph)
-    findings = _Findings(graph, budget, said((begun + plan).rpartition("<search>")[0]))
+    results = _Results(graph, budget, said((begun + plan).rpartition("<search>")[0]))
+    text, turns = text + written, 2
     for level in levels(graph):
-        searches = findings.searches(question, level)
-        if searches:
-            findings.add(searches, (yield tuple(searches.values())))
-    result, found = escape(findings.text())
-    answering = Generate(prompt=f"{text}{written}\n<result>\n{result}\n</result>\n", stop=("</answer>",))
-    completion = yield answering
-    reply = answering.cut(completion)
-    wrong = disorder(_closed(reply, "answer"), ("think", "answer") if "<think>" in reply else ("answer",))
-    wrong = wrong if answering.stopped(completion) else _CUT
+        if searches := results.searches(question, level):
+            results.add(searches, (yield tuple(searches.values())))
+        if wanted := results.wanted(level):
+            text, tags = results.told(text)
+            reply, wrong = yield from _block_of(text, "found")
+            read = {} if wrong == _CUT else findings(_block(reply, "found") or "", wanted)
+            results.learnt |= {label: value for label, value in read.items() if value.lower() != UNKNOWN}
+            wrong = wrong or ("" if read.keys() == wanted else NO_FINDING)
+            faults = (*faults, wrong) if wrong else faults
+            results.thought = said(reply.rpartition("<found>")[0])
+            text, turns, escaped = text + _closed(reply, "found"), turns + 1, escaped + tags
+    text, tags = results.told(text)
+    reply, wrong = yield from _block_of(text, "answer")
     answer = " ".join((_block(reply, "answer") or "").split())
     return Outcome(
         answer,
-        tuple(findings.hops.values()),
+        tuple(results.hops()),
         malformed=int(not answer),
-        escaped=escaped + found,
-        turns=2,
+        escaped=escaped + tags,
+        turns=turns,
         faults=(*faults, wrong) if wrong else faults,
         graph=(),
-        tool_errors=sum(bool(retrieval.error) for retrieval in findings.retrievals.values()),
+        tool_errors=sum(bool(retrieval.error) for retrieval in results.retrievals.values()),
     )
 
 
 @dataclass(slots=True)
-class _Findings:
-    """What the nodes of a graph have found so far, by label: each was asked, or there is a reason why not.
+class _Results:
+    """What the nodes of a graph have brought so far, by label: each was asked, or there is a reason why not.
 
-    ``thought``: what was written before the graph, and so before all its searches.
+    ``thought``: what was written right before the graph, or the findings, that let the next searches be made.
     """
 
     graph: Graph
@@ -98,16 +106,17 @@ class _Findings:
     thought: str
     asked: dict[str, Search] = field(default_factory=dict)
     retrievals: dict[str, Retrieval] = field(default_factory=dict)
-    hops: dict[str, Hop] = field(default_factory=dict)
+    learnt: dict[str, str] = field(default_factory=dict)
     unasked: dict[str, str] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
 
     def searches(self, question: Question, level: Sequence[Node]) -> dict[str, Search]:
         """Return the searches of a level, by label."""
         found: dict[str, Search] = {}
         for node in level:
-            missing = [name for name in node.references if not self._learnt(name)]
+            missing = [name for name in node.references if name not in self.learnt]
             if missing:
-                self.unasked[node.label] = f"{missing[0]} found nothing to put in its place"
+                self.unasked[node.label] = f"nothing was found for {missing[0]}"
             elif self.budget and len(self.asked) + len(found) >= self.budget:
                 self.unasked[node.label] = f"all {self.budget} searches are used up"
             else:
@@ -118,52 +127,80 @@ class _Findings:
         """Keep what came back."""
         self.asked |= searches
         self.retrievals |= zip(searches, retrievals, strict=True)
-        self.hops |= {label: Hop(search.query, self._learnt(label)) for label, search in searches.items()}
 
-    def text(self) -> str:
-        """Return what the model is shown: per node its label, tool and query, then passages or why there are none."""
-        shown = []
+    def wanted(self, level: Sequence[Node]) -> set[str]:
+        """Return the labels of a level that brought passages and that a later query refers to."""
+        needed = {name for node in self.graph.nodes for name in node.references}
+        return {node.label for node in level if node.label in needed and self._passages(node.label)}
+
+    def told(self, text: str) -> tuple[str, int]:
+        """Return a text with a block of what was not yet shown, and how many control tags were escaped in it.
+
+        Per node its label, tool and query, then passages or why there are none.
+        """
+        lines = []
         for node in (node for level in levels(self.graph) for node in level):
             search, retrieval = self.asked.get(node.label), self.retrievals.get(node.label, Retrieval(()))
-            shown.append(f"{node.label} ({node.tool}): {search.query if search else node.query}")
+            if node.label in self.shown or not (search or node.label in self.unasked):
+                continue
+            self.shown.add(node.label)
+            lines.append(f"{node.label} ({node.tool}): {search.query if search else node.query}")
             if not search:
-                shown.append(f"not asked: {self.unasked[node.label]}")
+                lines.append(f"not asked: {self.unasked[node.label]}")
             elif retrieval.error:
-                shown.append(f"error: {' '.join(retrieval.error.split())[:200]}")
+                lines.append(f"error: {' '.join(retrieval.error.split())[:200]}")
             elif not retrieval.passages:
-                shown.append("nothing found")
-            shown += documents(retrieval.passages)
-        return "\n".join(shown)
+                lines.append("nothing found")
+            lines += documents(retrieval.passages)
+        shown, tags = escape("\n".join(lines))
+        return f"{text}\n<result>\n{shown}\n</result>\n", tags
 
-    def _learnt(self, label: str) -> str:
-        """Return what stands for a node in a query."""
-        passages = self.retrievals[label].passages if label in self.retrievals else ()
-        return learnt(passages[0], self.asked[label].query) if passages else ""
+    def hops(self, labels: Iterable[str] | None = None) -> Iterable[Hop]:
+        """Yield the searches made, or those of ``labels``, with what the model says that they found."""
+        for label, search in self.asked.items():
+            if labels is None or label in labels:
+                yield Hop(search.query, self.learnt.get(label, ""))
+
+    def _passages(self, label: str) -> tuple[Passage, ...]:
+        return self.retrievals[label].passages if label in self.retrievals else ()
 
     def _search(self, question: Question, node: Node) -> Search:
         before = ancestors(node.label, self.graph.edges)
         return Search(
             question,
-            node.filled({name: self._learnt(name) for name in node.references}),
-            tuple(hop for label, hop in self.hops.items() if label in before),
-            frozenset(p.id for label in before if label in self.retrievals for p in self.retrievals[label].passages),
+            node.filled(self.learnt),
+            tuple(self.hops(before)),
+            frozenset(passage.id for label in before for passage in self._passages(label)),
             tool=node.tool,
             thought=self.thought,
         )
 
 
-def learnt(passage: Passage, query: str) -> str:
-    """Return what a passage says beyond query and title: its names and years, or where it has none its first words.
+def findings(text: str, wanted: Iterable[str]) -> dict[str, str]:
+    """Return what a block says that the ``wanted`` nodes found, by label; lines or semicolons divide it.
 
-    A later query of all its words would look for what they say, and no longer for what it is about. Names are found
-    by their capitals; a text without any is cut to ``LEARNT_WORDS`` words.
+    Nothing is repaired: one of more than ``FINDING_WORDS`` words is left out, and so is a node that is told twice.
 
-    >>> learnt(Passage("p", "It was founded by Ethel Price in 1902. Its seat is Bath.", "Hurst Ltd"), "seat of Hurst")
-    'Ethel Price, 1902, Bath'
+    >>> findings(" A is Ethel Price; B is Bath\\nB is Rome\\nC is 1902 ", {"A", "B", "C"})
+    {'A': 'Ethel Price', 'C': '1902'}
     """
-    text, known = " ".join(passage.text.split()), f"{query} {passage.title}".lower()
-    found = dict.fromkeys(name[0] for name in _NAME.finditer(text) if name[0].lower() not in known)
-    return ", ".join(found) or " ".join(text.split()[:LEARNT_WORDS])
+    lines = [_FINDING.fullmatch(" ".join(line.split())) for line in re.split(r"[;\n]", text)]
+    told = [(line[1], line[2]) for line in lines if line]
+    labels = [label for label, _ in told]
+    return {
+        label: value
+        for label, value in told
+        if label in wanted and labels.count(label) == 1 and len(value.split()) <= FINDING_WORDS
+    }
+
+
+def _block_of(text: str, tag: str) -> PyGenerator[Request, Any, tuple[str, str]]:
+    """Let the model write a block, thoughts before it or not: what it wrote, and why that is not well-formed or ""."""
+    asked = Generate(prompt=text, stop=(f"</{tag}>",))
+    completion: str = yield asked
+    reply = asked.cut(completion)
+    wrong = disorder(_closed(reply, tag), ("think", tag) if "<think>" in reply else (tag,))
+    return reply, wrong if asked.stopped(completion) else _CUT
 
 
 def _block(text: str, tag: str) -> str | None:

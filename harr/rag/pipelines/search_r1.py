@@ -39,7 +39,8 @@ def search_r1(question: Question, *, max_searches: int, template: str = "plain")
     for turn in range(max_searches + 1):
         completion: str = yield Generate(prompt=text, stop=STOPS)
         action, content, thought = _read(completion)
-        wrong = fault(completion, acts=action == "answer" or (action == "search" and turn < max_searches))
+        acts = action == "answer" or (action == "search" and turn < max_searches)
+        wrong = fault(_ended(completion, action), acts=acts, block=action)
         faults += (wrong,) if wrong else ()
         if query:
             hops, query = (*hops, Hop(query, thought)), ""
@@ -89,6 +90,11 @@ def _read(completion: str) -> tuple[str, str, str]:
     thought = " ".join(" ".join(thoughts).split())
     content = " ".join(found[2].split()) if found else ""
     return (found[1] if found and content else ""), content, thought
+
+
+def _ended(completion: str, tag: str) -> str:
+    """Return the whole completion, with the closing tag that servers cut off."""
+    return completion if completion.rstrip().endswith(f"</{tag}>") else f"{completion}</{tag}>"
 
 
 def _closed(completion: str, tag: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 TAGS = {
     "react": ("think", "tool_call", "tool_response", "tools"),
     "search_r1": ("think", "search", "information", "answer"),
-    "r_search": ("think", "search", "result", "answer"),
+    "r_search": ("think", "search", "result", "found", "answer"),
 }
 """The blocks of a pipeline's text; no passage may bring their tags."""
 _CONTROL = re.compile(
@@ -15,8 +15,9 @@ _CONTROL = re.compile(
     re.IGNORECASE,
 )
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL)
-_BLOCK_TAG = re.compile(r"</?(?:think|search|result|answer)>")
-_BLOCK = re.compile(r"<(think|search|answer)>.*?</\1>", re.DOTALL)
+_BLOCK_TAG = re.compile(r"</?(?:think|search|found|answer)>")
+_TOLD = re.compile(r"</?(?:result|information|tool_response|tools)>")
+_BLOCK = re.compile(r"<(think|search|found|answer)>.*?</\1>", re.DOTALL)
 _ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "[": "&#91;", "]": "&#93;"})
 
 
@@ -52,17 +53,25 @@ def thoughts(turn: str) -> str:
     return " ".join(_THOUGHT.findall(begun))
 
 
-def fault(turn: str, *, acts: bool) -> str:
+def fault(turn: str, *, acts: bool, block: str = "") -> str:
     """Return why a turn is not well-formed; "" where it is.
 
-    It should end its thoughts (a prompt may have begun them) and then act: search, or answer.
+    It should end its thoughts (a prompt may have begun them) and then act: search, or answer. With a ``block`` it is
+    thoughts and that block, each once, and nothing beside. No model may write what the environment tells.
 
     >>> fault("so it is Bath.</think><answer>Bath", acts=True), fault("It is Bath.", acts=False)
     ('', 'no action')
     >>> fault("<think>It is Bath.<answer>Bath", acts=True)
     'no end of thoughts'
+    >>> fault("</think></think>garbage<search>a</search>", acts=True, block="search")
+    'blocks repeated or out of order'
     """
-    return "no action" if not acts else "" if "</think>" in turn else "no end of thoughts"
+    if not acts:
+        return "no action"
+    if "</think>" not in turn:
+        return "no end of thoughts"
+    begun = "" if "<think>" in turn.partition("</think>")[0] else "<think>"
+    return disorder(f"{begun}{turn}", ("think", block)) if block else _forged(turn)
 
 
 def disorder(text: str, blocks: Sequence[str]) -> str:
@@ -73,9 +82,9 @@ def disorder(text: str, blocks: Sequence[str]) -> str:
     >>> disorder("<answer>Bath</answer> I hope.", ["answer"]), disorder("<answer>Bath", ["answer"])
     ('text outside the blocks', 'no end of answer')
     """
+    if forged := _forged(text):
+        return forged
     tags = _BLOCK_TAG.findall(text)
-    if {"<result>", "</result>"} & set(tags):
-        return "wrote the result itself"
     for block in blocks:
         if f"<{block}>" not in tags:
             return f"no {block}"
@@ -84,3 +93,7 @@ def disorder(text: str, blocks: Sequence[str]) -> str:
     if tags != [tag for block in blocks for tag in (f"<{block}>", f"</{block}>")]:
         return "blocks repeated or out of order"
     return "text outside the blocks" if _BLOCK.sub("", text).strip() else ""
+
+
+def _forged(text: str) -> str:
+    return "wrote the result itself" if _TOLD.search(text) else ""

@@ -55,6 +55,12 @@ def format_reward(episode: Episode) -> float | None:
     return 1.0 - len(outcome.faults) / outcome.turns if episode.steps or outcome.graph is not None else 0.0
 
 
+def strict_format(episode: Episode) -> float | None:
+    """Return 1.0 where every turn is well-formed (:func:`format_reward`), else 0.0, as R-Search has it."""
+    share = format_reward(episode)
+    return None if share is None else float(share == 1.0)
+
+
 def valid_graph(episode: Episode) -> float | None:
     """Return 1.0 where the model wrote a search graph, else 0.0 (see ``Outcome.graph``); None without graphs."""
     return None if episode.outcome.graph is None else float(not episode.outcome.graph)
@@ -150,6 +156,7 @@ TERMS: dict[str, Term] = {
     "all_gold": all_gold,
     "mrr": best_reciprocal_rank,
     "format": format_reward,
+    "format_strict": strict_format,
     "graph": valid_graph,
     "length": length,
     "search_cost": search_cost,

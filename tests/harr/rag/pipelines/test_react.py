@@ -201,6 +201,7 @@ def test_a_source_that_failed_is_told_and_counted() -> None:
         (call("flu"), "no end of thoughts"),
         ("Final answer: Rest.", "no end of thoughts"),
         (f"{THINK}{call('flu')} and then", "text after the call"),
+        (f"<think>So.<tool_response>[p] Flu</tool_response></think>{call('flu')}", "wrote the result itself"),
         (f"{THINK}{call('flu')}</tool_call> and then", "text after the call"),
         (f"{THINK}{call('flu')}</tool_call>{call('cold')}", "text after the call"),
     ],

@@ -1,5 +1,7 @@
 """The growing text driven by hand: no model, no retriever."""
 
+import pytest
+
 from harr.rag.pipelines.search_r1 import CORRECTION, STOPS, search_r1
 from harr.types import Generate, Hop, Passage, Question, Retrieval, Search
 
@@ -61,3 +63,32 @@ def test_after_the_last_search_only_an_answer_counts() -> None:
     game.send(Retrieval(()))
     outcome = finish(game, "<think>Nothing.</think><search>Who else?")
     assert (outcome.answer, len(outcome.hops), outcome.malformed) == ("", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("turn", "fault"),
+    [
+        ("<think>So.</think><answer>Bath", ""),
+        ("So.</think> <answer> Bath </answer>", ""),
+        ("</think></think>garbage<search>a</search><search>b</search><answer>x", "blocks repeated or out of order"),
+        ("<think>So.</think><think>So.</think><answer>Bath", "blocks repeated or out of order"),
+        ("<information>Doc 1 Bath.</information></think><answer>Bath", "wrote the result itself"),
+        ("<think>So.</think>I know it: <answer>Bath", "text outside the blocks"),
+        ("<think>So.</think><answer>Bath</answer><answer>Rome", "blocks repeated or out of order"),
+    ],
+)
+def test_a_turn_is_thoughts_and_one_action_and_no_passage_of_its_own(turn: str, fault: str) -> None:
+    """The form of the first two faults was full marks, which a model that learns would find (review F10)."""
+    game = search_r1(QUESTION, max_searches=2, template="bare")
+    next(game)
+    asked = game.send("<think>The town.</think><search>town of Ada")
+    assert isinstance(asked, Search)
+    game.send(Retrieval(()))
+    try:
+        while isinstance(request := game.send(turn), Search):
+            assert "<search>" in turn
+            turn = "<think>So.</think><answer>x"
+            game.send(Retrieval(()))
+        pytest.fail(str(request))
+    except StopIteration as stop:
+        assert stop.value.faults == ((fault,) if fault else ())

@@ -86,11 +86,11 @@ PLAYED: dict[str, tuple[Pipeline, list[str], list[str], dict[str, str]]] = {
         ["I know.", call("founder"), "Final answer: Ada"],
         {"mother": THOUGHT, "birthplace": "Clara.", "founder": ""},
     ),
-    "r_search": (  # the prompt began the thoughts; one plan stands before all searches, two of which are made at once
+    "r_search": (  # the prompt began the thoughts; two searches are made at once
         partial(r_search, tools=("General",)),
-        [f"{TAGGED.removeprefix('<think>')}<search>{GRAPH}", "<answer>Bath"],
+        [f"{TAGGED.removeprefix('<think>')}<search>{GRAPH}", "<think>Clara.</think><found>A is Clara", "<answer>Bath"],
         ["</think><search>\nNodes:\nA: founder (General)\nEdges:\n", "<answer>Ada"],
-        {"mother of Ada": THOUGHT, "age of Ada": THOUGHT, "birthplace of Clara": THOUGHT, "founder": ""},
+        {"mother of Ada": THOUGHT, "age of Ada": THOUGHT, "birthplace of Clara": "Clara.", "founder": ""},
     ),
     "leret": (
         LeReT(2, template="chat"),
