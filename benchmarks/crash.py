@@ -43,7 +43,7 @@ MADE = {
 }
 STAGES = (*MADE, "promote")
 Told = dict[str, Any]  # what is known of an attempt; see `run`
-TIMES = {"seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
+TIMES = {"seconds", "play_seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
 """Figures of a stage that tell of the call itself: how long it took, and how much of the work it did."""
 PARAMS = """seed: 0
 download: {dataset: world, passages: 200, train_questions: 16, test_questions: 8, hops: [2], seed: 0}

@@ -33,7 +33,7 @@ def history(out: Path, rank: str) -> list[dict[str, Any]]:
     """What a process left in ``out``: one row per step, without the time."""
 
     def timeless(values: dict[str, Any]) -> dict[str, Any]:
-        kept = {name: value for name, value in values.items() if name != "seconds"}
+        kept = {name: value for name, value in values.items() if name not in ("seconds", "play_seconds")}
         return {name: timeless(value) if isinstance(value, dict) else value for name, value in kept.items()}
 
     return [timeless(row) for row in read_json(out / f"history-{rank}.json")]

@@ -1,6 +1,7 @@
 """What a training run tells of itself: a panel for every figure that its method has, and its seconds by phase."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -29,12 +30,15 @@ FIGURES = {
     "malformed": ("Malformed replies", "Replies an episode that could not be read"),
     "logprob_gap": ("Log-probability gap", "Between the sampled and the learnt policy, in nats; near 0 is right"),
     "seconds": ("Seconds", "Seconds a step, without validation"),
+    "play_seconds": ("Seconds of play", "Seconds a step in which its rollouts are played and rewarded"),
+    "update_seconds": ("Seconds of update", "Seconds a step in which the weights learn from the rollouts"),
 }
 """Figures of a step in the order of the page: title, and what it tells. A method has those that it writes."""
 SHARED = frozenset({"zero_std_share", "clip_share"})
 """Figures that are shares."""
 PER_EPISODE = frozenset({"searches", "malformed"})
 """Figures that are sums over the episodes of a step."""
+PLAY = "play_seconds"
 PHASES = {-1.0: "warm start"}
 
 
@@ -80,6 +84,7 @@ def _validation(rows: Rows) -> Iterator[Panel]:
 
 
 def _figures(rows: Rows) -> Iterator[Panel]:
+    rows = [row | {"update_seconds": _update(row)} if PLAY in row else row for row in rows]
     for name, (title, says) in FIGURES.items():
         if any(name in row for row in rows):
             yield _panel(rows, name, title, says, name in SHARED)
@@ -101,19 +106,38 @@ def _panel(rows: Rows, name: str, title: str, says: str, percent: bool = False) 
     return Panel(title, says, tuple(lines), percent)
 
 
-def seconds_by_phase(rows: Rows) -> list[tuple[str, int, float, float]]:
-    """Return for each phase its name, its steps, its seconds, and those of the validation within it.
+def _update(row: Mapping[str, Any]) -> float:
+    """Return the seconds of a step after its play."""
+    return float(row.get("seconds", 0.0) - row[PLAY])
 
-    >>> seconds_by_phase([{"phase": -1.0, "seconds": 2.0}, {"phase": 0.0, "seconds": 3.0}])
-    [('warm start', 1, 2.0, 0.0), ('training', 1, 3.0, 0.0)]
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Steps of one phase and their seconds: of all, of play and update where rows tell them, and of the validation."""
+
+    name: str
+    steps: int
+    seconds: float
+    play: float | None
+    update: float | None
+    validation: float
+
+
+def seconds_by_phase(rows: Rows) -> list[Phase]:
+    """Return the seconds of each phase, in their order.
+
+    >>> seconds_by_phase([{"phase": -1.0, "seconds": 2.0, "play_seconds": 0.5}])
+    [Phase(name='warm start', steps=1, seconds=2.0, play=0.5, update=1.5, validation=0.0)]
     """
     parts = [(phase, list(own)) for phase, own in groupby(rows, key=lambda row: row.get("phase", 0.0))]
     later = sum(phase not in PHASES for phase, _ in parts) > 1
     return [
-        (
+        Phase(
             PHASES.get(phase, f"phase {phase:g}" if later else "training"),
             len(own),
             float(sum(row.get("seconds", 0.0) for row in own)),
+            float(sum(row[PLAY] for row in own)) if all(PLAY in row for row in own) else None,
+            float(sum(map(_update, own))) if all(PLAY in row for row in own) else None,
             float(sum(row.get(name, {}).get("seconds", 0.0) for row in own for name in (BEFORE, AFTER))),
         )
         for phase, own in parts

@@ -7,6 +7,7 @@ engine samples, whose log-probabilities TRL corrects for by importance sampling.
 
 import inspect
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,7 +84,7 @@ class RolloutFunction:
         """Return episodes of the questions with these ids, groups side by side; lists with an entry an episode."""
         known = {question.id: question for question in self.setup.questions}
         own, prompts = len(prompts), distributed.joined(prompts)  # all processes play all episodes
-        self._calls, training = 0, trainer.model.training
+        began, self._calls, training = time.perf_counter(), 0, trainer.model.training
         self._vllm = trainer.vllm_generation if self.params.vllm != "none" else None
         trainer.model.eval()
         sampler = Sampler(self.writer, self.generate, max_tokens=self.params.max_tokens)
@@ -91,6 +92,7 @@ class RolloutFunction:
         trainer.model.train(training)
         first = distributed.number() * own
         rows = self.rows(episodes, sampler).items()
+        self.figures["play_seconds"] = time.perf_counter() - began
         return {name: values and values[first : first + own] for name, values in rows}
 
     def generate(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:

@@ -1,5 +1,6 @@
 """A step's episodes: the questions it draws, its rollouts, and its searches laid out as tensors."""
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,11 +50,13 @@ class Played:
 
 
 def play_step(params: LoopParams, setup: Setup, seed: int, step: int) -> Played:
-    """Play the rollouts of a step and reward them."""
+    """Play the rollouts of a step and reward them; ``play_seconds`` is the time of both."""
+    began = time.perf_counter()
     episodes = rollouts(params, setup, seed, step)
     scores = setup.reward.score(episodes)
     rewards = setup.reward.totals(scores, step)
-    return Played(step, episodes, scores, rewards, reward_figures(params, setup, scores, rewards, episodes, step))
+    figures = reward_figures(params, setup, scores, rewards, episodes, step)
+    return Played(step, episodes, scores, rewards, {**figures, "play_seconds": time.perf_counter() - began})
 
 
 def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -> Sequence[T]:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harr.report.charts import MOST, Line, Panel, draw, thinned, ticks
-from harr.report.curves import seconds_by_phase, training_panels
+from harr.report.curves import Phase, seconds_by_phase, training_panels
 
 GRPO = {"entropy": 1.0, "kl": 0.02, "clip_share": 0.1, "grad_norm": 2.0, "loss": 0.5, "zero_std_share": 0.25}
 METHODS = {
@@ -67,7 +67,18 @@ def test_seconds_are_summed_by_phase() -> None:
     told[5]["validation"] = {"recall": 0.5, "questions": 9.0, "seconds": 7.0}
     told[0]["phase"] = -1.0
     found = seconds_by_phase(told)
-    assert found[0] == ("warm start", 1, 2.0, 0.0) and found[1] == ("phase 0", 19, 38.0, 7.0) and len(found) == 3
+    assert found[0] == Phase("warm start", 1, 2.0, None, None, 0.0)
+    assert found[1] == Phase("phase 0", 19, 38.0, None, None, 7.0) and len(found) == 3
+
+
+def test_seconds_of_a_step_are_those_of_play_and_update() -> None:
+    told = [{**row, "play_seconds": 0.5} for row in rows()]
+    found = {panel.title: panel for panel in training_panels(told)[0]}
+    assert {y for _, y in found["Seconds of play"].lines[0].points} == {0.5}
+    assert {y for _, y in found["Seconds of update"].lines[0].points} == {1.5}
+    assert seconds_by_phase(told)[0] == Phase("phase 0", 20, 40.0, 10.0, 30.0, 0.0)
+    del told[3]["play_seconds"]  # a row of a former version
+    assert seconds_by_phase(told)[0].play is None and seconds_by_phase(told)[1].play == 5.0
 
 
 def test_a_chart_stays_within_its_box_and_marks_phases() -> None:

@@ -95,7 +95,7 @@ def test_a_killed_run_ends_with_the_same_weights(setup: Setup, tmp_path: Path) -
     assert not (tmp_path / "parts").exists()
     assert killed.traceback and progress._Stop.loops == 0
     parts = train(params, setup, tmp_path / "parts", tmp_path / "b", nothing, 0)
-    untimed = [[{**row, "seconds": 0.0} for row in rows] for rows in (whole, parts)]
+    untimed = [[{**row, "seconds": 0.0, "play_seconds": 0.0} for row in rows] for rows in (whole, parts)]
     assert untimed[0] == untimed[1]
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
     assert all(torch.equal(one[name], two[name]) for name in one)

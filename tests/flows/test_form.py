@@ -1,0 +1,82 @@
+"""The form of a deployment in Prefect, filled in and submitted in a browser: the recipe chosen becomes a parameter."""
+
+import json
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browsing import browser, chromium
+from servers import Server
+
+from flows.server import free_port, healthy, prefect_command
+
+pytestmark = [pytest.mark.servers, pytest.mark.slow]
+ROOT = Path(__file__).parents[2]
+DEPLOY = """
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.utilities.callables import parameter_schema
+from flows.pipeline import pipeline
+
+with get_client(sync_client=True) as client:
+    client.create_work_pool(WorkPoolCreate(name="cpu", type="process"))
+    schema = parameter_schema(pipeline).model_dump_for_openapi()
+    flow = client.create_flow(pipeline)
+    print(client.create_deployment(flow, "on-demand", work_pool_name="cpu", parameter_openapi_schema=schema))
+"""
+"""What `harr up` does for prefect.yaml, for one deployment."""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Server]:
+    """An empty Prefect."""
+    chromium()
+    command, environment = prefect_command(port := free_port())
+    server = Server(tmp_path, command, port, environment | {"PREFECT_HOME": str(tmp_path / "prefect")})
+    try:
+        server.start()
+        deadline = time.monotonic() + 120
+        while not healthy(server.environment["PREFECT_API_URL"]) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield server
+    finally:
+        server.stop()
+
+
+def runs(server: Server) -> list[dict[str, Any]]:
+    """The flow runs that Prefect knows."""
+    address = f"{server.environment['PREFECT_API_URL']}/flow_runs/filter"
+    request = urllib.request.Request(address, b"{}", {"Content-Type": "application/json"})
+    with closing(urllib.request.urlopen(request, timeout=60)) as answer:
+        found: list[dict[str, Any]] = json.load(answer)
+        return found
+
+
+def test_the_form_offers_the_recipes_and_starts_the_one_that_is_chosen(site: Server, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DEPLOY]
+    done = subprocess.run(command, cwd=ROOT, env=site.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "profile").mkdir()
+    with browser(tmp_path / "profile") as page:
+        page.size(1400, 1000)
+        page.open(
+            f"http://127.0.0.1:{site.port}/deployments/deployment/{done.stdout.strip()}/run",
+            *("Run Name", "a file of recipes/", "make the candidate the champion", "Submit"),
+        )
+        page.click(".p-select-button__control", "params.yaml")
+        page.press("ArrowDown", 40)
+        page.wait("agent_small", "harr_grpo", "own_data", "smoke")
+        page.write("smoke")
+        page.click(".p-select-option", "^smoke$")
+        page.picture(ROOT / "work/screenshots/prefect-form.png")
+        assert not runs(site)
+        page.click("button", "^Submit$")
+        page.wait("Upcoming", "Next Run", "2 Parameters")
+    (run,) = runs(site)
+    assert run["parameters"] == {"recipe": "smoke", "promote": False} and run["state_type"] == "SCHEDULED"
