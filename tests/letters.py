@@ -16,8 +16,11 @@ TOLD = "xyz"
 """What the environment puts into the text after a search."""
 
 
-def save_letters(folder: Path, *, spread: float, room: int = 64, printable: bool = False) -> Path:
-    """Write a random model whose tokens are single letters, or all ``printable`` ones; ``spread``: of its weights."""
+def save_letters(folder: Path, *, spread: float, room: int = 64, printable: bool = False, head: int = 8) -> Path:
+    """Write a random model whose tokens are single letters, or all ``printable`` ones; ``spread``: of its weights.
+
+    ``head``: width of an attention head; vLLM takes 32, and no less.
+    """
     letters_ = string.printable if printable else string.ascii_lowercase
     words = {letter: number for number, letter in enumerate(["<eos>", "<pad>", *letters_])}
     letters = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
@@ -28,12 +31,12 @@ def save_letters(folder: Path, *, spread: float, room: int = 64, printable: bool
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=len(words),
-        hidden_size=16,
-        intermediate_size=32,
+        hidden_size=2 * head,
+        intermediate_size=4 * head,
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=2,
-        head_dim=8,
+        head_dim=head,
         max_position_embeddings=room,
         initializer_range=spread,
         eos_token_id=0,

@@ -43,7 +43,7 @@ from harr.train.alarm import alarm_figures
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
 from harr.train.guard import chosen, verdict, worth_keeping
 from harr.train.record import plain
-from harr.train.vllm import check_vllm, generate_by_vllm, vllm_config, vllm_reached
+from harr.train.vllm import attend, check_vllm, generate_by_vllm, vllm_config, vllm_reached
 from harr.types import Episode, Log, Question
 
 FIGURES = {
@@ -291,6 +291,8 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
                 train_dataset=Dataset.from_dict({"prompt": asked(params, setup.questions, callback.done, seed)}),
                 rollout_func=game,
             )
+        if params.vllm != "none":
+            attend(trainer.vllm_generation, params, model)
         skip_padding(loaded)
         skip_padding(trainer.ref_model)
         run_trl(trainer, callback)

@@ -38,20 +38,48 @@ def check_vllm(params: AgentParams) -> None:
 
 @contextmanager
 def vllm_reached(params: AgentParams) -> Iterator[None]:
-    """Let TRL meet the server within the block, for up to four minutes.
+    """Let TRL speak to the server within the block; it looks for it for up to four minutes.
 
     Raises:
-        ServiceUnavailable: there is none, or it takes no weights.
+        ServiceUnavailable: there is none, it takes no weights, or it has gone.
     """
     try:
         yield
-    except (OSError, RuntimeError) as error:
-        if params.vllm != "server":
+    except Exception as error:
+        refused = type(error) is Exception and str(error).startswith("Request failed")  # so TRL says it
+        if params.vllm != "server" or not (refused or isinstance(error, OSError | RuntimeError)):
             raise
         raise ServiceUnavailable(
             f"train.vllm: server {params.vllm_url} cannot be used: {one_line(error, 300)}; "
             "start it as docs/serving.md says"
         ) from None
+
+
+def attend(engine: Any, params: AgentParams, model: Any) -> None:
+    """Let TRL's ``trainer.vllm_generation`` end in our words, and send weights without a change to those that learn.
+
+    TRL adds the LoRA to the base, sends it and takes it away again, which in bfloat16 leaves a rounding behind at
+    every step: the base drifts away from the one that the adapter will be put on.
+    """
+    engine.sync_weights = vllm_reached(params)(engine.sync_weights)
+    engine.generate = vllm_reached(params)(engine.generate)
+    if params.lora is not None:
+        engine._iter_named_params = lambda: merged_weights(model)
+
+
+def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield every weight of the base with its LoRA added, under its name in the base; the base stays as it is."""
+    from peft.tuners.lora import LoraLayer
+
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+    for name, weight in model.named_parameters():
+        if model.prefix in name:  # lora_
+            continue
+        layer, data = layers.get(name.removesuffix(".base_layer.weight")), weight.data
+        if layer is not None and name.endswith(".weight"):
+            with torch.no_grad():
+                data = (data.float() + layer.get_delta_weight("default").float()).to(data.dtype)
+        yield name.removeprefix("base_model.model.").replace(".base_layer", ""), data
 
 
 def vllm_config(params: AgentParams) -> dict[str, Any]:

@@ -1,0 +1,251 @@
+"""vLLM samples for the trainer: what it wrote is trained, weights go out unchanged, a server that goes is one line."""
+
+from collections.abc import Generator as PyGenerator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import requests
+import torch
+from letters import TOLD, OnePassage, save_letters, spell
+from trl.generation.vllm_generation import VLLMGeneration
+from trl.trainer import grpo_trainer
+
+from harr.errors import ParamsError, ServiceUnavailable
+from harr.params.train import AgentParams, LoraParams
+from harr.rag.generation.llm_adapter import begin
+from harr.rag.generation.local_model import LanguageModel, load_model
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
+from harr.train import agent
+from harr.train.agent import AgentCallback, RolloutFunction, train, trl_config
+from harr.train.vllm import attend, check_vllm
+from harr.types import Generate, Outcome, Question, Request
+
+QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
+PARAMS = AgentParams(
+    method="agent",
+    steps=12,
+    questions_per_step=4,
+    group_size=8,
+    learning_rate=3e-2,
+    episodes_per_pass=8,
+    max_tokens=6,
+    checkpoint_every=4,
+    lora=None,
+)
+
+
+def nothing(step: int, values: object) -> None:
+    """Log nowhere."""
+
+
+@pytest.fixture
+def setup(tmp_path: Path) -> Setup:
+    folder = save_letters(tmp_path / "letters", spread=0.5)
+    reward = Reward({"letters:share_of_a": 1.0})
+    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(folder))  # type: ignore[arg-type]
+
+
+def mixed_stops(question: Question) -> PyGenerator[Request, Any, Outcome]:
+    """As ``spell``, but every other question stops at other letters."""
+    stop = ("a",) if question.text in "qe" else ("d", "ef")
+    first: str = yield Generate(prompt=question.text, stop=stop)
+    answer: str = yield Generate(prompt=f"{question.text}{first}{stop[0]}{TOLD}", stop=("t",))
+    return Outcome(answer)
+
+
+class LetterEngine:
+    """Stands where TRL has vLLM: samples by its own random numbers, and sometimes a token past the stop string."""
+
+    model: Any
+    tokenizer: Any
+
+    def __init__(self, *, temperature: float, max_completion_length: int, **told: Any) -> None:
+        self.temperature, self.limit, self.told = temperature, max_completion_length, told
+        self.generation_kwargs: dict[str, Any] = {}
+        self.synchronised, self.calls = 0, list[dict[str, Any]]()
+
+    def sync_weights(self) -> None:
+        """Count it."""
+        self.synchronised += 1
+
+    def generate(self, prompts: list[list[int]], images: None, num_generations: int) -> tuple[Any, ...]:
+        """Ids, and the log-probability of each after temperature, as (rows, tokens, 1)."""
+        self.calls.append(self.generation_kwargs)
+        writer, stop = LanguageModel(self.model, self.tokenizer, name="letters"), self.generation_kwargs["stop"]
+        keys = [f"{len(self.calls)}/{row}" for row in range(len(prompts))]
+        limits = {"temperature": self.temperature, "max_tokens": self.limit, "batch_size": 64}
+        found = writer.generate(prompts, [tuple(stop)] * len(prompts), keys=keys, **limits)
+        found = [[*ids, 5] if ids[-1] not in writer.ends and len(ids) < self.limit else ids for ids in found]
+        scores = [
+            logprobs(self.model, prompt, ids, self.temperature) for prompt, ids in zip(prompts, found, strict=True)
+        ]
+        return prompts, found, [[[score] for score in row] for row in scores], None
+
+
+def logprobs(model: Any, prompt: list[int], ids: list[int], temperature: float) -> list[float]:
+    """Log-probability of every id after a prompt."""
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1] / temperature
+    values: list[float] = logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0].tolist()
+    return values
+
+
+def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
+    """Ids, masks and log-probabilities stay aligned over turns, and requests of one call have their own stops."""
+    params = PARAMS.model_copy(update={"vllm": "colocate", "temperature": 0.7})
+    model, tokenizer = load_model(setup.writer)
+    engine = LetterEngine(temperature=0.7, max_completion_length=6)
+    engine.model, engine.tokenizer = model, tokenizer
+    game = RolloutFunction(
+        params, replace(setup, pipeline=mixed_stops), LanguageModel(model, tokenizer, name="letters"), seed=0
+    )
+    trainer = type("Trainer", (), {"model": model, "vllm_generation": engine})
+    rows = game([question.id for question in QUESTIONS for _ in range(8)], trainer)
+    told = [kwargs["stop"] for kwargs in engine.calls]
+    assert told == [["a"], ["d", "ef"], ["t"]] and engine.calls[0]["include_stop_str_in_output"]
+    endings = set()
+    for prompt, ids, own, found in zip(
+        rows["prompt_ids"], rows["completion_ids"], rows["env_mask"], rows["logprobs"], strict=True
+    ):
+        assert len(ids) == len(own) == len(found)
+        expected = [value * mine for value, mine in zip(logprobs(model, prompt, ids, 0.7), own, strict=True)]
+        assert found == pytest.approx(expected, abs=1e-4)
+        first = own.index(0)
+        assert "a" not in tokenizer.decode(ids[: first - 1]) or tokenizer.decode(prompt) not in "qe", "cut at its stop"
+        endings.add((tokenizer.decode(prompt) in "qe", tokenizer.decode(ids[first - 1 : first])))
+    assert (True, "a") in endings and (False, "d") in endings
+    assert game.step == 0 and game.figures["own_tokens"] > 0
+
+
+def test_a_run_with_vllm_learns_and_corrects_for_it(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRL's own loop with the engine replaced where TRL makes it: weights are sent, and the ratio is one."""
+    made: list[LetterEngine] = []
+
+    def make(*, model: Any, processing_class: Any, **told: Any) -> LetterEngine:
+        made.append(LetterEngine(**told))
+        made[0].model, made[0].tokenizer = model, processing_class
+        return made[0]
+
+    seen: list[dict[str, float]] = []
+    on_log = AgentCallback.on_log
+
+    def listen(self: AgentCallback, args: Any, state: Any, control: Any, logs: Any = None, **rest: Any) -> None:
+        seen.append({key: value for key, value in (logs or {}).items() if key.startswith("sampling/")})
+        on_log(self, args, state, control, logs, **rest)
+
+    monkeypatch.setattr(grpo_trainer, "VLLMGeneration", make)
+    monkeypatch.setattr(agent, "check_vllm", lambda params: None)
+    monkeypatch.setattr(AgentCallback, "on_log", listen)
+    params = PARAMS.model_copy(update={"vllm": "colocate", "vllm_memory": 0.4, "steps": 2})
+    history = train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert len(history) == 2 and made[0].synchronised == 2
+    assert made[0].told["gpu_memory_utilization"] == 0.4 and made[0].told["mode"] == "colocate"
+    ratios = [row["sampling/importance_sampling_ratio/mean"] for row in seen if row]
+    assert ratios == pytest.approx([1.0] * len(ratios), abs=1e-3) and len(ratios) == 2
+
+
+def test_vllm_is_configured_as_trl_names_it(tmp_path: Path) -> None:
+    there = {"vllm": "server", "vllm_url": "http://127.0.0.1:8000/", "vllm_tokens": 512}
+    config = trl_config(PARAMS.model_copy(update=there), tmp_path, 1, 0)
+    assert (config.use_vllm, config.vllm_mode, config.vllm_server_base_url) == (True, "server", "http://127.0.0.1:8000")
+    assert config.vllm_max_model_length == 512 and config.vllm_importance_sampling_correction
+    assert not trl_config(PARAMS, tmp_path, 1, 0).use_vllm
+
+
+def test_vllm_that_cannot_be_had_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = PARAMS.model_copy(update={"vllm": "server"})
+    for installed, cuda, processes, line in (
+        (False, True, 1, "needs the package vllm"),
+        (True, False, 1, "needs a CUDA GPU"),
+        (True, True, 2, "takes one trainer, found 2 processes"),
+    ):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, found=installed: found or None)
+        monkeypatch.setattr("torch.cuda.is_available", lambda found=cuda: found)
+        monkeypatch.setenv("WORLD_SIZE", str(processes))
+        with pytest.raises(ParamsError, match=line) as error:
+            check_vllm(server)
+        assert "\n" not in str(error.value)
+    check_vllm(PARAMS)
+
+
+def test_a_vllm_server_that_is_not_there_is_one_line(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(**told: Any) -> None:
+        assert told["server_base_url"] == "http://127.0.0.1:9"
+        raise requests.ConnectionError("The vLLM server can't be reached")
+
+    monkeypatch.setattr(grpo_trainer, "VLLMGeneration", gone)
+    monkeypatch.setattr(agent, "check_vllm", lambda params: None)
+    params = PARAMS.model_copy(update={"vllm": "server", "vllm_url": "http://127.0.0.1:9"})
+    with pytest.raises(
+        ServiceUnavailable, match=r"http://127.0.0.1:9 cannot be used: .* reached; start it as"
+    ) as error:
+        train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("where", ["generate", "sync_weights"])
+@pytest.mark.parametrize(
+    "error", [requests.ConnectionError("Connection refused"), Exception('Request failed: 500, {"error": "dead"}')]
+)
+def test_a_vllm_server_that_goes_while_training_is_one_line_and_keeps_the_steps(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
+) -> None:
+    class Mortal(LetterEngine):
+        def die(self, *_: Any, **given: Any) -> Any:
+            if self.synchronised == 3:
+                raise error
+            return getattr(LetterEngine, where)(self, **given)
+
+    def make(*, model: Any, processing_class: Any, **told: Any) -> LetterEngine:
+        engine = Mortal(**told)
+        engine.model, engine.tokenizer = model, processing_class
+        told_by = {"model_config": {"logprobs_mode": "processed_logprobs"}}
+        engine.vllm_client = SimpleNamespace(get_server_info=lambda: told_by)  # type: ignore[attr-defined]
+        setattr(engine, where, engine.die)
+        return engine
+
+    monkeypatch.setattr(grpo_trainer, "VLLMGeneration", make)
+    monkeypatch.setattr(agent, "check_vllm", lambda params: None)
+    there = {"vllm": "server", "vllm_url": "http://127.0.0.1:9", "steps": 6, "checkpoint_every": 100}
+    with pytest.raises(ServiceUnavailable, match=r"http://127.0.0.1:9 cannot be used: .*; start it as") as caught:
+        train(PARAMS.model_copy(update=there), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert "\n" not in str(caught.value)
+    (kept,) = (path.parent.name for path in (tmp_path / "work").rglob("state.json"))
+    assert int(kept.rpartition("-")[2]) == (3 if where == "sync_weights" else 2)
+
+
+def test_sending_weights_leaves_the_base_as_it_is(setup: Setup) -> None:
+    """By TRL's own loop over an adapter's weights, which merges and unmerges: in bfloat16 a base that drifts."""
+    model = load_model(setup.writer)[0]
+    adapted = begin(model.to(torch.bfloat16), LoraParams(rank=4), 0)
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    before = {name: weight.clone() for name, weight in adapted.named_parameters()}
+    sent: dict[str, torch.Tensor] = {}
+    engine = VLLMGeneration.__new__(VLLMGeneration)
+    runner = SimpleNamespace(model=SimpleNamespace(load_weights=lambda pairs: sent.update(pairs)))
+    inner = SimpleNamespace(model_executor=SimpleNamespace(driver_worker=SimpleNamespace(model_runner=runner)))
+    engine.llm = SimpleNamespace(llm_engine=inner, reset_prefix_cache=lambda: None)
+    engine.model, engine.mode, engine.enable_sleep_mode, engine.accelerator = adapted, "colocate", False, None
+    engine._dist = SimpleNamespace(gather_params=lambda weights: nullcontext(), is_fsdp=False)
+    attend(engine, PARAMS.model_copy(update={"vllm": "colocate", "lora": LoraParams(rank=4)}), adapted)
+    for _ in range(5):
+        engine.sync_weights()
+    assert all(torch.equal(before[name], weight) for name, weight in adapted.named_parameters())
+    adapted.merge_adapter(safe_merge=True)
+    merged = adapted.get_base_model().state_dict()
+    base = load_model(setup.writer)[0].to(torch.bfloat16).state_dict()
+    assert sent.keys() == dict(load_model(setup.writer)[0].named_parameters()).keys()
+    for name in (name for name in sent if "proj" in name):
+        added, off = sent[name] - base[name], sent[name] - merged[name.replace(".weight", ".base_layer.weight")]
+        assert off.abs().mean() < 0.05 * added.abs().mean()
