@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from harr.arms import ARMS
 from harr.builders.pipeline import build_pipeline
 from harr.builders.setup import open_players
-from harr.builders.writers import build_generator, writer_folder
+from harr.builders.writers import build_generator
 from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
 from harr.params import Params
@@ -42,7 +42,7 @@ def main() -> None:
     """Play the same questions both ways with the untrained retriever that sees the history."""
     params = Params.load()
     questions = read_questions(QUESTIONS / "test.jsonl")[:COUNT]
-    pipeline = build_pipeline(params.pipeline, writer_folder(params.generator, PLACES))
+    pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     writer = build_generator(params.generator, params.seed, PLACES)
     if isinstance(writer, CachedGenerator):
         writer = writer.generator  # what is remembered would be no measure

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option, Typer
 
+from flows import llm
 from flows.runtime.command import PLAIN, call, run_command
 from harr.errors import CorpusError
 from tasks.paths import BRIDGED, DIAGNOSIS, LENGTHS
@@ -353,6 +354,10 @@ def status(as_json: AsJson = False) -> None:
 
     found = status(Path(), os.environ)
     show(asdict(found), status_lines(found), as_json=as_json)
+
+
+for command in llm.COMMANDS:
+    app.command()(command)
 
 
 def main(*words: str) -> None:

@@ -173,13 +173,15 @@ class Generate:
     """A request of a pipeline to the generator for one completion: of chat ``messages``, or of raw text ``prompt``.
 
     Exactly one of the two is given. The completion ends before the first of the ``stop`` strings.
-    ``past`` is what the same episode has asked and was given before; :func:`harr.rag.rollout.play` adds it.
+    ``past`` is what the same episode has asked and was given before; :func:`harr.rag.rollout.play` adds it. It is not
+    longer than ``max_tokens``, where that is above 0 and less than what the generator writes anyway.
     """
 
     messages: tuple[Mapping[str, str], ...] = ()
     prompt: str = ""
     stop: tuple[str, ...] = ()
     past: "tuple[Turn, ...]" = ()
+    max_tokens: int = 0
 
     def cut(self, text: str) -> str:
         """Return a completion up to the first of the stop strings.

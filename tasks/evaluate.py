@@ -130,13 +130,12 @@ def arm_pipelines(params: Params) -> dict[str, Pipeline]:
             what it found by another ``retriever.late_interaction``.
     """
     from harr.builders.pipeline import build_pipeline
-    from harr.builders.writers import writer_folder
     from harr.preferences.collect import check_index
     from harr.preferences.few_shot import read_demonstrations
     from harr.rag.pipelines.leret import LeReT
     from harr.rag.retrieval.late_interaction import search_identity
 
-    pipeline = build_pipeline(params.pipeline, writer_folder(params.generator, PLACES))
+    pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
     if not isinstance(pipeline, LeReT):
         return dict.fromkeys(params.evaluate.arm_table, pipeline)
     index = vectors_manifest()["identity"]

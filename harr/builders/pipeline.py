@@ -1,25 +1,30 @@
 """Sections ``pipeline`` and ``reward`` become the game that is played, and what it is worth."""
 
 from functools import partial
-from pathlib import Path
 
 from harr.builders.encoder import build_encoder
 from harr.builders.places import Places
-from harr.builders.writers import build_judge, fits
+from harr.builders.writers import GeneratorSection, build_judge, written_by
 from harr.compute import distributed
 from harr.params.embed import EncoderParams
 from harr.params.pipeline import PickParams, PipelineParams
 from harr.params.reward import RewardParams
 from harr.rag.pipelines import PIPELINES
+from harr.rag.pipelines.thinking import thinking
 from harr.rag.scoring.reranker import Reranker
 from harr.rag.scoring.reward import SIMILARITY, Reward
 from harr.rag.scoring.similarity import Encode
 from harr.types import Pipeline
 
 
-def build_pipeline(section: PipelineParams, writer: Path) -> Pipeline:
-    """Return the pipeline with its settings; ``writer`` is the folder of the model whose tokens limit its prompts."""
-    return PIPELINES[section.name](section, partial(fits, writer))
+def build_pipeline(section: PipelineParams, generator: GeneratorSection, places: Places) -> Pipeline:
+    """Return the pipeline with its settings; the tokens of ``generator`` limit its prompts, its template frames them.
+
+    Raises:
+        ModelError: ``pipeline.template`` is chat, and the model has no chat template that can be used.
+    """
+    pipeline = PIPELINES[section.name](section, written_by(generator, places))
+    return thinking(pipeline, tokens) if (tokens := getattr(section, "thinking_tokens", 0)) else pipeline
 
 
 def for_training(section: PipelineParams) -> PipelineParams:

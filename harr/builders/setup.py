@@ -20,7 +20,15 @@ from harr.builders.retrievers import (
     source_retrievers,
     towers_policy,
 )
-from harr.builders.writers import build_generator, build_writer, stamps, untaught_folder, writer_folder
+from harr.builders.writers import (
+    build_generator,
+    build_writer,
+    settings_of,
+    stamps,
+    untaught_folder,
+    writer_folder,
+    written_by,
+)
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, IndexMismatch, ParamsError
@@ -67,6 +75,8 @@ def open_setup(
         if params.sources:
             game["sources"] = source_facts(params.sources)
         writer, writes = writer_folder(params.generator, places), params.writer_learns
+        if writes and params.pipeline.converses:
+            written_by(params.generator, places).check()
         facts = {
             "game": game,
             "history": history,
@@ -81,7 +91,7 @@ def open_setup(
             facts["validation"] = sha256(validation)
         yield Setup(
             questions=_with_gold(read_questions(questions), corpus.passages),
-            pipeline=build_pipeline(for_training(params.pipeline), writer),
+            pipeline=build_pipeline(for_training(params.pipeline), params.generator, places),
             retriever=_learning_retriever(params, web, encoder, corpus, history=history),
             generator=None if writes else build_generator(params.generator, params.seed, places),
             reward=build_reward(params.reward, params.encoder, params.seed, places),
@@ -89,10 +99,11 @@ def open_setup(
             index=str(facts["index"]),
             data=questions.parent,
             writer=str(writer) if writes else "",
+            chat_template_kwargs=settings_of(params.generator),
             sample=_samplers(params, str(writer)) if writes else None,
             facts=facts,
             validation=validating,
-            validation_pipeline=build_pipeline(params.pipeline, writer),
+            validation_pipeline=build_pipeline(params.pipeline, params.generator, places),
         )
 
 
@@ -121,7 +132,14 @@ def _samplers(params: Params, model: str) -> Samplers:
         params.train, "sampled_at_once", (params.filter.preferences or PreferencesParams()).sampled_at_once
     )
     alone = params.train.prefers  # a query that is compared with others is a text of its own
-    return Samplers(model, max_tokens=params.filter.max_tokens, batch_size=at_once, seed=params.seed, grows=not alone)
+    return Samplers(
+        model,
+        max_tokens=params.filter.max_tokens,
+        batch_size=at_once,
+        seed=params.seed,
+        grows=not alone,
+        chat_template_kwargs=settings_of(params.generator),
+    )
 
 
 def _learning_retriever(

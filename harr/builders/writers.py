@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from harr.builders.places import Places
 from harr.compute import distributed
+from harr.errors import ModelError, one_line
 from harr.io.files import fingerprint
+from harr.io.model_folder import UNLOADABLE
 from harr.params.generator import (
     LocalParams,
     NoGeneratorParams,
@@ -16,10 +19,12 @@ from harr.params.generator import (
     WarmstartParams,
 )
 from harr.rag.generation.cache import CachedGenerator
+from harr.rag.generation.chat_template import check_conversations, turn_frame
 from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local_model import LocalGenerator, load_tokenizer
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.generation.shared import SharedGenerator
+from harr.rag.pipelines import Written
 from harr.rag.scoring.judge import readable
 from harr.types import Generate, Generator
 from harr.world.scripted import Scripted as ScriptedGenerator
@@ -61,7 +66,7 @@ def build_writer(section: GeneratorSection, model: Path, max_tokens: int, seed: 
     """Return a language model that learns, or has learnt, by its folder; it writes its most likely tokens."""
     batch_size = getattr(section, "batch_size", 0)
     local = LocalParams(kind="local", model=str(model), temperature=0.0, max_tokens=max_tokens, batch_size=batch_size)
-    return _writer(local, seed, places)
+    return _writer(local.model_copy(update={"chat_template_kwargs": settings_of(section)}), seed, places)
 
 
 def _greedy(section: ScriptedParams | ServerParams | LocalParams) -> ScriptedParams | ServerParams | LocalParams:
@@ -97,8 +102,11 @@ def _writer(
                 max_tokens=section.max_tokens,
                 batch_size=section.batch_size,
                 seed=seed,
+                chat_template_kwargs=settings_of(section),
             )
     shape = section.model_dump(include={"kind", "model", "temperature", "max_tokens", "extra_body"})
+    if settings := settings_of(section):
+        shape["chat_template_kwargs"] = settings
     return CachedGenerator(writer, places.completions / f"{fingerprint([shape, known, seed])}.sqlite", keep)
 
 
@@ -125,8 +133,26 @@ def stamps(folder: Path) -> str:
     return fingerprint([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])
 
 
-def fits(folder: Path, limit: int) -> Callable[[str], bool]:
-    """Return a test whether a text has at most ``limit`` tokens of a model, whose tokenizer is read when needed."""
-    tokenizer = cache(lambda: load_tokenizer(str(folder)))
-    # a token is a byte at least
-    return lambda text: len(text.encode()) <= limit or len(tokenizer()(text)["input_ids"]) <= limit
+def settings_of(section: GeneratorSection) -> dict[str, Any]:
+    """Return what a section sets in the chat template of a model in this process."""
+    return getattr(section, "chat_template_kwargs", {})
+
+
+def written_by(section: GeneratorSection, places: Places) -> Written:
+    """Return what a pipeline may ask of the model that writes; its tokenizer is read when needed."""
+    server = isinstance(section, ServerParams)
+    name = section.tokenizer if server else str(writer_folder(section, places))
+    settings = section.extra_body.get("chat_template_kwargs", {}) if server else settings_of(section)
+
+    @cache
+    def tokenizer() -> Any:
+        try:
+            return load_tokenizer(str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, settings)
+        except UNLOADABLE as error:
+            raise ModelError(f"the tokenizer of model {name!r} cannot be loaded: {one_line(error, 200)}") from None
+
+    def fits(limit: int) -> Callable[[str], bool]:
+        # a token is a byte at least
+        return lambda text: len(text.encode()) <= limit or len(tokenizer()(text)["input_ids"]) <= limit
+
+    return Written(fits, lambda: turn_frame(tokenizer(), name), lambda: check_conversations(tokenizer(), name))

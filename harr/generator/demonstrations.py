@@ -20,6 +20,7 @@ from harr.compute.trl import Tokens
 from harr.errors import CorpusError, ModelError
 from harr.generator.traces import MISSING, PASSAGES, Oracle, Piece, open_world, trace
 from harr.io.jsonl import Row, read_rows
+from harr.rag.generation.chat_template import turn_frame
 from harr.rag.generation.local_model import LanguageModel
 from harr.types import Generate
 
@@ -45,12 +46,13 @@ def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:
 def make_demonstrations(number: int, template: str, seed: int, writer: LanguageModel) -> list[Tokens]:
     """Make ``number`` traces of ``search_r1``, played by a scripted teacher in worlds that nobody is asked about."""
     rng, rows = random.Random(f"{seed}/demonstrations"), list[Tokens]()
+    framed = turn_frame(writer.tokenizer, writer.name) if template == "chat" else template
     for world in count(seed * 100_000 + 100):
         reader = open_world(world, hops=(1, 2, 3))
         for question in reader.questions:
             if len(rows) == number:
                 return rows
-            pieces = trace(question, Oracle(reader, rng, PASSAGES, MISSING), template=template)
+            pieces = trace(question, Oracle(reader, rng, PASSAGES, MISSING), template=framed)
             rows.append(encode(writer, pieces, begins=True))
     raise AssertionError("there are always more worlds")
 

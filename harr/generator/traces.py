@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from harr.rag.pipelines.r_search import r_search
+from harr.rag.pipelines.replies import Framed
 from harr.rag.pipelines.search_r1 import documents, information, search_r1
 from harr.rag.rollout import play
 from harr.types import Passage, Pipeline, Question, Retrieval, Retriever, Search
@@ -91,14 +92,14 @@ def practice(reader: Reader, rng: random.Random, documents: int, plays: str = "s
     return pieces
 
 
-def game_of(plays: str, searches: int, template: str = "bare") -> Pipeline:
+def game_of(plays: str, searches: int, template: Framed = "bare") -> Pipeline:
     """Return the pipeline ``search_r1`` or ``r_search`` with this ``template``, for so many ``searches``."""
     if plays == "r_search":
         return partial(r_search, tools=tuple(dict.fromkeys(SOURCES.values())), template=template)
     return partial(search_r1, max_searches=searches, template=template)
 
 
-def trace(question: Question, retriever: Retriever, plays: str = "search_r1", template: str = "bare") -> list[Piece]:
+def trace(question: Question, retriever: Retriever, plays: str = "search_r1", template: Framed = "bare") -> list[Piece]:
     """Return a whole episode of ``search_r1`` or ``r_search`` with this ``template``, played by the teacher.
 
     >>> reader = open_world(0, hops=(1,))

@@ -38,7 +38,7 @@ def train_warmstart(params: WarmstartParams, out: Path, work: Path, log: Log, se
     Raises:
         CorpusError: the demonstrations are missing, malformed, or all too long. ModelError: the model cannot be loaded.
     """
-    loaded, tokenizer = load_model(params.model)
+    loaded, tokenizer = load_model(params.model, chat_template_kwargs=params.chat_template_kwargs)
     writer, precision = LanguageModel(loaded, tokenizer, name=params.model), loaded.dtype
     path = Path(params.demonstrations).expanduser()
     rows = (

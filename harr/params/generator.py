@@ -7,6 +7,9 @@ from pydantic import Field, model_validator
 from harr.params.fields import Address, MaybePathOrName, PathOrName, Positive, Section
 from harr.params.train import LoraParams
 
+TemplateSettings = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Any]
+"""Variables of a chat template by their names."""
+
 
 class GeneratorFacts(Section):
     """What the rules in ``harr/params/rules.py`` know of a kind of language model."""
@@ -78,6 +81,8 @@ class ServerParams(GeneratorFacts):
     """Maximum length of a completion in tokens."""
     extra_body: dict[str, Any] = Field({})
     """Fields sent with every request, e.g. ``{chat_template_kwargs: {enable_thinking: false}}`` for vLLM."""
+    tokenizer: MaybePathOrName = ""
+    """Folder or cached hub name of the model's tokenizer, whose chat template pipeline.template chat needs."""
     concurrency: Positive = 32
     """Maximum number of requests that are sent at a time."""
     timeout_seconds: float = Field(60.0, gt=0)
@@ -94,6 +99,8 @@ class LocalParams(GeneratorFacts):
     """Selects a language model in this process."""
     model: PathOrName
     """Folder or hub name of the model."""
+    chat_template_kwargs: TemplateSettings = Field({})
+    """Variables of the model's chat template, e.g. ``{enable_thinking: false}``; a model that is trained keeps them."""
     temperature: float = Field(0.0, ge=0)
     """Sampling temperature; 0 means the most likely tokens."""
     max_tokens: Positive = 256
@@ -146,7 +153,7 @@ class WarmstartParams(GeneratorFacts):
     (``harr/generator/demonstrations.py``); if empty, traces of fictional worlds are made."""
     traces: Positive = 2000
     """Number of traces that are made where no file is named."""
-    template: Literal["plain", "chatml", "bare"] = "plain"
+    template: Literal["plain", "chatml", "chat", "bare"] = "plain"
     """Template of the traces that are made; that of the pipeline."""
     epochs: Positive = 3
     """Number of passes over the demonstrations."""
@@ -160,6 +167,8 @@ class WarmstartParams(GeneratorFacts):
     """Number of demonstrations per forward pass; gradients accumulate over an update."""
     max_length: int = Field(2560, ge=8)
     """Maximum length of a demonstration in tokens; longer ones are left out and counted."""
+    chat_template_kwargs: TemplateSettings = Field({})
+    """Variables of the model's chat template, e.g. ``{enable_thinking: false}``; the taught model keeps them."""
     gradient_checkpointing: bool = False
     """Whether activations are computed again in the backward pass, which takes less memory and more time."""
     lora: LoraParams | None = LoraParams(rank=16, alpha=16)

@@ -33,6 +33,11 @@ class PipelineFacts(Section):
     """Whether its queries can come with the names that their pronouns stand for."""
 
     @property
+    def converses(self) -> bool:
+        """Return whether it is a conversation, all turns of which can be trained on."""
+        return False
+
+    @property
     def tells_status(self) -> bool:
         """Return whether a reader says of every hop whether it was answered (``Hop.status``)."""
         return False
@@ -81,6 +86,11 @@ class ReactParams(PipelineFacts):
     and the history."""
 
     @property
+    def converses(self) -> bool:
+        """Return whether the agent itself reads the passages."""
+        return self.shows == "passages"
+
+    @property
     def tells_status(self) -> bool:
         """Return whether there is a reader."""
         return self.shows == "answer"
@@ -100,9 +110,11 @@ class SearchR1Params(PipelineFacts):
     """Selects Search-R1's format."""
     max_searches: Positive = 4
     """Maximum number of searches of a question."""
-    template: Literal["plain", "chatml", "bare"] = "plain"
-    """Form of the prompt: instructions as they are, in Qwen's chat markup, or none (for a model that knows the
-    format)."""
+    template: Literal["plain", "chatml", "chat", "bare"] = "plain"
+    """Form of the prompt: instructions as they are, in Qwen's chat markup, in the model's own chat template, or none
+    (for a model that knows the format)."""
+    thinking_tokens: int = Field(0, ge=0)
+    """Maximum length of a thought in tokens, after which it is ended for the model; 0 means no limit of its own."""
 
 
 class RSearchParams(PipelineFacts):
@@ -119,9 +131,11 @@ class RSearchParams(PipelineFacts):
     """Maximum number of words of a query, as the model writes it."""
     budget: int = Field(0, ge=0)
     """Maximum number of searches that are made for a question; 0 means all of its graph."""
-    template: Literal["plain", "chatml", "bare"] = "plain"
-    """Form of the prompt: instructions as they are, in Qwen's chat markup, or none (for a model that knows the
-    format)."""
+    template: Literal["plain", "chatml", "chat", "bare"] = "plain"
+    """Form of the prompt: instructions as they are, in Qwen's chat markup, in the model's own chat template, or none
+    (for a model that knows the format)."""
+    thinking_tokens: int = Field(0, ge=0)
+    """Maximum length of a thought in tokens, after which it is ended for the model; 0 means no limit of its own."""
 
     @model_validator(mode="after")
     def _tools_have_names(self) -> "RSearchParams":

@@ -34,6 +34,8 @@ class Setup:
     """The folder that the questions are from; LeReT finds its preferences there."""
     writer: str = ""
     """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then."""
+    chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    """What is set in that model's chat template."""
     sample: "Samplers | None" = None
     """That language model as the filter samples it, by temperature."""
     facts: Mapping[str, Any] = field(default_factory=dict)

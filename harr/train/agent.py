@@ -264,7 +264,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     if not setup.questions:
         raise CorpusError("data/filtered/questions.jsonl holds no question; widen filter.target or check the filter")
     check_processes(params)
-    loaded, tokenizer = load_model(setup.writer, params.quantization)
+    loaded, tokenizer = load_model(setup.writer, params.quantization, chat_template_kwargs=setup.chat_template_kwargs)
     model = begin(loaded, params.lora, seed)
     weights = trained_weights(model).values()
     optimizer = torch.optim.AdamW(weights, params.learning_rate, weight_decay=params.weight_decay)

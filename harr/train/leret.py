@@ -143,7 +143,7 @@ class _Iteration:
         checkpoints = Checkpoints(self.folder / "sft-run")
         if done.exists():
             return checkpoints.history()
-        loaded, tokenizer = load_model(begun)
+        loaded, tokenizer = load_model(begun, chat_template_kwargs=self.setup.chat_template_kwargs)
         writer, precision = LanguageModel(loaded, tokenizer, name=begun), loaded.dtype
         rows = targets(writer, self.rows["train"], self.template)
         steps = -(-len(rows) * params.sft_epochs // params.sft_batch)
@@ -163,7 +163,7 @@ class _Iteration:
         checkpoints = Checkpoints(self.folder / "ipo-run")
         if done.exists():
             return _with_held_out(checkpoints.history(), self.folder)
-        loaded, tokenizer = load_model(begun)
+        loaded, tokenizer = load_model(begun, chat_template_kwargs=self.setup.chat_template_kwargs)
         writer = LanguageModel(loaded, tokenizer, name=begun)
         rows = {split: pairs(writer, part, self.template) for split, part in self.rows.items()}
         beta = beta_of(rows["train"], params.ipo_target_margin_nats)

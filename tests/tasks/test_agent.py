@@ -18,6 +18,7 @@ from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.types import Generate
 from harr.world.scripted import plan
 from tasks.arms import train_arms
+from tasks.ask import ask
 from tasks.download import download_corpus
 from tasks.embed import embed_passages
 from tasks.evaluate import play_arms, plot_and_report, summarise_arms, write_evaluation
@@ -131,6 +132,11 @@ def test_an_agent_goes_through_all_stages(params: Params) -> None:
     ids = torch.arange(1, 20)[None]
     logits = [model(ids).logits for model in (base, begun, merged)]
     assert not torch.equal(logits[0], logits[1]) and not torch.equal(logits[1], logits[2])
+
+    asked = read_questions(QUESTIONS / "test.jsonl")[0]
+    for model in (None, Path("models/adapter")):  # the same model, merged and not, plays as in evaluation
+        episode = ask(params, asked.text, model)
+        assert [turn.completion for turn in episode.turns] == [turn.completion for turn in episodes["full"][0].turns]
 
     with tracked_run("merge", params) as run:
         version = open_client(params).get_model_version(

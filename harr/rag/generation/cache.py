@@ -53,7 +53,9 @@ class CachedGenerator:
             ParamsError: of all prompts so far, ``MANY`` at least, more than half left too little room to answer.
                 And whatever the generator raises.
         """
-        keys = [fingerprint([request.messages, request.prompt, request.stop]) for request in requests]
+        keys = [
+            fingerprint([r.messages, r.prompt, r.stop, *([r.max_tokens] if r.max_tokens else [])]) for r in requests
+        ]
         distinct = dict(zip(keys, requests, strict=True))
         known = self._table.do(lambda store: self._known(store, list(distinct)))
         texts = {key: text for key, text in known.items() if self._keep(distinct[key], text)}

@@ -1,31 +1,44 @@
-"""Chat templates that keep earlier turns as they are.
+"""Chat templates: those that keep earlier turns as they are, what is set in them, and the text around a first turn.
 
 A conversation that is trained on is one growing text. Templates of models that think (Qwen3's) leave the thoughts out
 of all turns but the last, so that the next turn would go on from another text than the one that was sampled. TRL ships
 such templates in a form that keeps them.
 """
 
+import json
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 from jinja2 import TemplateError
 
+from harr.errors import ModelError, one_line
+
 _THOUGHT, _REPLY = "<think>\n", "one\n</think>\n\ntwo"
+_MARK = "\ue000turn\ue000"
+_UNREADABLE = (TemplateError, TypeError, ValueError)
+_LITERALS = {"true": "true", "false": "false", "null": "none"}
+FIXED = {"date_string": "26 Jul 2024"}
+"""The day that Llama's templates tell where none is set, else today's: a text that changes by the day is not the one
+that was trained."""
 
 
 def keeps_turns(tokenizer: Any) -> bool:
     """Return whether the text of a conversation goes on from what the model read and wrote, thoughts included."""
     if not tokenizer.chat_template:
         return False
-    asked = [{"role": "user", "content": "zero"}]
     try:
-        opening = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
-        begun = opening.rstrip().endswith(_THOUGHT.rstrip())  # the template itself begins the thoughts
-        reply = _REPLY if begun else f"{_THOUGHT}{_REPLY}"
-        talk = [*asked, {"role": "assistant", "content": reply}, {"role": "user", "content": "three"}]
-        text: str = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
-    except (TemplateError, TypeError, ValueError):  # it is told where messages are rendered
+        return _goes_on(tokenizer, [{"role": "user", "content": "zero"}])
+    except _UNREADABLE:  # it is told where messages are rendered
         return False
+
+
+def _goes_on(tokenizer: Any, asked: list[dict[str, str]]) -> bool:
+    opening = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+    begun = opening.rstrip().endswith(_THOUGHT.rstrip())  # the template itself begins the thoughts
+    reply = _REPLY if begun else f"{_THOUGHT}{_REPLY}"
+    talk = [*asked, {"role": "assistant", "content": reply}, {"role": "user", "content": "three"}]
+    text: str = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
     return text.startswith(f"{opening}{reply}")
 
 
@@ -36,8 +49,94 @@ def keep_turns(tokenizer: Any) -> Any:
     from trl.chat_template_utils import get_training_chat_template  # takes a second to import; most need none
 
     own = tokenizer.chat_template
-    with suppress(TemplateError, TypeError, ValueError):  # TRL has none for it
+    with suppress(*_UNREADABLE):  # TRL has none for it
         tokenizer.chat_template = get_training_chat_template(tokenizer) or own
     if not keeps_turns(tokenizer):
         tokenizer.chat_template = own
     return tokenizer
+
+
+def check_conversations(tokenizer: Any, model: str) -> None:
+    """Refuse a model whose conversations, of system, user and assistant in turn, cannot be trained on as sampled.
+
+    Raises:
+        ModelError: it has no chat template, or one that takes no such messages or rewrites earlier turns.
+    """
+    remedy = "use pipeline search_r1 or r_search with template: chat, or another model"
+    if not tokenizer.chat_template:
+        raise ModelError(f"model {model} has no chat template, and the pipeline is a conversation; {remedy}")
+    roles = [{"role": "system", "content": "how"}, {"role": "user", "content": "zero"}]
+    try:
+        kept = _goes_on(tokenizer, roles)
+    except _UNREADABLE as error:
+        raise ModelError(
+            f"the chat template of model {model} takes no system, user and assistant in turn: {one_line(error)}; "
+            f"{remedy}"
+        ) from None
+    if not kept:
+        raise ModelError(
+            f"the chat template of model {model} does not keep earlier turns as they were sampled (it drops or moves "
+            f"thoughts), so they cannot be trained on; {remedy}"
+        )
+
+
+def with_settings(tokenizer: Any, settings: Mapping[str, Any]) -> Any:
+    """Set variables of a chat template, in the template itself, so that whoever loads it later has them, too.
+
+    They are set once; ``settings`` are values of JSON, such as ``{"enable_thinking": False}``.
+    """
+    if not tokenizer.chat_template:
+        return tokenizer
+    known = {"date_string": FIXED["date_string"]} if "date_string" in tokenizer.chat_template else {}
+    lines = [f"{{%- set {name} = {_literal(value)} -%}}" for name, value in (known | dict(settings)).items()]
+    missing = [line for line in lines if line not in tokenizer.chat_template]
+    tokenizer.chat_template = "".join(missing) + tokenizer.chat_template
+    return tokenizer
+
+
+def _literal(value: Any) -> str:
+    """Return a value of JSON as Jinja writes it.
+
+    >>> _literal(False), _literal({"a": [None, "true"]})
+    ('false', '{"a": [none, "true"]}')
+    """
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{json.dumps(str(key))}: {_literal(part)}" for key, part in value.items()) + "}"
+        case list() | tuple():
+            return "[" + ", ".join(map(_literal, value)) + "]"
+    text = json.dumps(value)
+    return _LITERALS.get(text, text)
+
+
+def turn_frame(tokenizer: Any, model: str) -> tuple[str, str]:
+    """Return what a chat template writes before and after the first turn of a user, up to where the model's begins.
+
+    It lacks the token that the tokenizer itself puts before every text.
+
+    Raises:
+        ModelError: the model has no chat template, or one that does not show that turn as it is.
+    """
+    if not tokenizer.chat_template:
+        raise ModelError(
+            f"model {model} has no chat template, which pipeline.template chat asks for; set plain, or name a model "
+            "tuned for chat"
+        )
+    try:
+        text: str = tokenizer.apply_chat_template(
+            [{"role": "user", "content": _MARK}], tokenize=False, add_generation_prompt=True
+        )
+    except _UNREADABLE as error:
+        raise ModelError(
+            f"the chat template of model {model} writes no turn of a user: {one_line(error)}; set pipeline.template: "
+            "plain, or name another model"
+        ) from None
+    before, found, after = text.partition(_MARK)
+    if not found or _MARK in after:
+        raise ModelError(
+            f"the chat template of model {model} does not show the turn of a user as it is; set pipeline.template: "
+            "plain, or name another model"
+        )
+    first = tokenizer.bos_token
+    begins = bool(first) and tokenizer("a")["input_ids"][:1] == [tokenizer.bos_token_id]
+    return before.removeprefix(first) if begins else before, after

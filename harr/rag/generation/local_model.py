@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -23,10 +24,13 @@ from harr.compute.batching import auto_batch
 from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
 from harr.io.model_folder import UNLOADABLE, check_loadable
-from harr.rag.generation.chat_template import keep_turns
+from harr.rag.generation.chat_template import keep_turns, with_settings
 from harr.rag.generation.decoding import Draw, StopStrings, TokenTexts
 from harr.rag.generation.llm_adapter import base_identity
 from harr.types import Generate, TruncatedCompletion
+
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
+"""Of a chat template: none."""
 
 
 class LocalGenerator:
@@ -41,11 +45,22 @@ class LocalGenerator:
     """
 
     def __init__(
-        self, model: "str | LanguageModel", *, temperature: float, max_tokens: int, batch_size: int, seed: int
+        self,
+        model: "str | LanguageModel",
+        *,
+        temperature: float,
+        max_tokens: int,
+        batch_size: int,
+        seed: int,
+        chat_template_kwargs: Mapping[str, Any] = NO_SETTINGS,
     ) -> None:
         self._temperature, self._seed = temperature, seed
         self._max_tokens, self._batch_size = max_tokens, batch_size
-        self._writer = LanguageModel(*load_model(model), name=model) if isinstance(model, str) else model
+        self._writer = (
+            LanguageModel(*load_model(model, chat_template_kwargs=chat_template_kwargs), name=model)
+            if isinstance(model, str)
+            else model
+        )
         self._usage = {"requests": 0, "prompt_tokens": 0, "completion_tokens": 0}
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
@@ -66,6 +81,7 @@ class LocalGenerator:
             max_tokens=self._max_tokens,
             batch_size=self._batch_size,
         )
+        written = [ids[: request.max_tokens or None] for request, ids in zip(distinct.values(), written, strict=True)]
         done = {
             key: _completion_of(request, self._writer.decode(ids))
             for (key, request), ids in zip(distinct.items(), written, strict=True)
@@ -84,12 +100,12 @@ class LanguageModel:
     """A causal language model with its tokenizer: texts to token ids, and ids to what the model writes next.
 
     Attributes:
-        ends: ids of the tokens that end a text.
+        name: of the model, in messages. ends: ids of the tokens that end a text.
         room: how many tokens the model reads and writes in all.
     """
 
     def __init__(self, model: Any, tokenizer: Any, *, name: str) -> None:
-        self.model, self.tokenizer, self._name = model, tokenizer, name
+        self.model, self.tokenizer, self.name = model, tokenizer, name
         ends = model.generation_config.eos_token_id
         ends = tokenizer.eos_token_id if ends is None else ends
         self.ends: set[int] = set(ends if isinstance(ends, list) else [ends]) - {None}
@@ -108,7 +124,7 @@ class LanguageModel:
             return request.prompt
         if not self.tokenizer.chat_template:
             raise ModelError(
-                f"generator {self._name} has no chat template and takes raw text only; "
+                f"generator {self.name} has no chat template and takes raw text only; "
                 "use pipeline search_r1, or a model tuned for chat"
             )
         messages = [dict(message) for message in request.messages]
@@ -116,7 +132,7 @@ class LanguageModel:
             return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except TemplateError as error:
             raise ModelError(
-                f"the chat template of generator {self._name} cannot write these messages: {one_line(error)}; "
+                f"the chat template of generator {self.name} cannot write these messages: {one_line(error)}; "
                 "use pipeline search_r1, or a model whose template takes system, user and assistant"
             ) from None
 
@@ -165,7 +181,7 @@ class LanguageModel:
 
         order = sorted(range(len(contexts)), key=lambda row: len(contexts[row]), reverse=True)  # most memory first
         written: dict[int, list[int]] = {}
-        for rows, found in auto_batch(order, batch_size, run, self._name):
+        for rows, found in auto_batch(order, batch_size, run, self.name):
             written.update(zip(rows, found, strict=True))
         return [written[row] for row in range(len(contexts))]
 
@@ -206,15 +222,24 @@ def _completion_of(request: Generate, text: str) -> str:
 
 def _key(request: Generate) -> str:
     """Return a request as text: equal for equal requests."""
-    return json.dumps([request.prompt, [dict(message) for message in request.messages], request.stop], sort_keys=True)
+    limit = [request.max_tokens] if request.max_tokens else []
+    messages = [dict(message) for message in request.messages]
+    return json.dumps([request.prompt, messages, request.stop, *limit], sort_keys=True)
 
 
-def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
+def load_model(
+    name: str,
+    quantization: str = "none",
+    base: str = "",
+    chat_template_kwargs: Mapping[str, Any] = NO_SETTINGS,
+) -> tuple[Any, Any]:
     """Return the model and tokenizer of a folder or a cached hub name: safetensors only, no code, nothing downloaded.
 
-    The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter. ``quantization``: ``nf4``
-    has the linear layers of the base in 4 bits, to train a LoRA on them. A chat template that rewrites earlier turns
-    is replaced by TRL's (:mod:`harr.rag.generation.chat_template`), before and after training alike.
+    The folder of an adapter (PEFT) gives the model that it was trained on, with the adapter; ``base`` is that model
+    where harr.json is not to be asked. ``quantization``: ``nf4`` has the linear layers of the base in 4 bits, to train
+    a LoRA on them. A chat template that rewrites earlier turns is replaced by TRL's
+    (:mod:`harr.rag.generation.chat_template`), before and after training alike, and ``chat_template_kwargs`` are set
+    in it for good.
 
     Raises:
         ModelError: the model is missing, holds no safetensors, needs code of its own, or cannot be had in 4 bits here;
@@ -226,7 +251,7 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     check_sums(folder, "dvc repro -f")
     if (folder / "adapter_config.json").exists():
         check_loadable(folder)
-        return _adapted(folder, quantization)
+        return _adapted(folder, quantization, base, chat_template_kwargs)
     if folder.is_dir():
         if not (folder / "config.json").exists() or not any(folder.glob("*.safetensors")):
             raise ModelError(
@@ -241,7 +266,7 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     device = distributed.device() or ("cuda" if cuda else "cpu")  # of several GPUs this process's own, from now on
     local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        tokenizer = load_tokenizer(place)
+        tokenizer = load_tokenizer(place, chat_template_kwargs)
         dtype = torch.bfloat16 if bits else "auto" if cuda else torch.float32
         model: Any = AutoModelForCausalLM.from_pretrained(place, use_safetensors=True, dtype=dtype, **bits, **local)
     except UNLOADABLE as error:
@@ -252,9 +277,13 @@ def load_model(name: str, quantization: str = "none") -> tuple[Any, Any]:
     return model.to(device).eval(), tokenizer
 
 
-def load_tokenizer(place: str) -> Any:
-    """Return the tokenizer of a folder or a cached hub name, with a chat template that keeps earlier turns."""
-    return keep_turns(AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False))
+def load_tokenizer(place: str, chat_template_kwargs: Mapping[str, Any] = NO_SETTINGS) -> Any:
+    """Return the tokenizer of a folder or a cached hub name, with a chat template that keeps earlier turns.
+
+    What ``chat_template_kwargs`` say is set in the template for good (:func:`with_settings`).
+    """
+    tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False)
+    return with_settings(keep_turns(tokenizer), chat_template_kwargs)
 
 
 def nf4() -> BitsAndBytesConfig:
@@ -291,20 +320,22 @@ def _can_quantize() -> bool:
     return True
 
 
-def _adapted(folder: Path, quantization: str) -> tuple[Any, Any]:
+def _adapted(folder: Path, quantization: str, given: str, settings: Mapping[str, Any]) -> tuple[Any, Any]:
     from peft import PeftModel  # takes a second to import, and most models have no adapter
 
     try:
-        known = read_json(folder / "harr.json")
-        base, wanted = str(known["base_model"]), str(known["base"])
-        base = str(folder / known["beside"]) if "beside" in known else base  # LeReT keeps what it made itself
+        known = read_json(folder / "harr.json") if (folder / "harr.json").exists() or not given else {"base": ""}
+        wanted = str(known["base"])
+        base = given or str(folder / known["beside"] if "beside" in known else known["base_model"])  # LeReT's own
     except (OSError, ValueError, KeyError, TypeError):
         raise ModelError(
             f"adapter {folder} lacks harr.json, which names its base_model and the fingerprint of that, base; "
             "run `dvc repro -f -s train`"
         ) from None
-    model, tokenizer = load_model(base, quantization)
-    if (found := base_identity(base)) != wanted:
+    model, tokenizer = load_model(base, quantization, chat_template_kwargs=settings)
+    if (folder / "tokenizer_config.json").exists():  # with the chat template that it was trained with
+        tokenizer = load_tokenizer(str(folder), settings)
+    if wanted and (found := base_identity(base)) != wanted:
         raise ModelError(
             f"adapter {folder} was trained on another model than {base} now is (fingerprint {wanted}, found {found}); "
             "put that model back, or run `dvc repro -f -s train`"

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import takewhile
+from typing import Any
 
 from harr.errors import ModelError
 from harr.rag.generation.chat_template import keeps_turns
-from harr.rag.generation.local_model import LanguageModel, load_model
+from harr.rag.generation.local_model import NO_SETTINGS, LanguageModel, load_model
 from harr.types import Episode, Generate, Turn
 
 GenerateIds = Callable[[Sequence[Sequence[int]], Sequence[tuple[str, ...]]], list[list[int]]]
@@ -37,6 +38,13 @@ class Scored(list[int]):
         scored = cls(ids)
         scored.logprobs = [value for _, value in zip(ids, logprobs, strict=True)]
         return scored
+
+
+def first_of(ids: list[int], count: int) -> list[int]:
+    """Return the first ``count`` ids (0: all), which are a sample of so many; with their log-probabilities, if any."""
+    if not count or len(ids) <= count:
+        return ids
+    return Scored.of(ids[:count], ids.logprobs[:count]) if isinstance(ids, Scored) else ids[:count]
 
 
 class Completion(str):
@@ -139,6 +147,7 @@ class Sampler:
         contexts = [self.context(request) for request in requests]
         fits = [row for row, ids in enumerate(contexts) if len(ids) + self._max_tokens <= self._writer.room]
         written = self._generate([contexts[row] for row in fits], [requests[row].stop for row in fits]) if fits else []
+        written = [first_of(ids, requests[row].max_tokens) for row, ids in zip(fits, written, strict=True)]
         own: dict[int, list[int]] = dict(zip(fits, written, strict=True))
         self._usage["requests"] += len(fits)
         self._usage["without_room"] += len(requests) - len(fits)
@@ -207,12 +216,22 @@ class Samplers:
 
     Args:
         model: folder or name. max_tokens: of a completion. batch_size: completions that are sampled together.
-        grows: as for :class:`Sampler`; prompts of LeReT do not.
+        grows: as for :class:`Sampler`; prompts of LeReT do not. chat_template_kwargs: as for :func:`load_model`.
     """
 
-    def __init__(self, model: str, *, max_tokens: int, batch_size: int, seed: int, grows: bool = False) -> None:
+    def __init__(
+        self,
+        model: str,
+        *,
+        max_tokens: int,
+        batch_size: int,
+        seed: int,
+        grows: bool = False,
+        chat_template_kwargs: Mapping[str, Any] = NO_SETTINGS,
+    ) -> None:
         self.opened: dict[float, Sampler] = {}
-        self._model = cache(lambda: LanguageModel(*load_model(model), name=model))
+        load = partial(load_model, model, chat_template_kwargs=chat_template_kwargs)
+        self._model = cache(lambda: LanguageModel(*load(), name=model))
         self._max_tokens, self._batch_size, self._seed, self._grows = max_tokens, batch_size, seed, grows
 
     def __call__(self, temperature: float) -> Sampler:

@@ -56,7 +56,7 @@ class ServerGenerator:
             ServiceUnavailable: no answer, or only 429 and 5xx answers, until the deadline.
             ParamsError: the server refuses the request (address, model, key) or does not speak the protocol.
         """
-        keys = [(tuple(tuple(m.items()) for m in r.messages), r.prompt, r.stop) for r in requests]
+        keys = [(tuple(tuple(m.items()) for m in r.messages), r.prompt, r.stop, r.max_tokens) for r in requests]
         distinct = dict(zip(keys, requests, strict=True))
         with ThreadPoolExecutor(self._params.concurrency, thread_name_prefix="generator") as pool:
             texts = dict(zip(distinct, pool.map(self._complete, distinct.values()), strict=True))
@@ -67,7 +67,7 @@ class ServerGenerator:
         options: dict[str, Any] = {
             "model": self._params.model,
             "temperature": self._params.temperature,
-            "max_tokens": self._params.max_tokens,
+            "max_tokens": min(request.max_tokens or self._params.max_tokens, self._params.max_tokens),
             "seed": self._seed,
             "extra_body": self._params.extra_body,
         }

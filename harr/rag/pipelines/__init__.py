@@ -6,6 +6,7 @@ that its model acts by stand in ``harr/rag/pipelines/tags.py``. One of another p
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from inspect import isclass, isfunction, isgeneratorfunction
 from typing import Any
@@ -20,29 +21,49 @@ from harr.rag.pipelines.react import react, react_passages
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.types import Pipeline
 
-Fits = Callable[[int], Callable[[str], bool]]
-"""``fits(limit)``: a test whether a text has at most ``limit`` tokens of the model that writes."""
-Build = Callable[[Any, Fits], Pipeline]
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is known of the model that writes: ``fits(limit)`` is a test whether a text has at most so many tokens;
+    ``frame()``, what its chat template has before and after the first turn of a user; ``check()`` refuses a template
+    whose conversations cannot be trained on."""
+
+    fits: Callable[[int], Callable[[str], bool]]
+    frame: Callable[[], tuple[str, str]]
+    check: Callable[[], None]
+
+
+Build = Callable[[Any, Written], Pipeline]
 """Makes a pipeline of section ``pipeline``."""
 
 
 def _by_keywords(play: Callable[..., Any]) -> Build:
     """Return the builder of a pipeline whose keyword arguments are the parameters of its section."""
-    return lambda section, fits: partial(play, **section.model_dump(exclude={"name"}))
+    return lambda section, written: partial(play, **section.model_dump(exclude={"name"}))
 
 
-def _react(section: Any, fits: Fits) -> Pipeline:
+def _growing(play: Callable[..., Any]) -> Build:
+    """Return the builder of a pipeline that writes one growing text, which a template frames."""
+
+    def build(section: Any, written: Written) -> Pipeline:
+        template = written.frame() if section.template == "chat" else section.template
+        return partial(play, **section.model_dump(exclude={"name", "thinking_tokens"}) | {"template": template})
+
+    return build
+
+
+def _react(section: Any, written: Written) -> Pipeline:
     if section.shows == "passages":
         return partial(react_passages, max_searches=section.max_searches)
     return partial(react, max_searches=section.max_searches, reader_sees=section.reader_sees)
 
 
-def _leret(section: Any, fits: Fits) -> Pipeline:
-    shows = fits(section.few_shot_tokens or section.max_tokens)
-    return LeReT(section.hops, section.order, section.template, fits=fits(section.max_tokens), shows=shows)
+def _leret(section: Any, written: Written) -> Pipeline:
+    shows = written.fits(section.few_shot_tokens or section.max_tokens)
+    return LeReT(section.hops, section.order, section.template, fits=written.fits(section.max_tokens), shows=shows)
 
 
-def _function(section: Any, fits: Fits) -> Pipeline:
+def _function(section: Any, written: Written) -> Pipeline:
     shape = "takes a Question and yields Search and Generate"
     play = function_of(section.function, key="pipeline.function", shape=shape, settings=section.settings)
     if isclass(play) or (isfunction(play) and not isgeneratorfunction(play)):
@@ -53,8 +74,8 @@ def _function(section: Any, fits: Fits) -> Pipeline:
 PIPELINES: dict[str, Build] = {
     "multistep": _by_keywords(multistep),
     "react": _react,
-    "search_r1": _by_keywords(search_r1),
-    "r_search": _by_keywords(r_search),
+    "search_r1": _growing(search_r1),
+    "r_search": _growing(r_search),
     "pick": _by_keywords(pick),
     "leret": _leret,
     "function": _function,

@@ -190,7 +190,7 @@ def request(text: str, template: str) -> Generate:
     """Return what the model is asked with a prompt of :func:`render`.
 
     >>> request("Question: Who?\\nQuery:", "bare")
-    Generate(messages=(), prompt='Question: Who?\\nQuery:', stop=('\\n',), past=())
+    Generate(messages=(), prompt='Question: Who?\\nQuery:', stop=('\\n',), past=(), max_tokens=0)
     """
     if template == "bare":
         return Generate(prompt=text, stop=("\n",))

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harr.rag.pipelines.graph import Graph, Node, ancestors, levels, parse
-from harr.rag.pipelines.replies import opening, said
+from harr.rag.pipelines.replies import Framed, opening, said
 from harr.rag.pipelines.search_r1 import documents
 from harr.rag.pipelines.tags import disorder, escape
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
@@ -41,18 +41,18 @@ def r_search(
     max_nodes: int = 8,
     max_words: int = 10,
     budget: int = 0,
-    template: str = "plain",
+    template: Framed = "plain",
 ) -> PyGenerator[Request, Any, Outcome]:
     """Let the model plan at most ``max_nodes`` searches, of which ``budget`` are made (0: all), and answer.
 
-    ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup; both begin the
-    thoughts. ``bare`` shows the question only. An episode without an answer ends with the answer "".
+    ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup, a frame in the
+    model's own; all begin the thoughts. ``bare`` shows the question only. An episode without an answer ends with the answer "".
     """
     limits = {"max_nodes": max_nodes, "max_words": max_words}
     shown = {"tools": ", ".join(tools), "first": tools[0], "last": tools[-1], **limits}
     shown["budget"] = f" At most {budget} searches are made." if budget else ""
     text, escaped = opening("r_search", question, template, _BEGUN, **shown)
-    begun = _BEGUN if text.endswith(_BEGUN) else ""
+    begun = _BEGUN if text.rstrip().endswith(_BEGUN) else ""
     planning = Generate(prompt=text, stop=("</search>",))
     completion: str = yield planning
     plan = planning.cut(completion)

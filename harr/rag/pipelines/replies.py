@@ -16,6 +16,8 @@ from harr.types import Generate, Hop, Passage, Question, Request, Retrieval, Sea
 
 LOOKED_THROUGH = 32_768
 """Number of a reply's last characters that may hold JSON: every bracket is a try, the longer the text the slower."""
+Framed = str | tuple[str, str]
+"""A template of a growing text: its name, or what the model's own has before and after the turn of a user."""
 STATUSES = ("FOUND", "NOT_FOUND", "AMBIGUOUS")
 _THOUGHTS = re.compile(r"<think>.*?(</think>|$)", re.DOTALL)
 _DECODER = json.JSONDecoder()
@@ -75,17 +77,20 @@ def prompt(name: str, question: Question, hops: Sequence[Hop], **values: str) ->
     return chat(name, question=line(question.text), history=json.dumps(history, ensure_ascii=False), **values)
 
 
-def opening(name: str, question: Question, template: str, begun: str = "", **values: object) -> tuple[str, int]:
+def opening(name: str, question: Question, template: Framed, begun: str = "", **values: object) -> tuple[str, int]:
     """Return the text that a model continues first, and how many control tags of the question were escaped.
 
-    ``template``: ``plain`` is the prompt file, ``chatml`` wraps it in Qwen's chat markup, ``bare`` is the question.
-    The first two end with what is ``begun``.
+    ``template``: ``plain`` is the prompt file, ``chatml`` wraps it in Qwen's chat markup, a frame in the model's own;
+    ``bare`` is the question. All but the last end with what is ``begun``.
     """
     asked, escaped = escape(" ".join(question.text.split()))
     asked = asked if asked.endswith("?") else f"{asked}?"
     if template == "bare":
         return f"Question: {asked}\n", escaped
     text = Template(prompt_file(name)).substitute(values, question=asked)
+    if not isinstance(template, str):
+        before, after = template
+        return before + text.strip() + after + ("" if after.rstrip().endswith(begun) else begun), escaped
     return (chatml(text) if template == "chatml" else text) + begun, escaped
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Generator as PyGenerator, Sequence
 from typing import Any
 
-from harr.rag.pipelines.replies import opening, said
+from harr.rag.pipelines.replies import Framed, opening, said
 from harr.rag.pipelines.tags import escape, fault
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
 
@@ -24,13 +24,15 @@ _ACTION = re.compile(r"<(search|answer)>(.*?)(?:</\1>|$)", re.DOTALL)
 _THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL)
 
 
-def search_r1(question: Question, *, max_searches: int, template: str = "plain") -> PyGenerator[Request, Any, Outcome]:
+def search_r1(
+    question: Question, *, max_searches: int, template: Framed = "plain"
+) -> PyGenerator[Request, Any, Outcome]:
     """Let the model search at most ``max_searches`` times; one more turn is for the answer.
 
     It is told the reason where a source failed, which is counted (``Outcome.tool_errors``).
 
-    ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup,
-    ``bare`` shows the question only. An episode without an answer ends with the answer "".
+    ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup, a frame in the
+    model's own; ``bare`` shows the question only. An episode without an answer ends with the answer "".
     """
     text, escaped = opening("search_r1", question, template)
     hops: tuple[Hop, ...] = ()

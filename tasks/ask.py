@@ -1,0 +1,102 @@
+"""`harr ask`: one question, played by the pipeline of params.yaml with what was trained."""
+
+from pathlib import Path
+from typing import Any
+
+from harr.arms import ARMS, FULL
+from harr.errors import ModelError, ParamsError
+from harr.params import Params
+from harr.types import Episode, Question
+from tasks.paths import ADAPTER, LLM, PLACES, RETRIEVER
+
+SHOWN = 200
+"""Number of characters of a passage that are printed."""
+
+
+def ask(params: Params, text: str, model: Path | None = None) -> Episode:
+    """Play a question as evaluation plays the arm ``full``; needs the index of stages embed and index.
+
+    Args:
+        params: those of the run that ``model`` is from.
+        text: the question.
+        model: folder of an adapter or of a merged model: of the language model where that learns, else of the
+            retriever. None: the one of this project.
+
+    Raises:
+        ParamsError: no question, or the pipeline is given its passages with each question.
+        ModelError: there is no model.
+    """
+    from harr.builders.pipeline import build_pipeline
+    from harr.builders.setup import open_players, open_writer
+    from harr.builders.writers import build_generator, build_reader
+    from harr.evaluate.play import Game
+
+    question = Question("asked", " ".join(text.split()))
+    if not question.text:
+        raise ParamsError("harr ask: the question is empty; give it in quotation marks")
+    if "question" in (params.retriever.candidates, *params.evaluate.candidates):
+        raise ParamsError(
+            "harr ask searches the corpus, and params.yaml picks from passages that come with each question; set "
+            "retriever.candidates and evaluate.candidates: corpus"
+        )
+    folder, arm, writes = trained_model(params, model), ARMS[FULL], params.writer_learns
+    pipeline = build_pipeline(params.pipeline, params.generator, PLACES)
+    reader = build_reader(params.evaluate.reader, params.seed, PLACES)
+    writer = (
+        open_writer(params, PLACES, arm, folder) if writes else build_generator(params.generator, params.seed, PLACES)
+    )
+    with open_players(params, PLACES, [question], candidates="corpus") as player:
+        [episode] = Game("ask", pipeline, player(arm, folder), writer, reader).play([question], batch_size=1)
+    return episode
+
+
+def trained_model(params: Params, model: Path | None) -> Path:
+    """Return the folder of what was trained: ``model``, or the merged model or adapter of this project.
+
+    Raises:
+        ModelError: there is none.
+    """
+    merged = LLM if params.writer_learns else RETRIEVER
+    known = [model] if model else [merged, ADAPTER]
+    for folder in known:
+        if any((folder / name).exists() for name in ("config.json", "adapter_config.json", "modules.json")):
+            return folder
+    raise ModelError(
+        f"{model} holds no model; name the folder of an adapter or of a merged model"
+        if model
+        else f"neither {merged} nor {ADAPTER} holds a model; run `harr run`, or name one with --model"
+    )
+
+
+def as_json(episode: Episode) -> dict[str, Any]:
+    """Return an episode as one JSON object: its answer, its searches with what they found, and what was written."""
+    return {
+        "question": episode.question.text,
+        "answer": episode.answer,
+        "searches": [
+            {
+                "query": step.search.query,
+                "tool": step.search.tool,
+                "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in step.retrieval.passages],
+                "error": step.retrieval.error,
+            }
+            for step in episode.steps
+        ],
+        "written": [str(turn.completion) for turn in episode.turns],
+        "malformed": episode.outcome.malformed,
+    }
+
+
+def lines(episode: Episode) -> list[str]:
+    """Return an episode in lines: every search with its passages, then the answer."""
+    told = []
+    for step in episode.steps:
+        tool = f" ({step.search.tool})" if step.search.tool else ""
+        told.append(f"search{tool}: {step.search.query}")
+        told += [f"  {step.retrieval.error}"] if step.retrieval.error else []
+        for number, passage in enumerate(step.retrieval.passages, start=1):
+            text = " ".join(passage.text.split())
+            told.append(f"  {number}. [{passage.id}] {passage.title}: {text[:SHOWN]}{'...' if text[SHOWN:] else ''}")
+    if episode.answer is None:
+        return [*told, "this pipeline searches and gives no answer"]
+    return [*told, f"answer: {episode.answer}" if episode.answer else "no answer"]
