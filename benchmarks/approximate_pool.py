@@ -66,7 +66,7 @@ def found_by(
     with open_corpus(section, places) as corpus:
         encoder = trained_encoder(params.encoder, adapter) if adapter else build_encoder(params.encoder)
         policy = dense_policy(params.retriever, encoder, corpus, "corpus", history=True, trained=adapter)
-        episodes = play(questions, build_pipeline(params.pipeline, Path()), policy, None)
+        episodes = play(questions, build_pipeline(params.pipeline, params.generator, places), policy, None)
     return 100 * fmean(recall(episode) or 0.0 for episode in episodes)
 
 

@@ -24,7 +24,7 @@ from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local_model import LocalGenerator, load_tokenizer
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.generation.shared import SharedGenerator
-from harr.rag.pipelines import Written
+from harr.rag.pipelines import WriterFacts
 from harr.rag.scoring.judge import readable
 from harr.types import Generate, Generator
 from harr.world.scripted import Scripted as ScriptedGenerator
@@ -138,16 +138,18 @@ def settings_of(section: GeneratorSection) -> dict[str, Any]:
     return getattr(section, "chat_template_kwargs", {})
 
 
-def written_by(section: GeneratorSection, places: Places) -> Written:
+def written_by(section: GeneratorSection, places: Places) -> WriterFacts:
     """Return what a pipeline may ask of the model that writes; its tokenizer is read when needed."""
-    server = isinstance(section, ServerParams)
-    name = section.tokenizer if server else str(writer_folder(section, places))
-    settings = section.extra_body.get("chat_template_kwargs", {}) if server else settings_of(section)
+    if isinstance(section, ServerParams):
+        name, settings = section.tokenizer, section.extra_body.get("chat_template_kwargs", {})
+    else:
+        name, settings = str(writer_folder(section, places)), settings_of(section)
+    folder = Path(name).expanduser()
 
     @cache
     def tokenizer() -> Any:
         try:
-            return load_tokenizer(str(Path(name).expanduser()) if Path(name).expanduser().is_dir() else name, settings)
+            return load_tokenizer(str(folder) if folder.is_dir() else name, settings)
         except UNLOADABLE as error:
             raise ModelError(f"the tokenizer of model {name!r} cannot be loaded: {one_line(error, 200)}") from None
 
@@ -155,4 +157,4 @@ def written_by(section: GeneratorSection, places: Places) -> Written:
         # a token is a byte at least
         return lambda text: len(text.encode()) <= limit or len(tokenizer()(text)["input_ids"]) <= limit
 
-    return Written(fits, lambda: turn_frame(tokenizer(), name), lambda: check_conversations(tokenizer(), name))
+    return WriterFacts(fits, lambda: turn_frame(tokenizer(), name), lambda: check_conversations(tokenizer(), name))

@@ -1,5 +1,6 @@
 """Stage merge where the language model learns: fold the adapter into it and save a stock transformers folder."""
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,8 @@ def merge_llm(
     with draft(work / "llm", out) as folder:
         save_llm(model, tokenizer, folder)
         del model  # before the next one comes: there may be room for one only
-        told = {} if base else read_json(trained / "harr.json")
-        known = told | ({"base_model": base, "base": base_identity(base), "kind": "llm"} if base else {}) | facts
+        named = {"base_model": base, "base": base_identity(base), "kind": "llm"}
+        known = {**(named if base else read_json(trained / "harr.json")), **facts}
         known.pop("beside", None)
         did = "It was trained by reward in a pipeline that searches; its base is"
         what = f"{'It is an adapter merged into' if base else did} {known['base_model']}."
@@ -94,7 +95,11 @@ def merge_by_paths(base: str, adapter: Path, out: Path) -> dict[str, float]:
         raise ModelError(f"--adapter {adapter} holds no adapter_config.json; name a folder that PEFT saved")
     if (task := read_json(config).get("task_type")) not in (None, "CAUSAL_LM"):
         raise ModelError(f"--adapter {adapter} is for task_type {task}, not CAUSAL_LM: no language model")
-    return merge_llm(adapter, out, out.with_name(f".{out.name}.work"), facts={}, base=base)
+    work = out.with_name(f".{out.name}.work")
+    try:
+        return merge_llm(adapter, out, work, facts={}, base=base)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
 
 
 @torch.inference_mode()

@@ -19,6 +19,8 @@ class GeneratorFacts(Section):
     taught: ClassVar[bool] = False
     """Whether stage generator teaches it by examples, before anything else trains it."""
 
+    templated: ClassVar[bool] = False
+    """Whether its own chat template can be read here."""
     resolves: ClassVar[bool] = False
     """Whether it says which names the pronouns in its queries stand for."""
 
@@ -95,6 +97,7 @@ class LocalParams(GeneratorFacts):
     """A causal language model in this process."""
 
     trainable: ClassVar[bool] = True
+    templated: ClassVar[bool] = True
     kind: Literal["local"]
     """Selects a language model in this process."""
     model: PathOrName
@@ -144,6 +147,7 @@ class WarmstartParams(GeneratorFacts):
 
     trainable: ClassVar[bool] = True
     taught: ClassVar[bool] = True
+    templated: ClassVar[bool] = True
     kind: Literal["warmstart"]
     """Selects a model that is taught by demonstrations."""
     model: PathOrName

@@ -11,6 +11,7 @@ from harr.arms import ARMS, FULL
 from harr.params.download import CutParams
 from harr.params.generator import GeneratorParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
+from harr.params.rules_writer import WRITER_RULES
 from harr.params.train import TrainParams
 
 if TYPE_CHECKING:
@@ -394,5 +395,6 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     a_state_is_there_to_hide,
     filter_samples_what_learns,
     groups_can_be_mixed,
+    *WRITER_RULES,
 )
 """All rules, in the order in which they are asked."""

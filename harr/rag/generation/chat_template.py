@@ -37,6 +37,7 @@ def _goes_on(tokenizer: Any, asked: list[dict[str, str]]) -> bool:
     opening = tokenizer.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
     begun = opening.rstrip().endswith(_THOUGHT.rstrip())  # the template itself begins the thoughts
     reply = _REPLY if begun else f"{_THOUGHT}{_REPLY}"
+    reply = "two" if opening.rstrip().endswith("</think>") else reply  # told not to think
     talk = [*asked, {"role": "assistant", "content": reply}, {"role": "user", "content": "three"}]
     text: str = tokenizer.apply_chat_template(talk, tokenize=False, add_generation_prompt=True)
     return text.startswith(f"{opening}{reply}")

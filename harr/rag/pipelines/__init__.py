@@ -23,7 +23,7 @@ from harr.types import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriterFacts:
     """What is known of the model that writes: ``fits(limit)`` is a test whether a text has at most so many tokens;
     ``frame()``, what its chat template has before and after the first turn of a user; ``check()`` refuses a template
     whose conversations cannot be trained on."""
@@ -33,7 +33,7 @@ class Written:
     check: Callable[[], None]
 
 
-Build = Callable[[Any, Written], Pipeline]
+Build = Callable[[Any, WriterFacts], Pipeline]
 """Makes a pipeline of section ``pipeline``."""
 
 
@@ -45,25 +45,25 @@ def _by_keywords(play: Callable[..., Any]) -> Build:
 def _growing(play: Callable[..., Any]) -> Build:
     """Return the builder of a pipeline that writes one growing text, which a template frames."""
 
-    def build(section: Any, written: Written) -> Pipeline:
+    def build(section: Any, written: WriterFacts) -> Pipeline:
         template = written.frame() if section.template == "chat" else section.template
         return partial(play, **section.model_dump(exclude={"name", "thinking_tokens"}) | {"template": template})
 
     return build
 
 
-def _react(section: Any, written: Written) -> Pipeline:
+def _react(section: Any, written: WriterFacts) -> Pipeline:
     if section.shows == "passages":
         return partial(react_passages, max_searches=section.max_searches)
     return partial(react, max_searches=section.max_searches, reader_sees=section.reader_sees)
 
 
-def _leret(section: Any, written: Written) -> Pipeline:
+def _leret(section: Any, written: WriterFacts) -> Pipeline:
     shows = written.fits(section.few_shot_tokens or section.max_tokens)
     return LeReT(section.hops, section.order, section.template, fits=written.fits(section.max_tokens), shows=shows)
 
 
-def _function(section: Any, written: Written) -> Pipeline:
+def _function(section: Any, written: WriterFacts) -> Pipeline:
     shape = "takes a Question and yields Search and Generate"
     play = function_of(section.function, key="pipeline.function", shape=shape, settings=section.settings)
     if isclass(play) or (isfunction(play) and not isgeneratorfunction(play)):

@@ -46,7 +46,8 @@ def r_search(
     """Let the model plan at most ``max_nodes`` searches, of which ``budget`` are made (0: all), and answer.
 
     ``template``: ``plain`` puts the instructions first, ``chatml`` wraps them in Qwen's chat markup, a frame in the
-    model's own; all begin the thoughts. ``bare`` shows the question only. An episode without an answer ends with the answer "".
+    model's own; all begin the thoughts. ``bare`` shows the question only. An episode without an answer ends with the
+    answer "".
     """
     limits = {"max_nodes": max_nodes, "max_words": max_words}
     shown = {"tools": ", ".join(tools), "first": tools[0], "last": tools[-1], **limits}

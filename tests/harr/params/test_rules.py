@@ -7,6 +7,7 @@ import pytest
 from parameters import GOOD, SERVER, load
 
 from harr.builders.pipeline import build_pipeline
+from harr.builders.places import Places
 from harr.errors import ParamsError
 from harr.params.evaluate import EvaluateParams
 from harr.params.fields import Section
@@ -23,6 +24,11 @@ from harr.types import Question
     ("changes", "line"),
     [
         ({"generator": {"kind": "none"}}, "pick without reader needs kind none"),
+        (
+            {"pipeline": {"name": "search_r1", "template": "chat"}, "generator": SERVER},
+            "pipeline.template chat writes in the chat template of the model, and generator server has none here; set "
+            "generator.tokenizer, or set plain",
+        ),
         (
             {"train": {"method": "grpo", "validate_every": 5}},
             "train.validate_every 5 plays validation questions, and there are none; set download.validation_questions",
@@ -211,7 +217,8 @@ def test_an_agent_is_compared_with_what_it_was(tmp_path: Path) -> None:
     assert load({**GOOD, **AGENT, **warm}, tmp_path).baseline == "warmstart"
     assert load(GOOD, tmp_path).baseline == "frozen"
     graphs = {**GOOD, **AGENT, **local, "pipeline": {"name": "r_search", "budget": 4, "tools": ["General"]}}
-    game = build_pipeline(load(graphs, tmp_path).pipeline, tmp_path)(Question("q", "Who?"))
+    params = load(graphs, tmp_path)
+    game = build_pipeline(params.pipeline, params.generator, Places.of_project(tmp_path))(Question("q", "Who?"))
     assert "At most 4 searches are made." in next(game).prompt  # type: ignore[union-attr]
 
 

@@ -1,0 +1,192 @@
+"""The chat templates that TRL ships: what is trained is what was sampled, or one clear line says why not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trl
+from letters import OnePassage
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from harr.errors import ModelError
+from harr.rag.generation.chat_template import (
+    check_conversations,
+    keep_turns,
+    keeps_turns,
+    turn_frame,
+    with_settings,
+)
+from harr.rag.generation.local_model import LanguageModel
+from harr.rag.generation.sampler import Sampler, Trace
+from harr.rag.pipelines.r_search import r_search
+from harr.rag.pipelines.react import react_passages
+from harr.rag.pipelines.search_r1 import search_r1
+from harr.rag.pipelines.thinking import thinking
+from harr.rag.rollout import play
+from harr.types import Episode, Pipeline, Question
+
+TEMPLATES = Path(trl.__file__).parent / "chat_templates"
+REFUSED = {
+    "gemma": "System role not supported",
+    "deepseek_r1_distill": "does not keep earlier turns",
+}
+"""Templates whose conversations cannot be trained on, and what is said of it."""
+CHAT = (
+    *("qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_5_think", "qwen3_5_nothink"),
+    *("llama3", "llama3_1", "llama3_2", "gemma3", "phi3_5", *REFUSED),
+)
+ASKED = Question("q", "what is xyz?")
+THOUGHT = "<think>\nlook it up\n</think>\n\n"
+CALL = '<tool_call>{"name": "search", "arguments": {"query": "xyz"}}</tool_call>'
+
+
+def bytes_tokenizer(template: str, *, begins: bool = True) -> Any:
+    """A tokenizer of single bytes, which reads and writes any text."""
+    words = {"<eos>": 0, "<bos>": 1} | {
+        b: n for n, b in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()), start=2)
+    }
+    raw = Tokenizer(models.BPE(words, []))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    raw.decoder = decoders.ByteLevel()
+    if begins:
+        raw.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", 1)])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<eos>", bos_token="<bos>")
+    tokenizer.chat_template = (TEMPLATES / f"{template}.jinja").read_text(encoding="utf-8")
+    return keep_turns(tokenizer)
+
+
+def writer_of(tokenizer: Any) -> LanguageModel:
+    """A model of which only the tokenizer is asked."""
+    generation = SimpleNamespace(eos_token_id=tokenizer.eos_token_id)
+    model = SimpleNamespace(generation_config=generation, config=SimpleNamespace(max_position_embeddings=100_000))
+    return LanguageModel(model, tokenizer, name="tiny")
+
+
+def played(tokenizer: Any, pipeline: Pipeline, replies: Sequence[str]) -> tuple[Episode, Trace, list[int]]:
+    """An episode in which the model writes these replies; its trace, and the tokens that were sampled."""
+    left, sampled = list(replies), list[int]()
+
+    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+        ids: list[int] = tokenizer(left.pop(0), add_special_tokens=False)["input_ids"]
+        sampled.extend(ids)
+        return [ids]
+
+    [episode] = play([ASKED], pipeline, OnePassage(), Sampler(writer_of(tokenizer), write, max_tokens=4000))
+    trace = Trace.of(episode)
+    assert not left and [token for token, own in zip(trace.ids, trace.own, strict=True) if own] == sampled
+    return episode, trace, sampled
+
+
+def chat_ids(tokenizer: Any, text: str) -> list[int]:
+    """What the template makes of a first turn."""
+    turn = [{"role": "user", "content": text}]
+    found: list[int] = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
+    return found
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["bos", "no bos"])
+@pytest.mark.parametrize("name", CHAT)
+def test_a_growing_text_stands_in_any_template(name: str, begins: bool) -> None:
+    tokenizer = bytes_tokenizer(name, begins=begins)
+    frame = turn_frame(tokenizer, "tiny")
+    replies = ["<think>so</think> <search>xyz</search>", "<think>well</think> <answer>xyz</answer>"]
+    episode, trace, _ = played(tokenizer, lambda asked: search_r1(asked, max_searches=1, template=frame), replies)
+    assert episode.answer == "xyz" and not episode.outcome.faults and trace.whole
+    told = tokenizer.decode(trace.prompt)
+    instructions = told[told.index("Answer the question") : told.rindex(ASKED.text) + len(ASKED.text)]
+    written = chat_ids(tokenizer, instructions)
+    if begins and 1 not in written:  # a tokenizer that begins every text, which its template leaves out
+        written = [1, *written]
+    assert trace.prompt == written and trace.prompt.count(1) <= 1
+    text = tokenizer.decode(trace.ids)
+    assert text.startswith(f"{replies[0]}\n\n<information>") and text.endswith(replies[1])
+
+
+@pytest.mark.parametrize("name", CHAT)
+def test_a_plan_stands_in_any_template(name: str) -> None:
+    """Also in one that begins the thoughts itself."""
+    tokenizer = bytes_tokenizer(name)
+    frame = turn_frame(tokenizer, "tiny")
+    replies = ["so</think><search>\nNodes:\nA: xyz (General)\nEdges:\n</search>", "<answer>xyz</answer>"]
+    episode, trace, _ = played(tokenizer, lambda asked: r_search(asked, tools=("General",), template=frame), replies)
+    assert episode.answer == "xyz" and episode.outcome.faults == () and len(episode.steps) == 1
+    assert tokenizer.decode(trace.prompt).rstrip().endswith("<think>")
+    assert tokenizer.decode(trace.prompt[-20:]).count("<think>") == 1, "one that the template began is not begun again"
+
+
+@pytest.mark.parametrize("name", CHAT)
+def test_a_conversation_is_trained_as_sampled_or_refused_in_a_line(name: str) -> None:
+    tokenizer = bytes_tokenizer(name)
+    if name in REFUSED:
+        with pytest.raises(ModelError, match=f"model tiny .*{REFUSED[name]}.*; use pipeline search_r1") as error:
+            check_conversations(tokenizer, "tiny")
+        assert "\n" not in str(error.value)
+        return
+    check_conversations(tokenizer, "tiny")
+    after = turn_frame(tokenizer, "tiny")[1].rstrip()
+    begun = "<think>\n" if after.endswith("<think>") else ""
+    thought = "" if after.endswith("</think>") else THOUGHT.removeprefix(begun)
+    episode, trace, _ = played(
+        tokenizer, lambda asked: react_passages(asked, max_searches=1), [thought + CALL, "Final answer: xyz<eos>"]
+    )
+    assert episode.answer == "xyz" and trace.whole
+    first, last = (writer_of(tokenizer).render(turn.request) for turn in episode.turns)
+    assert tokenizer.decode(trace.prompt) == first
+    assert tokenizer.decode(trace.prompt + trace.ids) == f"{last}Final answer: xyz<eos>", "as evaluation reads it"
+
+
+def test_settings_are_set_in_the_template_for_good() -> None:
+    """Qwen3 is told not to think: an empty thought stands before its turns, of whoever loads the tokenizer later."""
+    tokenizer = bytes_tokenizer("qwen3")
+    plain = turn_frame(tokenizer, "tiny")
+    silent = with_settings(tokenizer, {"enable_thinking": False})
+    assert turn_frame(silent, "tiny") == (plain[0], plain[1] + "<think>\n\n</think>\n\n")
+    once = silent.chat_template
+    assert with_settings(silent, {"enable_thinking": False}).chat_template == once and keeps_turns(silent)
+    llama = with_settings(bytes_tokenizer("llama3_2"), {})
+    assert "26 Jul 2024" in turn_frame(llama, "tiny")[0], "not today: that prompt would be another one tomorrow"
+
+
+@pytest.mark.parametrize(
+    ("template", "line"),
+    [
+        (None, "has no chat template, which pipeline.template chat asks for; set plain"),
+        ("{{ raise_exception('no users') }}", "writes no turn of a user: no users"),
+        (
+            "{{ messages[0].content | upper }}{{ messages[0].content }}{{ messages[0].content }}",
+            "does not show the turn",
+        ),
+    ],
+)
+def test_a_template_that_frames_no_turn_is_one_line(template: str | None, line: str) -> None:
+    tokenizer = bytes_tokenizer("qwen3")
+    tokenizer.chat_template = template
+    with pytest.raises(ModelError, match=line):
+        turn_frame(tokenizer, "tiny")
+
+
+def test_a_thought_that_is_too_long_is_ended() -> None:
+    """The end is the environment's and has no loss; thoughts that end in time, and turns without one, stay."""
+    tokenizer = bytes_tokenizer("qwen3")
+    frame = turn_frame(tokenizer, "tiny")
+    inner = lambda asked: search_r1(asked, max_searches=2, template=frame)  # noqa: E731
+    long, short = "<think>round and round and round we go", "<think>round</think>"
+    replies = [long, " <search>xyz</search>", short, "<search>x</search>", "<answer>xyz</answer>"]
+    left, sampled = list(replies), list[int]()
+
+    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
+        ids: list[int] = tokenizer(left.pop(0), add_special_tokens=False)["input_ids"]
+        sampled.extend(ids[:25])
+        return [ids]
+
+    [episode] = play([ASKED], thinking(inner, 25), OnePassage(), Sampler(writer_of(tokenizer), write, max_tokens=4000))
+    trace = Trace.of(episode)
+    assert episode.answer == "xyz" and not left and [step.search.query for step in episode.steps] == ["xyz", "x"]
+    own = [token for token, mine in zip(trace.ids, trace.own, strict=True) if mine]
+    assert own == sampled and tokenizer.decode(trace.ids).startswith(
+        f"{long[:25]}</think> <search>xyz</search>\n\n<inf"
+    )
+    assert tokenizer.decode(trace.ids).count("</think>") == 2 and episode.outcome.faults == ("no end of thoughts",)
