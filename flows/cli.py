@@ -103,14 +103,20 @@ def bridge(
 
 
 @app.command()
-def promote(recipe: Recipe = "params.yaml") -> None:
+def promote(
+    recipe: Recipe = "params.yaml",
+    re_evaluate: Annotated[
+        bool, Option("--re-evaluate", help="play the champion again, on the candidate's corpus and questions")
+    ] = False,
+) -> None:
     """Make the candidate the champion, if the gate allows it.
 
-    The paired interval of their difference must lie above 0.
+    The paired interval of their difference must lie above 0. A champion that played on another corpus or other
+    questions is played again on the candidate's by itself.
     """
     from flows.pipeline import run_promotion
 
-    run_command(lambda: run_promotion(recipe, back=False))
+    run_command(lambda: run_promotion(recipe, back=False, again=re_evaluate))
 
 
 @app.command()
@@ -139,11 +145,14 @@ def pull(
 
 
 @app.command()
-def rollback(recipe: Recipe = "params.yaml") -> None:
-    """Make the previous champion the champion again."""
+def rollback(
+    recipe: Recipe = "params.yaml",
+    to: Annotated[str, Option(metavar="N", help="a version that was champion before (default: the one before)")] = "",
+) -> None:
+    """Make the previous champion, or any before, the champion again."""
     from flows.pipeline import run_promotion
 
-    run_command(lambda: run_promotion(recipe, back=True))
+    run_command(lambda: run_promotion(recipe, back=True, to=to))
 
 
 @app.command(epilog="The token is read from the environment variable HF_TOKEN; HF_ENDPOINT names another hub.")

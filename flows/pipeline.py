@@ -126,7 +126,9 @@ def one_stage(stage: Stage, recipe: Recipe = AS_IT_STANDS) -> None:
 
 
 @flow(name="promotion", flow_run_name="promotion ({recipe})")
-def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> State[str] | None:
+def promotion(
+    recipe: Recipe = AS_IT_STANDS, back: bool = False, again: bool = False, to: str = ""
+) -> State[str] | None:
     """Make the candidate the champion, if the interval allows it; or go back to the champion before.
 
     A run that leaves the champion as it is has not failed: its state is Kept, and says why.
@@ -134,6 +136,8 @@ def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> State[str] |
     Args:
         recipe: whose registered model (tracking.registered_model).
         back: roll back.
+        again: play the champion again, on the candidate's corpus and questions.
+        to: the version to roll back to; "" is the one before.
     """
     from tasks.registry.promote import outcome_of
 
@@ -142,7 +146,7 @@ def promotion(recipe: Recipe = AS_IT_STANDS, back: bool = False) -> State[str] |
     if not back:
         _keep_candidate(place)
     with flow_runs.noted(flow_run.id), _inside(place):
-        moved, told = outcome_of("rollback" if back else "promote", params)
+        moved, told = outcome_of("rollback" if back else "promote", params, again=again, to=to)
         if not moved:
             return Completed(name="Kept", message=f"kept: {told}", data=told)
         say(told)
@@ -214,12 +218,12 @@ def register_model(recipe: str) -> str:
         return keep_candidate(params, by_hand=True) or f"the model in models/ is the candidate of {name} already"
 
 
-def run_promotion(recipe: str, back: bool) -> None:
+def run_promotion(recipe: str, back: bool, again: bool = False, to: str = "") -> None:
     """Check the recipe before Prefect starts, then promote its candidate or go back.
 
     Raises:
         PromotionRefused: the champion is kept.
     """
     resolve_recipe(recipe)
-    if kept := run_flow(promotion, recipe=recipe, back=back):
+    if kept := run_flow(promotion, recipe=recipe, back=back, again=again, to=to):
         raise PromotionRefused(getattr(kept, "data", kept))

@@ -90,10 +90,20 @@ def bare(address: str) -> str:
 def one_line(error: object, limit: int = 200, *, secret: str = "") -> str:
     """Return what an exception says in one line of at most ``limit`` characters; its class where it says nothing.
 
-    Passwords in addresses are left out, and ``secret`` is replaced by three asterisks.
+    Passwords in addresses are left out, ``secret`` is replaced by three asterisks, and what would act on a terminal
+    (escapes, marks of direction) by question marks.
 
     >>> one_line(OSError("no\\n route to https://me:pass@host"), 22), one_line(KeyError())
     ('no route to https://ho', 'KeyError')
     """
     text = str(error).replace(secret, "***") if secret else str(error)
-    return " ".join(bare(text).split())[:limit] or type(error).__name__
+    return printable(" ".join(bare(text).split()))[:limit] or type(error).__name__
+
+
+def printable(text: str) -> str:
+    r"""Return a text without what a terminal would act on; its lines stay lines.
+
+    >>> printable("a\x1b[2Jb\u202ec\nd")
+    'a?[2Jb?c\nd'
+    """
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)

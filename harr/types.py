@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator as PyGenerator, Mapping, Sequenc
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Protocol
+from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,8 +124,8 @@ class Question:
     def identity(self) -> tuple[str, ...]:
         """Return what tells it from other questions: its words, and its gold where that is a story of its own.
 
-        Neither case nor punctuation makes another question. "Where is Mary?" is another one in every story. Passages
-        of a question's own story have its id and a hyphen before their number.
+        Neither case nor punctuation nor the form of Unicode (NFC, NFD) makes another question. "Where is Mary?" is
+        another one in every story. Passages of a question's own story have its id and a hyphen before their number.
 
         >>> Question("q1", "Who is  it?", gold_ids=("p7",)).identity
         ('who is it',)
@@ -132,7 +133,7 @@ class Question:
         ('who', 'q2-0')
         """
         own = all(pid.startswith(f"{self.id}-") for pid in self.gold_ids)
-        words = " ".join(re.findall(r"\w+", self.text.casefold())) or self.text
+        words = " ".join(re.findall(r"\w+", normalize("NFC", self.text).casefold())) or self.text
         return (words, *self.gold_ids) if own else (words,)
 
 

@@ -28,6 +28,7 @@ from tasks.embed import vectors_manifest
 from tasks.filter import statistics_rows
 from tasks.headline import headline_figures
 from tasks.paths import AUDIT, EVALUATION, FILTERED, HEADLINE, METRICS, PLACES, PLOTS, REPORT, STATS, TRAINED_ON, WORK
+from tasks.played import PLAYED, played
 from tasks.tracking.run import told_params
 from tasks.train import training_figure
 
@@ -205,7 +206,7 @@ def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
 def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
-    """Write question rows, trajectories, the audit, metrics/evaluate.json, contrasts.json and headline.json."""
+    """Write question rows, trajectories, the audit, what was played with, and the figures in metrics/."""
     from harr.evaluate.summary import CONTRASTS
     from harr.report.examples import trajectories
 
@@ -216,6 +217,7 @@ def write_evaluation(
                 write_text(folder / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
         write_json(folder / AUDIT, rounded(summary.get("audit", {})))
+        write_json(folder / PLAYED, played(params))
     write_json(METRICS / "evaluate.json", rounded({name: part for name, part in summary.items() if name != CONTRASTS}))
     write_json(METRICS / "contrasts.json", rounded(summary[CONTRASTS]))
     write_json(HEADLINE, headline_figures(summary))

@@ -7,16 +7,17 @@ from typing import Any, Literal
 
 from prefect import task
 
-from harr.io.files import digest_of, draft, fingerprint, read_manifest, read_state, write_json
+from harr.errors import StaleState
+from harr.io.files import draft, fingerprint, read_state, write_json
 from harr.io.model_folder import FORMAT
 from harr.params import Params
 from harr.params.embed import EncoderParams
 from harr.params.reward import metric_name
 from tasks.common import TASK
 from tasks.embed import vectors_manifest
-from tasks.evaluate import corpus_facts
 from tasks.filter import filter_suite
-from tasks.paths import ADAPTER, CORPUS, EVALUATION, LLM, METRICS, QUESTIONS, RETRIEVER, WORK
+from tasks.paths import ADAPTER, EVALUATION, LLM, METRICS, RETRIEVER, WORK
+from tasks.played import check_played, content_of, same_game
 from tasks.registry.register import register
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.run import Run
@@ -30,7 +31,7 @@ def merge_adapter(params: Params) -> dict[str, float]:
     documents, which is the base encoder, or the trained one of actions; ``merge.towers`` may leave it out.
     """
     vectors = vectors_manifest()
-    facts = {"index_identity": vectors["identity"]}
+    facts = {"index_identity": vectors["identity"], "adapter": content_of(ADAPTER)}
     if params.writer_learns:
         from harr.merge.llm import merge_llm
 
@@ -122,7 +123,11 @@ def _note(folder: Path, params: Params, sections: set[str]) -> None:
 
 @task(**TASK)
 def register_model(run: Run, params: Params) -> str:
-    """Register the merged model with its evaluation and its fingerprints, as the candidate; returns the version."""
+    """Register the merged model with its evaluation and its fingerprints, as the candidate; returns the version.
+
+    Raises:
+        StaleState: the evaluation is of another model than the merged one, or of another corpus than is here.
+    """
     kind, folder = trained_folder(params)
     tags = version_tags(params)
     return register(run, params, kind, folder, EVALUATION, tags, summary())
@@ -146,24 +151,29 @@ def summary() -> dict[str, Any]:
 
 
 def version_tags(params: Params) -> dict[str, str]:
-    """Return the fingerprints of a version: of data, index, parameters, code and game.
+    """Return the fingerprints of a version: of data, index, parameters, code and game, and the rules of its promotion.
 
     The expectations that held are figures of the stages before, so DVC ties them to the data.
-    """
-    from harr.corpus.passages import REBUILD
 
-    index = vectors_manifest()["identity"]
-    corpus = read_manifest(CORPUS, REBUILD, shards=False)["identity"]
-    played = {"retriever", "pipeline"} if params.writer_learns else {"retriever", "pipeline", "generator"}
-    game = params.model_dump(include=played, mode="json", exclude={"retriever": {"encoder"}})  # that is who plays
-    game |= params.evaluate.model_dump(include={"max_questions", "candidates"}, mode="json")
-    questions, facts = digest_of(QUESTIONS / "test.jsonl"), corpus_facts()
+    Raises:
+        StaleState: the model in models/ is not the one that was evaluated, or was evaluated with something else.
+    """
+    record, (_, folder) = check_played(params), trained_folder(params)
+    made = read_state(folder / "harr.json", "run `dvc repro -f -s merge`").get("adapter")
+    if record["model"] != made:
+        raise StaleState(
+            f"{folder} was made of adapter {str(made)[:8]}, but {EVALUATION} was played with {str(record['model'])[:8]}"
+            "; run `dvc repro`, or `dvc checkout` for what was there"
+        )
+    thresholds = params.tracking.model_dump(mode="json", include={"veto", "min_questions", "allowed_exploits"})
     return {
-        "corpus": corpus,
-        "passages": str(facts["passages"]),
-        "trained_on": facts.get("trained_on", {}).get("identity", "none recorded"),
-        "index": index,
-        "evaluation": fingerprint({"game": game, "index": index, "questions": questions}),
+        "corpus": record["corpus"],
+        "passages": str(record["passages"]),
+        "trained_on": record["trained_on"] or "none recorded",
+        "index": record["index"],
+        "questions": record["questions"],
+        "evaluation": same_game(record),
+        "rules": json.dumps({**record["rules"], **thresholds}, sort_keys=True),
         "expectations": json.dumps(held_expectations(params)),
         "params": fingerprint(params.model_dump(mode="json")),
         **revisions(),

@@ -69,6 +69,7 @@ def run_stage(stage: Any, *, checks: bool = False, join: Callable[[Any], Any] | 
         sys.stdout.reconfigure(line_buffering=True)
 
     def body() -> None:
+        signals.follow_dvc()
         if joins_main_process(join):
             join_main_process(stage.name, join)
         else:

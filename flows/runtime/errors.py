@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from harr.errors import HarrError
+from harr.errors import HarrError, printable
 from harr.io import progress
 
 DISK_FAULTS = {
@@ -21,6 +21,9 @@ DISK_FAULTS = {
     errno.ENOTDIR: ("a file is where a folder belongs", "move it away"),
     errno.EISDIR: ("a folder is where a file belongs", "move it away"),
     errno.ELOOP: ("its links lead in a circle", "mend them"),
+    errno.ENOLCK: ("this file system has no locks", "put the project on a local disk"),
+    errno.EOPNOTSUPP: ("this file system cannot do that (a lock, a link)", "put the project on a local disk"),
+    errno.EPERM: ("it belongs to another user, or is protected", "give the right to write there"),
     errno.ENAMETOOLONG: ("this name is too long for the disk", "use a shorter one"),
 }
 OURS = ("harr", "tasks", "flows", "")
@@ -37,7 +40,7 @@ def told_in_a_line() -> Iterator[None]:
             progress.leave()
         if not (line := str(error) if isinstance(error, HarrError) else machine_fault(error)):
             raise
-        print(f"error: {line}", file=sys.stderr)
+        print(f"error: {printable(line)}", file=sys.stderr)
         sys.exit(1)
 
 

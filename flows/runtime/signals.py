@@ -5,7 +5,12 @@ import gc
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
 
 from flows.runtime.launch import is_main_process, process_count
 from harr.io import progress
@@ -14,6 +19,10 @@ FINISH_SECONDS = 4.0
 """Time a stopped stage may take to finish its shard, batch or step."""
 LAST_SECONDS = 3.0
 """Time a stopped process may take to end when its work is over."""
+
+
+LOOK_SECONDS = 1.0
+"""How often a stage looks whether the DVC that started it is there."""
 
 
 class _Left:
@@ -50,6 +59,37 @@ def ended_soon() -> Iterator[None]:
                 sys.stdout.flush()
             signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + _Left.number))
             signal.setitimer(signal.ITIMER_REAL, LAST_SECONDS)
+
+
+def follow_dvc() -> None:
+    """Stop this stage as SIGTERM does once the DVC that started it is gone: nobody would note what it makes.
+
+    Without DVC (it names its stage in the environment) there is nobody to follow.
+    """
+    above = psutil.Process().parents() if "DVC_STAGE" in os.environ else []
+    leader = next((one for one in above if _is_dvc(one)), None)
+    if leader:
+        threading.Thread(target=_follow, args=(leader,), name="follow-dvc", daemon=True).start()
+
+
+def _follow(leader: psutil.Process) -> None:
+    while _lives(leader):
+        time.sleep(LOOK_SECONDS)
+    if not progress.stop_asked():  # the same signal may have come here: a second one would end the stage at once
+        _tell("the dvc that started this stage is gone")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _is_dvc(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return any(Path(word).stem == "dvc" for word in process.cmdline()[:4])
+    return False
+
+
+def _lives(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    return False
 
 
 def _stop(number: int, frame: object) -> None:

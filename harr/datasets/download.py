@@ -10,6 +10,7 @@ from tqdm import tqdm
 from harr.corpus.passages import Passages, write_passages, write_questions
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
+from harr.datasets.sound import gold_not_given, with_sound_answers
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
 from harr.io.files import publish, write_text
@@ -43,8 +44,7 @@ def download(
     source = found.load(params, spans) if found.cut else found.load(params)
     words: list[int] = []
     with bar(source.passages, desc="passages", unit="passage") as stream:
-        checked = unique_passages(stream, words)
-        write_passages(checked, work / "corpus", searchable=source.searchable)
+        write_passages(unique_passages(stream, words), work / "corpus", searchable=source.searchable)
     if source.left_out:
         write_text(work / "corpus" / "left_out.txt", "".join(f"{line}\n" for line in source.left_out))
         message = f"accepted {len(words):,} passages; left out {len(source.left_out):,}, see {corpus / 'left_out.txt'}"
@@ -52,10 +52,15 @@ def download(
     if not words:
         raise CorpusError("download: no passages; check download.passages and download.passages_where in params.yaml")
     stored = Passages.open(work / "corpus")
-    test = check_questions(source.test, "test", stored)
-    train = check_questions(source.train, "train", stored)
-    own = None if source.validation is None else check_questions(source.validation, "validation", stored)
-    splits = divide(train, own, test, params.validation_questions)
+    given = {"test": source.test, "train": source.train, "validation": source.validation}
+    sound = {split: with_sound_answers(asked) for split, asked in given.items() if asked is not None}
+    emptied = sum(count for _, count in sound.values())
+    checked = {split: check_questions(asked, split, stored) for split, (asked, _) in sound.items()}
+    train, own, test = checked["train"], checked.get("validation"), checked["test"]
+    splits = divide(train, own, test, params.validation_questions, getattr(params, "near_duplicates", ""))
+    odd = {"answers_of_no_word": float(emptied), "gold_not_given": float(gold_not_given([*train, *(own or ()), *test]))}
+    for line in _told(odd, splits.figures):
+        tqdm.write(line)
     for split in ("train", "validation", "test"):
         write_questions(splits.of(split)[0], work / "questions" / f"{split}.jsonl")
     publish(work / "corpus", corpus)
@@ -66,9 +71,20 @@ def download(
         "searchable": float(len(stored.searchable_rows())),
         "words_per_passage": sum(words) / len(words),
         **splits.figures,
+        **{name: count for name, count in odd.items() if count},
         **({"left_out": float(len(source.left_out))} if source.left_out else {}),
         **source.figures,
     }
+
+
+def _told(odd: Mapping[str, float], figures: Mapping[str, float]) -> Iterator[str]:
+    """Yield what a person should know of the questions, a line each."""
+    if count := odd["answers_of_no_word"]:
+        yield f"{count:,.0f} questions have an answer of no word (empty, or an article alone), which is not scored"
+    if count := odd["gold_not_given"]:
+        yield f"{count:,.0f} questions name gold passages that are not among their context_ids: there nobody finds them"
+    if count := figures.get("train_questions_near_test", 0.0):
+        yield f"{count:,.0f} training questions are nearly test questions; download.near_duplicates: drop drops them"
 
 
 def unique_passages(passages: Iterable[Passage], words: list[int]) -> Iterator[Passage]:

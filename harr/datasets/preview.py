@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from harr.datasets import DATASETS
 from harr.datasets.chunks import Spans
+from harr.datasets.sound import with_sound_answers
 from harr.datasets.splits import Splits, divide
 from harr.params.download import DatasetParams
 from harr.types import Question
@@ -67,9 +68,10 @@ def read_data(params: DatasetParams, spans: Spans | None = None) -> Data:
         ids.add(passage.id)
         if len(contents) < CONTENTS:
             contents[passage.id] = passage.content
-    test = list(source.test)
-    own = None if source.validation is None else list(source.validation)
-    splits = divide(list(source.train), own, test, params.validation_questions)
+    test, _ = with_sound_answers(source.test)
+    own = None if source.validation is None else with_sound_answers(source.validation)[0]
+    train, near = with_sound_answers(source.train)[0], getattr(params, "near_duplicates", "")
+    splits = divide(train, own, test, params.validation_questions, near)
     return Data(splits, None if found.vast else frozenset(ids), contents, source.figures, source.left_out)
 
 

@@ -3,9 +3,11 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from reprlib import repr as short
 from typing import TypeVar
 
 from harr.corpus.sample import draw_questions
+from harr.datasets.sound import nearly_in
 from harr.errors import CorpusError
 from harr.params.download import HoverParams, HubParams, JudgedParams, OwnQuestionsParams
 from harr.types import Question
@@ -28,18 +30,32 @@ class Splits:
         return getattr(self, split), int(lost)
 
 
-def divide(train: Sequence[Question], own: Sequence[Question] | None, test: Sequence[Question], count: int) -> Splits:
+def divide(
+    train: Sequence[Question], own: Sequence[Question] | None, test: Sequence[Question], count: int, near: str = ""
+) -> Splits:
     """Return splits that share no question (:attr:`Question.identity`); test questions stay as they are.
 
     ``own`` are the data set's own validation questions, of which ``count`` are drawn (0: all). None: it has none, and
-    ``count`` are drawn from ``train``.
+    ``count`` are drawn from ``train``. ``near`` says what becomes of training questions that are nearly test questions
+    (harr/datasets/sound.py): keep, drop or refuse; with "" they are not looked for.
 
     Raises:
-        CorpusError: as many are to be drawn as there are training questions.
+        CorpusError: as many are to be drawn as there are training questions; or one is nearly a test question.
     """
     tested = _identities(test)
     kept = [question for question in train if question.identity not in tested]
     figures = {"train_questions_dropped_because_in_test": float(len(train) - len(kept))}
+    if near:
+        alike = nearly_in(kept, test)
+        if alike and near == "refuse":
+            ours, theirs = next(iter(alike.items()))
+            raise CorpusError(
+                f"download: {len(alike)} training questions are nearly test questions (first: {short(ours)} is "
+                f"{short(theirs)}); remove them, or set download.near_duplicates to drop or keep"
+            )
+        kept = [question for question in kept if near != "drop" or question.id not in alike]
+        dropped = "_dropped_because_near_test" if near == "drop" else "_near_test"
+        figures[f"train_questions{dropped}"] = float(len(alike))
     if own is None:
         kept, validation = hold_out(kept, count)
     else:

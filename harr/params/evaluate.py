@@ -1,11 +1,11 @@
 """Sections ``evaluate`` and ``lengths`` of params.yaml."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from harr.arms import ARMS, Arm, function_arm
-from harr.params.fields import Dotted, NonEmpty, Positive, Section, Seed
+from harr.params.fields import Dotted, NonEmpty, Plain, Positive, Section, Seed
 from harr.params.generator import LocalParams, ScriptedParams, ServerParams
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class FunctionArmParams(Section):
     """Name of the arm in tables and plots: letters, digits and _."""
     retriever: Dotted
     """Class or function that makes the retriever, as ``package.module:name``."""
-    settings: dict[str, Any] = Field({})
+    settings: Plain = Field({})
     """Settings that it is handed as they stand here (docs/arms.md)."""
 
 

@@ -5,6 +5,9 @@ import re
 import reprlib
 from typing import Any, get_args
 
+from harr.errors import printable
+from harr.params.fields import SECRET
+
 
 class _Repr(reprlib.Repr):
     def repr_str(self, value: str, level: int) -> str:
@@ -40,7 +43,8 @@ def describe_fault(fault: Any, root: type[Any]) -> str:
     if fault["type"] == "missing":
         return _short(f"{name} is missing")
     message = fault["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
-    found = "" if isinstance(fault["input"], dict) else f" (found {_REPR.repr(fault['input'])})"
+    hidden = fault["type"] == SECRET or isinstance(fault["input"], dict)
+    found = "" if hidden else f" (found {_REPR.repr(fault['input'])})"
     return _short((f"{name}: " if name else "") + message) + found
 
 
@@ -50,7 +54,7 @@ def _short(text: str) -> str:
     >>> _short("unknown parameter a\\nb"), len(_short("a" * 5000)), len(_short("a " * 5000))
     ('unknown parameter a b', 103, 803)
     """
-    words = [word if len(word) <= 100 else f"{word[:100]}..." for word in text.split()]
+    words = [word if len(word) <= 100 else f"{word[:100]}..." for word in printable(text).split()]
     line = " ".join(words).encode("utf-8", "replace").decode()
     return line if len(line) <= 800 else f"{line[:800]}..."
 

@@ -1,6 +1,7 @@
 """The base of every section of params.yaml, and the types of its fields."""
 
 import functools
+import re
 from math import isfinite
 from typing import Annotated, Any, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -15,12 +16,21 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from harr.errors import bare
 
 LARGEST = 2**31 - 1
 """The largest number that params.yaml may hold."""
 
+
+SECRET = "secret"
+"""The type of a fault whose value is not told."""
+KEPT = "put it into the environment variable that key_variable or token_variable names, or leave it out"
+CREDENTIAL = re.compile(
+    r"(?i)(api|access|secret|private|auth|bearer|hf)[-_]?(key|token)|^token$|secret|passw|credential|authorization"
+)
+"""Names of what belongs into the environment; ``max_tokens`` and ``eos_token`` are none."""
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -53,7 +63,29 @@ def _address(value: str) -> str:
         fits = False
     if not fits or not value.isprintable() or " " in value:
         raise ValueError("should be an address with http:// or https://, such as http://127.0.0.1:8000/v1")
+    if "?" in value or "#" in value:
+        raise PydanticCustomError(SECRET, "an address takes no query and no fragment, which may hold a key; " + KEPT)
     return _no_user(value)
+
+
+def _variable(value: str) -> str:
+    """Check the name of an environment variable: what is none may be the key itself, which is not told."""
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", value):
+        told = "should be the name of an environment variable (letters, digits and _), never its value; what was found "
+        raise PydanticCustomError(SECRET, told + "is not shown, as it may be a key")
+    return value
+
+
+def _no_credentials(values: dict[str, Any]) -> dict[str, Any]:
+    """Refuse fields that are named like a key or password, at any depth: their value would be written down."""
+    for name, value in values.items():
+        if CREDENTIAL.search(name) and isinstance(value, str):
+            raise PydanticCustomError(SECRET, f"{name} looks like a key or password; " + KEPT)
+        parts = value if isinstance(value, list) else [value]
+        for part in parts:
+            if isinstance(part, dict):
+                _no_credentials(part)
+    return values
 
 
 def _place(value: str) -> str:
@@ -105,6 +137,14 @@ Address = Annotated[str, AfterValidator(_address)]
 
 MaybeAddress = Annotated[str, AfterValidator(lambda value: _address(value) if value else value)]
 """An address, or the empty string."""
+
+
+Variable = Annotated[str, AfterValidator(_variable)]
+"""The name of an environment variable."""
+
+
+Plain = Annotated[dict[str, Any], AfterValidator(_no_credentials)]
+"""Fields that are handed on as they stand, none of them a key or password."""
 
 
 Uri = Annotated[str, AfterValidator(_no_user)]

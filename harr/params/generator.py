@@ -1,10 +1,10 @@
 """Section ``generator`` of params.yaml: one class per kind of language model."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Address, MaybePathOrName, PathOrName, Positive, Section
+from harr.params.fields import Address, MaybePathOrName, PathOrName, Plain, Positive, Section, Variable
 from harr.params.train import LoraParams
 
 TemplateSettings = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Any]
@@ -75,13 +75,13 @@ class ServerParams(GeneratorFacts):
     """Address of the server with its path, e.g. http://127.0.0.1:8000/v1."""
     model: PathOrName
     """Name of the model, as the server knows it."""
-    key_variable: str = "OPENAI_API_KEY"
+    key_variable: Variable = "OPENAI_API_KEY"
     """Name of the environment variable with the key, which may be unset for a local server."""
     temperature: float = Field(0.7, ge=0)
     """Sampling temperature; 0 means the most likely tokens."""
     max_tokens: Positive = 512
     """Maximum length of a completion in tokens."""
-    extra_body: dict[str, Any] = Field({})
+    extra_body: Plain = Field({})
     """Fields sent with every request, e.g. ``{chat_template_kwargs: {enable_thinking: false}}`` for vLLM."""
     tokenizer: MaybePathOrName = ""
     """Folder or cached hub name of the model's tokenizer, whose chat template pipeline.template chat needs."""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Fraction, MaybeAddress, Positive, Section, Uri
+from harr.params.fields import Fraction, MaybeAddress, Positive, Section, Uri, Variable
 
 KindName = Literal["flat", "hnsw", "ivf_sq8", "diskann"]
 READ_BY = {"links": ("hnsw",), "cells": ("ivf_sq8",), "breadth": ("hnsw", "ivf_sq8", "diskann")}
@@ -33,7 +33,7 @@ class IndexParams(Section):
 
     uri: MaybeAddress = ""
     """Address of a Milvus server, e.g. http://127.0.0.1:19530; if empty, Milvus Lite searches in data/index."""
-    token_variable: str = "MILVUS_TOKEN"
+    token_variable: Variable = "MILVUS_TOKEN"
     """Name of the environment variable with the server's token."""
     full_text: bool = True
     """Whether the BM25 index is built, too; the arms ``bm25`` and ``hybrid`` and sparse or hybrid search need it."""

@@ -1,11 +1,11 @@
 """Section ``pipeline`` of params.yaml: one class per RAG pipeline."""
 
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Dotted, Positive, Section
+from harr.params.fields import Dotted, Plain, Positive, Section
 
 TAUGHT = ("General", "News", "Academy")
 """The tools of R-Search, which the small language model is taught to ask."""
@@ -195,7 +195,7 @@ class FunctionPipelineParams(PipelineFacts):
     """Selects a function of another package."""
     function: Dotted
     """Generator function that plays a question, as ``package.module:function``."""
-    settings: dict[str, Any] = Field({})
+    settings: Plain = Field({})
     """Keyword arguments that the function is called with."""
 
 

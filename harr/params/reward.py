@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from harr.params.fields import Address, PathOrName, Positive, Section, is_dotted
+from harr.params.fields import Address, PathOrName, Positive, Section, Variable, is_dotted
 from harr.params.generator import LocalParams, ServerParams
 
 
@@ -33,7 +33,7 @@ class RerankerParams(Section):
     """Address of the server without /rerank, e.g. http://127.0.0.1:8004/v1."""
     model: PathOrName
     """Name of the model, as the server knows it; published: Qwen/Qwen3-Reranker-4B."""
-    key_variable: str = "OPENAI_API_KEY"
+    key_variable: Variable = "OPENAI_API_KEY"
     """Name of the environment variable with the key, which may be unset for a local server."""
     concurrency: Positive = 16
     """Maximum number of queries that are sent at a time."""
@@ -129,6 +129,15 @@ def check_terms(terms: Terms, mix: str, *, judged: bool) -> None:
 
 def _several(weights: float | WeightParams | tuple[WeightParams, ...]) -> tuple[float | WeightParams, ...]:
     return weights if isinstance(weights, tuple) else (weights,)
+
+
+def max_weight(weights: float | WeightParams | tuple[WeightParams, ...]) -> float:
+    """Return the largest weight that a term has at any step.
+
+    >>> max_weight((WeightParams(weight=0.2, start=0, end=30), WeightParams(weight=0.5, start=30)))
+    0.5
+    """
+    return max(w if isinstance(w, float | int) else w.weight for w in _several(weights))
 
 
 def metric_name(term: str, *, judged: bool) -> str:

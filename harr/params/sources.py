@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from harr.params.fields import Address, Dotted, MaybeAddress, MaybePathOrName, PathOrName, Positive, Section
+from harr.params.fields import Address, Dotted, MaybeAddress, MaybePathOrName, PathOrName, Positive, Section, Variable
 
 
 class MilvusParams(Section):
@@ -34,7 +34,7 @@ class ExaParams(WebParams):
 
     kind: Literal["exa"]
     """Selects Exa's search."""
-    key_variable: str = "EXA_API_KEY"
+    key_variable: Variable = "EXA_API_KEY"
     """Name of the environment variable with the key."""
     base_url: MaybeAddress = ""
     """Address of the service; if empty, that of Exa's own client."""

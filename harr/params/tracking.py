@@ -42,6 +42,12 @@ class TrackingParams(Section):
     """Name of the MLflow experiment that runs belong to."""
     registered_model: RegistryName = "harr-retriever"
     """Name of the model in MLflow's registry."""
+    metric: str = ""
+    """Metric that decides a promotion; if empty, the term of reward.terms with the largest weight, of equal ones the
+    first by name."""
+    veto: dict[str, float] = Field({})
+    """Metrics in which a candidate may not lose more than so much, such as ``{answer_f1: -0.01}``: its mean gain over
+    the champion must not lie below."""
     min_questions: Positive = 100
     """Minimum number of questions in the comparison that a promotion goes by."""
     traces: int = Field(50, ge=0)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from harr.arms import ARMS
 from harr.params.baselines import BaselineParams, InfoNCEParams, LratParams, ReplugParams
-from harr.params.fields import Dotted, Fraction, MaybeAddress, Positive, Section
+from harr.params.fields import Dotted, Fraction, MaybeAddress, Plain, Positive, Section
 from harr.params.train_facts import ValidationParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
@@ -379,7 +379,7 @@ class FunctionTrainParams(LoopParams):
     """Sampling temperature of a language model that learns."""
     max_tokens: Positive = 64
     """Maximum length, in tokens, of the completions of a language model that learns."""
-    settings: dict[str, Any] = Field({})
+    settings: Plain = Field({})
     """Parameters of the method's own."""
 
     @property

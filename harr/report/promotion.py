@@ -51,6 +51,7 @@ class Verdict:
         conditions: all of them, also those that hold.
         gains: paired gains per metric, as from ``evaluate.contrast``.
         facts: further names and values, such as fingerprints.
+        level: of the intervals, in per cent.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Verdict:
     conditions: tuple[Condition, ...]
     gains: Mapping[str, Mapping[str, float]]
     facts: Mapping[str, str]
+    level: str = "95"
 
     @property
     def refusal(self) -> str:
@@ -88,4 +90,5 @@ class Verdict:
             against=self.against,
             gains=rows,
             facts=self.facts,
+            level=self.level,
         )

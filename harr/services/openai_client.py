@@ -12,7 +12,10 @@ from tqdm import tqdm
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient, retry
+from harr.services.bounded import AnswerTooLarge, bounded_client, retry_after, within
 
+GRACE_SECONDS = 1.0
+"""What an attempt may take beyond its time-outs, which the client itself should meet."""
 TOO_LONG = re.compile(
     r"('max_tokens' or 'max_completion_tokens' is too large: \d+\. )?This model's maximum context length is \d"
     r"|You passed \d+ input (tokens|characters) and requested \d+ output tokens\. However, the model's context length"
@@ -26,6 +29,14 @@ The last is what vLLM says to a prompt of exactly the length that it reads: ours
 """
 
 
+class TooManyRequests(ServiceUnavailable):
+    """A server answers 429 or 5xx; it wants to be left alone for ``wait_seconds``."""
+
+    def __init__(self, text: str, wait_seconds: float) -> None:
+        super().__init__(text)
+        self.wait_seconds = wait_seconds
+
+
 class ContextLengthExceeded(ParamsError):
     """A prompt is longer than the server's model reads; ``reason``: whose model, and in its server's words."""
 
@@ -37,9 +48,9 @@ class ContextLengthExceeded(ParamsError):
 class Service:
     """What the server of the section ``name`` of params.yaml answers; errors are in the words of that section.
 
-    An attempt may take ``timeout_seconds``. Time-outs, refused connections and the answers 408, 409,
-    429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a
-    server may be restarted meanwhile. ``retries`` and ``timeouts`` count. The key is read from the environment
+    An attempt may take ``timeout_seconds``, whatever trickles in. Time-outs, refused connections and the answers 408,
+    409, 429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may
+    be restarted meanwhile. ``retries`` and ``timeouts`` count. The key is read from the environment
     variable ``key_variable`` and appears in no message; nor does a password in the address.
     """
 
@@ -60,7 +71,14 @@ class Service:
         self._unreachable, self._overloaded = unreachable, overloaded
         self._timeout, self._deadline = timeout_seconds, deadline_seconds
         self._key = os.environ.get(key_variable) or "no-key"
-        self._client = openai.OpenAI(base_url=base_url, api_key=self._key, timeout=timeout_seconds, max_retries=0)
+        bounded: Any = bounded_client(timeout_seconds, secret=os.environ.get(key_variable, "").strip())
+        self._client = openai.OpenAI(
+            base_url=base_url,
+            api_key=self._key,
+            timeout=timeout_seconds,
+            max_retries=0,
+            http_client=bounded,  # of httpx, which OpenAI's client takes beside its own httpx2
+        )
         self._lock = threading.Lock()
         self.where = f"{name} at {bare(base_url)}"
         self.retries = self.timeouts = 0
@@ -77,9 +95,11 @@ class Service:
 
     def _attempt(self, attempt: Callable[[openai.OpenAI], Any]) -> Any:
         try:
-            return attempt(self._client)
-        except openai.APIConnectionError as error:  # APITimeoutError is one of these
-            waited = isinstance(error, openai.APITimeoutError)
+            return within(self._timeout + GRACE_SECONDS, lambda: attempt(self._client))
+        except (openai.APIConnectionError, TimeoutError) as error:  # APITimeoutError is one of these
+            if isinstance(error.__cause__, AnswerTooLarge):
+                raise ParamsError(f"{self.where}: the answer is not read: {error.__cause__}") from None
+            waited = isinstance(error, openai.APITimeoutError | TimeoutError)
             with self._lock:
                 self.timeouts += waited
             reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
@@ -89,8 +109,8 @@ class Service:
             ) from None
         except openai.APIStatusError as error:
             raise self._refusal(error) from None
-        except (openai.APIResponseValidationError, ValueError):
-            return None  # a page that claims to be JSON
+        except (openai.APIResponseValidationError, ValueError, RecursionError):
+            return None  # a page that claims to be JSON, or brackets without end
 
     def _count(self, error: Exception, number: int) -> None:
         with self._lock:
@@ -103,8 +123,14 @@ class Service:
         """Return an HTTP error in the user's words; the key is cut out of the server's text."""
         where = f"{self.where}: HTTP {error.status_code} ({one_line(error, 300, secret=self._key)})"
         if is_transient(error.status_code):
-            return ServiceUnavailable(
-                f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._overloaded}"
+            return TooManyRequests(
+                f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._overloaded}",
+                retry_after(error.response),
+            )
+        if error.status_code < 400:
+            return ParamsError(
+                f"{self.where}: HTTP {error.status_code}, a redirect, which is not followed: what was asked would go "
+                f"to another address; name that in {self._name}.base_url"
             )
         if error.status_code in (401, 403):
             return ParamsError(f"{where}; set the environment variable {self._key_variable} to a valid key")

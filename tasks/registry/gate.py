@@ -1,18 +1,24 @@
-"""The promotion gate: what a candidate must show before it becomes champion, read from the registry."""
+"""The promotion gate: what a candidate must show before it becomes champion, read from the registry alone.
+
+The metric that decides, the thresholds and the draws are those that the candidate was registered with (tag ``rules``):
+params.yaml may have been changed since.
+"""
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from harr.arms import FULL
-from harr.errors import IndexMismatch
-from harr.io.files import read_json, read_jsonl
-from harr.params import Params
+from harr.errors import DamagedFile, IndexMismatch, PromotionRefused
+from harr.io.files import fingerprint, read_json, read_jsonl, sha256
 from harr.report.promotion import Condition, Verdict
 from tasks.embed import vectors_manifest
 from tasks.paths import AUDIT, VECTORS
+from tasks.played import PLAYED
+from tasks.registry import attempts, history
 
 Row = dict[str, Any]
 FACTS = {
@@ -21,7 +27,9 @@ FACTS = {
     "passages": "passages of the corpus",
     "trained_on": "corpus that it was trained on",
     "index": "index",
+    "questions": "test questions",
     "evaluation": "questions and game",
+    "rules": "rules of the promotion",
     "model": "model files",
     "params": "parameters",
     "harr.dvc_lock": "dvc.lock",
@@ -32,22 +40,35 @@ FACTS = {
 """Fingerprints of a version, and how the page names them."""
 
 
-def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> Verdict:
+def judge(
+    client: Any, candidate: Any, champion: Any | None, past: list[str], replay: Callable[[], list[Row]] | None = None
+) -> Verdict:
     """Compare the candidate with the champion; where there is none yet, with the arm that it began as (``baseline``).
 
     Args:
         client: of MLflow.
-        params: reward.terms names the metric that decides, tracking.min_questions the least n.
-        candidate: a model version.
+        candidate: a model version; its ``rules`` say what decides.
         champion: a model version, or None.
+        past: the champions as promotions made them (:func:`tasks.registry.history.champions`).
+        replay: plays the champion on what the candidate was played on, and returns its rows; asked where their games
+            differ. None compares the registered rows, and refuses where the games differ.
+
+    Raises:
+        PromotionRefused: the candidate has no rules, or its evaluation is not as it was registered.
     """
     from harr.evaluate.summary import contrast
 
-    rival, arm = (champion, FULL) if champion else (candidate, params.baseline)
-    ours, theirs = rows_of(client, candidate, FULL), rows_of(client, rival, arm)
-    drawn = {"resamples": params.evaluate.resamples, "seed": params.seed}
-    gains = contrast([ours], [theirs], **drawn) if ours and theirs else {}
-    against = f"champion {champion.version}" if champion else f"its own arm {params.baseline} (no champion yet)"
+    rules = rules_of(candidate)
+    same = champion is None or champion.tags.get("evaluation") == candidate.tags.get("evaluation")
+    again = champion is not None and replay is not None
+    rival, arm = (champion, FULL) if champion else (candidate, rules["baseline"])
+    ours = rows_of(client, candidate, FULL)
+    theirs = replay() if again and replay else rows_of(client, rival, arm)
+    wrong = faults(ours, theirs)
+    number = attempts.number_of(client, candidate)
+    drawn = {"resamples": attempts.draws(number, rules["resamples"]), "seed": rules["seed"]}
+    gains = contrast([ours], [theirs], **drawn, tail=attempts.level(number)) if not wrong and ours and theirs else {}
+    against = f"champion {champion.version}" if champion else f"its own arm {rules['baseline']} (no champion yet)"
     lacking = [
         f"version {one.version} has no rows of arm {played}; add {played} to evaluate.arms and run `dvc repro`"
         for one, played, rows in ((candidate, FULL, ours), (rival, arm, theirs))
@@ -60,33 +81,86 @@ def judge(client: Any, params: Params, candidate: Any, champion: Any | None) -> 
             "a candidate that is not the champion already",
             champion is None or champion.version != candidate.version,
         ),
-        _comparable(candidate, champion),
-        _gain(params.headline, gains, lacking),
-        _enough(params, gains),
+        _comparable(candidate, champion, same=same, again=again),
+        _gain(rules["metric"], gains, lacking or ([wrong] if wrong else [])),
+        _enough(rules, gains),
+        *_vetoes(rules["veto"], gains),
+        _attempts(number, candidate),
+        _history(past, champion),
+        _same_rules(rules, champion),
         _expectations(candidate),
         _index(candidate),
-        *_honest(_kept(client, candidate, AUDIT), params.tracking.allowed_exploits),
+        *_honest(_kept(client, candidate, AUDIT), rules["allowed_exploits"]),
     ]
     facts = {words: candidate.tags.get(tag, "none recorded") for tag, words in FACTS.items()}
-    return Verdict(candidate.name, str(candidate.version), against, tuple(conditions), gains, facts)
+    level = f"{100 * (1 - 2 * attempts.level(number)):.5g}"
+    return Verdict(candidate.name, str(candidate.version), against, tuple(conditions), gains, facts, level)
 
 
-def _comparable(candidate: Any, champion: Any | None) -> Condition:
+def rules_of(version: Any) -> dict[str, Any]:
+    """Return by what a version is compared, as it was registered.
+
+    Raises:
+        PromotionRefused: it was registered without, as by an older harr, or they cannot be read.
+    """
+    try:
+        rules = json.loads(version.tags["rules"])
+        kinds = {"metric": str, "baseline": str, "resamples": int, "seed": int, "min_questions": int, "veto": dict}
+        if all(isinstance(rules[name], kind) for name, kind in kinds.items()):
+            return {"allowed_exploits": [], **rules}
+    except (LookupError, ValueError, TypeError, RecursionError):
+        pass
+    raise PromotionRefused(
+        f"version {version.version} of {version.name} does not say by what it is compared (tag rules); run `dvc repro "
+        "-f -s merge`, which registers it with that"
+    )
+
+
+def faults(ours: Sequence[Row], theirs: Sequence[Row]) -> str:
+    """Return why rows cannot be compared: an odd row, a question twice, or one that only one side has; "" if they can.
+
+    >>> faults([{"id": "a", "recall": 1.0}], [{"id": "b", "recall": 1.0}])
+    'the two have not the same questions: 2 of 2 are only in one (first: a)'
+    >>> faults([{"id": "a", "recall": "1.0"}], [])
+    "question a has recall '1.0', which is no finite number"
+    """
+    from harr.evaluate.rows import NOT_METRICS
+
+    for rows in (ours, theirs):
+        seen: set[str] = set()
+        for row in rows:
+            name = row.get("id") if isinstance(row, dict) else None
+            if not isinstance(name, str) or name in seen:
+                return f"question {name} stands twice" if isinstance(name, str) else "a row has no id"
+            seen.add(name)
+            for metric, value in row.items():
+                number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+                if metric not in NOT_METRICS and not number:
+                    return f"question {name} has {metric} {value!r}, which is no finite number"
+    if not (ours and theirs):
+        return ""
+    mine, others = ({row["id"]: {*row} - {*NOT_METRICS} for row in rows} for rows in (ours, theirs))
+    single = sorted(mine.keys() ^ others.keys())
+    if single:
+        every = len(mine.keys() | others.keys())
+        return f"the two have not the same questions: {len(single)} of {every} are only in one (first: {single[0]})"
+    return ""
+
+
+def _comparable(candidate: Any, champion: Any | None, *, same: bool, again: bool) -> Condition:
     """Ask that both answered the same questions, with the same index and pipeline."""
     needed = (
-        "the same questions, index and pipeline as the champion's; set params.yaml to the champion's (they are in "
-        "its MLflow run) and `dvc repro`, or give the candidate a tracking.registered_model of its own"
+        "the same questions, index and pipeline as the champion's; `harr promote --re-evaluate` plays the champion on "
+        "the candidate's"
     )
     if champion is None:
         return Condition("same game", "no champion to share it with", "the same questions for both", True)
-    same = champion.tags.get("evaluation") == candidate.tags.get("evaluation")
+    if again:
+        return Condition("same game", f"champion {champion.version} was played again on it", "the candidate's", True)
     found, own, theirs = "the same" if same else "another", _corpus(candidate), _corpus(champion)
     if not same and own != theirs:
         found = f"played on corpus {own}, the champion on {theirs}"
-        needed = (
-            "one corpus for both; bring the champion's back, or `harr pull` the champion and `harr evaluate --model` "
-            "it on this one"
-        )
+        needed = "one corpus for both; `harr promote --re-evaluate` plays the champion on the candidate's"
     return Condition("same game", found, "the champion's" if same else needed, same)
 
 
@@ -102,23 +176,61 @@ def _gain(metric: str, gains: Mapping[str, Mapping[str, float]], lacking: Sequen
     if lacking:
         return Condition("gain", "; ".join(lacking), needed, False)
     if metric not in gains:
-        found = f"not measured in {metric}, the first of reward.terms; it has {', '.join(gains)}"
+        found = f"not measured in {metric}, which decides; it has {', '.join(gains)}"
         return Condition("gain", found, needed, False)
     gain = gains[metric]
     found = f"{metric} {gain['gain']:+.3f} [{gain['low']:+.3f}, {gain['high']:+.3f}]"
     return Condition("gain", found, needed, gain["low"] > 0)
 
 
-def _enough(params: Params, gains: Mapping[str, Mapping[str, float]]) -> Condition:
+def _enough(rules: Mapping[str, Any], gains: Mapping[str, Mapping[str, float]]) -> Condition:
     """Ask that the comparison rests on enough questions."""
-    found = int(gains[params.headline]["n"]) if params.headline in gains else 0
-    least = params.tracking.min_questions
+    found = int(gains[rules["metric"]]["n"]) if rules["metric"] in gains else 0
+    least = rules["min_questions"]
     return Condition("questions", f"{found}", f"at least {least} (tracking.min_questions)", found >= least)
+
+
+def _vetoes(veto: Mapping[str, float], gains: Mapping[str, Mapping[str, float]]) -> list[Condition]:
+    """Ask that no other metric falls by more than it may."""
+    told = []
+    for metric, least in veto.items():
+        gain = gains.get(metric, {}).get("gain")
+        found = "not measured" if gain is None else f"{gain:+.3f}"
+        passed = gain is not None and gain >= least
+        told.append(Condition(f"veto {metric}", found, f"at least {least:+.3f} (tracking.veto)", passed))
+    return told
+
+
+def _attempts(number: int, candidate: Any) -> Condition:
+    """Ask that the test questions were not asked too often (tasks/registry/attempts.py), and tell how often."""
+    one_sided = attempts.level(number)
+    found = f"number {number} on these questions, tested at one-sided {one_sided:.2g} of {attempts.ALPHA}"
+    needed = f"at most {attempts.MOST}; then other test questions (download.seed, or a new file)"
+    return Condition("attempt", found, needed, number <= attempts.MOST)
+
+
+def _history(past: list[str], champion: Any | None) -> Condition:
+    """Ask that the champion is the one that a promotion or rollback made."""
+    moved = history.moved_by_hand(past, champion)
+    return Condition("history", moved or "as promotions left it", "a champion that was promoted here", not moved)
+
+
+def _same_rules(rules: Mapping[str, Any], champion: Any | None) -> Condition:
+    """Ask that the metric that decides is the one that decided for the champion."""
+    try:
+        before = rules_of(champion)["metric"] if champion else rules["metric"]
+    except PromotionRefused:
+        before = rules["metric"]
+    needed = f"{before}, which decided for the champion (tracking.metric)"
+    return Condition("metric", rules["metric"], needed, rules["metric"] == before)
 
 
 def _expectations(candidate: Any) -> Condition:
     """Ask that every suite of data expectations held in the run that made the version."""
-    held: dict[str, float] = json.loads(candidate.tags.get("expectations", "{}"))
+    try:
+        held = {str(suite): float(rules) for suite, rules in json.loads(candidate.tags["expectations"]).items()}
+    except (LookupError, ValueError, TypeError, AttributeError, RecursionError):
+        held = {}
     missing = [suite for suite, rules in held.items() if not rules]
     if not held:
         found = "none recorded"
@@ -161,15 +273,35 @@ def _honest(audit: Mapping[str, Any], allowed: Sequence[str]) -> list[Condition]
 
 
 def rows_of(client: Any, version: Any, arm: str) -> list[Row]:
-    """Return the evaluation rows that were registered with a version; none where it has no such arm."""
+    """Return the evaluation rows that were registered with a version; none where it has no such arm.
+
+    Raises:
+        PromotionRefused: its evaluation is not as it was registered.
+    """
     rows: list[Row] = _kept(client, version, f"{arm}.jsonl") or []
     return rows
 
 
+def record_of(client: Any, version: Any) -> dict[str, Any]:
+    """Return what a version's evaluation was played with (tasks/played.py); {} of an older harr."""
+    record: dict[str, Any] = _kept(client, version, PLAYED)
+    return record
+
+
 def _kept(client: Any, version: Any, name: str) -> Any:
     """Return a file of the evaluation that was registered with a version; {} where it has none of that name."""
-    if name not in {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}:
+    listed = {Path(file.path).name for file in client.list_artifacts(version.run_id, "evaluation")}
+    if name not in listed:
         return {}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(client.download_artifacts(version.run_id, f"evaluation/{name}", folder))
-        return read_jsonl(path) if path.suffix == ".jsonl" else read_json(path)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(client.download_artifacts(version.run_id, "evaluation", place))
+        found = fingerprint({path.name: sha256(path) for path in sorted(folder.iterdir())})
+        if version.tags.get("results", found) != found:
+            raise PromotionRefused(
+                f"the evaluation of version {version.version} of {version.name} in MLflow's artifact store is not what "
+                "was registered; restore it there, or run `dvc repro -f -s merge`"
+            )
+        try:
+            return read_jsonl(folder / name) if name.endswith(".jsonl") else read_json(folder / name)
+        except (ValueError, RecursionError):
+            raise DamagedFile(f"{name} of version {version.version} is damaged (no JSON)") from None

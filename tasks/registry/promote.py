@@ -2,43 +2,48 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
 from prefect import task
 
-from harr.errors import PromotionRefused
+from harr.errors import HarrError, PromotionRefused
 from harr.params import Params
 from harr.report.promotion import table
 from harr.services.model_registry import CHAMPION
 from tasks.common import TASK
-from tasks.registry.gate import judge
+from tasks.registry.attempts import note
+from tasks.registry.gate import Row, judge
+from tasks.registry.history import PREVIOUS, PROMOTED, champions, move
 from tasks.registry.register import CANDIDATE, ROLLED_BACK
+from tasks.registry.replay import replay_of
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import found, service, taken, uploading
 from tasks.tracking.execution import boot, identity, is_alive, machine, me
 
-PREVIOUS = "previous_champion"
 LEASE_SECONDS, WAIT_SECONDS = 600.0, 60.0
 HOLDER = re.compile(r"pid (\d+) \((\w+)-([\d.]+)\)$")
 """What a mark names: its process's number, the hash of its machine (``machine`` of execution.py), when it began."""
 
 
 @task(**TASK, task_run_name="{what}")
-def outcome_of(what: Literal["promote", "rollback"], params: Params) -> tuple[bool, str]:
+def outcome_of(
+    what: Literal["promote", "rollback"], params: Params, *, again: bool = False, to: str = ""
+) -> tuple[bool, str]:
     """Return whether the alias moved, and what was done or why not: a refusal is an answer, and no failure."""
     try:
-        return True, (promote if what == "promote" else rollback).fn(params)
+        return True, promote.fn(params, again=again) if what == "promote" else rollback.fn(params, to=to)
     except PromotionRefused as refusal:
         return False, str(refusal)
 
 
 @task(**TASK)
-def promote(params: Params) -> str:
+def promote(params: Params, *, again: bool = False) -> str:
     """Move ``champion`` to the candidate if the gate lets it through; returns what was done.
 
-    The conditions are printed, and kept as ``promotion.html`` with the candidate's run, refused or not.
+    The conditions are printed, and kept as ``promotion.html`` with the candidate's run, refused or not. A champion of
+    another game is played on the candidate's first, and one of the same game where this is asked for (``again``).
 
     Raises:
         PromotionRefused: no candidate, or a condition of the gate does not hold.
@@ -51,46 +56,81 @@ def promote(params: Params) -> str:
             if candidate is None:
                 mend = "run `dvc repro`, or `harr register` for the model in models/"
                 raise PromotionRefused(f"registered model {name} has no candidate; {mend}")
-            verdict = judge(client, params, candidate, champion)
+            past = champions(client, name)
+            replay = _replay(client, params, candidate, champion, again=again)
+            verdict = judge(client, candidate, champion, past, replay)
+            if verdict.gains:
+                note(client, candidate)
             with uploading("promotion.html"):
                 client.log_text(candidate.run_id, verdict.page, "promotion.html")
             print(f"{table(verdict.conditions)}\nkept as promotion.html with run {candidate.run_id}")
             if verdict.refusal:
                 raise PromotionRefused(f"{verdict.refusal}; the alias stays where it is")
-            if champion:
-                client.set_registered_model_alias(name, PREVIOUS, champion.version)
-            client.set_registered_model_alias(name, CHAMPION, candidate.version)
             outcome = f"version {candidate.version} of {name} against {verdict.against}: {verdict.conditions[2].found}"
-            client.set_model_version_tag(name, candidate.version, "promoted", outcome)
+            client.set_model_version_tag(name, candidate.version, PROMOTED, outcome)
+            move(client, name, str(candidate.version), past)
     return f"promoted: {outcome}"
 
 
+def _replay(
+    client: Any, params: Params, candidate: Any, champion: Any | None, *, again: bool
+) -> Callable[[], list[Row]] | None:
+    """Return how the champion is played again; None where it need not be, or where it cannot and was not asked for."""
+    if champion is None or champion.version == candidate.version:
+        return None
+    if not again and champion.tags.get("evaluation") == candidate.tags.get("evaluation"):
+        return None
+    try:
+        return replay_of(client, params, candidate, champion)
+    except HarrError as error:
+        if again:
+            raise
+        print(f"the champion is not played on the candidate's game: {error}")
+        return None
+
+
 @task(**TASK)
-def rollback(params: Params) -> str:
-    """Give ``champion`` back to the version before; returns what was done.
+def rollback(params: Params, *, to: str = "") -> str:
+    """Give ``champion`` back to the version before, or ``to`` any that was champion; returns what was done.
 
     The one that leaves is no ``candidate`` any more, so that the next run does not promote it again; `harr register`
     makes it one.
 
     Raises:
-        PromotionRefused: there is no previous champion.
+        PromotionRefused: there is no previous champion, or ``to`` was none or is gone.
     """
     with service():
         client, name = open_client(params), params.tracking.registered_model
         with alone(client, name):
-            previous = found(client.get_model_version_by_alias, name, PREVIOUS)
+            past = champions(client, name)
             champion = found(client.get_model_version_by_alias, name, CHAMPION)
-            if previous is None or (champion and champion.version == previous.version):
+            before = found(client.get_model_version_by_alias, name, PREVIOUS)
+            previous = _former(client, name, past, to) if to else before
+            if previous is None or (champion and champion.version == previous.version and not to):
                 raise PromotionRefused(f"registered model {name} has no previous champion to go back to")
             candidate = found(client.get_model_version_by_alias, name, CANDIDATE)
             if candidate and champion and candidate.version == champion.version:
                 client.delete_registered_model_alias(name, CANDIDATE)
-            if champion:
+            if champion and champion.version != previous.version:
                 client.set_model_version_tag(name, champion.version, ROLLED_BACK, f"to version {previous.version}")
-            client.set_registered_model_alias(name, CHAMPION, previous.version)
+            move(client, name, str(previous.version), past)
             client.delete_registered_model_alias(name, PREVIOUS)
     left = f" (was version {champion.version})" if champion else ""
     return f"rolled back: champion of {name} is version {previous.version}{left}"
+
+
+def _former(client: Any, name: str, past: Sequence[str], to: str) -> Any:
+    """Return a version that was champion before.
+
+    Raises:
+        PromotionRefused: it was none, or is gone.
+    """
+    version = found(client.get_model_version, name, to) if to in past else None
+    if version is None:
+        there = [one for one in dict.fromkeys(past) if found(client.get_model_version, name, one)]
+        told = f"there are {', '.join(there)}" if there else "there is none"
+        raise PromotionRefused(f"version {to} of {name} was no champion, or is gone; {told}")
+    return version
 
 
 @contextmanager

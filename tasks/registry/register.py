@@ -21,6 +21,7 @@ from harr.report.hub_cards import plain_facts
 from harr.services.model_registry import LOADABLE
 from tasks.headline import evaluation_note, headline_figures
 from tasks.paths import AUDIT, WORK
+from tasks.played import PLAYED
 from tasks.registry.figures import describe, figure_tags
 from tasks.registry.mlmodel import write_mlmodel
 from tasks.tracking.errors import Refused, found, service, taken, uploading
@@ -31,8 +32,8 @@ CANDIDATE = "candidate"
 ROLLED_BACK = "rolled_back"
 """The tag of a version that was champion and was taken back; only a person makes it the candidate again."""
 DESCRIPTIONS = {"retriever": "Query encoders trained by harr", "llm": "Language models trained by harr"}
-SAME = ("kind", "model", "results", "evaluation", "index", "corpus", "expectations")
-"""Tags by which two versions are one: what it is and what it showed, whatever code and machine made it."""
+SAME = ("kind", "model", "results", "evaluation", "index", "corpus", "expectations", "rules")
+"""Tags by which two versions are one: what it is, showed and must show, whatever code and machine made it."""
 AROUND = WORK / "merge" / "mlmodel"
 """The files around a model folder, until MLflow has them."""
 
@@ -55,8 +56,8 @@ def register(
         params: the section tracking names the registered model.
         kind: what was trained; the files are kept under this name. A retriever becomes a model that MLflow loads.
         folder: safetensors and json of the model.
-        evaluation: folder with the rows of the arms and their audit; those of ``full`` and of what it began as are
-            kept, and the audit.
+        evaluation: folder with the rows of the arms, their audit and what they were played with; the rows of ``full``
+            and of what it began as are kept, and the other two.
         tags: fingerprints of data, index, code and evaluation; those of the model and of the environment are added.
         summary: metrics/evaluate.json with contrasts; its leading figures stand on the version and on the parent run.
 
@@ -172,5 +173,5 @@ def _artifacts(client: Any, run_id: str, folder: str) -> Iterator[str]:
 
 def _rows(params: Params, evaluation: Path) -> dict[str, Path]:
     """Return the files of an evaluation that a version keeps, by name."""
-    names = (f"{FULL}.jsonl", f"{params.baseline}.jsonl", AUDIT)
+    names = (f"{FULL}.jsonl", f"{params.baseline}.jsonl", AUDIT, PLAYED)
     return {name: evaluation / name for name in names if (evaluation / name).exists()}

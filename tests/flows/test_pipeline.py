@@ -107,7 +107,7 @@ def test_a_promotion_is_noted(
     monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", "promotes")
     monkeypatch.setattr(
         "tasks.registry.promote.outcome_of",
-        lambda what, params: (True, f"at work: {[one['flow_run'] for one in working()]}"),
+        lambda what, params, **more: (True, f"at work: {[one['flow_run'] for one in working()]}"),
     )
     promotion.fn()
     assert "at work: ['promotes']" in capsys.readouterr().out and working() == []

@@ -75,7 +75,7 @@ def test_a_run_that_keeps_the_champion_is_complete_and_the_command_says_why(
     from flows.pipeline import promotion, run_promotion
     from harr.errors import PromotionRefused
 
-    monkeypatch.setattr("tasks.registry.promote.outcome_of", lambda what, params: (False, f"no {what}"))
+    monkeypatch.setattr("tasks.registry.promote.outcome_of", lambda what, params, **more: (False, f"no {what}"))
     state = promotion.fn()
     assert state and state.is_completed() and (state.name, state.message) == ("Kept", "kept: no promote")
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")

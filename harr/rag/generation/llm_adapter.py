@@ -9,6 +9,7 @@ from transformers.utils.hub import cached_file
 
 from harr.compute.tensors import trained_weights
 from harr.io.files import write_json
+from harr.io.model_folder import settle_adapter
 from harr.params.train import LoraParams
 
 BLOCKS, BLOCK = 256, 64 * 1024
@@ -45,6 +46,7 @@ def save_llm(model: Any, tokenizer: Any, folder: Path, base: str = "") -> None:
 
     model.save_pretrained(folder, **({"selected_adapters": ["default"]} if isinstance(model, PeftModel) else {}))
     tokenizer.save_pretrained(folder)
+    settle_adapter(folder)
     (folder / "README.md").unlink(missing_ok=True)
     if base:
         write_json(folder / "harr.json", {"base_model": base, "base": base_identity(base), "kind": "llm"})

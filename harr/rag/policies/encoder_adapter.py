@@ -12,6 +12,7 @@ from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.extras import optional
 from harr.io.files import check_sums, read_json, write_json
+from harr.io.model_folder import settle_adapter
 from harr.params.train import LoraParams
 
 if TYPE_CHECKING:
@@ -80,9 +81,7 @@ def save_adapter(adapter: torch.nn.Module, encoder: Encoder, folder: Path) -> No
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Could not find a config file")
         adapter.save_pretrained(str(folder), selected_adapters=["default"])
-    config = read_json(folder / "adapter_config.json")
-    config["base_model_name_or_path"] = encoder.name
-    write_json(folder / "adapter_config.json", config)
+    settle_adapter(folder, base_model_name_or_path=encoder.name)
     (folder / "README.md").unlink(missing_ok=True)
 
 

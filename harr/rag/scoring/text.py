@@ -4,6 +4,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
+from unicodedata import normalize
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -12,12 +13,14 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 def normalise(text: str) -> str:
     """Return a text in lower case, without ASCII punctuation and the articles a, an, the; single spaces.
 
-    Other punctuation (curly quotes, long dashes) stays, as in the official script.
+    Other punctuation (curly quotes, long dashes) stays, as in the official script. Beyond it, letters that are written
+    in two ways in Unicode (NFC, NFD) are the same.
 
     >>> normalise("The  Beatles' first, an EP!")
     'beatles first ep'
     """
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    text = normalize("NFC", text).lower().translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", text).split())
 
 
 def exact_match(answer: str, golds: Sequence[str]) -> float:

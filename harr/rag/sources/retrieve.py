@@ -13,6 +13,7 @@ import httpx
 
 from harr.errors import HarrError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient
+from harr.services.bounded import bounded_client, within
 from harr.types import Passage
 
 
@@ -21,7 +22,7 @@ class RetrieveClient:
 
     def __init__(self, url: str, timeout_seconds: float) -> None:
         self._url, self._shown = url, bare(url)
-        self._client = httpx.Client(timeout=timeout_seconds)
+        self._client, self._seconds = bounded_client(timeout_seconds), timeout_seconds
 
     def __call__(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most ``k`` passages for each query, in order.
@@ -31,8 +32,9 @@ class RetrieveClient:
             HarrError: it refuses the queries, or its answer is none of Search-R1.
         """
         try:
-            reply = self._client.post(self._url, json={"queries": [*queries], "topk": k, "return_scores": True})
-        except httpx.HTTPError as error:
+            asked = {"queries": [*queries], "topk": k, "return_scores": True}
+            reply = within(self._seconds + 1.0, lambda: self._client.post(self._url, json=asked))
+        except (httpx.HTTPError, TimeoutError) as error:
             raise ServiceUnavailable(f"{self._shown} does not answer ({one_line(error)})") from None
         if is_transient(reply.status_code):
             raise ServiceUnavailable(f"{self._shown} is overloaded or out of order (HTTP {reply.status_code})")
@@ -40,7 +42,7 @@ class RetrieveClient:
             raise HarrError(f"{self._shown} refuses the queries (HTTP {reply.status_code}: {one_line(reply.text)})")
         try:
             found = [[passage_of(hit) for hit in hits[:k]] for hits in reply.json()["result"]]
-        except (ValueError, LookupError, TypeError, AttributeError):
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise self._misfit(reply.text) from None
         if len(found) != len(queries):
             raise self._misfit(f"{len(found)} lists for {len(queries)} queries")

@@ -227,3 +227,51 @@ def test_a_method_has_no_parameter_that_it_does_not_read(method: str, names: tup
     for name in names:
         with pytest.raises(ParamsError, match=f"unknown parameter train.{name}"):
             load({**GOOD, "train": {"method": method, name: 1}}, tmp_path)
+
+
+KEY = "sk-proj-0123456789-abcdef"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("base_url", f"https://h/v1?api_key={KEY}", "generator.base_url: an address takes no query and no fragment"),
+        ("base_url", f"https://h/v1#{KEY}", "generator.base_url: an address takes no query and no fragment"),
+        ("key_variable", KEY, "generator.key_variable: should be the name of an environment variable"),
+        ("extra_body", {"api_key": KEY}, "generator.extra_body: api_key looks like a key or password"),
+        ("extra_body", {"a": [{"Authorization": KEY}]}, "generator.extra_body: Authorization looks like a key"),
+    ],
+)
+def test_what_may_be_a_key_is_refused_and_not_told(name: str, value: object, told: str, tmp_path: Path) -> None:
+    values = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
+    values["generator"] = {"kind": "server", "model": "m", "base_url": "http://h/v1", name: value}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
+    with pytest.raises(ParamsError) as refused:
+        Params.load(tmp_path / "params.yaml")
+    assert told in str(refused.value) and KEY not in str(refused.value)
+
+
+def test_fields_that_only_sound_like_a_key_are_taken(tmp_path: Path) -> None:
+    values = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
+    body = {"eos_token": "x", "max_tokens": 3, "chat_template_kwargs": {"enable_thinking": False}, "key": "f"}
+    values["generator"] = {"kind": "server", "model": "m", "base_url": "http://h/v1", "extra_body": body}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
+    assert Params.load(tmp_path / "params.yaml").generator.model_dump()["extra_body"] == body
+
+
+def test_what_a_terminal_would_act_on_is_not_in_a_message(tmp_path: Path) -> None:
+    text = (ROOT / "recipes/smoke.yaml").read_text()
+    (tmp_path / "params.yaml").write_text(text + '"a\\e[2Jb\\u202e": 3\n')
+    with pytest.raises(ParamsError, match=r"unknown parameter a\?\[2Jb\?"):
+        Params.load(tmp_path / "params.yaml")
+
+
+def test_the_metric_that_decides_does_not_follow_the_order_of_keys(tmp_path: Path) -> None:
+    values = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
+    for terms in ({"recall": 0.5, "answer_f1": 1.0}, {"answer_f1": 1.0, "recall": 0.5}, {"recall": 1, "answer_f1": 1}):
+        values["reward"] = {"terms": terms}
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(values, sort_keys=False))
+        assert Params.load(tmp_path / "params.yaml").headline == "answer_f1"
+    values["tracking"]["metric"] = "recall"
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
+    assert Params.load(tmp_path / "params.yaml").headline == "recall"

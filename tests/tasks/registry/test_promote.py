@@ -18,6 +18,7 @@ from harr.errors import PromotionRefused
 from harr.evaluate.summary import summarise
 from harr.io.files import digest_of, publish, write_json
 from harr.params import Params
+from tasks.played import rules
 from tasks.registry import promote as registry
 from tasks.registry.promote import CHAMPION, PREVIOUS, promote, rollback
 from tasks.registry.pull import pull
@@ -39,13 +40,27 @@ def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """The smoke recipe, in an empty store."""
     monkeypatch.setenv("HARR_EXECUTION", "one")
     Path("data/vectors").mkdir(parents=True)
-    Path("data/vectors/manifest.json").write_text('{"identity": "index-1", "rows": 4, "dtype": "float32"}')
+    Path("data/vectors/manifest.json").write_text(
+        '{"identity": "index-1", "corpus": "c", "rows": 4, "dtype": "float32"}'
+    )
     return Params.load()
+
+
+def told_rules(params: Params, **other: Any) -> str:
+    """The tag by which a version says how it is compared."""
+    kept = params.tracking.model_dump(mode="json", include={"veto", "min_questions", "allowed_exploits"})
+    return json.dumps(rules(params) | kept | other)
 
 
 def add(params: Params, right: int, *, frozen: int | None = 4, audit: Any = CLEAN, **tags: str) -> str:
     """Register a version that answers the first ``right`` of 40 questions; returns its number."""
-    tags = {"evaluation": "same", "index": "index-1", "expectations": json.dumps(HELD)} | tags
+    tags = {
+        "evaluation": "same",
+        "index": "index-1",
+        "questions": "asked",
+        "rules": told_rules(params),
+        "expectations": json.dumps(HELD),
+    } | tags
     write_json(Path("work/model/harr.json"), FACTS)
     publish(Path("work/model"), Path("model"))
     Path("rows").mkdir(exist_ok=True)
@@ -143,10 +158,9 @@ def test_missing_rows_or_metrics_are_named(params: Params) -> None:
     add(params, right=20, frozen=None)
     with pytest.raises(PromotionRefused, match=r"no rows of arm frozen; add frozen to evaluate\.arms"):
         promote.fn(params)
-    other = params.model_copy(update={"reward": params.reward.model_copy(update={"terms": {"recall": 1.0}})})
-    add(params, right=20)
+    add(params, right=20, rules=told_rules(params, metric="recall"))
     with pytest.raises(PromotionRefused, match="not measured in recall"):
-        promote.fn(other)
+        promote.fn(params)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +185,7 @@ def test_every_condition_is_asked_and_stands_on_the_page(params: Params, change:
     with pytest.raises(PromotionRefused, match=f"frozen .*: {told}[^;]*; the alias stays where it is"):
         promote.fn(params)
     text = page_of(params, version)
-    assert re.search("1 of [78] conditions does not hold", text) and told.split(", ")[0].split("found ")[1] in text
+    assert re.search("1 of 1[01] conditions does not hold", text) and told.split(", ")[0].split("found ")[1] in text
 
 
 def test_an_exploit_that_is_allowed_and_answers_that_are_not_there_hinder_no_promotion(params: Params) -> None:
@@ -179,9 +193,8 @@ def test_an_exploit_that_is_allowed_and_answers_that_are_not_there_hinder_no_pro
         "named": {"no_search": "no_search"},
         "swap": {"untold": "the pipeline gives no answers"},
     }
-    version = add(params, right=24, audit=CLEAN | untold)
-    tracking = params.tracking.model_copy(update={"allowed_exploits": ("no_search",)})
-    promote.fn(params.model_copy(update={"tracking": tracking}))
+    version = add(params, right=24, audit=CLEAN | untold, rules=told_rules(params, allowed_exploits=["no_search"]))
+    promote.fn(params)
     assert champion(params) == version
     text = page_of(params, version)
     assert "none, no_search is allowed" in text and "not asked: the pipeline gives no answers" in text
@@ -190,16 +203,18 @@ def test_an_exploit_that_is_allowed_and_answers_that_are_not_there_hinder_no_pro
 def test_too_few_questions_are_refused_and_a_readable_page_says_so(
     params: Params, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    strict = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 100})})
-    version = add(params, right=24, corpus="<script>alert(1)</script>")
+    script, strict = "<script>alert(1)</script>", told_rules(params, min_questions=100)
+    version = add(params, right=24, corpus=script, rules=strict)
+    loose = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 1})})
     with pytest.raises(PromotionRefused, match=r"questions: found 40, needed at least 100 \(tracking\.min_questions\)"):
-        promote.fn(strict)
+        promote.fn(loose)
     shown = capsys.readouterr().out
-    assert "questions     40" in shown and shown.count("yes") == 7 and shown.count("NO") == 1
+    assert "questions     40" in shown and shown.count("yes") == 10 and shown.count("NO") == 1
     assert "does not become champion" in page_of(params, version)
     assert "<script>" not in page_of(params, version) and "&lt;script&gt;" in page_of(params, version)
+    version = add(params, right=24, corpus=script)
     promote.fn(params)
-    assert "all 8 conditions hold" in page_of(params, version)
+    assert "all 11 conditions hold" in page_of(params, version)
 
 
 def test_a_version_carries_its_fingerprints(params: Params) -> None:
@@ -312,7 +327,7 @@ def promoted(params: Params, server: Any) -> str:
     second = add(params, right=36)
     assert f"against champion {first}: answer_f1 +0.600" in promote.fn(params)
     assert (champion(params), champion(params, PREVIOUS)) == (second, first)
-    assert "all 8 conditions hold" in page_of(params, second)
+    assert "all 11 conditions hold" in page_of(params, second)
     assert pull("models:/harr-smoke@champion", Path("pulled")).startswith(f"pulled version {second} of harr-smoke")
     assert digest_of(Path("pulled")) == digest_of(Path("model"))
     assert rollback.fn(params).startswith(f"rolled back: champion of harr-smoke is version {first}")

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from harr.errors import CorpusError, DamagedFile, ParamsError, PromotionRefused
+from harr.errors import CorpusError, DamagedFile, ParamsError, PromotionRefused, StaleState
 from harr.evaluate.summary import summarise
 from harr.io.files import digest_of, publish, read_json, write_json
 from harr.params import Params
 from harr.services.model_registry import LOADABLE, resolve
 from tasks.merge import register_model
+from tasks.played import content_of, played
 from tasks.registry.candidate import has_model, keep_candidate
 from tasks.registry.promote import CHAMPION, promote, rollback
 from tasks.registry.pull import pull
@@ -47,13 +48,17 @@ def finished(right: int, text: str = "first") -> None:
         Path("work/evaluation").mkdir(exist_ok=True)
         Path(f"work/evaluation/{arm}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_json(Path("work/evaluation/audit.json"), {"exploits": {}, "named": {}, "swap": SWAP})
+    write_json(Path("work/adapter/weights.json"), text)
+    publish(Path("work/adapter"), Path("models/adapter"))
+    write_json(Path("work/evaluation/played.json"), played(Params.load()))
     publish(Path("work/evaluation"), Path("data/evaluation"))
     figures: Any = summarise(arms, resamples=200, seed=0)
     write_json(Path("metrics/contrasts.json"), figures.pop("contrasts"))
     write_json(Path("metrics/evaluate.json"), figures | {"expected_evaluation": 4.0})
     for stage, held in SUITES.items():
         write_json(Path(f"metrics/{stage}.json"), held)
-    write_json(Path("work/model/harr.json"), FACTS | {"towers": "both", "text": text})
+    made = {"towers": "both", "text": text, "adapter": content_of(Path("models/adapter"))}
+    write_json(Path("work/model/harr.json"), FACTS | made)
     publish(Path("work/model"), Path("models/retriever"))
     used = yaml.safe_load(Path("params.yaml").read_text())
     stages = {stage: {"params": {"params.yaml": {"retriever": used["retriever"]}}} for stage in ("evaluate", "merge")}
@@ -201,3 +206,33 @@ def test_a_model_is_pulled_whole_and_nothing_else_is_replaced(params: Params) ->
     with pytest.raises(ParamsError, match="is the folder that you are in, which cannot be replaced; name a new one"):
         pull(uri, Path())
     assert sorted(path.name for path in out.parent.iterdir()) == ["champion"]
+
+
+def test_figures_of_another_model_or_corpus_are_not_registered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `flows.merge` meets where a folder was swapped without DVC."""
+    write_json(Path("work/adapter/weights.json"), "never played")
+    publish(Path("work/adapter"), Path("models/adapter"))
+    with pytest.raises(StaleState, match=r"data/evaluation was played with another state of the adapter .* than lies"):
+        merged(params, "one", monkeypatch)
+    finished(right=24)
+    write_json(Path("work/model/harr.json"), FACTS | {"adapter": "of another training"})
+    publish(Path("work/model"), Path("models/retriever"))
+    with pytest.raises(StaleState, match="models/retriever was made of adapter of anoth, but data/evaluation was play"):
+        merged(params, "one", monkeypatch)
+    finished(right=24)
+    for folder, identity in (("corpus", "corpus-2"), ("vectors", "index-2")):
+        manifest = {"identity": identity, "corpus": "corpus-2", "rows": 4, "dtype": "float32"}
+        write_json(Path(f"work/{folder}/manifest.json"), manifest)
+        publish(Path(f"work/{folder}"), Path(f"data/{folder}"))
+    with pytest.raises(StaleState, match=r"another state of the corpus, the vectors than lies here, .* `dvc repro`"):
+        merged(params, "one", monkeypatch)
+    assert open_client(params).search_registered_models() == []
+
+
+def test_other_thresholds_are_another_version_and_never_those_of_today(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged(params, "one", monkeypatch)
+    loose = params.model_copy(update={"tracking": params.tracking.model_copy(update={"min_questions": 1})})
+    assert keep_candidate(loose) == "" and json.loads(version(params).tags["rules"])["min_questions"] == 30
+    assert merged(loose, "two", monkeypatch) == "2", "stage merge was run for it"

@@ -1,0 +1,88 @@
+"""Questions that could not be scored fairly: answers that say nothing, gold that is not given, train that is test."""
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from math import ceil
+
+from harr.types import Question
+
+ALIKE = 0.8
+"""Share of their words that two questions have in common, from which on they are nearly the same."""
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def says_nothing(answer: str) -> bool:
+    """Return whether nothing is left of an answer once it is compared, so that an empty answer would be right.
+
+    >>> says_nothing(""), says_nothing("The"), says_nothing("A 3")
+    (True, True, False)
+    """
+    return not _ARTICLES.sub(" ", answer.lower().translate(_NO_PUNCTUATION)).split()
+
+
+def with_sound_answers(questions: Iterable[Question]) -> tuple[list[Question], int]:
+    """Return the questions without answers that say nothing, and how many questions had one."""
+    found, changed = [], 0
+    for question in questions:
+        kept = tuple(answer for answer in question.answers if not says_nothing(answer))
+        changed += len(kept) < len(question.answers)
+        found.append(question if len(kept) == len(question.answers) else replace(question, answers=kept))
+    return found, changed
+
+
+def gold_not_given(questions: Iterable[Question]) -> int:
+    """Return of how many questions a gold passage is not among the given ones, so that it cannot be found there."""
+    return sum(bool(q.candidate_ids) and not {*q.gold_ids} <= {*q.candidate_ids} for q in questions)
+
+
+def nearly_in(questions: Sequence[Question], others: Sequence[Question]) -> dict[str, str]:
+    """Return the questions that are nearly one of the others, by id, with that one's id.
+
+    They share ``ALIKE`` of their words, and an answer that is not yes or no, or a gold passage. All such pairs are
+    found and no others: words stand in the order of their rarity, and two sets that overlap enough share one of their
+    first few (prefix filtering: Chaudhuri et al. 2006; Bayardo et al. 2007, "Scaling up all pairs similarity search").
+
+    >>> train = [Question("a", "Who in the town built the red bridge of Ashford?", ("Acme",))]
+    >>> test = [Question("b", "Who built the red bridge of Ashford in the town, then?", ("acme",))]
+    >>> nearly_in(train, test)
+    {'a': 'b'}
+    """
+    words = [[_words(q) for q in side] for side in (questions, others)]
+    often = Counter(word for side in words for own in side for word in own)
+    having: dict[str, list[int]] = {}
+    for place, own in enumerate(words[1]):
+        for word in _rarest(own, often):
+            having.setdefault(word, []).append(place)
+    found: dict[str, str] = {}
+    for question, own in zip(questions, words[0], strict=True):
+        near = sorted({place for word in _rarest(own, often) for place in having.get(word, ())})
+        for place in near:
+            other = words[1][place]
+            if len(own & other) >= ALIKE * len(own | other) and _same_answer(question, others[place]):
+                found[question.id] = others[place].id
+                break
+    return found
+
+
+def _rarest(words: frozenset[str], often: Counter[str]) -> list[str]:
+    """Return the rarest words, of which two sets that are ALIKE share at least one."""
+    ordered = sorted(words, key=lambda word: (often[word], word))
+    return ordered[: len(ordered) - ceil(ALIKE * len(ordered)) + 1]
+
+
+def _words(question: Question) -> frozenset[str]:
+    return frozenset(_folded(question.text).split())
+
+
+def _same_answer(one: Question, other: Question) -> bool:
+    mine, theirs = ({_folded(answer) for answer in q.answers} - {"", "yes", "no"} for q in (one, other))
+    return bool(mine & theirs) or bool({*one.gold_ids} & {*other.gold_ids})
+
+
+def _folded(text: str) -> str:
+    return " ".join(re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold()))

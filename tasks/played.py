@@ -1,0 +1,134 @@
+"""What an evaluation was played with: one record beside its rows, which whoever uses the rows compares.
+
+Files know their own hashes; this is what holds them together. Stage evaluate writes the record, stage merge and the
+registry compare it with what lies here, a version carries it, and the gate reads it and no params.yaml.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import harr
+from harr.errors import StaleState
+from harr.io.files import SUMS, digest_of, fingerprint, read_state, sha256
+from harr.params import Params
+from tasks.embed import vectors_manifest
+from tasks.paths import ADAPTER, EVALUATION, GENERATOR, QUESTIONS, TRAINED_ON
+
+PLAYED = "played.json"
+WORDS = {
+    "model": f"the adapter ({ADAPTER})",
+    "generator": f"the language model ({GENERATOR})",
+    "corpus": "the corpus",
+    "index": "the vectors",
+    "questions": "the test questions",
+    "game": "the parameters of the game",
+    "scoring": "the code that plays and scores",
+    "rules": "the parameters of the comparison",
+}
+"""What is compared, and how a person reads it."""
+SAME_GAME = ("generator", "corpus", "index", "questions", "game", "scoring")
+"""What two models share whose rows may be compared."""
+SCORING = ("rag/pipelines", "rag/scoring", "evaluate")
+"""The packages of harr by which the same replies make the same rows."""
+REACHED = ("base_url", "key_variable", "concurrency", "timeout_seconds", "deadline_seconds", "batch_size")
+"""Parameters of a language model that say how it is reached, not what it writes."""
+AGAIN = "run `dvc repro -f -s evaluate`"
+
+
+def played(params: Params) -> dict[str, Any]:
+    """Return the record of an evaluation that is played here and now; what is not here is None."""
+    from tasks.evaluate import corpus_facts
+
+    facts, test = corpus_facts(), QUESTIONS / "test.jsonl"
+    return {
+        "model": content_of(ADAPTER),
+        "generator": None if params.writer_learns else content_of(GENERATOR),
+        "corpus": facts["identity"],
+        "passages": facts["passages"],
+        "trained_on": facts["trained_on"]["identity"] if TRAINED_ON.exists() else None,
+        "index": vectors_manifest()["identity"],
+        "questions": sha256(test) if test.exists() else None,
+        "game": game(params),
+        "scoring": scoring(),
+        "rules": rules(params),
+    }
+
+
+def game(params: Params) -> dict[str, Any]:
+    """Return the parameters that two models must share to be compared: all but who plays and how a server is reached.
+
+    Where the language model learns, it is who plays.
+    """
+    from harr.rag.sources.router import source_facts
+
+    away = dict.fromkeys(REACHED, True)
+    sections: dict[str, Any] = {"pipeline": True, "retriever": True, "evaluate": True, "reward": True, "seed": True}
+    values = params.model_dump(
+        mode="json",
+        include=sections | ({} if params.writer_learns else {"generator": True}),
+        exclude={"retriever": {"encoder"}, "generator": away, "reward": {"judge": away, "reranker": away}},
+    )
+    evaluate, reward = values.pop("evaluate"), values.pop("reward")
+    reader = {key: value for key, value in (evaluate["reader"] or {}).items() if key not in REACHED}
+    asked = {"max_questions": evaluate["max_questions"], "candidates": evaluate["candidates"], "reader": reader}
+    judged = {"terms": sorted(reward["terms"]), "judge": reward["judge"], "reranker": reward["reranker"]}
+    return {**values, **asked, **judged, "sources": source_facts(params.sources) if params.sources else []}
+
+
+def rules(params: Params) -> dict[str, Any]:
+    """Return how a comparison of the rows is made: by which metric, against which arm, with which draws."""
+    return {
+        "metric": params.headline,
+        "baseline": params.baseline,
+        "resamples": params.evaluate.resamples,
+        "seed": params.seed,
+    }
+
+
+def scoring() -> str:
+    """Return the hash of the code that plays and scores, whatever else of harr changed."""
+    root = Path(harr.__file__).parent
+    files = sorted(path for place in SCORING for path in (root / place).rglob("*.py"))
+    return fingerprint({path.relative_to(root).as_posix(): sha256(path) for path in files})
+
+
+def content_of(folder: Path) -> str | None:
+    """Return the hash of a folder's files without their list of hashes, which is the same for the same files."""
+    if not folder.exists():
+        return None
+    if not (folder / SUMS).exists():
+        return digest_of(folder)
+    return sha256(folder / SUMS)
+
+
+def same_game(record: dict[str, Any]) -> str:
+    """Return the hash of what two models must share whose rows may be compared."""
+    return fingerprint({name: record.get(name) for name in SAME_GAME})
+
+
+def read_played(folder: Path = EVALUATION) -> dict[str, Any]:
+    """Return the record of an evaluation.
+
+    Raises:
+        DamagedFile: there is none, as of an evaluation of an older harr, or it is damaged.
+    """
+    return read_state(folder / PLAYED, AGAIN, corpus=str, index=str, game=dict, rules=dict)
+
+
+def check_played(params: Params) -> dict[str, Any]:
+    """Return the record of the evaluation here, where it was played with what lies here.
+
+    What is not here any more (a corpus that was not pulled) is not compared.
+
+    Raises:
+        StaleState: the evaluation is of another model, corpus, index, questions or parameters.
+        DamagedFile: as :func:`read_played` says.
+    """
+    here, record = played(params), read_played()
+    changed = [words for name, words in WORDS.items() if here[name] is not None and record.get(name) != here[name]]
+    if changed:
+        raise StaleState(
+            f"{EVALUATION} was played with another state of {', '.join(changed)} than lies here, so its figures are "
+            "not of this model; run `dvc repro`, or `dvc checkout` for what was there"
+        )
+    return record

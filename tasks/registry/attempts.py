@@ -1,0 +1,64 @@
+"""How often one test set was asked: every further candidate is held to a stricter level, until the set is used up.
+
+Of many equal candidates one in forty beats the champion by luck where each is tested at one-sided 2.5 %. So the level
+is spent: the j-th different candidate that is compared on the same questions is tested at ``ALPHA / (j (j + 1))``.
+That sums to ALPHA over all that may come. It is alpha-spending for tests that arrive one by one, the online Bonferroni
+procedure (Foster and Stine 2008, "Alpha-investing"; for the family-wise error Tian and Ramdas 2021, arXiv 1910.04900):
+by the union bound the chance that any candidate without merit is promoted is at most ALPHA, whatever their number. It
+holds as far as candidates are not fitted to the test questions; a verdict tells of these only whether it was yes or no.
+"""
+
+import json
+from typing import Any
+
+from harr.io.files import fingerprint
+from tasks.registry.history import read_list
+from tasks.tracking.errors import found
+
+ALPHA = 0.025
+"""One-sided; the first candidate is thus held to an interval of 97.5 %."""
+MOST = 20
+"""Candidates after which a test set is used up: the level is then below 1 in 17,000."""
+BEYOND = 10
+"""Draws that an interval leaves out at either end, at the least: with fewer its end would be a matter of luck."""
+
+
+def number_of(client: Any, version: Any) -> int:
+    """Return which attempt this version's is against its test questions, from 1; the same evaluation counts once."""
+    past, own = _past(client, version)
+    return past.index(own) + 1 if own in past else len(past) + 1
+
+
+def note(client: Any, version: Any) -> None:
+    """Note that a version was compared on its test questions."""
+    past, own = _past(client, version)
+    if own not in past:
+        client.set_registered_model_tag(version.name, _tag(version), json.dumps([*past, own]))
+
+
+def level(number: int) -> float:
+    """Return the one-sided level of the ``number``-th attempt.
+
+    >>> [level(j) for j in (1, 2, 4)], round(sum(map(level, range(1, 10_000))), 4)
+    ([0.0125, 0.004166666666666667, 0.00125], 0.025)
+    """
+    return ALPHA / (number * (number + 1))
+
+
+def draws(number: int, resamples: int) -> int:
+    """Return how many draws an interval of that level needs, at least those that the rules ask for.
+
+    >>> draws(1, 10_000), draws(10, 10_000)
+    (10000, 44000)
+    """
+    return max(resamples, round(BEYOND / level(number)))
+
+
+def _past(client: Any, version: Any) -> tuple[list[str], str]:
+    model = found(client.get_registered_model, version.name)
+    own = fingerprint([version.tags.get("model"), version.tags.get("results")])[:8]
+    return read_list(model.tags.get(_tag(version), "")) if model else [], own
+
+
+def _tag(version: Any) -> str:
+    return f"harr.attempts.{str(version.tags.get('questions', 'unknown'))[:16]}"

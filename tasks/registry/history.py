@@ -1,0 +1,85 @@
+"""The champions of a registered model in their order, kept beside the aliases, so that any can be gone back to.
+
+An alias can be moved by anybody with MLflow's page or client, and goes with its version. So who was champion is noted
+as a tag of the registered model: where the alias says otherwise, it was moved by hand, or the version was deleted.
+"""
+
+import json
+from typing import Any
+
+from harr.services.model_registry import CHAMPION
+from tasks.tracking.errors import found
+
+PREVIOUS, PROMOTED = "previous_champion", "promoted"
+TAG, MOVING = "harr.champions", "harr.moving"
+MOST = 200
+"""Champions that are noted; MLflow keeps 5,000 characters of a tag."""
+
+
+def champions(client: Any, name: str) -> list[str]:
+    """Return the numbers of all champions, the present one last; of a store without a note, the one that was promoted.
+
+    A move that a kill cut off is brought to its end first.
+    """
+    model = found(client.get_registered_model, name)
+    if model is None:
+        return []
+    noted = read_list(model.tags.get(TAG, ""))
+    version = found(client.get_model_version_by_alias, name, CHAMPION)
+    now = str(version.version) if version else ""
+    if MOVING in model.tags:
+        if now == model.tags[MOVING] and noted[-1:] != [now]:
+            noted = _note(client, name, [*noted, now])
+        client.delete_registered_model_tag(name, MOVING)
+    if not noted and version and PROMOTED in version.tags:
+        before = found(client.get_model_version_by_alias, name, PREVIOUS)
+        return [*([str(before.version)] if before else []), now]
+    return noted
+
+
+def moved_by_hand(past: list[str], champion: Any | None) -> str:
+    """Return how the alias differs from what promotions and rollbacks made of it, and what to do; "" where it does not.
+
+    >>> moved_by_hand([], None), moved_by_hand(["1", "3"], None)[:52]
+    ('', 'version 3 was champion and is none any more (deleted')
+    """
+    now = str(champion.version) if champion else ""
+    if now == (past[-1] if past else ""):
+        return ""
+    back = "`harr rollback --to N` names the champion"
+    if not now:
+        return f"version {past[-1]} was champion and is none any more (deleted, or its alias taken off); {back}"
+    last = f"version {past[-1]} was promoted last" if past else "no version was ever promoted"
+    return f"the alias was moved by hand to version {now}, and {last}; {back}"
+
+
+def move(client: Any, name: str, version: str, past: list[str]) -> None:
+    """Make a version the champion and note it; the one before becomes ``previous_champion``.
+
+    A kill in between is told by the tag MOVING, and :func:`champions` ends the move.
+    """
+    client.set_registered_model_tag(name, MOVING, version)
+    before = found(client.get_model_version_by_alias, name, CHAMPION)
+    if before and str(before.version) != version:
+        client.set_registered_model_alias(name, PREVIOUS, before.version)
+    client.set_registered_model_alias(name, CHAMPION, version)
+    _note(client, name, [*past, version])
+    client.delete_registered_model_tag(name, MOVING)
+
+
+def _note(client: Any, name: str, numbers: list[str]) -> list[str]:
+    client.set_registered_model_tag(name, TAG, json.dumps(numbers[-MOST:]))
+    return numbers
+
+
+def read_list(text: str) -> list[str]:
+    """Return the list of texts that a tag holds; none where somebody wrote something else into it.
+
+    >>> read_list('["1", "3"]'), read_list(""), read_list("{}")
+    (['1', '3'], [], [])
+    """
+    try:
+        value = json.loads(text or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return [str(item) for item in value] if isinstance(value, list) else []

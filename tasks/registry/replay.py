@@ -1,0 +1,61 @@
+"""The champion on the candidate's game: a corpus or a parameter that changed must not end the succession."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harr.arms import FULL
+from harr.errors import PromotionRefused
+from harr.io.files import read_state, write_text
+from harr.params import Params
+from harr.services.model_registry import CACHE, SCHEME, fetch, resolve
+from tasks.evaluate import asked_questions, play_arms, with_arms
+from tasks.paths import QUESTIONS
+from tasks.played import SAME_GAME, played
+from tasks.registry.gate import Row, record_of
+from tasks.tracking.errors import uploading
+
+PLAYER = ("state", "max_tokens")
+"""What belongs to a model in section retriever: it was trained to read states in this way."""
+
+
+def replay_of(client: Any, params: Params, candidate: Any, champion: Any) -> Callable[[], list[Row]]:
+    """Return a call that plays the champion as ``full`` on the candidate's questions, corpus and index.
+
+    The rows are kept with the candidate's run, under ``gate``.
+
+    Raises:
+        PromotionRefused: the candidate was not played on what lies here, or they are not of one kind.
+    """
+    record, here = record_of(client, candidate), played(params)
+    other = [name for name in SAME_GAME if record.get(name) != here[name]]
+    if other:
+        raise PromotionRefused(
+            f"version {candidate.version} was played on another {', '.join(other)} than is here, so the champion "
+            "cannot be played on it; `dvc checkout` what it was made with, or run `dvc repro`"
+        )
+    if champion.tags.get("kind") != candidate.tags.get("kind"):
+        raise PromotionRefused(
+            f"champion {champion.version} is a {champion.tags.get('kind')}, version {candidate.version} a "
+            f"{candidate.tags.get('kind')}; give the candidate a tracking.registered_model of its own"
+        )
+
+    def replay() -> list[Row]:
+        folder = fetch(client, resolve(client, f"{SCHEME}{champion.name}/{champion.version}"), Path(CACHE))
+        told = read_state(folder / "harr.json", "run `harr pull`").get("retriever", {})
+        own = {name: told[name] for name in PLAYER if isinstance(told, dict) and name in told}
+        alone = with_arms(params, [FULL])
+        alone = alone.model_copy(update={"retriever": alone.retriever.model_copy(update=own)})
+        asked = asked_questions(params, QUESTIONS / "test.jsonl")
+        print(f"champion {champion.version} is played on the questions and corpus of version {candidate.version}")
+        rows, _ = play_arms.fn(alone, asked, lambda step, values: None, model=folder)
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows[FULL][0])
+        with tempfile.TemporaryDirectory() as place, uploading("gate"):
+            path = Path(place) / f"champion-{champion.version}.jsonl"
+            write_text(path, text)
+            client.log_artifact(candidate.run_id, str(path), "gate")
+        return rows[FULL][0]
+
+    return replay

@@ -1,0 +1,98 @@
+"""Disks that fill up behind a link or know no locks, and a stage whose DVC was killed: a line each, nothing is left."""
+
+import errno
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows.runtime import locks
+from flows.runtime.errors import machine_fault
+from harr.io.files import publish, write_text
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result is copied to another disk, which fills up: shutil tells that as a list of texts, not as an OSError."""
+    old, new = tmp_path / "data/corpus", tmp_path / "work/corpus"
+    for folder, text in ((old, "old"), (new, "new")):
+        write_text(folder / "a.txt", text)
+        write_text(folder / "b.txt", text)
+
+    def copy(source: object, target: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+
+    def rename(self: Path, target: Path) -> None:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+    monkeypatch.setattr(shutil, "copy2", copy)
+    monkeypatch.setattr("shutil.copytree", functools.partial(shutil.copytree, copy_function=copy))
+    monkeypatch.setattr(Path, "replace", rename)
+    monkeypatch.setattr("harr.io.files.write_text", lambda path, text: None)
+    with pytest.raises(OSError) as failed:
+        publish(new, old)
+    assert machine_fault(failed.value).startswith(f"{tmp_path}/data/.corpus.new.tmp: the disk is full; ")
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["corpus"]
+    assert (old / "a.txt").read_text() == "old"
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_folder_without_locks_is_one_line(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def flock(*given: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(OSError) as failed, locks.alone("train"):
+        pass
+    assert "put the project on a local disk" in machine_fault(failed.value)
+
+
+FOLLOWED = """
+import time
+from flows.runtime import signals
+from flows.runtime.command import run_command
+from harr.io.progress import stoppable
+
+def body():
+    signals.follow_dvc()
+    for _ in stoppable(range(600)):
+        print("begun", flush=True)
+        time.sleep(0.5)
+        print("ended", flush=True)
+
+run_command(body)
+"""
+
+
+def test_a_stage_whose_dvc_is_killed_finishes_its_unit_and_ends(tmp_path: Path) -> None:
+    """DVC alone is killed; the stage would run on for hours, and nobody would note what it makes."""
+    (tmp_path / "stage.py").write_text(FOLLOWED)
+    (tmp_path / "dvc").write_text(
+        "import subprocess, sys\nwith open('told', 'w') as told:\n"
+        "    subprocess.run([sys.executable, '-u', 'stage.py'], stdout=told, stderr=told)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "DVC_STAGE": "train"}
+    dvc = subprocess.Popen([sys.executable, "dvc", "repro"], cwd=tmp_path, env=environment)
+    told = tmp_path / "told"
+    deadline = time.monotonic() + 300
+    while not (told.exists() and "begun" in told.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (stage,) = psutil.Process(dvc.pid).children()
+    dvc.terminate()
+    dvc.wait(60)
+    psutil.wait_procs([stage], timeout=60)
+    assert not stage.is_running() or stage.status() == psutil.STATUS_ZOMBIE
+    lines = told.read_text().splitlines()
+    assert "the dvc that started this stage is gone" in lines and lines[-1].startswith("stopped; finished work is kept")
+    assert lines.count("begun") == lines.count("ended"), "the unit was finished"

@@ -1,0 +1,145 @@
+"""A server that trickles, floods, redirects or echoes: an attempt ends, and nothing of it is kept or acted on."""
+
+import gzip
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from serving import chat, serving
+
+from harr.errors import HarrError, ParamsError, ServiceUnavailable
+from harr.params.generator import ServerParams
+from harr.rag.generation.server import ServerGenerator
+from harr.rag.sources.retrieve import RetrieveClient
+from harr.services import bounded
+from harr.types import Generate
+
+ASKED = [Generate(({"role": "user", "content": "Where?"},))]
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+def generator(base_url: str, **changes: Any) -> ServerGenerator:
+    values = {"deadline_seconds": 0.1, "timeout_seconds": 0.5} | changes
+    return ServerGenerator(ServerParams(kind="server", base_url=base_url, model="m", key_variable="MY_KEY", **values))
+
+
+@contextmanager
+def raw(*parts: bytes, again: float = 0.0) -> Iterator[str]:
+    """A server that answers every connection with these bytes, the last of them over and over, ``again`` s apart."""
+    over, listening = threading.Event(), socket.create_server(("127.0.0.1", 0))
+
+    def answer(connection: socket.socket) -> None:
+        with connection:
+            try:
+                connection.recv(65536)
+                for part in parts:
+                    connection.sendall(part)
+                while again and not over.wait(again):
+                    connection.sendall(parts[-1])
+                over.wait(0.2)
+            except OSError:
+                pass
+
+    def accept() -> None:
+        while not over.is_set():
+            try:
+                answering = threading.Thread(target=answer, args=(listening.accept()[0],), daemon=True)
+            except OSError:
+                return
+            answering.start()
+            threads.append(answering)
+
+    threads = [threading.Thread(target=accept, daemon=True)]
+    threads[0].start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+    finally:
+        over.set()
+        listening.shutdown(socket.SHUT_RDWR)
+        listening.close()
+        for thread in threads:
+            thread.join(10)
+
+
+@pytest.mark.parametrize("parts", [(HEAD + b"\r\n", b" "), (HEAD, b"X-More: a\r\n")], ids=["body", "headers"])
+def test_an_answer_that_trickles_in_is_left_at_the_time_out(parts: tuple[bytes, ...]) -> None:
+    with raw(*parts, again=0.1) as address:
+        began = time.monotonic()
+        with pytest.raises(ServiceUnavailable, match=r"no answer within 0\.5 s, tried for 0\.1 s"):
+            generator(address).complete(ASKED)
+        assert time.monotonic() - began < 30, "it would have gone on for ever"
+
+
+def test_an_answer_without_end_is_left_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "MOST_BYTES", 1_000_000)
+    with (
+        raw(HEAD + b"\r\n", b" " * 65536, again=0.0001) as address,
+        pytest.raises(ParamsError, match="the answer is not read: it is larger than 1 MB"),
+    ):
+        generator(address, timeout_seconds=60.0).complete(ASKED)
+
+
+def test_what_is_compressed_is_not_unpacked() -> None:
+    body = gzip.compress(b" " * 10_000_000)
+    told = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with raw(HEAD + told + body) as address, pytest.raises(ParamsError, match="it is compressed, which nobody asked"):
+        generator(address).complete(ASKED)
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with serving(lambda body, number: (200, chat("taken"))) as other:
+        moved = (
+            f"HTTP/1.1 307 Moved\r\nLocation: {other.base_url}/chat/completions\r\nContent-Length: 0\r\n\r\n".encode()
+        )
+        with raw(moved) as address, pytest.raises(ParamsError, match="HTTP 307, a redirect, which is not followed"):
+            generator(address).complete(ASKED)
+        with raw(moved) as address, pytest.raises(HarrError, match="HTTP 307"):
+            RetrieveClient(address, 5.0)(["Where?"], 3)
+        assert other.bodies == []
+
+
+def test_a_key_in_an_answer_is_kept_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-secret-0123")
+    with serving(lambda body, number: (200, chat("your key is sk-secret-0123, isn't it"))) as served:
+        assert generator(served.base_url, timeout_seconds=5.0).complete(ASKED) == ["your key is ***, isn't it"]
+        assert served.keys == {"Bearer sk-secret-0123"}
+
+
+def test_what_a_terminal_would_act_on_is_not_told() -> None:
+    with (
+        serving(lambda body, number: (400, {"error": {"message": "\x1b[2J\u202eno\x07"}})) as served,
+        pytest.raises(ParamsError) as told,
+    ):
+        generator(served.base_url, timeout_seconds=5.0).complete(ASKED)
+    assert str(told.value).isprintable() and "HTTP 400" in str(told.value)
+
+
+def test_brackets_without_end_are_no_completion() -> None:
+    with (
+        raw(HEAD + b"Content-Length: 200000\r\n\r\n" + b"[" * 200_000) as address,
+        pytest.raises(ParamsError, match="the answer is no completion"),
+    ):
+        generator(address, timeout_seconds=5.0).complete(ASKED)
+
+
+def test_a_server_is_left_alone_as_long_as_it_says() -> None:
+    times: list[float] = []
+
+    def busy(request: httpx.Request) -> httpx.Response:
+        times.append(time.monotonic())
+        return (
+            httpx.Response(429, headers={"Retry-After": "2"})
+            if len(times) == 1
+            else httpx.Response(200, json=chat("yes"))
+        )
+
+    writer = generator("http://127.0.0.1:9/v1", timeout_seconds=5.0, deadline_seconds=30.0)
+    writer._service._client = writer._service._client.with_options(
+        http_client=httpx.Client(transport=httpx.MockTransport(busy))
+    )
+    assert writer.complete(ASKED) == ["yes"] and times[1] - times[0] >= 2.0

@@ -1,0 +1,160 @@
+"""The gate judges by what was registered: neither params.yaml of today nor edited rows nor many tries get past it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harr.errors import PromotionRefused
+from harr.io.files import fingerprint, sha256
+from tasks.registry import attempts
+from tasks.registry.gate import judge
+
+RULES = {"metric": "recall", "baseline": "frozen", "resamples": 2000, "seed": 0, "min_questions": 10, "veto": {}}
+SWAP = {"fall": 0.6, "low": 0.4, "high": 0.8, "own": 0.7, "swapped": 0.1, "n": 50.0}
+HELD = json.dumps({"corpus": 5})
+
+
+class Store:
+    """As much of MLflow's client as the gate asks, in a folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.tags = root, dict[str, str]()
+
+    def add(self, number: str, rows: dict[str, list[dict[str, Any]]], **tags: str) -> Any:
+        """Register a version with the rows of its arms."""
+        folder = self.root / number / "evaluation"
+        folder.mkdir(parents=True)
+        (folder / "audit.json").write_text(json.dumps({"exploits": {}, "named": {}, "swap": SWAP}))
+        for arm, own in rows.items():
+            (folder / f"{arm}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
+        results = fingerprint({path.name: sha256(path) for path in folder.iterdir()})
+        told = {"results": results, "model": number, "evaluation": "game", "questions": "asked", "index": "i"}
+        told |= {"rules": json.dumps(RULES), "expectations": HELD, "kind": "retriever"} | tags
+        return SimpleNamespace(name="m", version=number, run_id=number, tags=told)
+
+    def list_artifacts(self, run: str, folder: str) -> list[Any]:
+        return [SimpleNamespace(path=f"{folder}/{path.name}") for path in (self.root / run / folder).iterdir()]
+
+    def download_artifacts(self, run: str, folder: str, place: str) -> str:
+        return str(self.root / run / folder)
+
+    def get_registered_model(self, name: str) -> Any:
+        return SimpleNamespace(tags=self.tags)
+
+    def set_registered_model_tag(self, name: str, key: str, value: str) -> None:
+        self.tags[key] = value
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """An empty one."""
+    monkeypatch.setattr("tasks.registry.gate.vectors_manifest", lambda: {"identity": "i"})
+    return Store(tmp_path)
+
+
+def answered(recall: float, f1: float, count: int = 32) -> list[dict[str, Any]]:
+    """Rows of questions that differ a little."""
+    return [{"id": f"q{i}", "recall": recall - (i % 4) / 20, "answer_f1": f1 - (i % 4) / 20} for i in range(count)]
+
+
+def refusal(store: Store, candidate: Any, champion: Any = None, replay: Any = None) -> str:
+    """Why not."""
+    past = [champion.version] if champion else []
+    return judge(store, candidate, champion, past, replay).refusal
+
+
+CASES: dict[str, tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], str]] = {
+    "one is absent": (lambda rows: rows[1:], "not the same questions: 1 of 32 are only in one (first: q0)"),
+    "others": (lambda rows: [row | {"id": f"x{row['id']}"} for row in rows], "64 of 64 are only in one"),
+    "twice": (lambda rows: [*rows, rows[0]], "question q0 stands twice"),
+    "texts": (lambda rows: [row | {"recall": "1.0"} for row in rows], "has recall '1.0', which is no finite number"),
+    "no number": (lambda rows: [row | {"recall": float("nan")} for row in rows], "has recall nan, which is no finite"),
+    "truth": (lambda rows: [row | {"answer_f1": True} for row in rows], "has answer_f1 True, which is no finite"),
+    "no id": (lambda rows: [{"recall": 1.0} for _ in rows], "a row has no id"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rows_that_cannot_be_compared_are_named(case: str, store: Store) -> None:
+    change, told = CASES[case]
+    good = store.add("1", {"full": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)})
+    assert refusal(store, good) == ""
+    bad = store.add("2", {"full": change(answered(0.9, 0.9)), "frozen": answered(0.3, 0.3)})
+    assert told in refusal(store, bad)
+
+
+def test_a_veto_stops_a_candidate_that_gains_in_the_metric_that_decides(store: Store) -> None:
+    before = store.add("1", {"full": answered(0.5, 0.8)})
+    rows = {"full": answered(1.0, 0.2)}
+    assert refusal(store, store.add("2", rows), before) == ""
+    strict = store.add("3", rows, rules=json.dumps(RULES | {"veto": {"answer_f1": -0.01}}))
+    assert "veto answer_f1: found -0.600, needed at least -0.010 (tracking.veto)" in refusal(store, strict, before)
+    absent = store.add("4", rows, rules=json.dumps(RULES | {"veto": {"mrr": 0.0}}))
+    assert "veto mrr: found not measured" in refusal(store, absent, before)
+
+
+def test_the_metric_that_decides_is_that_of_the_champion(store: Store) -> None:
+    before = store.add("1", {"full": answered(0.9, 0.4)})
+    other = store.add("2", {"full": answered(0.1, 0.9)}, rules=json.dumps(RULES | {"metric": "answer_f1"}))
+    assert "metric: found answer_f1, needed recall, which decided for the champion" in refusal(store, other, before)
+
+
+@pytest.mark.parametrize("tag", ["", "no json", "[]", '{"metric": 3}'])
+def test_a_version_without_rules_is_told_how_it_gets_them(tag: str, store: Store) -> None:
+    old = store.add("1", {"full": answered(0.9, 0.9)}, rules=tag)
+    with pytest.raises(PromotionRefused, match=r"does not say by what it is compared .* `dvc repro -f -s merge`"):
+        judge(store, old, None, [])
+
+
+@pytest.mark.parametrize("tag", ["no json", '{"corpus": "many"}', "[]"])
+def test_a_tag_that_somebody_wrote_is_no_traceback(tag: str, store: Store) -> None:
+    rows = {"full": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)}
+    assert "expectations: found none recorded" in refusal(store, store.add("1", rows, expectations=tag))
+
+
+def test_rows_that_are_not_those_that_were_registered_are_refused(store: Store) -> None:
+    version = store.add("1", {"full": answered(0.3, 0.3), "frozen": answered(0.3, 0.3)})
+    path = store.root / "1/evaluation/full.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in answered(1.0, 1.0)))
+    with pytest.raises(PromotionRefused, match="the evaluation of version 1 of m in MLflow's artifact store is not"):
+        judge(store, version, None, [])
+
+
+def test_every_candidate_on_the_same_questions_is_held_to_a_stricter_level(store: Store) -> None:
+    """A gain that passes once does not pass as the twelfth try; after twenty the questions are used up."""
+    rows = answered(0.5, 0.5)
+    lucky = [row | {"recall": row["recall"] + (0.5 if number % 6 == 0 else 0.0)} for number, row in enumerate(rows)]
+    before = store.add("0", {"full": rows})
+    told = []
+    for number in range(1, attempts.MOST + 2):
+        candidate = store.add(str(number), {"full": lucky})
+        verdict = judge(store, candidate, before, ["0"])
+        attempts.note(store, candidate)
+        attempts.note(store, candidate)
+        told.append(verdict.refusal)
+    assert told[0] == "" and "gain: found recall +0.094" in told[11]
+    assert "attempt" not in told[attempts.MOST - 1]
+    assert "attempt: found number 21 on these questions" in told[-1] and "needed at most 20" in told[-1]
+    fresh = store.add("fresh", {"full": lucky}, questions="others")
+    assert refusal(store, fresh, before) == ""
+
+
+def test_a_champion_of_another_game_is_compared_where_it_was_played_again(store: Store) -> None:
+    before = store.add("1", {"full": answered(1.0, 1.0)}, evaluation="old game")
+    after = store.add("2", {"full": answered(0.8, 0.8)})
+    assert "same game: found another" in refusal(store, after, before)
+    assert refusal(store, after, before, lambda: answered(0.3, 0.3)) == ""
+    assert "gain: found recall -0.100" in refusal(store, after, before, lambda: answered(0.9, 0.9))
+
+
+def test_an_alias_that_was_moved_by_hand_is_noticed(store: Store) -> None:
+    before, after = store.add("1", {"full": answered(0.2, 0.2)}), store.add("2", {"full": answered(0.8, 0.8)})
+    told = judge(store, after, before, ["1", "3"]).refusal
+    assert "history: found the alias was moved by hand to version 1, and version 3 was promoted last" in told
+    own = store.add("4", {"full": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)})
+    gone = judge(store, own, None, ["3"]).refusal
+    assert "version 3 was champion and is none any more" in gone and "`harr rollback --to N`" in gone
