@@ -6,36 +6,24 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from tqdm import tqdm
 
-from harr.io.files import read_json
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
-from tasks.paths import ADAPTER, CORPUS, FILTERED, METRICS, QUESTIONS, REPORT
+from tasks.paths import METRICS, REPORT
+from tasks.sentences import SENTENCES
 
 WIDEST = 100
-STAGES: dict[str, Callable[[Params], str]] = {
-    "download": lambda own: f"make or fetch passages and questions: {own.download.dataset}",
-    "embed": lambda own: f"turn {_passages()} into vectors by {own.encoder.model}",
-    "index": lambda own: f"put the vectors of {_passages()} into {own.index.uri or 'Milvus Lite'}",
-    "generator": lambda own: f"get ready who answers: generator.kind {own.generator.kind}",
-    "filter": lambda own: f"choose what teaches, of {_questions('train')}",
-    "train": lambda own: f"teach the {own.train.learns.replace('_', ' ')} by {own.train.method}{_kept()}",
-    "arms": lambda own: f"train what full is compared with: {_rivals(own)}",
-    "evaluate": lambda own: f"play {len(own.evaluate.arm_table)} arms on {_questions('test')}",
-    "merge": lambda own: "fold what learnt into the model, and register it",
-}
-"""What every stage does, and on what."""
 
 
 @contextlib.contextmanager
 def block(stage: str, params: Params) -> Iterator[None]:
     """Say before a stage what it does on what, and after it how long it took and where its results are."""
     began = time.monotonic()
-    say(f"{stage}: {STAGES[stage](params)}")
+    say(f"{stage}: {SENTENCES[stage](params)}")
     yield
     say(f"{stage}: done in {tqdm.format_interval(time.monotonic() - began)}; see {', '.join(results(stage))}")
 
@@ -84,30 +72,3 @@ def end_of_run(params: Params) -> str:
     if max(map(len, told)) > width():
         told = [f"  {command}\n      {what}" for command, what in commands]
     return "\n".join([show(width()), "", *([words] if words else []), page, "next:", *told])
-
-
-def _passages() -> str:
-    with contextlib.suppress(OSError, ValueError, LookupError):
-        return f"{read_json(CORPUS / 'manifest.json')['rows']:,} passages"
-    return "passages"
-
-
-def _questions(split: str) -> str:
-    return f"{_count(QUESTIONS / f'{split}.jsonl')}{split} questions"
-
-
-def _kept() -> str:
-    return f" on {count}questions" if (count := _count(FILTERED / "questions.jsonl")) else ""
-
-
-def _count(path: Path) -> str:
-    with contextlib.suppress(OSError), path.open("rb") as lines:
-        return f"{sum(1 for _ in lines):,} "
-    return ""
-
-
-def _rivals(params: Params) -> str:
-    from tasks.arms import trained_runs
-
-    folders = {folder for own in trained_runs(params).values() for folder in own if not folder.is_relative_to(ADAPTER)}
-    return f"{len(folders)} run{'' if len(folders) == 1 else 's'}" if folders else "none is asked for"

@@ -84,7 +84,7 @@ def _validation(rows: Rows) -> Iterator[Panel]:
 
 
 def _figures(rows: Rows) -> Iterator[Panel]:
-    rows = [row | {"update_seconds": _update(row)} if PLAY in row else row for row in rows]
+    rows = [{**row, "update_seconds": _update(row)} if PLAY in row else row for row in rows]
     for name, (title, says) in FIGURES.items():
         if any(name in row for row in rows):
             yield _panel(rows, name, title, says, name in SHARED)

@@ -28,6 +28,8 @@ from tasks.tracking.traces import send_traces
 
 SERVERS = NOTES / "servers.txt"
 """The servers that have answered here, a line each: one of them may be away for a while. No line has a password."""
+NOTE = "mlflow.note.content"
+"""The tag that MLflow shows as the description of a run, in Markdown."""
 BATCH = 900
 RUNNING = "attributes.status = 'RUNNING'"
 
@@ -137,11 +139,20 @@ def _make(client: Any, experiment: str, report: Report) -> Any:
         tags = {"harr.execution": report.execution, "mlflow.runName": name, **report.revisions}
         parents = [client.create_run(experiment, start_time=report.begun, tags=tags)]
         _log_params(client, parents[0], report.params)
+    _describe(client, parents[0], report)
     name = f"{report.stage} ({report.recipe})"
     tags = {"mlflow.parentRunId": parents[0].info.run_id, "mlflow.runName": name, "harr.stage": report.stage}
     return client.create_run(
         experiment, start_time=report.begun, tags={**tags, "harr.report": report.name, **report.revisions}
     )
+
+
+def _describe(client: Any, parent: Any, report: Report) -> None:
+    """Add the stage to what its parent's page lists, until an evaluation puts its table there."""
+    known = parent.data.tags.get(NOTE, "").splitlines()
+    line = f"- **{report.stage}**: {report.tags.get(NOTE, '')}"
+    if report.tags.get(NOTE) and line not in known and all(one.startswith("- **") for one in known):
+        client.set_tag(parent.info.run_id, NOTE, "\n".join([*known, line]))
 
 
 def send(client: Any, run: Any, report: Report) -> list[str]:
@@ -179,7 +190,7 @@ def _writes(client: Any, run: Any, report: Report) -> Iterator[tuple[str, Callab
         yield "figures", partial(client.log_batch, key, metrics=points)
     if report.headline:
         points = [Metric(name, value, report.begun, 0) for name, value in report.headline.items()]
-        told, parent = [RunTag("mlflow.note.content", report.note)], run.data.tags["mlflow.parentRunId"]
+        told, parent = [RunTag(NOTE, report.note)], run.data.tags["mlflow.parentRunId"]
         yield "headline", partial(client.log_batch, parent, metrics=points, tags=told)
     if report.tags:
         yield "tags", partial(client.log_batch, key, tags=[RunTag(*tag) for tag in report.tags.items()])

@@ -14,12 +14,13 @@ from harr.errors import ServiceUnavailable, bare
 from harr.io.files import digest_of, write_json
 from harr.params import Params
 from tasks.paths import METRICS, NOTES
+from tasks.sentences import description
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import Refused, service
 from tasks.tracking.execution import execution_id, identity, recipe_here
 from tasks.tracking.fingerprints import revisions
 from tasks.tracking.inputs import check_unchanged, described, stamps
-from tasks.tracking.report import Report, has_answered, open_run, remember, send, send_left
+from tasks.tracking.report import NOTE, Report, has_answered, open_run, remember, send, send_left
 
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
 """How often points are sent; how often a server that is away is asked; how long a stage that needs it waits."""
@@ -191,6 +192,7 @@ def _begin(stage: str, params: Params, address: str) -> Report:
         revisions=revisions(),
         sections=sections_of(stage),
         params=told_params(params),
+        tags={NOTE: said} if (said := description(stage, params)) else {},
     )
     report.write()
     return report

@@ -15,6 +15,7 @@ from harr.evaluate.summary import summarise
 from harr.io.files import write_json, write_text
 from harr.io.progress import bar
 from harr.params import Params
+from tasks.sentences import SENTENCES
 
 ROOT = Path(__file__).parents[3]
 RUN = os.environ.get("HARR_FINISHED_RUN")
@@ -64,7 +65,7 @@ def test_a_stage_that_breaks_is_not_done(workplace: Path, capsys: pytest.Capture
 
 def test_every_stage_has_a_line_of_what_and_on_what(workplace: Path) -> None:
     write_text(Path("data/questions/test.jsonl"), "{}\n" * 32)
-    lines = {stage: words(Params.load()) for stage, words in told.STAGES.items()}
+    lines = {stage: words(Params.load()) for stage, words in SENTENCES.items()}
     assert lines["evaluate"] == "play 6 arms on 32 test questions"
     assert lines["arms"] == "train what full is compared with: 2 runs"
     assert lines["index"] == "put the vectors of passages into Milvus Lite"  # the stage itself says that none are there

@@ -54,6 +54,15 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     curve = client.get_metric_history(found["train"].info.run_id, "reward_mean")
     assert [(point.step, point.value) for point in curve] == [(0, 0.0), (1, 0.5), (2, 1.0)]
     assert json.loads(Path("metrics/download.json").read_text()) == {"passages": 400.0, "share": 0.333333}
+    notes = {name: one.data.tags.get("mlflow.note.content", "") for name, one in found.items()}
+    assert notes["download"] == "Make or fetch passages and questions: world."
+    assert notes["train"] == "Teach the retriever by grpo."
+    assert notes["pipeline"] == f"- **download**: {notes['download']}\n- **train**: {notes['train']}"
+    with tracked_run("evaluate", params) as run:
+        run.headline({"answer_f1": 0.5}, "full is better")
+    with tracked_run("merge", params) as run:
+        pass
+    assert runs(client)["pipeline"].data.tags["mlflow.note.content"] == "full is better"
     (given,) = found["download"].inputs.dataset_inputs
     assert given.dataset.digest == digest_of(Path("questions.jsonl"))[:32]
 

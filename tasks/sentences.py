@@ -1,0 +1,61 @@
+"""What every stage does, in a sentence: on the terminal and as the description of its run in MLflow."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from harr.io.files import read_json
+from harr.params import Params
+from tasks.paths import ADAPTER, CORPUS, FILTERED, QUESTIONS
+
+SENTENCES: dict[str, Callable[[Params], str]] = {
+    "download": lambda own: f"make or fetch passages and questions: {own.download.dataset}",
+    "embed": lambda own: f"turn {_passages()} into vectors by {own.encoder.model}",
+    "index": lambda own: f"put the vectors of {_passages()} into {own.index.uri or 'Milvus Lite'}",
+    "generator": lambda own: f"get ready who answers: generator.kind {own.generator.kind}",
+    "filter": lambda own: f"choose what teaches, of {_questions('train')}",
+    "train": lambda own: f"teach the {own.train.learns.replace('_', ' ')} by {own.train.method}{_kept()}",
+    "arms": lambda own: f"train what full is compared with: {_rivals(own)}",
+    "evaluate": lambda own: f"play {len(own.evaluate.arm_table)} arms on {_questions('test')}",
+    "merge": lambda own: "fold what learnt into the model, and register it",
+    "register": lambda own: "register the model in models/, whose run stands elsewhere",
+}
+"""What every stage does, and on what."""
+
+
+def description(stage: str, params: Params) -> str:
+    """Return what a stage does as a whole sentence, for the page of its run; empty where it is no stage of ours.
+
+    >>> from harr.params import Params
+    >>> description("merge", Params.model_construct())
+    'Fold what learnt into the model, and register it.'
+    """
+    said = SENTENCES[stage](params) if stage in SENTENCES else ""
+    return f"{said[:1].upper()}{said[1:]}{'.' if said else ''}"
+
+
+def _passages() -> str:
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        return f"{read_json(CORPUS / 'manifest.json')['rows']:,} passages"
+    return "passages"
+
+
+def _questions(split: str) -> str:
+    return f"{_count(QUESTIONS / f'{split}.jsonl')}{split} questions"
+
+
+def _kept() -> str:
+    return f" on {count}questions" if (count := _count(FILTERED / "questions.jsonl")) else ""
+
+
+def _count(path: Path) -> str:
+    with contextlib.suppress(OSError), path.open("rb") as lines:
+        return f"{sum(1 for _ in lines):,} "
+    return ""
+
+
+def _rivals(params: Params) -> str:
+    from tasks.arms import trained_runs
+
+    folders = {folder for own in trained_runs(params).values() for folder in own if not folder.is_relative_to(ADAPTER)}
+    return f"{len(folders)} run{'' if len(folders) == 1 else 's'}" if folders else "none is asked for"
