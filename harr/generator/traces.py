@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,10 @@ from harr.world.world import make_world
 PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
 PASSAGES = 3
 """Passages that a search shows."""
+ALIKE = 0.8
+"""Share of passages that a search shows beside what it looks for, and of those read together, that are of one kind."""
+FIRST = 0.8
+"""Share of searches whose gold passage, if they found it, is the first, as a search engine ranks."""
 MISSING = 0.05
 """Share of searches that do not find what they look for: the teacher says that it does not know."""
 FIRST_WORLD = 1_000_000
@@ -35,11 +40,15 @@ Piece = tuple[str, bool]
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A small world: its passages by id, its questions, and the ids of passages by words of their title."""
+    """A small world: its passages by id, its questions, and ids of passages by words of their title.
+
+    ``alike``: by id the passages of its kind, which state the same things of others.
+    """
 
     passages: dict[str, Passage]
     questions: tuple[Question, ...]
     by_word: dict[str, tuple[str, ...]]
+    alike: dict[str, tuple[str, ...]]
 
 
 def open_world(number: int, hops: tuple[int, ...]) -> Reader:
@@ -55,7 +64,10 @@ def open_world(number: int, hops: tuple[int, ...]) -> Reader:
         for word in grammar.split_title(passage.title)[0].split():
             words.setdefault(word, []).append(passage.id)
     by_word = {word: tuple(ids) for word, ids in words.items()}
-    return Reader(passages, tuple(world.questions("train", QUESTIONS_PER_WORLD, hops)), by_word)
+    places, ids = [0, *world.starts.values(), sum(world.counts.values()), len(passages)], tuple(passages)
+    kinds = [ids[start:end] for start, end in pairwise(places)]
+    alike = {name: kind for kind in kinds for name in kind}
+    return Reader(passages, tuple(world.questions("train", QUESTIONS_PER_WORLD, hops)), by_word, alike)
 
 
 def recitation(reader: Reader, rng: random.Random, documents: int, plays: str = "search_r1") -> list[Piece]:
@@ -139,8 +151,10 @@ class Oracle:
         rng.shuffle(near)
         ids = near[: rng.randint(0, self._k)]
         ids = (ids if rng.random() < self._missing else [gold, *ids])[: self._k]
-        ids += rng.sample([name for name in passages if name != gold and name not in ids], self._k - len(ids))
+        ids += _more(self._reader, rng, gold, (gold, *ids), self._k - len(ids))
         rng.shuffle(ids)
+        if rng.random() < FIRST:
+            ids.sort(key=lambda name: name != gold)
         return tuple(passages[name] for name in ids)
 
 
@@ -153,7 +167,18 @@ def _shown(passages: Sequence[Passage], plays: str) -> str:
 
 
 def _some(reader: Reader, rng: random.Random, count: int) -> list[Passage]:
-    return [reader.passages[name] for name in rng.sample(sorted(reader.passages), count)]
+    first = rng.choice(sorted(reader.passages))
+    return [reader.passages[name] for name in (first, *_more(reader, rng, first, (first,), count - 1))]
+
+
+def _more(reader: Reader, rng: random.Random, name: str, known: Sequence[str], count: int) -> list[str]:
+    """Return further passages, most of the kind of ``name``: what is said of one is then not said of another."""
+    found: list[str] = []
+    while len(found) < count:
+        among = reader.alike[name] if rng.random() < ALIKE else tuple(reader.passages)
+        other = rng.choice(among)
+        found += [other] * (other not in known and other not in found)
+    return found
 
 
 def _facts(passage: Passage) -> Iterator[tuple[str, str, str]]:

@@ -6,7 +6,6 @@ Prompts are the tokens that the model reads when it plays; nothing is ever cut.
 """
 
 import shutil
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,6 @@ import torch
 from datasets import Dataset
 from peft import PeftModel
 from trl.trainer.dpo_config import DPOConfig
-from trl.trainer.dpo_trainer import DPOTrainer
 
 from harr.compute import distributed
 from harr.compute.checkpoints import Checkpoints
@@ -45,29 +43,12 @@ from harr.rag.pipelines.leret import RAW, completion_text, request
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, best_point, kept_facts
 from harr.train.guard import chosen
+from harr.train.ipo import FIGURES, IPOTrainer, Pair
 from harr.types import Log
 
 Rows = Sequence[Mapping[str, Any]]
-Pair = dict[str, list[int]]
-"""Token ids of a prompt, of the query to prefer, and of the other."""
-IPO_FIGURES = {
-    "loss": "loss",
-    "rewards/accuracies": "accuracy",
-    "rewards/margins": "margin_nats",
-    "logps/chosen": "logprob_chosen",
-    "logps/rejected": "logprob_rejected",
-    "grad_norm": "grad_norm",
-}
-"""Figures that TRL logs of IPO, and their names here. Accuracy is of tokens in SFT, of pairs in IPO."""
 AT_ONCE = 64
 """Queries that are written together when validation questions are played."""
-
-
-class TokenDPOTrainer(DPOTrainer):
-    """TRL's trainer on pairs that are tokens already."""
-
-    def _prepare_dataset(self, dataset: Dataset, *_: Any) -> Dataset:
-        return dataset
 
 
 def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
@@ -166,27 +147,26 @@ class _Iteration:
         loaded, tokenizer = load_model(begun, chat_template_kwargs=self.setup.chat_template_kwargs)
         writer = LanguageModel(loaded, tokenizer, name=begun)
         rows = {split: pairs(writer, part, self.template) for split, part in self.rows.items()}
-        beta = beta_of(rows["train"], params.ipo_target_margin_nats)
         steps = -(-len(rows["train"]) * params.ipo_epochs // params.ipo_batch)
         learning = self._learning(loaded, tokenizer, checkpoints, params.ipo_learning_rate)
-        margin = params.ipo_target_margin_nats
-        callback = self._callback(learning, steps, desc="IPO", figures=lambda logs: ipo_figures(logs, beta, margin))
+        beta = 0.5 / params.ipo_target_margin_nats
+        callback = self._callback(learning, steps, desc="IPO", figures=partial(ipo_figures, beta=beta))
         settings = row_settings(callback, params, params.ipo_batch, **self._rates(params.ipo_learning_rate))
         places = order(len(rows["train"]), callback.done * params.ipo_batch, steps * params.ipo_batch, self.seed)
         trainer = open_trainer(
-            TokenDPOTrainer,
+            IPOTrainer,
             callback,
             self._rate_share,
             ref_model=None if params.lora else load_model(begun)[0].float(),
-            args=DPOConfig(loss_type=["ipo"], beta=beta, per_device_eval_batch_size=params.rows_per_pass, **settings),
+            args=DPOConfig(loss_type=["ipo"], beta=beta, **settings),
             train_dataset=Dataset.from_list(rows["train"]).select(places or [0]),
         )
         run_trl(trainer, callback)
         callback.choose()
         told = {}
         if rows["held_out"]:
-            trainer.evaluate(Dataset.from_list(rows["held_out"]))
-            told = {"held_out_accuracy": trainer.state.log_history[-1]["eval_rewards/accuracies"]}
+            right = trainer.in_order(rows["held_out"])
+            told = {"held_out_accuracy": sum(right) / len(right), "held_out_pairs": float(len(right))}
         write_json(self.folder / "held-out.json", told)
         with draft(self.folder / "ipo.draft", done) as folder:
             save_llm(learning.model.eval(), tokenizer, folder)
@@ -236,14 +216,14 @@ class _PhaseCallback(StepCallback):
             self.learning.checkpoints.load_best(self.learning.model, None, self.best())
 
 
-def ipo_figures(logs: Mapping[str, float], beta: float, target: float) -> dict[str, float]:
-    """Return the figures of an update of IPO; TRL multiplies the margin by ``beta``, and it aims at ``target`` nats.
+def ipo_figures(logs: Mapping[str, float], beta: float) -> dict[str, float]:
+    """Return the figures of an update of IPO, with what it aims at.
 
-    >>> ipo_figures({"loss": 1.0, "rewards/margins": 0.5}, beta=0.1, target=10.0)
-    {'loss': 1.0, 'margin_nats': 5.0, 'beta': 0.1, 'target_margin_nats': 10.0}
+    >>> ipo_figures({"loss": 1.0, "margin_nats": 5.0, "epoch": 1.0}, beta=0.05)
+    {'loss': 1.0, 'margin_nats': 5.0, 'beta': 0.05, 'target_margin_nats': 10.0}
     """
-    figures = renamed(logs, IPO_FIGURES)
-    return figures | {"margin_nats": figures["margin_nats"] / beta, "beta": beta, "target_margin_nats": target}
+    names = ("loss", *FIGURES, "grad_norm")
+    return renamed(logs, dict(zip(names, names, strict=True))) | {"beta": beta, "target_margin_nats": 0.5 / beta}
 
 
 def targets(writer: LanguageModel, rows: Rows, template: str) -> list[Tokens]:
@@ -286,19 +266,6 @@ def tokens(writer: LanguageModel, row: Mapping[str, Any], query: str, template: 
             "lower pipeline.max_tokens and run `dvc repro filter`"
         )
     return prompt, ids
-
-
-def beta_of(rows: Sequence[Pair], margin: float) -> float:
-    """Return TRL's beta for a margin of so many nats between queries of median length.
-
-    The published loss is (D - 1/(2 beta))^2 of sums over the tokens, TRL's of their means: a margin of 1/(2 beta) nats
-    a token is L/(2 beta) of L tokens.
-
-    >>> beta_of([{"prompt_ids": [1], "chosen_ids": [2] * 12, "rejected_ids": [3] * 8}], margin=10.0)
-    0.5
-    """
-    lengths = [len(row[name]) for row in rows for name in ("chosen_ids", "rejected_ids")]
-    return statistics.median(lengths) / (2.0 * margin)
 
 
 def _sampled_again(params: LeReTParams, setup: Setup, model: str, part: Path, seed: int) -> Path:

@@ -102,7 +102,8 @@ def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: LoraP
     sft, ipo = ([row for row in rows if row["phase"] == phase] for phase in (0.0, 1.0))
     assert len(sft) == 10 * 2 / 4 and len(ipo) == 20 * 3 / 4 and [row["step"] for row in rows] == list(range(len(rows)))
     assert sft[-1]["loss"] < sft[0]["loss"]
-    assert {row["beta"] for row in ipo} == {4 / 2 / 10}  # " qq\n" is four tokens
+    assert {row["beta"] for row in ipo} == {0.05}, "as published, whatever the length"
+    assert ipo[0]["loss"] == pytest.approx(100.0, rel=0.1), "before the first update nothing is gained: (0 - 10)^2"
     assert abs(ipo[0]["margin_nats"]) < 0.2 < ipo[-1]["margin_nats"]
     assert ipo[-1]["target_margin_nats"] == 10.0 and "held_out_accuracy" in ipo[-1]
     row = preference(0)

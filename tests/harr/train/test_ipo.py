@@ -1,0 +1,85 @@
+"""IPO by sums over tokens: worked by hand for queries of unequal length; pairs are counted one by one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from letters import save_letters
+from trl.trainer.dpo_config import DPOConfig
+
+from harr.rag.generation.llm_adapter import begin
+from harr.rag.generation.local_model import load_model
+from harr.train.ipo import FIGURES, IPOTrainer
+
+MARGIN = 10.0
+ROWS = [
+    {"prompt_ids": [5, 6, 7], "chosen_ids": [8, 9], "rejected_ids": [10, 11, 12, 13, 14, 15, 16]},
+    {"prompt_ids": [5, 6], "chosen_ids": [17, 18, 19, 20, 21], "rejected_ids": [22]},
+    {"prompt_ids": [7], "chosen_ids": [8], "rejected_ids": [9, 10, 11]},
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    save_letters(tmp_path / "model", spread=0.3, room=96, printable=True)
+    return str(tmp_path / "model")
+
+
+def opened(folder: str, work: Path, changed: float, rows_per_pass: int = 2) -> IPOTrainer:
+    """A trainer of a model that has moved away from its reference."""
+    (model, tokenizer), (reference, _) = load_model(folder), load_model(folder)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(changed * torch.randn_like(weight))
+    args = DPOConfig(
+        output_dir=str(work), beta=0.5 / MARGIN, loss_type=["ipo"], per_device_train_batch_size=rows_per_pass,
+        max_length=None, use_cpu=True, bf16=False, report_to="none", save_strategy="no", activation_checkpointing=False,
+    )  # fmt: skip
+    return IPOTrainer(
+        model=begin(model, None, 0), ref_model=reference.float(), args=args, processing_class=tokenizer,
+        train_dataset=Dataset.from_list(ROWS),
+    )  # fmt: skip
+
+
+def logprob(model: Any, prompt: list[int], query: list[int]) -> float:
+    logits = model(torch.tensor([prompt + query])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+    return float(logits.gather(-1, torch.tensor(query)[:, None]).sum())
+
+
+@torch.no_grad()
+def worked(trainer: IPOTrainer) -> list[float]:
+    """By how much more the better query of every row gained, a sequence at a time."""
+    told = []
+    for row in ROWS:
+        gains = [
+            logprob(trainer.model, row["prompt_ids"], row[name])
+            - logprob(trainer.ref_model, row["prompt_ids"], row[name])
+            for name in ("chosen_ids", "rejected_ids")
+        ]
+        told.append(gains[0] - gains[1])
+    return told
+
+
+def test_the_loss_is_of_sums_over_the_tokens_also_of_queries_of_unequal_length(folder: str, tmp_path: Path) -> None:
+    """TRL's own averages them, and asks a query of seven tokens for seven times the margin (review F8)."""
+    trainer = opened(folder, tmp_path / "work", changed=0.05)
+    trainer.model.eval()
+    inputs = trainer._prepare_inputs(trainer.data_collator(ROWS))
+    gains = worked(trainer)
+    assert max(map(abs, gains)) > 0.05
+    wanted = sum((gain - MARGIN) ** 2 for gain in gains) / 3
+    loss = trainer._compute_loss(trainer.model, inputs, False).detach()
+    assert float(loss) == pytest.approx(wanted, rel=1e-4)
+    kept = {name: values[-1] for name, values in trainer._metrics["eval"].items()}
+    assert kept.keys() == set(FIGURES) and kept["margin_nats"] == pytest.approx(sum(gains) / 3, abs=1e-4)
+    assert kept["accuracy"] == pytest.approx(sum(gain > 0 for gain in gains) / 3)
+
+
+def test_pairs_are_counted_one_by_one(folder: str, tmp_path: Path) -> None:
+    """Of batches of two and one the mean of means weighs the last pair twice."""
+    trainer = opened(folder, tmp_path / "work", changed=0.05)
+    assert trainer.in_order(ROWS) == [gain > 0 for gain in worked(trainer)]
+    assert trainer.in_order([]) == []
