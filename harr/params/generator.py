@@ -1,6 +1,6 @@
 """Section ``generator`` of params.yaml: one class per kind of language model."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
