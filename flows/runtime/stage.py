@@ -14,10 +14,11 @@ from uuid import UUID
 import psutil
 
 from flows.runtime import flow_runs, limits, locks, signals
-from flows.runtime.told import STAGES, block
+from flows.runtime.told import block
 from harr.errors import ServiceUnavailable
 from harr.io import progress
 from harr.params import Params
+from tasks.sentences import SENTENCES
 from tasks.tracking.execution import recipe_here
 
 PARENT = "HARR_PARENT_TASK_RUN"
@@ -45,7 +46,7 @@ def run_flow(flow: Any, *, checks: bool = False, **parameters: Any) -> Any:
         NoRoom: too little disk or memory. InUse: another process runs this stage here.
     """
     with contextlib.ExitStack() as stack:
-        if flow.name in STAGES:
+        if flow.name in SENTENCES:
             free, memory = shutil.disk_usage(Path()).free, limits.memory_limit(psutil.virtual_memory().total)
             params = Params.load()
             limits.check(flow.name, params, Path(), free=free, memory=memory)
