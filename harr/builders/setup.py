@@ -37,6 +37,7 @@ from harr.io.files import fingerprint, sha256
 from harr.params import Params
 from harr.params.filter import PreferencesParams
 from harr.rag.generation.sampler import Samplers
+from harr.rag.generation.server import ServerSamplers
 from harr.rag.retrieval.late_interaction import search_identity
 from harr.rag.retrieval.rewritten import RULES as REWRITES, Rewritten, searching_for
 from harr.rag.setup import Setup
@@ -126,15 +127,17 @@ def _validation(params: Params, path: Path | None) -> list[Question]:
     return questions
 
 
-def _samplers(params: Params, model: str) -> Samplers:
-    """Return the language model that training begins with, as the filter samples it."""
-    at_once = getattr(
-        params.train, "sampled_at_once", (params.filter.preferences or PreferencesParams()).sampled_at_once
-    )
+def _samplers(params: Params, model: str) -> Samplers | ServerSamplers:
+    """Return the language model that training begins with, as the filter samples it: here, or on a server of it."""
+    section, longest = params.filter.preferences or PreferencesParams(), params.filter.max_tokens
+    if section.server:
+        name = "filter.preferences.server"
+        return ServerSamplers(section.server, max_tokens=longest, seed=params.seed, name=name)
+    at_once = getattr(params.train, "sampled_at_once", section.sampled_at_once)
     alone = params.train.prefers  # a query that is compared with others is a text of its own
     return Samplers(
         model,
-        max_tokens=params.filter.max_tokens,
+        max_tokens=longest,
         batch_size=at_once,
         seed=params.seed,
         grows=not alone,

@@ -78,7 +78,7 @@ def sample_preferences(
     """
     program = setup.pipeline
     assert isinstance(program, LeReT)
-    settings = params.model_dump() | {"target": target, "batch_size": batch_size}
+    settings = params.model_dump(exclude={"server"}) | {"target": target, "batch_size": batch_size}
     identity = {"kind": "preferences", "params": settings, "setup": setup.identity, "seed": seed}
     run = unfinished(work, identity, setup=setup.readable_identity)
     questions = shuffled(setup.questions, seed)

@@ -10,6 +10,7 @@ from harr.types import Generator, Pipeline, Question, Retriever
 
 if TYPE_CHECKING:  # they load transformers, which most that name a Setup do without
     from harr.rag.generation.sampler import Samplers
+    from harr.rag.generation.server import ServerSamplers
     from harr.rag.policies.dense import DensePolicy
     from harr.rag.policies.two_tower import TwoTowerPolicy
 
@@ -36,7 +37,7 @@ class Setup:
     """Folder or hub name of the language model, where it is what learns; there is no ``generator`` then."""
     chat_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     """What is set in that model's chat template."""
-    sample: "Samplers | None" = None
+    sample: "Samplers | ServerSamplers | None" = None
     """That language model as the filter samples it, by temperature."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What ``identity`` is a hash of, by name."""

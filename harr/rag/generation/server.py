@@ -101,6 +101,25 @@ class ServerGenerator:
         return text
 
 
+class ServerSamplers:
+    """A language model that learns, as a server of it samples: a generator per temperature, opened when asked for.
+
+    Equal prompts of a batch get one text; those that LeReT compares differ by their demonstrations.
+    """
+
+    def __init__(self, params: ServerParams, *, max_tokens: int, seed: int, name: str) -> None:
+        """Note the server of ``params``; errors speak of the section ``name`` of params.yaml."""
+        self.opened: dict[float, ServerGenerator] = {}
+        self._params, self._seed, self._name = params.model_copy(update={"max_tokens": max_tokens}), seed, name
+
+    def __call__(self, temperature: float) -> ServerGenerator:
+        """Return the generator of a temperature."""
+        if temperature not in self.opened:
+            params = self._params.model_copy(update={"temperature": temperature})
+            self.opened[temperature] = ServerGenerator(params, seed=self._seed, name=self._name)
+        return self.opened[temperature]
+
+
 def _count(value: Any) -> int:
     """Return a number of tokens; 0 for whatever else a server may say."""
     return value if type(value) is int and 0 <= value < 1 << 40 else 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from serving import serving
 from styled import Styled, Words
 
 from harr.corpus.passages import read_questions
@@ -16,14 +17,16 @@ from harr.generator.traces import Reader, open_world
 from harr.io import progress
 from harr.io.files import SUMS, check_sums, finish, read_json, read_jsonl
 from harr.params.filter import PreferencesParams
+from harr.params.generator import ServerParams
 from harr.preferences import collect, few_shot
 from harr.preferences.few_shot import chosen_prompts, hop_metrics, read_demonstrations
 from harr.preferences.pairs import documents_of
+from harr.rag.generation.server import ServerSamplers
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.types import Passage, Question, Retrieval, Search
+from harr.types import Generate, Passage, Question, Retrieval, Search
 
 SMALL = PreferencesParams(pool=8, validation=4, candidates=6, prompts=3, held_out=0.3)
 FILES = (
@@ -339,3 +342,31 @@ def test_metrics_after_every_hop(world: Reader) -> None:
     assert set(found) == {"recall_after_1", "recall_after_2", "ap_after_1", "ap_after_2"}
     assert found["recall_after_2"] >= found["recall_after_1"] and 0 <= found["ap_after_2"] <= 1
     assert json.dumps(found)
+
+
+def test_a_server_of_the_model_writes_what_the_process_would(world: Reader, tmp_path: Path) -> None:
+    """Queries come by HTTP, at the temperature that each part asks for; files are the same bytes, at any address."""
+    params = ServerParams(kind="server", base_url="http://127.0.0.1:1/v1", model="mine", temperature=0.3, max_tokens=9)
+
+    def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        (text,) = Styled(body["temperature"]).complete([Generate(prompt=body["prompt"], stop=tuple(body["stop"]))])
+        choice = {"index": 0, "finish_reason": "stop", "text": text}
+        return 200, {"id": "1", "object": "text_completion", "created": 0, "model": "mine", "choices": [choice]}
+
+    plain = sample(world, tmp_path / "plain", tmp_path / "plain-work")
+    with serving(reply) as server:
+        own = params.model_copy(update={"base_url": server.base_url})
+        asked = SMALL.model_copy(update={"server": own})
+        writers = ServerSamplers(own, max_tokens=32, seed=0, name="filter.preferences.server")
+        assert sample(world, tmp_path / "served", tmp_path / "work", asked, sample=writers) == plain
+        assert {body["max_tokens"] for body in server.bodies} == {32}
+        assert {body["temperature"] for body in server.bodies} == {1.0, 0.1} == writers.opened.keys()
+    for name in FILES:
+        assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "served" / name).read_bytes(), name
+
+
+def test_a_server_that_is_away_is_named_by_its_section(world: Reader, tmp_path: Path) -> None:
+    gone = ServerParams(kind="server", base_url="http://127.0.0.1:9/v1", model="mine", deadline_seconds=0.2)
+    writers = ServerSamplers(gone, max_tokens=32, seed=0, name="filter.preferences.server")
+    with pytest.raises(ServiceUnavailable, match=r"filter\.preferences\.server"):
+        sample(world, tmp_path / "out", tmp_path / "work", sample=writers)
