@@ -52,4 +52,37 @@ def merge(
     run_command(body)
 
 
-COMMANDS = (ask, merge)
+def demonstrations(
+    out: Annotated[Path, Option(help="new file of demonstrations, for generator.demonstrations")],
+    model: Annotated[
+        str, Option(help="the teacher: a folder, a name, or scripted (default: what this project trained)")
+    ] = "",
+    base_url: Annotated[str, Option(metavar="URL", help="OpenAI-compatible server of the teacher, if it has one")] = "",
+    tokenizer: Annotated[str, Option(help="folder or name of a server's tokenizer: asks in its chat template")] = "",
+    questions: Annotated[Path | None, Option(help="question file (default: data/questions/train.jsonl)")] = None,
+    count: Annotated[int, Option(min=0, metavar="N", help="at most so many questions; 0 takes all")] = 0,
+    samples: Annotated[int, Option(min=1, metavar="N", help="episodes of a question")] = 4,
+    each: Annotated[int, Option(min=1, metavar="N", help="episodes of a question that are kept at most")] = 1,
+    at_least: Annotated[float, Option(metavar="R", help="reward of an episode that is kept")] = 0.9,
+    temperature: Annotated[float, Option(min=0.0, help="of the teacher")] = 0.7,
+    max_tokens: Annotated[int, Option(min=1, help="of a completion")] = 512,
+) -> None:
+    """Write the best episodes of a teacher for a warm start.
+
+    Any model plays the pipeline of params.yaml. Without --model it is the one that this project trained: rejection
+    sampling. Duplicates and leaks are dropped and counted. Needs what stages embed and index have made.
+    """
+
+    def body() -> None:
+        from harr.params import Params
+        from tasks.demonstrations import Teaching, teacher_of, write_demonstrations
+
+        params = Params.load()
+        teacher = teacher_of(params, model, base_url, tokenizer, temperature, max_tokens)
+        told = Teaching(samples, each, at_least, count)
+        print(*write_demonstrations(params, teacher, told, questions, out), sep="\n")
+
+    run_command(body)
+
+
+COMMANDS = (ask, demonstrations, merge)

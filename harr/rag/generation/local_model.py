@@ -30,7 +30,7 @@ from harr.rag.generation.llm_adapter import base_identity
 from harr.types import Generate, TruncatedCompletion
 
 NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
-"""Of a chat template: none."""
+"""Variables of a chat template: none."""
 
 
 class LocalGenerator:

@@ -1,0 +1,121 @@
+"""`harr demonstrations`: the best episodes of a teacher, or of the model itself, as a warm start reads them."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from harr.arms import ARMS, FULL
+from harr.errors import CorpusError
+from harr.io.files import write_text
+from harr.params import Params
+from harr.params.generator import LocalParams, ScriptedParams, ServerParams
+from harr.params.pipeline import PipelineParams
+from harr.types import Episode, Pipeline, Question
+from tasks.ask import trained_model
+from tasks.paths import PLACES, QUESTIONS
+
+HIDDEN = ("validation.jsonl", "test.jsonl")
+"""Files of questions that nothing is learnt from."""
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """What is played and what is kept: ``samples`` episodes of each question, at most ``each`` of them, none that
+    earned less than ``at_least``; of ``count`` questions, 0 for all."""
+
+    samples: int = 4
+    each: int = 1
+    at_least: float = 0.9
+    count: int = 0
+
+
+def teacher_of(
+    params: Params, model: str, base_url: str, tokenizer: str, temperature: float, max_tokens: int
+) -> ServerParams | LocalParams | ScriptedParams:
+    """Return the model that plays: one behind ``base_url``, one in this process, or that of this project.
+
+    "scripted" is the teacher of the fictional worlds.
+    """
+    sampling = {"temperature": temperature, "max_tokens": max_tokens}
+    if base_url:
+        return ServerParams(kind="server", base_url=base_url, model=model, tokenizer=tokenizer, **sampling)
+    if model == "scripted":
+        return ScriptedParams(kind="scripted")
+    folder = model or str(trained_model(params, None))
+    settings = getattr(params.generator, "chat_template_kwargs", {})
+    return LocalParams(kind="local", model=folder, chat_template_kwargs=settings, **sampling)
+
+
+def write_demonstrations(
+    params: Params, teacher: ServerParams | LocalParams | ScriptedParams, told: Teaching, file: Path | None, out: Path
+) -> list[str]:
+    """Play the training questions by ``teacher``, and write what is worth learning to the new file ``out``.
+
+    What was written is remembered in work/completions, so that a killed command goes on where it was.
+
+    Returns:
+        How many were kept and dropped, and why, in lines.
+
+    Raises:
+        CorpusError: ``out`` exists, there is no question, or no episode was good enough.
+    """
+    from harr.builders.pipeline import build_pipeline, build_reward
+    from harr.builders.setup import open_players
+    from harr.builders.writers import build_reader
+    from harr.corpus.passages import read_questions
+    from harr.corpus.sample import draw_questions
+    from harr.datasets.local import read_question_file
+    from harr.evaluate.play import Game
+    from harr.generator.played import choose, rows_of
+
+    if out.exists():
+        raise CorpusError(f"{out} exists and is left as it is; remove it, or name another --out")
+    questions = list(read_question_file(file)) if file else read_questions(QUESTIONS / "train.jsonl")
+    if not (questions := draw_questions(questions, told.count, params.seed)):
+        raise CorpusError(f"{file or QUESTIONS / 'train.jsonl'} holds no question; name a file with --questions")
+    hidden = frozenset(
+        q.identity for name in HIDDEN if (QUESTIONS / name).exists() for q in read_questions(QUESTIONS / name)
+    )
+    learner = build_pipeline(params.pipeline, params.generator, PLACES)
+    pipeline = build_pipeline(asked_as(params, teacher), teacher, PLACES)
+    reward = build_reward(params.reward, params.encoder, params.seed, PLACES)
+    episodes: list[Episode] = []
+    where = params.evaluate.candidates[0]
+    with open_players(params, PLACES, questions, candidates=where) as player:
+        retriever = player(ARMS[FULL], None)
+        for sample in range(told.samples):
+            writer = build_reader(teacher, params.seed + sample, PLACES, "teacher")
+            desc = f"demonstrations {sample + 1}/{told.samples}"
+            episodes += Game(desc, pipeline, retriever, writer).play(questions, batch_size=params.evaluate.batch_size)
+    rewards = [row.get("reward") for row in reward.means(episodes)]
+    choice = choose(episodes, rewards, at_least=told.at_least, each=told.each, hidden=hidden)
+    dropped = ", ".join(f"{count} {reason}" for reason, count in choice.dropped.most_common())
+    if not choice.kept:
+        raise CorpusError(
+            f"none of {len(episodes)} episodes is worth learning ({dropped}); lower --at-least, or take another teacher"
+        )
+    lines = []
+    for episode, earned in choice.kept:
+        for row in rows_of(episode, first_prompt(learner, episode.question)):
+            lines.append(json.dumps({**row, "question": episode.question.id, "reward": earned}, ensure_ascii=False))
+    write_text(out, "".join(f"{line}\n" for line in lines))
+    mean = sum(earned for _, earned in choice.kept) / len(choice.kept)
+    return [
+        f"{len(choice.kept)} of {len(episodes)} episodes kept, of {len({e.question.id for e, _ in choice.kept})} "
+        f"questions among {len(questions)}; mean reward {mean:.3f}",
+        f"dropped: {dropped or 'none'}",
+        f"written: {len(lines)} demonstrations to {out}; set generator: {{kind: warmstart, demonstrations: {out}}}",
+    ]
+
+
+def asked_as(params: Params, teacher: ServerParams | LocalParams | ScriptedParams) -> PipelineParams:
+    """Return section ``pipeline`` as the teacher is asked: a server is told the form, in its chat template if known."""
+    section = params.pipeline
+    if isinstance(teacher, ServerParams) and hasattr(section, "thinking_tokens"):
+        return section.model_copy(update={"template": "chat" if teacher.tokenizer else "plain"})
+    return section
+
+
+def first_prompt(pipeline: Pipeline, question: Question) -> str:
+    """Return the raw text that a pipeline first asks its model to go on from; "" where it does not."""
+    return getattr(next(pipeline(question)), "prompt", "")

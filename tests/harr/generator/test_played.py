@@ -1,0 +1,137 @@
+"""What was played becomes demonstrations: only the best, only what was found, and as the learner would write it."""
+
+import random
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from letters import OnePassage
+
+from harr.generator.played import choose, rows_of
+from harr.generator.traces import Oracle, game_of, open_world, trace
+from harr.rag.pipelines.multistep import multistep
+from harr.rag.pipelines.react import react_passages
+from harr.rag.pipelines.thinking import thinking
+from harr.rag.rollout import play
+from harr.types import Episode, Generate, Outcome, Question, Retrieval, Search, Step, TruncatedCompletion, Turn
+from harr.world import scripted
+
+READER = open_world(0, hops=(1,))
+ASKED = Question("q", "Where was the founder of Acme born?", answers=("Ashford",))
+
+
+def server(says: Any) -> Any:
+    """A teacher whose completions lack the stop string, as a server's do."""
+    return SimpleNamespace(complete=lambda requests: [request.cut(says(request)) for request in requests])
+
+
+def teaches(*replies: str) -> Any:
+    """A teacher that says these, one after the other."""
+    left = list(replies)
+    return server(lambda request: left.pop(0))
+
+
+@pytest.mark.parametrize("plays", ["search_r1", "r_search"])
+def test_an_episode_is_the_trace_that_a_warm_start_would_make(plays: str) -> None:
+    says = scripted.plan if plays == "r_search" else scripted.turn
+    question = READER.questions[0]
+    teacher = server(lambda request: says(request.prompt))
+    [episode] = play([question], game_of(plays, 1), Oracle(READER, random.Random(0), k=2), teacher)
+    [row] = rows_of(episode)
+    wanted = trace(question, Oracle(READER, random.Random(0), k=2), plays)
+    assert [*map(tuple, row["pieces"])] == [*map(tuple, wanted)]
+    assert any(own and text.endswith("</search>") for text, own in row["pieces"])
+
+
+def test_the_learner_is_asked_in_its_own_way() -> None:
+    turns = [Turn(Generate(prompt="Plan.\nWho?\n<think>", stop=("</answer>",)), "so</think><answer>Ada")]
+    episode = Episode(ASKED, turns=tuple(turns))
+    assert rows_of(episode, "<user>Who?<model>") == [
+        {"pieces": [("<user>Who?<model>", False), ("<think>so</think><answer>Ada</answer>", True)]}
+    ]
+    turns = [Turn(Generate(prompt="Who?", stop=("</answer>",)), "<think>so</think><answer>Ada")]
+    told = rows_of(Episode(ASKED, turns=tuple(turns)), "Who?<think>\n")[0]["pieces"]
+    assert told == [("Who?<think>\n", False), ("so</think><answer>Ada</answer>", True)]
+
+
+def test_a_conversation_keeps_what_the_environment_says() -> None:
+    """The note that searches are over, say, which a demonstration by hand would lack."""
+    call = '<think>x</think><tool_call>{"name": "search", "arguments": {"query": "xyz"}}'
+    teacher = teaches(call, "<think>y</think>Final answer: Bath")
+    [episode] = play([ASKED], lambda asked: react_passages(asked, max_searches=1), OnePassage(), teacher)
+    [row] = rows_of(episode)
+    assert [one["role"] for one in row["messages"]] == ["system", "user", "assistant", "user", "assistant"]
+    assert (
+        row["messages"][2]["content"] == f"{call}</tool_call>" and "No more searches" in row["messages"][3]["content"]
+    )
+    assert row["messages"][4]["content"] == "<think>y</think>Final answer: Bath"
+
+
+def test_requests_that_do_not_grow_are_rows_of_their_own() -> None:
+    plan, read, stop = (
+        '{"action": "ASK", "sub_query": "xyz"}',
+        '{"status": "FOUND", "answer": "Bath"}',
+        '{"action": "STOP"}',
+    )
+    teacher = teaches(plan, read, stop, "Bath")
+    [episode] = play([ASKED], lambda asked: multistep(asked, max_hops=2), OnePassage(), teacher)
+    assert [row["messages"][-1]["content"] for row in rows_of(episode)] == [plan, read, stop, "Bath"]
+
+
+def test_a_thought_that_its_budget_ended_is_ended_by_the_environment() -> None:
+    def says(request: Generate) -> str:
+        thought, rest = "<think>so</think>", "<search>x</search>" if "<information>" not in request.prompt else ""
+        if request.max_tokens:
+            return TruncatedCompletion("<think>so on") if not rest else thought
+        return rest or "<answer>Bath</answer>"
+
+    teacher = SimpleNamespace(complete=lambda requests: [_cut(request, says(request)) for request in requests])
+    [episode] = play([ASKED], thinking(game_of("search_r1", 1), 9), OnePassage(), teacher)  # type: ignore[arg-type]
+    pieces = rows_of(episode)[0]["pieces"]
+    assert [text for text, own in pieces if own] == [
+        "<think>so</think>",
+        "<search>x</search>",
+        "<think>so on",
+        "<answer>Bath</answer>",
+    ]
+    assert [text for text, own in pieces if not own][-1] == "</think>"
+
+
+def _cut(request: Generate, text: str) -> str:
+    return text if isinstance(text, TruncatedCompletion) else request.cut(text)
+
+
+def episode_of(*said: str, question: Question = ASKED, shows: Sequence[str] = (), **outcome: Any) -> Episode:
+    """An episode with a search, in which the model says these."""
+    told = ["Who?", *shows, *[""] * len(said)]
+    turns = [Turn(Generate(prompt=" ".join(told[: n + 1])), text) for n, text in enumerate(said)]
+    return Episode(question, (Step(Search(question, "x"), Retrieval(())),), Outcome("Ashford", **outcome), tuple(turns))
+
+
+def chosen(*episodes: Episode, rewards: Sequence[float | None], **told: Any) -> tuple[list[Episode], dict[str, int]]:
+    choice = choose(episodes, rewards, **{"at_least": 0.5, "each": 1, "hidden": frozenset()} | told)
+    return [episode for episode, _ in choice.kept], dict(choice.dropped)
+
+
+def test_the_best_of_a_question_is_kept_and_of_equals_the_shortest() -> None:
+    long, short, better = (episode_of(text, "Ashford", shows=("Ashford",)) for text in ("she is", "she", "her town"))
+    assert chosen(long, short, rewards=[0.8, 0.8]) == ([short], {"others of their question are better": 1})
+    assert chosen(long, short, better, rewards=[0.8, 0.8, 0.9], each=2)[0] == [better, short]
+    assert chosen(short, short, rewards=[0.8, 0.8], each=2) == ([short], {"duplicates": 1})
+
+
+def test_what_is_not_worth_learning_is_dropped_with_its_reason() -> None:
+    fine = episode_of("x", "Ashford", shows=("Ashford",))
+    assert chosen(fine, fine, rewards=[0.4, None]) == ([], {"reward": 2})
+    assert chosen(fine, rewards=[1.0], hidden=frozenset([ASKED.identity]))[1] == {
+        "leaks: a question of validation or test": 1
+    }
+    assert chosen(episode_of("Ashford it is", "Ashford"), rewards=[1.0])[1] == {
+        "leaks: the answer before it was found": 1
+    }
+    assert chosen(episode_of("x", "Ashford"), rewards=[1.0])[1] == {}, "the last turn answers"
+    assert chosen(episode_of("x", malformed=1), rewards=[1.0])[1] == {"form": 1}
+    assert chosen(Episode(ASKED, turns=fine.turns, outcome=fine.outcome), rewards=[1.0])[1] == {"no search": 1}
+    cut = Turn(Generate(prompt="Who?", stop=("</answer>",)), TruncatedCompletion("<answer>Ash"))
+    assert chosen(Episode(ASKED, fine.steps, fine.outcome, (cut,)), rewards=[1.0])[1] == {"form": 1}
