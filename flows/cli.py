@@ -182,6 +182,7 @@ def preview(
 
     Shows the questions of a split as section download stands for them. Exit 1 if something must be mended.
     """
+    from flows.files import check_named
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets import open_spans
@@ -192,6 +193,7 @@ def preview(
     if export and export.exists():
         raise CorpusError(f"{export} exists and is left as it is; name another file")
     params = Params.load()
+    check_named()
     data = read_data(params.download, open_spans(params.download))
     questions, left_out = data.splits.of(split)
     if export:

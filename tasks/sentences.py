@@ -18,7 +18,6 @@ SENTENCES: dict[str, Callable[[Params], str]] = {
     "arms": lambda own: f"train what full is compared with: {_rivals(own)}",
     "evaluate": lambda own: f"play {len(own.evaluate.arm_table)} arms on {_questions('test')}",
     "merge": lambda own: "fold what learnt into the model, and register it",
-    "register": lambda own: "register the model in models/, whose run stands elsewhere",
 }
 """What every stage does, and on what."""
 
@@ -30,6 +29,8 @@ def description(stage: str, params: Params) -> str:
     >>> description("merge", Params.model_construct())
     'Fold what learnt into the model, and register it.'
     """
+    if stage == "register":
+        return "Register the model in models/, which another folder or a run of before has made."
     said = SENTENCES[stage](params) if stage in SENTENCES else ""
     return f"{said[:1].upper()}{said[1:]}{'.' if said else ''}"
 

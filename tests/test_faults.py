@@ -21,7 +21,7 @@ import yaml
 from flows.runtime import limits, locks
 from flows.runtime.command import run_command
 from flows.runtime.errors import machine_fault
-from flows.runtime.stage import STAGES, run_flow
+from flows.runtime.stage import run_flow
 from flows.runtime.workspace import workspace as recipe_folder
 from harr.corpus.passages import Passages
 from harr.datasets.download import download
@@ -32,6 +32,7 @@ from harr.params.download import JsonlParams, WorldParams
 from harr.rag.pipelines.replies import passages_text
 from harr.rag.pipelines.search_r1 import information
 from harr.types import Passage
+from tasks.sentences import SENTENCES
 
 ROOT = Path(__file__).parents[1]
 ENTRY = re.compile(r"^### (\d+)\. [^\n]+\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
@@ -104,7 +105,7 @@ def test_an_entry_names_tests_that_assert_its_messages(number: int) -> None:
 
 def test_the_stages_that_are_looked_at_are_those_of_dvc() -> None:
     found = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
-    assert list(STAGES) == [name for name, spec in found.items() if not spec.get("always_changed")]
+    assert list(SENTENCES) == [name for name, spec in found.items() if not spec.get("always_changed")]
 
 
 def wiki(**changes: dict[str, Any]) -> Params:

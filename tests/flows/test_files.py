@@ -92,3 +92,14 @@ def test_a_data_set_without_local_files_has_none(workplace: Path) -> None:
     assert seen(workplace) == {}
     settings = {"dataset": "function", "function": "mine:load", "settings": {"path": "params.yaml", "n": 3}}
     assert list(digests.look(settings, workplace, MEMO)) == ["params.yaml"]
+
+
+def test_a_parameter_that_dvc_would_miss_hours_later_is_missed_at_once(project: Path) -> None:
+    values, told = yaml.safe_load(Path("params.yaml").read_text()), yaml.safe_load(Path("dvc.yaml").read_text())
+    told["stages"]["arms"] = {"cmd": "true", "params": ["seed", "evaluate.seeds"], "deps": ["out"]}
+    values["evaluate"].pop("seeds", None)
+    Path("params.yaml").write_text(yaml.safe_dump(values))
+    Path("dvc.yaml").write_text(yaml.safe_dump(told))
+    done = subprocess.run([sys.executable, "-m", "dvc", "repro"], capture_output=True, text=True, check=False)
+    assert done.returncode and not Path("runs").exists(), "no stage ran"
+    assert "params.yaml: evaluate.seeds left out, which dvc.yaml names; write it down" in done.stderr

@@ -103,6 +103,6 @@ def test_the_log_of_a_run_has_no_noise_and_no_long_lines() -> None:
     assert not NOISE.findall(text)
     wide = [line for line in text.split("\n") if len(line) > told.WIDEST]
     assert [line for line in wide if not line.startswith("warning: ")] == []  # such as a server that is slow to answer
-    for stage in told.STAGES:
+    for stage in SENTENCES:
         assert re.search(rf"(?m)^{stage}: done in \d\d:\d\d; see .*metrics/{stage}\.json$", text), stage
     assert json.loads((Path(RUN or "") / "metrics/headline.json").read_text())["n"] == 32 and "next:\n" in text
