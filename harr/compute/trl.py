@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback, TrainingArguments
 from trl.trainer.sft_config import SFTConfig
 from trl.trainer.sft_trainer import SFTTrainer
 
@@ -32,6 +32,10 @@ SAVE_EVERY = 50
 """Steps between two checkpoints, where no parameter says it."""
 SFT_FIGURES = {"loss": "loss", "mean_token_accuracy": "accuracy", "grad_norm": "grad_norm"}
 """Figures that TRL logs of SFT, and their names here."""
+CHECKPOINTING = "activation_checkpointing"
+"""Name of the setting that computes layers anew in the backward pass; 5.19 knows it by the older one."""
+if CHECKPOINTING not in TrainingArguments.__dataclass_fields__:
+    CHECKPOINTING = "gradient_checkpointing"
 QUIET: dict[str, Any] = {
     "disable_tqdm": True,
     "logging_steps": 1,
@@ -254,7 +258,7 @@ def row_settings(
         "per_device_train_batch_size": params.rows_per_pass,
         "gradient_accumulation_steps": rows_per_step // params.rows_per_pass,
         "train_sampling_strategy": "sequential",
-        "activation_checkpointing": params.gradient_checkpointing,
+        CHECKPOINTING: params.gradient_checkpointing,
         "bf16": cuda and torch.cuda.is_bf16_supported(),
         "use_cpu": not cuda,
         "seed": callback.seed,

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from harr.arms import ARMS
 from harr.params.baselines import BaselineParams, InfoNCEParams, LratParams, ReplugParams
-from harr.params.fields import Dotted, Fraction, MaybeAddress, Plain, Positive, Section
+from harr.params.fields import Address, Dotted, Fraction, MaybeAddress, Plain, Positive, Section
 from harr.params.train_facts import ValidationParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
@@ -256,13 +256,15 @@ class AgentParams(UpdateParams, LoopParams):
     quantization: Literal["none", "nf4"] = "none"
     """Number format of the base: as it is, or nf4, 4 bits under a LoRA (QLoRA, arXiv 2305.14314), which needs a CUDA
     GPU and the extra ``qlora``."""
-    vllm: Literal["none", "colocate", "server"] = "none"
-    """Where completions are sampled: in this process, by vLLM in this process on the same GPU, or by a vLLM server that
-    is sent the weights."""
+    vllm: Literal["none", "colocate", "server", "adapter"] = "none"
+    """Where completions are sampled: in this process, by vLLM in this process on the same GPU, by a vLLM server that is
+    sent the weights, or by vLLM servers that read the LoRA."""
     vllm_memory: float = Field(0.3, gt=0, lt=1)
     """Share of the GPU's memory that vLLM takes in this process (vllm: colocate)."""
     vllm_url: MaybeAddress = ""
     """Address of the vLLM server, without /v1 (vllm: server)."""
+    vllm_urls: list[Address] = Field([], max_length=64)
+    """Addresses of the vLLM servers, without /v1 (vllm: adapter)."""
     vllm_tokens: int = Field(0, ge=0)
     """Length of an episode, in tokens, that vLLM has room for (a server's --max-model-len); 0 means all that the model
     has."""
@@ -271,8 +273,14 @@ class AgentParams(UpdateParams, LoopParams):
     def _samples_where_it_is_told(self) -> "AgentParams":
         if (self.vllm == "server") != bool(self.vllm_url):
             raise ValueError("train.vllm_url is the address for train.vllm: server; set both or neither")
-        if self.vllm_url.rstrip("/").endswith("/v1"):
-            raise ValueError(f"train.vllm_url is the server's root; leave /v1 out (found {self.vllm_url})")
+        if (self.vllm == "adapter") != bool(self.vllm_urls):
+            raise ValueError("train.vllm_urls are the addresses for train.vllm: adapter; set both or neither")
+        if self.vllm == "adapter" and self.lora is None:
+            raise ValueError("train.vllm adapter sends a LoRA; set train.lora, or another train.vllm")
+        for url in (self.vllm_url, *self.vllm_urls):
+            if url.rstrip("/").endswith("/v1"):
+                name = "vllm_url" if self.vllm_url else "vllm_urls"
+                raise ValueError(f"train.{name} is the server's root; leave /v1 out (found {url})")
         unread = {"vllm_memory": ("colocate",), "vllm_tokens": ("colocate", "server")}
         for name in sorted(unread.keys() & self.model_fields_set):
             if self.vllm not in unread[name]:
@@ -305,7 +313,7 @@ class AgentParams(UpdateParams, LoopParams):
             raise ValueError("train.quantization nf4 freezes the base; set train.lora, or quantization: none")
         if self.vllm != "none":
             raise ValueError(
-                "train.vllm takes no 4-bit base (TRL sends it merged weights of another shape); "
+                "train.vllm takes no 4-bit base (vLLM would sample from other weights than learn); "
                 "set train.quantization: none: LoRA in bfloat16"
             )
         return self

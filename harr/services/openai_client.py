@@ -65,10 +65,11 @@ class Service:
         deadline_seconds: float,
         unreachable: str,
         overloaded: str,
+        refused: str = "",
     ) -> None:
-        """Open nothing yet; ``unreachable`` and ``overloaded`` name the parameters that may help."""
-        self._name, self._model, self._key_variable = name, model, key_variable
-        self._unreachable, self._overloaded = unreachable, overloaded
+        """Open nothing yet; ``unreachable``, ``overloaded`` and ``refused`` name the parameters that may help."""
+        self._key_variable, self._unreachable, self._overloaded = key_variable, unreachable, overloaded
+        self._refused = refused or f"{name}.base_url, {name}.model ({model}) and {name}.max_tokens"
         self._timeout, self._deadline = timeout_seconds, deadline_seconds
         self._key = os.environ.get(key_variable) or "no-key"
         bounded: Any = bounded_client(timeout_seconds, secret=os.environ.get(key_variable, "").strip())
@@ -134,8 +135,7 @@ class Service:
             )
         if error.status_code in (401, 403):
             return ParamsError(f"{where}; set the environment variable {self._key_variable} to a valid key")
-        name = self._name
-        text = f"{where}; check {name}.base_url, {name}.model ({self._model}) and {name}.max_tokens"
+        text = f"{where}; check {self._refused}"
         return ContextLengthExceeded(text, where) if _too_long(error) else ParamsError(text)
 
 

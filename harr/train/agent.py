@@ -22,7 +22,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 from harr.compute import distributed
 from harr.compute.checkpoints import Checkpoints
 from harr.compute.tensors import trained_weights
-from harr.compute.trl import QUIET, Learning, StepCallback, open_trainer, renamed, run_trl
+from harr.compute.trl import CHECKPOINTING, QUIET, Learning, StepCallback, open_trainer, renamed, run_trl
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import draft, note_published, read_json, write_json
 from harr.io.resume import unfinished
@@ -43,7 +43,7 @@ from harr.train.alarm import alarm_figures
 from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
 from harr.train.guard import chosen, verdict, worth_keeping
 from harr.train.record import plain
-from harr.train.vllm import attend, check_vllm, generate_by_vllm, vllm_config, vllm_reached
+from harr.train.vllm import attend, check_gap, check_vllm, generate_by_vllm, vllm_config, vllm_reached
 from harr.types import Episode, Log, Question
 
 FIGURES = {
@@ -98,7 +98,7 @@ class RolloutFunction:
     def generate(self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         """Sample, in batches; the random numbers of a completion follow from seed, step, call and row.
 
-        Those of vLLM are its own. Of several processes each writes its share.
+        Those of TRL's vLLM are its own. Of several processes each writes its share.
         """
         self._calls += 1
         return distributed.shared_out(len(contexts), lambda rows: self._write(contexts, stops, rows))
@@ -107,12 +107,13 @@ class RolloutFunction:
         self, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]], rows: Sequence[int]
     ) -> list[list[int]]:
         own = [contexts[row] for row in rows], [stops[row] for row in rows]
+        keys = [f"{self.seed}/{self.step}/{self._calls}/{row}" for row in rows]
         if self._vllm:
-            return generate_by_vllm(self._vllm, self.writer, *own)
+            return generate_by_vllm(self._vllm, self.writer, *own, keys)
         return self.writer.generate(
             *own,
             temperature=self.params.temperature,
-            keys=[f"{self.seed}/{self.step}/{self._calls}/{row}" for row in rows],
+            keys=keys,
             max_tokens=self.params.max_tokens,
             batch_size=self.params.sampled_at_once,
         )
@@ -233,6 +234,9 @@ class AgentCallback(StepCallback):
     def row(self, logs: Mapping[str, float]) -> dict[str, Any]:
         """Return the figures of the game and those of the last update."""
         told = renamed(logs, FIGURES)
+        self.whole = False  # a step on another model's samples is kept nowhere
+        check_gap(self.params, told)
+        self.whole = True
         told["grad_norm"] = norm if math.isfinite(norm := told.get("grad_norm", 0.0)) else 0.0
         return {**self.game.figures, **told, "skipped_updates": float(self.skipped)}
 
@@ -291,8 +295,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
                 train_dataset=Dataset.from_dict({"prompt": asked(params, setup.questions, callback.done, seed)}),
                 rollout_func=game,
             )
-        if params.vllm != "none":
-            attend(trainer.vllm_generation, params, model)
+        attend(trainer, params, game.writer, checkpoints.folder)
         skip_padding(loaded)
         skip_padding(trainer.ref_model)
         run_trl(trainer, callback)
@@ -379,10 +382,10 @@ def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPO
         temperature=params.temperature,
         max_completion_length=params.max_tokens,
         mask_truncated_completions=params.mask_cut,
-        activation_checkpointing=params.gradient_checkpointing,
         bf16=params.precision == "bfloat16",
         fp16=params.precision == "float16",
         use_cpu=not torch.cuda.is_available(),
+        **{CHECKPOINTING: params.gradient_checkpointing},
         **vllm_config(params),
         shuffle_dataset=False,
         seed=seed,

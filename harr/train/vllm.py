@@ -1,17 +1,22 @@
-"""vLLM samples for the trainer: in its process, or as a server that is sent the weights before every step (TRL)."""
+"""vLLM samples for the trainer: in its process, or as a server that is sent weights (TRL) or a LoRA before a step."""
 
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from harr.compute import distributed
-from harr.errors import ParamsError, ServiceUnavailable, one_line
+from harr.errors import ModelError, ParamsError, ServiceUnavailable, one_line
 from harr.params.train import AgentParams
 from harr.rag.generation.local_model import LanguageModel
 from harr.rag.generation.sampler import Scored
+from harr.train.lora_servers import LoraServers
+
+GAP = 0.5
+"""Nats a token by which a sampler may differ: rounding in bfloat16 makes .03, weights one step old .9."""
 
 
 def check_vllm(params: AgentParams) -> None:
@@ -20,7 +25,7 @@ def check_vllm(params: AgentParams) -> None:
     Raises:
         ParamsError: no vLLM, no GPU, or several trainers with one server.
     """
-    if params.vllm == "none":
+    if params.vllm in ("none", "adapter"):
         return
     asked = f"train.vllm: {params.vllm}"
     if importlib.util.find_spec("vllm") is None:
@@ -55,16 +60,25 @@ def vllm_reached(params: AgentParams) -> Iterator[None]:
         ) from None
 
 
-def attend(engine: Any, params: AgentParams, model: Any) -> None:
-    """Let TRL's ``trainer.vllm_generation`` end in our words, and send weights without a change to those that learn.
+def attend(trainer: Any, params: AgentParams, writer: LanguageModel, folder: Path) -> None:
+    """Let vLLM sample for TRL's trainer: our servers, or TRL's engine, ended in our words.
 
-    TRL adds the LoRA to the base, sends it and takes it away again, which in bfloat16 leaves a rounding behind at
-    every step: the base drifts away from the one that the adapter will be put on.
+    With ``adapter`` the LoRA stands in ``folder``, and an episode has the servers' room. With the others TRL adds the
+    LoRA to the base, sends it and takes it away again, which in bfloat16 leaves a rounding behind at every step: the
+    base would drift away from the one that the adapter is put on. What is sent here is computed beside the base.
     """
+    if params.vllm == "none":
+        return
+    if params.vllm == "adapter":
+        servers = LoraServers(params, writer, folder / "lora")
+        writer.room = min(writer.room, distributed.main_process_only(servers.room))
+        trainer.use_vllm, trainer.vllm_generation, trainer._last_loaded_step = True, servers, -1
+        return
+    engine = trainer.vllm_generation
     engine.sync_weights = vllm_reached(params)(engine.sync_weights)
     engine.generate = vllm_reached(params)(engine.generate)
     if params.lora is not None:
-        engine._iter_named_params = lambda: merged_weights(model)
+        engine._iter_named_params = lambda: merged_weights(writer.model)
 
 
 def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -75,7 +89,8 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     for name, weight in model.named_parameters():
         if model.prefix in name:  # lora_
             continue
-        layer, data = layers.get(name.removesuffix(".base_layer.weight")), weight.data
+        layer: Any = layers.get(name.removesuffix(".base_layer.weight"))
+        data = weight.data
         if layer is not None and name.endswith(".weight"):
             with torch.no_grad():
                 data = (data.float() + layer.get_delta_weight("default").float()).to(data.dtype)
@@ -84,7 +99,7 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 def vllm_config(params: AgentParams) -> dict[str, Any]:
     """Return what TRL's ``GRPOConfig`` is told about vLLM."""
-    if params.vllm == "none":
+    if params.vllm in ("none", "adapter"):
         return {"use_vllm": False}
     return {
         "use_vllm": True,
@@ -95,14 +110,34 @@ def vllm_config(params: AgentParams) -> dict[str, Any]:
     }
 
 
+def check_gap(params: AgentParams, row: Mapping[str, Any]) -> None:
+    """Stop where the sampler's log-probabilities are another model's.
+
+    Raises:
+        ModelError: they differ from the trainer's by more than ``GAP`` nats a token, on average.
+    """
+    if (gap := row.get("logprob_gap", 0.0)) > GAP:
+        raise ModelError(
+            f"train.vllm: {params.vllm}: log-probabilities of what vLLM wrote differ from the trainer's by {gap:.2f} "
+            f"nats a token, expected at most {GAP}: it has other weights, or no --logprobs-mode processed_logprobs; "
+            "see docs/serving.md"
+        )
+
+
 def generate_by_vllm(
-    generation: Any, writer: LanguageModel, contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]
+    generation: Any,
+    writer: LanguageModel,
+    contexts: Sequence[Sequence[int]],
+    stops: Sequence[tuple[str, ...]],
+    keys: Sequence[str],
 ) -> list[list[int]]:
     """Go on from every context with TRL's ``trainer.vllm_generation``, and return :class:`Scored` ids, in order.
 
     A row ends as :meth:`LanguageModel.generate` ends it. vLLM takes one set of stop strings a call, so that rows with
-    different ones are different calls. Its random numbers are its own: they follow from no key.
+    different ones are different calls. TRL's random numbers are its own; :class:`LoraServers` draws by ``keys``.
     """
+    if isinstance(generation, LoraServers):
+        return generation.generate(contexts, stops, keys)
     written: dict[int, list[int]] = {}
     for stop in dict.fromkeys(stops):
         rows = [row for row, one in enumerate(stops) if one == stop]

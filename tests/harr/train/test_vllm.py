@@ -223,7 +223,7 @@ def test_a_vllm_server_that_goes_while_training_is_one_line_and_keeps_the_steps(
     assert int(kept.rpartition("-")[2]) == (3 if where == "sync_weights" else 2)
 
 
-def test_sending_weights_leaves_the_base_as_it_is(setup: Setup) -> None:
+def test_sending_weights_leaves_the_base_as_it_is(setup: Setup, tmp_path: Path) -> None:
     """By TRL's own loop over an adapter's weights, which merges and unmerges: in bfloat16 a base that drifts."""
     model = load_model(setup.writer)[0]
     adapted = begin(model.to(torch.bfloat16), LoraParams(rank=4), 0)
@@ -238,7 +238,8 @@ def test_sending_weights_leaves_the_base_as_it_is(setup: Setup) -> None:
     engine.llm = SimpleNamespace(llm_engine=inner, reset_prefix_cache=lambda: None)
     engine.model, engine.mode, engine.enable_sleep_mode, engine.accelerator = adapted, "colocate", False, None
     engine._dist = SimpleNamespace(gather_params=lambda weights: nullcontext(), is_fsdp=False)
-    attend(engine, PARAMS.model_copy(update={"vllm": "colocate", "lora": LoraParams(rank=4)}), adapted)
+    params = PARAMS.model_copy(update={"vllm": "colocate", "lora": LoraParams(rank=4)})
+    attend(SimpleNamespace(vllm_generation=engine), params, SimpleNamespace(model=adapted), tmp_path)  # type: ignore
     for _ in range(5):
         engine.sync_weights()
     assert all(torch.equal(before[name], weight) for name, weight in adapted.named_parameters())

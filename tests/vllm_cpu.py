@@ -1,0 +1,92 @@
+"""A real ``vllm serve`` on the CPU, from an environment of its own (``make vllm``), for tests with the mark vllm."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ENVIRONMENT = Path(os.environ.get("VLLM_ENV", "work/vllm"))
+START = 420
+"""Seconds that a start may take; 25 on a free machine."""
+FLAGS = (
+    *("--host", "127.0.0.1", "--served-model-name", "tiny", "--dtype", "float32", "--enforce-eager"),
+    # A seeded request whose prefill is chunked kills vLLM 0.32 on a CPU: "CPU Generator does not use offset".
+    *("--no-enable-chunked-prefill", "--max-num-batched-tokens", "8192"),
+)
+SET = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "OMP_NUM_THREADS": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+def environment() -> Path:
+    """The environment, or a skipped test."""
+    if not (ENVIRONMENT / "bin/vllm").exists():
+        pytest.skip(f"no vLLM in {ENVIRONMENT}; `make vllm` installs it")
+    return ENVIRONMENT.absolute()
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Vllm:
+    """A server on one port, which may be killed and started again."""
+
+    def __init__(self, model: str, log: Path, *flags: str) -> None:
+        self.port, self.log = free_port(), log
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.command = [str(environment() / "bin/vllm"), "serve", model, "--port", str(self.port), *FLAGS, *flags]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, wait: bool = True) -> None:
+        """Start it, and wait until it is healthy."""
+        path = f"{environment()}/bin:{os.environ['PATH']}"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, stdout=log, stderr=log, env={**os.environ, **SET, "PATH": path}, start_new_session=True
+            )
+        end = time.monotonic() + START
+        while wait and not self.healthy():
+            assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()[-3000:]
+            time.sleep(0.5)
+
+    def healthy(self) -> bool:
+        """Whether it answers."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        """End it and its children at once, as kill -9 does."""
+        if self.process:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+@contextmanager
+def vllm(model: str, log: Path, *flags: str) -> Iterator[Vllm]:
+    """A healthy server for the length of the block."""
+    server = Vllm(model, log, *flags)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
