@@ -286,6 +286,10 @@ def serve(
     ] = "auto",
     room: Annotated[int, Option(min=1, help="searches that may wait; beyond that the answer is 503")] = 4096,
     stdio: Annotated[bool, Option("--stdio", help="speak MCP on stdin and stdout, not HTTP")] = False,
+    log: Annotated[Path | None, Option(metavar="DIR", help="keep searches and outcomes there (`harr replay`)")] = None,
+    explore: Annotated[float, Option(min=0, max=1, help="share of searches whose passages are drawn by chance")] = 0.0,
+    log_days: Annotated[int, Option(min=1, metavar="N", help="days that the log goes back")] = 30,
+    log_texts: Annotated[bool, Option(help="whether the log keeps questions, queries and states")] = True,
 ) -> None:
     """Answer searches with a trained retriever: HTTP, MCP.
 
@@ -293,8 +297,25 @@ def serve(
     passages and index stay.
     """
     from flows.serve import serve as answer
+    from harr.traffic.log import Recording
 
-    run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, stdio))
+    if explore and log is None:
+        raise BadParameter("--explore draws passages to learn from; name a folder with --log")
+    recording = None if log is None else Recording(log, explore, log_days, log_texts)
+    run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, stdio, recording))
+
+
+@app.command()
+def replay(
+    log: Annotated[Path, Argument(metavar="LOG", help="folder of `harr serve --log`")],
+    model: Annotated[str, Option(help="models:/NAME@ALIAS, or a folder of stage merge")],
+    index: Annotated[Path, Option(metavar="DIR", help="the project whose data/ was searched")] = Path(),
+    out: Annotated[Path | None, Option(metavar="FILE", help="json file for the figures")] = None,
+) -> None:
+    """Say what a model would have earned on logged searches, without serving it."""
+    from tasks.replay import replay_log
+
+    run_command(lambda: print(*replay_log(log, model, index, out), sep="\n"))
 
 
 @app.command()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from harr.serve.searcher import Dtype
+    from harr.traffic.log import Recording
 
 CONNECTIONS = 900
 """How many clients are connected at a time; a process may open 1,024 files on most machines."""
@@ -25,7 +26,15 @@ DRAIN_SECONDS = 30
 
 
 def serve(
-    model: str, project: Path, host: str, port: int, token_variable: str, dtype: "Dtype", room: int, stdio: bool
+    model: str,
+    project: Path,
+    host: str,
+    port: int,
+    token_variable: str,
+    dtype: "Dtype",
+    room: int,
+    stdio: bool,
+    recording: "Recording | None" = None,
 ) -> None:
     """Answer until a signal; see `harr serve --help`.
 
@@ -51,7 +60,7 @@ def serve(
     follower = Follower(followed, project, project / CACHE, searcher.load, searcher.changed)
     out = _own_stdout() if stdio else -1
     follower.start()
-    service = RetrieverService(searcher, follower, room=room)
+    service = RetrieverService(searcher, follower, room=room, recording=recording)
     if listener is None:
         try:
             asyncio.run(over_stdio(mcp_server(service), out))

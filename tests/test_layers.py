@@ -42,6 +42,7 @@ FLOORS = (
     *("harr/questions", "harr/filter.py", "harr/preferences", "harr/generator", "harr/train", "harr/merge"),
     "harr/evaluate",
     *("harr/bridge", "harr/diagnose", "harr/report", "harr/builders", "harr/library", "harr/adapters", "harr/project"),
+    "harr/traffic",
     "harr/serve",
 )
 """The rooms of harr from the lowest to the highest; a room imports from rooms below it only."""

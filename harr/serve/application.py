@@ -1,6 +1,7 @@
 """The routes of `harr serve`."""
 
 import json
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
@@ -15,14 +16,15 @@ from starlette.routing import Route
 from harr import __version__
 from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable, one_line
 from harr.rag.sources.retrieve import document_of_passage
-from harr.serve.bodies import EmbedBody, RetrieveBody, SearchBody, read_body
+from harr.serve.bodies import EmbedBody, OutcomeBody, RetrieveBody, SearchBody, read_body
 from harr.serve.door import Door, Readable
 from harr.serve.follower import Follower
 from harr.serve.mcp_tools import mcp_server
 from harr.serve.microbatch import MicroBatcher, Overloaded
 from harr.serve.monitor import Monitor
 from harr.serve.searcher import Answer, Ask, Searcher
-from harr.types import Passage, Question, Search
+from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, new_id, now
+from harr.types import Passage, Question, Retrieval, Search
 
 PAGE = Path(__file__).with_name("page.html")
 SAFE = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
@@ -31,8 +33,12 @@ SAFE = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; scrip
 class RetrieverService:
     """What the routes and the MCP tool ask: the batches in front of a searcher."""
 
-    def __init__(self, searcher: Searcher, follower: Follower, *, room: int) -> None:
+    def __init__(
+        self, searcher: Searcher, follower: Follower, *, room: int, recording: Recording | None = None
+    ) -> None:
         self.searcher, self.follower, self.monitor = searcher, follower, Monitor()
+        self.log = TrafficLog(recording) if recording else None
+        self._explore = recording.explore if recording else 0.0
         self.batches: MicroBatcher[Ask, Answer] = MicroBatcher(self._answer, room=room)
 
     async def ask(self, asks: Sequence[Ask]) -> list[Answer]:
@@ -43,15 +49,36 @@ class RetrieverService:
         """Return the passages for one search."""
         serving = self.searcher.serving
         wanted = body.search(statuses=bool(serving and serving.statuses))
-        [told] = await self.ask([Ask(body.model, wanted)])
+        explores = self._explore > 0 and body.model == "champion" and random.random() < self._explore
+        [told] = await self.ask([Ask("explored" if explores else body.model, wanted)])
         assert told.found is not None
         hits = zip(told.found.passages, told.found.scores, strict=True)
-        return {
+        answer = {
             "passages": [_passage(passage, score) for passage, score in hits],
             "state": told.found.state,
             "model": body.model,
             "version": told.version,
         }
+        return answer | ({"id": self._logged(self.log, wanted, told)} if self.log else {})
+
+    def _logged(self, log: TrafficLog, wanted: Search, told: Answer) -> str:
+        """Keep a search, and return its id, by which the application tells what became of it."""
+        found, name = cast(Retrieval, told.found), new_id()
+        pool = self.searcher.ids(found.pool)
+        chosen = tuple(passage.id for passage in found.passages)
+        texts = wanted.question.text, wanted.query, found.state
+        log.searched(LoggedSearch(name, now(), told.version, told.reads, *texts, chosen, pool, found.logprob))
+        return name
+
+    def outcome(self, body: OutcomeBody) -> None:
+        """Keep what became of a search.
+
+        Raises:
+            ParamsError: this server keeps no log.
+        """
+        if self.log is None:
+            raise ParamsError("this server keeps no log; start it with --log DIR")
+        self.log.outcome(Feedback(body.id, now(), body.worth, tuple(body.clicked or ())))
 
     def health(self) -> dict[str, Any]:
         """Return what runs here."""
@@ -115,6 +142,12 @@ def _add_searches(app: FastAPI, service: RetrieverService) -> None:
         queries = body.queries if body.queries is not None else [body.query or ""]
         told = await service.ask([Ask("champion", Search(Question("", q), q, k=body.topk or 0)) for q in queries])
         return _json({"result": [_hits(answer, body.return_scores) for answer in told]})
+
+    @app.post("/outcome", openapi_extra=_told(OutcomeBody))
+    async def outcome(request: Request) -> Response:
+        """Keep what became of a search."""
+        service.outcome(read_body(OutcomeBody, await request.body()))
+        return _json({"kept": True})
 
     @app.post("/embed", openapi_extra=_told(EmbedBody))
     async def embed(request: Request) -> Response:

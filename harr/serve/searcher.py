@@ -1,5 +1,6 @@
 """A corpus that stays, and the model that reads queries for it, which is changed between two batches."""
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from harr.params.embed import EncoderParams
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.dense import DensePolicy
+from harr.traffic.log import reads
 from harr.types import Question, Retrieval, Search
 
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -44,7 +46,8 @@ PATIENCE_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A search, or a text to be encoded, for one of the models: ``champion``, or ``frozen``, the base encoder."""
+    """A search, or a text to be encoded, for one of the models: ``champion``, ``explored`` (the champion, which draws
+    passages by its own chances), or ``frozen``, the base encoder."""
 
     model: str
     wanted: Search | str
@@ -52,9 +55,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found, or the vector of a text; ``version``: of the model that read it."""
+    """What was found, or the vector of a text; ``version``: of the model that read it; ``reads``: what its states
+    tell."""
 
     version: str
+    reads: str = ""
     found: Retrieval | None = None
     vector: tuple[float, ...] = ()
 
@@ -89,6 +94,7 @@ class Searcher:
         self._made: tuple[bytes, ...] = ()
         """What the stages said of the corpus that is open."""
         self._answering = threading.Lock()
+        self._draws = torch.Generator().manual_seed(secrets.randbits(63))
         self.serving: Serving | None = None
 
     def load(self, folder: Path, version: str) -> None:
@@ -132,21 +138,26 @@ class Searcher:
                 raise ParamsError("no model is loaded yet")
             answers: list[Answer] = [Answer(now.version)] * len(asks)
             for model in {ask.model for ask in asks}:
-                policy = now.policy if model == "champion" else now.frozen()
-                version = now.version if model == "champion" else BASE
+                policy = now.frozen() if model == "frozen" else now.policy
+                version, told_of = BASE if model == "frozen" else now.version, reads(policy.style, policy.history)
                 own = [at for at, ask in enumerate(asks) if ask.model == model]
                 searches = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, Search)]
                 texts = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, str)]
                 if searches:
-                    found = policy.retrieve([one for _, one in searches])
+                    chosen_by = replace(policy, sampling=self._draws) if model == "explored" else policy
+                    found = chosen_by.retrieve([one for _, one in searches])
                     for (at, _), one in zip(searches, found, strict=True):
-                        answers[at] = Answer(version, found=one)
+                        answers[at] = Answer(version, told_of, found=one)
                 if texts:
                     told = [text for _, text in texts]
-                    vectors = policy.encode(told) if model == "champion" else self._documents(policy, told)
+                    vectors = self._documents(policy, told) if model == "frozen" else policy.encode(told)
                     for (at, _), vector in zip(texts, vectors, strict=True):
                         answers[at] = Answer(version, vector=tuple(vector[: policy.vectors.width].tolist()))
             return answers
+
+    def ids(self, rows: Sequence[int]) -> tuple[str, ...]:
+        """Return the ids of passages by their rows."""
+        return tuple(one.id for one in self.serving.corpus.passages.take(rows)) if self.serving else ()
 
     @property
     def passages(self) -> int:

@@ -220,6 +220,7 @@ class DensePolicy:
         if self.sampling is not None:
             order_BN = plackett_luce.sample(logits_BN, self.sampling)
             logits_BN = logits_BN.gather(-1, order_BN)
+            scores_BN = np.take_along_axis(scores_BN, order_BN.numpy(), -1)
             pool_BN = np.take_along_axis(pool_BN, order_BN.numpy(), -1)
             best_BN = np.take_along_axis(best_BN, order_BN.numpy(), -1)
             logprobs = plackett_luce.log_prob(logits_BN, torch.from_numpy(chosen_B)).tolist()
@@ -232,7 +233,7 @@ class DensePolicy:
                 state=states[b],
                 pool=tuple(pool_BN[b, : sizes_B[b]].tolist()) if self.sampling is not None else (),
                 logprob=logprobs[b],
-                scores=() if self.sampling is not None else tuple(scores_BN[b, : chosen_B[b]].tolist()),
+                scores=tuple(scores_BN[b, : chosen_B[b]].tolist()),
                 evidence=None if known_BNF is None or self.sampling is None else known_BNF[b, best_BN[b, : sizes_B[b]]],
                 reached=reached[b],
             )

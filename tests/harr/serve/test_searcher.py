@@ -18,6 +18,8 @@ from harr.types import Question, Retrieval, Search
 class Stand:
     """A policy over a corpus that tells which one it is."""
 
+    style, history = "sep", True
+
     def __init__(self, name: str) -> None:
         self.name = name
 

@@ -1,0 +1,209 @@
+"""A folder of searches that were answered, and of what became of them: JSON lines, a file a day of each."""
+
+import json
+import math
+import os
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from harr.errors import DamagedFile, ParamsError
+
+FORMAT = 1
+SEARCHES, OUTCOMES = "searches", "outcomes"
+NAME = re.compile(rf"({SEARCHES}|{OUTCOMES})-(\d{{8}})\.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSearch:
+    """A search as it was answered."""
+
+    id: str
+    at: float
+    """Seconds since 1970."""
+    version: str
+    """The version of the model that answered."""
+    reads: str
+    """What its states tell (:func:`reads`); two models with the same read the same states."""
+    question: str
+    query: str
+    state: str
+    """The text that the model read; with question and query empty where texts are not kept."""
+    chosen: tuple[str, ...]
+    """Ids of the passages that were returned, in order."""
+    pool: tuple[str, ...] = ()
+    """Ids of all candidates, the chosen ones first, where the choice was drawn; empty where it was the best."""
+    logprob: float | None = None
+    """Log-probability (nats) of the choice under the model, where it was drawn (Plackett-Luce)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What became of a search, as the application says."""
+
+    id: str
+    at: float
+    score: float
+    """Between 0 and 1."""
+    clicked: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a server keeps of its traffic, and which share of it explores.
+
+    Args:
+        folder: of the files.
+        explore: share of the searches whose passages are drawn by the model's own chances, not its best.
+        days: files of days before are deleted.
+        texts: whether questions, queries and states are kept; without them no other model can be judged by the log.
+    """
+
+    folder: Path
+    explore: float = 0.0
+    days: int = 30
+    texts: bool = True
+
+
+class TrafficLog:
+    """The files of a server, which appends to them; several servers may share a folder."""
+
+    def __init__(self, recording: Recording) -> None:
+        """Open the folder; a line that a kill broke off goes.
+
+        Raises:
+            ParamsError: it cannot be written.
+        """
+        self.recording, self._lock, self._day = recording, threading.Lock(), ""
+        folder = recording.folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for path in folder.glob("*.jsonl"):
+                if NAME.fullmatch(path.name):
+                    _cut_broken_line(path)
+        except OSError as error:
+            raise ParamsError(f"--log {folder} cannot be written ({error.strerror}); name another folder") from None
+
+    def searched(self, search: LoggedSearch) -> None:
+        """Keep a search."""
+        kept = search if self.recording.texts else replace(search, question="", query="", state="")
+        self._append(SEARCHES, asdict(kept))
+
+    def outcome(self, outcome: Feedback) -> None:
+        """Keep what became of a search."""
+        self._append(OUTCOMES, asdict(outcome))
+
+    def _append(self, kind: str, values: Mapping[str, Any]) -> None:
+        day = datetime.now(UTC).strftime("%Y%m%d")
+        row = {"format": FORMAT} | {name: value for name, value in values.items() if value not in ((), None, "")}
+        line = json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n"
+        with self._lock:
+            if day != self._day:
+                self._day = day
+                self._forget()
+            path = self.recording.folder / f"{kind}-{day}.jsonl"
+            opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(opened, line.encode())
+            finally:
+                os.close(opened)
+
+    def _forget(self) -> None:
+        oldest = (datetime.now(UTC) - timedelta(days=self.recording.days)).strftime("%Y%m%d")
+        for path in self.recording.folder.glob("*.jsonl"):
+            if (found := NAME.fullmatch(path.name)) and found[2] < oldest:
+                path.unlink(missing_ok=True)
+
+
+def new_id() -> str:
+    """Return the id of a search."""
+    return uuid.uuid4().hex
+
+
+def now() -> float:
+    """Return the time, to a millisecond."""
+    return round(time.time(), 3)
+
+
+def reads(style: str, history: bool) -> str:
+    """Return what tells whether two models read the same states.
+
+    >>> reads("question_query", True)
+    'question_query with history'
+    """
+    return f"{style} with history" if history else style
+
+
+def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
+    """Return all searches of a folder, in order, and the last outcome of each by its id.
+
+    Raises:
+        ParamsError: there is no log in it.
+        DamagedFile: a line is none of ours, or of another format; nothing is half-read.
+    """
+    searches = [_record(LoggedSearch, row, place) for row, place in _rows(folder, SEARCHES)]
+    if not searches:
+        raise ParamsError(f"{folder} holds no {SEARCHES}-*.jsonl; name the folder of `harr serve --log`")
+    found = [_record(Feedback, row, place) for row, place in _rows(folder, OUTCOMES)]
+    return searches, {outcome.id: outcome for outcome in found}
+
+
+def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
+    for path in sorted(folder.glob(f"{kind}-*.jsonl")):
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            place = f"{path}:{number}"
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                raise DamagedFile(f"{place}: no JSON; remove the line, or the file") from None
+            if not isinstance(row, dict) or row.pop("format", None) != FORMAT:
+                raise DamagedFile(f"{place}: no row of format {FORMAT}; name a folder that this version logged to")
+            yield row, place
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "version", "reads", "question", "query", "state"), (str,)),
+    **dict.fromkeys(("at", "score", "logprob"), (int, float)),
+    **dict.fromkeys(("chosen", "pool", "clicked"), (list,)),
+}
+MAY_BE_EMPTY = ("question", "query", "state")
+
+
+def _record(kind: Any, row: dict[str, Any], place: str) -> Any:
+    """Return a row as its record.
+
+    Raises:
+        DamagedFile: a field is missing, wrong or unknown.
+    """
+    row = {**dict.fromkeys(MAY_BE_EMPTY if kind is LoggedSearch else (), ""), **row}
+    if kind is LoggedSearch:
+        row.setdefault("chosen", [])
+    names = {one.name for one in fields(kind)}
+    wrong = [name for name, value in row.items() if name not in names or not _fits(name, value)]
+    try:
+        if wrong:
+            raise TypeError(f"{wrong[0]} is {str(row[wrong[0]])[:40]!r}")
+        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+    except TypeError as error:
+        raise DamagedFile(f"{place}: no row of a log ({error}); remove the line, or the file") from None
+
+
+def _fits(name: str, value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, KINDS[name]):
+        return False
+    if isinstance(value, list):
+        return all(isinstance(one, str) for one in value)
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _cut_broken_line(path: Path) -> None:
+    """Cut off what follows the last line break."""
+    data = path.read_bytes()
+    if data and not data.endswith(b"\n"):
+        os.truncate(path, data.rfind(b"\n") + 1)

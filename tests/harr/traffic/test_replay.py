@@ -1,0 +1,79 @@
+"""Replay: the chances of a model over logged candidates, against what playing it earns."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from harr.errors import CorpusError, ParamsError
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.setup import Setup
+from harr.traffic.log import Feedback, LoggedSearch, reads
+from harr.traffic.replay import replay
+from harr.types import Search
+
+ROUNDS = 12
+
+
+def logged(setup: Setup, *, k: int = 2) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
+    """A log of every question in twelve forms, whose first passage was right or was not."""
+    policy: DensePolicy = setup.retriever
+    searches, outcomes = [], {}
+    for number in range(ROUNDS):
+        asked = [Search(q, f"{q.text} {number}", k=k) for q in setup.questions]
+        for search, found in zip(asked, policy.retrieve(asked), strict=True):
+            name = f"s{len(searches)}"
+            pool = tuple(passage.id for passage in policy.passages.take(found.pool))
+            chosen = tuple(passage.id for passage in found.passages)
+            told = reads(policy.style, policy.history)
+            searches.append(
+                LoggedSearch(name, 0.0, "1", told, search.query, search.query, found.state, chosen, pool, found.logprob)
+            )
+            outcomes[name] = Feedback(name, 0.0, float(chosen[0] in search.question.gold_ids))
+    return searches, outcomes
+
+
+def test_the_model_that_chose_earned_what_it_earned(setup: Setup) -> None:
+    found = replay(setup.retriever, *logged(setup))
+    assert found.effective == pytest.approx(found.rows, rel=1e-3) and found.rows == ROUNDS * len(setup.questions)
+    assert found.outside == 0.0
+    for name, one in found.found.items():
+        assert one.gain_low - 2e-3 <= 0.0 <= one.gain_high + 2e-3
+        assert one.mean == pytest.approx(found.served[0], abs=0.03 if name == "dr" else 2e-3)
+    assert found.lines()[0].startswith("served") and "count as" in found.lines()[-1]
+
+
+def test_another_temperature_earns_what_playing_it_earns(setup: Setup) -> None:
+    """The truth is exact: the chance of every first passage under the candidate."""
+    searches, outcomes = logged(setup)
+    candidate: DensePolicy = replace(setup.retriever, temperature=0.03)
+    gold = {f"{q.text} {n}": set(q.gold_ids) for q in setup.questions for n in range(ROUNDS)}
+    chances = []
+    for one in searches:
+        rows = candidate.passages.rows_of(one.pool)
+        pool = np.array([[rows[pid] for pid in one.pool]])
+        state = torch.from_numpy(candidate.encode([one.state]))
+        first = candidate.logits(state, torch.tensor([0]), pool).softmax(-1)[0]
+        chances.append(sum(float(p) for p, pid in zip(first, one.pool, strict=True) if pid in gold[one.question]))
+    found = replay(candidate, searches, outcomes)
+    truth = float(np.mean(chances))
+    assert truth > found.served[0]
+    for one in found.found.values():
+        assert one.low <= truth <= one.high and one.high - one.low < 0.5
+
+
+def test_what_cannot_be_judged_is_refused(setup: Setup) -> None:
+    searches, outcomes = logged(setup)
+    for change, error, told in (
+        ({"style": "question_query"}, ParamsError, "the log has states of sep with history, and the model reads"),
+        ({"evidence": object()}, ParamsError, "weighs evidence of its candidates"),
+        ({"temperature": -0.02}, CorpusError, "the log says too little of this model|does not hold what this model"),
+    ):
+        policy = DensePolicy(**{**vars(setup.retriever), **change})  # type: ignore[arg-type]
+        with pytest.raises(error, match=told):
+            replay(policy, searches, outcomes)
+    with pytest.raises(ParamsError, match="no states"):
+        replay(setup.retriever, [replace(one, state="") for one in searches], outcomes)
+    with pytest.raises(CorpusError, match=r"no search of .* was both explored and has an outcome"):
+        replay(setup.retriever, searches, {})
