@@ -312,7 +312,7 @@ def replay(
     index: Annotated[Path, Option(metavar="DIR", help="the project whose data/ was searched")] = Path(),
     out: Annotated[Path | None, Option(metavar="FILE", help="json file for the figures")] = None,
 ) -> None:
-    """Say what a model would have earned on logged searches, without serving it."""
+    """Judge a model by logged searches, without serving it."""
     from tasks.replay import replay_log
 
     run_command(lambda: print(*replay_log(log, model, index, out), sep="\n"))
@@ -341,7 +341,7 @@ def down() -> None:
 
 @app.command()
 def ui(prefect_port: PrefectPort = 4200, mlflow_port: MlflowPort = 5000) -> None:
-    """Open the local histories of Prefect and MLflow until Ctrl-C."""
+    """Open the local pages of Prefect and MLflow."""
     from flows.server import show_ui
 
     show_ui(prefect_port, mlflow_port)

@@ -85,7 +85,7 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield every weight of the base with its LoRA added, under its name in the base; the base stays as it is."""
     from peft.tuners.lora import LoraLayer
 
-    layers = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+    layers: dict[str, Any] = {name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)}
     for name, weight in model.named_parameters():
         if model.prefix in name:  # lora_
             continue
