@@ -68,7 +68,8 @@ class Service:
         refused: str = "",
     ) -> None:
         """Open nothing yet; ``unreachable``, ``overloaded`` and ``refused`` name the parameters that may help."""
-        self._key_variable, self._unreachable, self._overloaded = key_variable, unreachable, overloaded
+        self._name, self._key_variable = name, key_variable
+        self._unreachable, self._overloaded = unreachable, overloaded
         self._refused = refused or f"{name}.base_url, {name}.model ({model}) and {name}.max_tokens"
         self._timeout, self._deadline = timeout_seconds, deadline_seconds
         self._key = os.environ.get(key_variable) or "no-key"
