@@ -385,7 +385,7 @@ def trl_config(params: AgentParams, folder: Path, steps: int, seed: int) -> GRPO
         bf16=params.precision == "bfloat16",
         fp16=params.precision == "float16",
         use_cpu=not torch.cuda.is_available(),
-        **{CHECKPOINTING: params.gradient_checkpointing},
+        **dict[str, Any]({CHECKPOINTING: params.gradient_checkpointing}),
         **vllm_config(params),
         shuffle_dataset=False,
         seed=seed,

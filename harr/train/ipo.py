@@ -25,6 +25,8 @@ FIGURES = ("accuracy", "margin_nats", "logprob_chosen", "logprob_rejected")
 class IPOTrainer(DPOTrainer):
     """TRL's trainer on pairs that are tokens already, with the loss of sums; beta is 1 / (2 x margin)."""
 
+    model: Any
+
     def _prepare_dataset(self, dataset: Dataset, *_: Any) -> Dataset:
         return dataset
 
@@ -49,7 +51,8 @@ class IPOTrainer(DPOTrainer):
     def _compared(self, model: Any, inputs: Mapping[str, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
         """Return log-probabilities of better and worse queries (B each), and by how much more the better gained (B)."""
         chosen_B, rejected_B = _sums(model, inputs).chunk(2)
-        with torch.no_grad(), disable_gradient_checkpointing(self.model, self.args.gradient_checkpointing_kwargs):
+        how: Any = self.args.gradient_checkpointing_kwargs
+        with torch.no_grad(), disable_gradient_checkpointing(self.model, how):
             if self.ref_model is None:
                 own = self.accelerator.unwrap_model(self.model)
                 with use_adapter(own, adapter_name="ref" if "ref" in own.peft_config else None):
