@@ -149,7 +149,8 @@ class StepCallback(TrainerCallback):
 
     def tell(self, row: Mapping[str, Any]) -> None:
         """Log the figures of a step and show them on the bar."""
-        self.log(self.step, {"loss": row["loss"], "accuracy": row["accuracy"]})
+        if self.main:
+            self.log(self.step, {"loss": row["loss"], "accuracy": row["accuracy"]})
         self.progress.set_postfix(loss=f"{row['loss']:.2f}", right=f"{row['accuracy']:.1%}", refresh=False)
 
     def best(self) -> int:
@@ -256,7 +257,7 @@ def row_settings(
         "max_steps": max(1, callback.steps - callback.done),
         "max_length": None,
         "per_device_train_batch_size": params.rows_per_pass,
-        "gradient_accumulation_steps": rows_per_step // params.rows_per_pass,
+        "gradient_accumulation_steps": rows_per_step // params.rows_per_pass // distributed.count(),
         "train_sampling_strategy": "sequential",
         CHECKPOINTING: params.gradient_checkpointing,
         "bf16": cuda and torch.cuda.is_bf16_supported(),

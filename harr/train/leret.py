@@ -39,6 +39,7 @@ from harr.preferences.collect import check_index, check_repeatable, read_prefere
 from harr.rag.generation.llm_adapter import base_identity, begin, save_llm
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.generation.sampler import Samplers
+from harr.rag.generation.shared import SharedGenerator
 from harr.rag.pipelines.leret import RAW, completion_text, request
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, best_point, kept_facts
@@ -63,10 +64,9 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
 
     Raises:
         CorpusError: no preferences. IndexMismatch: they were sampled with another index. ModelError: the model cannot
-            be loaded. ParamsError: several processes.
+            be loaded. ParamsError: several processes cannot share this run.
     """
-    if distributed.count() > 1:
-        raise ParamsError("train.method leret trains in one process; run it without accelerate launch")
+    check_processes(params)
     assert setup.data is not None
     check_index(setup.data, setup.index)
     if params.iterations > 1:
@@ -77,7 +77,7 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
         if (setup.data / name).exists()
     }
     run = {"kind": "leret", "params": params.model_dump(), "setup": setup.identity, "data": data, "seed": seed}
-    folder = unfinished(work, run, setup=setup.readable_identity)
+    folder = distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))
     history: list[dict[str, float]] = []
     begun, given, done = setup.writer, setup.data, 0
     for iteration in range(params.iterations):
@@ -98,11 +98,31 @@ def train(params: LeReTParams, setup: Setup, out: Path, work: Path, log: Log, se
                 more = {"step": len(history), "phase": float(2 * iteration + number), "zero_std_share": 0.0}
                 history.append({**row, **more, "reward_mean": row["accuracy"]})
         done = iteration
-    note_published(folder)
     last = [row for row in history if row["phase"] == 2.0 * done + 1]
     point = best_point(last) if params.keep == "best" else {}
-    _export(params, folder / str(done), setup.writer, folder / "draft", out, kept_facts(point) if point else {})
+    facts = kept_facts(point) if point else {}
+    distributed.main_process_only(lambda: _export(params, folder, folder / str(done), setup.writer, out, facts))
     return history
+
+
+def check_processes(params: LeReTParams) -> None:
+    """Refuse what the processes of this run cannot share: each takes whole passes of every update.
+
+    Raises:
+        ParamsError: the model would be cut up, passes do not come out even, or queries would be sampled again.
+    """
+    distributed.refuse_shards("leret")
+    count = distributed.count()
+    if count > 1 and params.iterations > 1:
+        raise ParamsError("train.iterations above 1 samples again, in one process; run it without accelerate launch")
+    for name in ("sft_batch", "ipo_batch"):
+        if (size := getattr(params, name)) % (params.rows_per_pass * count):
+            raise ParamsError(
+                f"train.{name} {size} is no whole passes of {params.rows_per_pass} in each of {count} processes; set "
+                f"train.rows_per_pass to a divisor of {size // count}"
+                if size % count == 0
+                else f"train.{name} {size} cannot be dealt out to {count} processes; change it, or their number"
+            )
 
 
 class _Iteration:
@@ -122,7 +142,7 @@ class _Iteration:
         """Run SFT of the model ``begun``; leaves the whole model in ``folder/sft``."""
         params, done = self.params, self.folder / "sft"
         checkpoints = Checkpoints(self.folder / "sft-run")
-        if done.exists():
+        if distributed.main_process_only(done.exists):
             return checkpoints.history()
         loaded, tokenizer = load_model(begun, chat_template_kwargs=self.setup.chat_template_kwargs)
         writer, precision = LanguageModel(loaded, tokenizer, name=begun), loaded.dtype
@@ -134,15 +154,14 @@ class _Iteration:
         callback.choose()
         model = learning.model.eval()
         whole = model.merge_and_unload() if params.lora else model.to(precision)
-        with draft(self.folder / "sft.draft", done) as folder:
-            save_llm(whole, tokenizer, folder)
+        _publish(whole, tokenizer, self.folder / "sft.draft", done)
         return learning.history
 
     def prefer(self) -> list[dict[str, float]]:
         """Run IPO from ``folder/sft``; leaves a LoRA or a whole model in ``folder/ipo``."""
         params, done, begun = self.params, self.folder / "ipo", str(self.folder / "sft")
         checkpoints = Checkpoints(self.folder / "ipo-run")
-        if done.exists():
+        if distributed.main_process_only(done.exists):
             return _with_held_out(checkpoints.history(), self.folder)
         loaded, tokenizer = load_model(begun, chat_template_kwargs=self.setup.chat_template_kwargs)
         writer = LanguageModel(loaded, tokenizer, name=begun)
@@ -167,14 +186,16 @@ class _Iteration:
         if rows["held_out"]:
             right = trainer.in_order(rows["held_out"])
             told = {"held_out_accuracy": sum(right) / len(right), "held_out_pairs": float(len(right))}
-        write_json(self.folder / "held-out.json", told)
-        with draft(self.folder / "ipo.draft", done) as folder:
-            save_llm(learning.model.eval(), tokenizer, folder)
+        distributed.main_process_only(lambda: write_json(self.folder / "held-out.json", told))
+        _publish(learning.model.eval(), tokenizer, self.folder / "ipo.draft", done)
         return _with_held_out(learning.history, self.folder)
 
     def _learning(self, loaded: Any, tokenizer: Any, checkpoints: Checkpoints, rate: float) -> Learning:
         model = begin(loaded, self.params.lora, self.seed)
-        return Learning(model, tokenizer, torch.optim.RMSprop(trained_weights(model).values(), rate), checkpoints)
+        optimizer = torch.optim.RMSprop(trained_weights(model).values(), rate)
+        learning = Learning(model, tokenizer, optimizer, checkpoints)
+        distributed.check_same_step(len(learning.history), checkpoints.folder)
+        return learning
 
     def _callback(self, learning: Learning, steps: int, *, desc: str, **more: Any) -> "_PhaseCallback":
         """Return the callback of a phase."""
@@ -185,7 +206,8 @@ class _Iteration:
             greedy = LocalGenerator(
                 writer, temperature=0.0, max_tokens=params.max_tokens, batch_size=AT_ONCE, seed=self.seed
             )
-            validation = Validation(self.setup, every, self.log, greedy, offset=self.done)
+            reads = SharedGenerator(lambda: greedy) if distributed.count() > 1 else greedy
+            validation = Validation(self.setup, every, self.log, reads, offset=self.done)
         callback = _PhaseCallback(
             learning, steps, self.seed, self.log, desc=desc, every=every, validation=validation, **more
         )
@@ -297,11 +319,22 @@ def _with_held_out(history: list[dict[str, float]], folder: Path) -> list[dict[s
     return [*history[:-1], {**history[-1], **read_json(folder / "held-out.json")}]
 
 
-def _export(params: LeReTParams, part: Path, begun: str, work: Path, out: Path, facts: Mapping[str, Any]) -> None:
+def _publish(model: Any, tokenizer: Any, work: Path, out: Path) -> None:
+    """Write a model that a phase ended with; the main process does."""
+
+    def write() -> None:
+        with draft(work, out) as folder:
+            save_llm(model, tokenizer, folder)
+
+    distributed.main_process_only(write)
+
+
+def _export(params: LeReTParams, run: Path, part: Path, begun: str, out: Path, facts: Mapping[str, Any]) -> None:
     """Publish what IPO trained, with the model after SFT beside it; ``facts`` are what else harr.json says."""
+    note_published(run)
     base = {"base": base_identity(str(part / "sft") if params.lora else begun)}
     base |= {"beside": "sft"} if params.lora else {}
-    with draft(work, out) as folder:
+    with draft(run / "draft", out) as folder:
         shutil.copytree(part / "ipo", folder, dirs_exist_ok=True)
         shutil.copytree(part / "sft", folder / "sft")
         write_json(folder / "harr.json", {"base_model": begun, **base, "kind": "llm", **facts})
