@@ -9,6 +9,7 @@ from datasets import Dataset
 from letters import save_letters
 from trl.trainer.dpo_config import DPOConfig
 
+from harr.compute.trl import CHECKPOINTING, QUIET
 from harr.rag.generation.llm_adapter import begin
 from harr.rag.generation.local_model import load_model
 from harr.train.ipo import FIGURES, IPOTrainer
@@ -36,7 +37,7 @@ def opened(folder: str, work: Path, changed: float, rows_per_pass: int = 2) -> I
             weight.add_(changed * torch.randn_like(weight))
     args = DPOConfig(
         output_dir=str(work), beta=0.5 / MARGIN, loss_type=["ipo"], per_device_train_batch_size=rows_per_pass,
-        max_length=None, use_cpu=True, bf16=False, report_to="none", save_strategy="no", activation_checkpointing=False,
+        max_length=None, use_cpu=True, bf16=False, **QUIET, **{CHECKPOINTING: False},
     )  # fmt: skip
     return IPOTrainer(
         model=begin(model, None, 0), ref_model=reference.float(), args=args, processing_class=tokenizer,
