@@ -136,3 +136,18 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: py
     began, again = (load_file(tmp_path / name / "base/model.safetensors") for name in "ab")
     assert all(torch.equal(began[name], again[name]) for name in began), "the model it began from is the same, too"
     assert not torch.equal(began["model.embed_tokens.weight"], weights["model.embed_tokens.weight"])
+
+
+def test_the_teacher_is_shown_what_a_search_engine_shows() -> None:
+    """Shuffled among strangers, the gold passage taught nothing of ranks, and reading the wrong one cost nothing."""
+    reader, rng = open_world(5, hops=(1,)), random.Random(0)
+    oracle = Oracle(reader, rng, k=3)
+    places, alike = [], 0
+    for question in reader.questions * 10:
+        (gold,) = question.gold_ids
+        found = [passage.id for passage in oracle.retrieve([Search(question, question.text)])[0].passages]
+        assert len(set(found)) == 3
+        places.append(found.index(gold))
+        alike += sum(name in reader.alike[gold] for name in found if name != gold)
+    assert 0.75 < places.count(0) / len(places) < 0.97 and {*places} == {0, 1, 2}
+    assert alike / (2 * len(places)) > 0.6
