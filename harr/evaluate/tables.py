@@ -98,6 +98,8 @@ def table(summary: Summary, width: int = 100, *, markdown: bool = False) -> str:
     title = f"{FULL} against" if summary.get("contrasts") else f"over {baseline_of(summary)}"
     gains = [[arm, spread(gain, "gain", "+.1f"), p_value(gain)] for arm, gain in compared.items()]
     words = words if max(map(len, words.split("\n"))) <= width else fill(words.replace("\n", " "), width)
+    if markdown:
+        words = "\n" + words.replace("\n", " ")  # a paragraph, which the reader's screen breaks
     rows = [[title, "points [95 %]", "p"], *gains]
     kinds = _by_kind(summary)
     return f"{grid}\n\n{grid_of(rows)}\n{words}" + (f"\n\n{grid_of(kinds)}" if kinds else "")

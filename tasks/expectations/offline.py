@@ -35,6 +35,7 @@ td, th { border-bottom: 1px solid #ddd; padding: .3em .6em; text-align: left; ov
   a { color: #7fc8d8; }
 }
 </style></head>"""
+PHONE = '<meta name="viewport" content="width=device-width, initial-scale=1">'
 UNNAMED = {" / __none__": "", "__none__": "none", "Data asset: None<br>": ""}
 """What Great Expectations says where a table has no name."""
 
@@ -51,7 +52,7 @@ def make_offline(site: Path) -> None:
                 found = found.replace(old, new)
             write_text(page, found.replace("</head>", STYLE, 1))
     checks = "".join(map(_suite, sorted((site / "validations").glob("*"))))
-    head = f"<!doctype html><html><head><meta charset=utf-8><title>Checks of the data</title>{STYLE}"
+    head = f"<!doctype html><html><head><meta charset=utf-8>{PHONE}<title>Checks of the data</title>{STYLE}"
     write_text(site / "index.html", f"{head}<body><h4>Checks of the data</h4><table>{checks}</table></body></html>")
 
 

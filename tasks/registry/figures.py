@@ -15,9 +15,12 @@ LOADING = """\
 ```python
 import harr, mlflow
 
-retriever = harr.Retriever.load("{uri}", index="folder of a project")  # searches, with states by itself
-model = mlflow.sentence_transformers.load_model("{uri}")  # encode_query reads states, encode_document passages
-service = mlflow.pyfunc.load_model("{uri}")  # predict(texts) is encode_query
+# searches, and writes states by itself; index: a project's folder
+retriever = harr.Retriever.load("{uri}", index=".")
+# encode_query reads states, encode_document passages
+model = mlflow.sentence_transformers.load_model("{uri}")
+# predict(texts) is encode_query
+service = mlflow.pyfunc.load_model("{uri}")
 ```
 
 `harr pull {uri} DIR` downloads the folder and checks every hash."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import browser as opened, chromium
 from PIL import Image
 from servers import wait_for
 
@@ -30,6 +31,8 @@ ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "work/screenshots"
 ARMS = ("bm25", "frozen", "full")
 WIDTH, HEIGHT = 1400, 1000
+PHONE = 390, 844
+OURS = {"promotion", "report", "data-docs", "data-docs-list"}
 BROWSER = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
@@ -41,11 +44,8 @@ Pages = dict[str, tuple[str, tuple[str, ...]]]
 
 @pytest.fixture(scope="module")
 def browser() -> str:
-    """Chromium, by the names of Debian, Ubuntu and Google."""
-    found = [path for path in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if path]
-    if not found:
-        pytest.skip("no browser here: chromium was not found (Debian: apt install chromium)")
-    return found[0]
+    """Chromium, or the tests are skipped."""
+    return chromium()
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +135,10 @@ def mlflow_pages(site: str) -> Pages:
     gate = client.download_artifacts(version.run_id, "promotion.html")
     runs = f"{site}/#/experiments/{experiment}/runs"
     return {
+        "mlflow-version": (
+            f"{site}/#/models/{model}/versions/{version.version}",
+            (model, "harr.Retriever.load", "arm"),
+        ),
         "mlflow-run": (f"{runs}/{run.info.run_id}", ("evaluate", "full.answer_f1", "frozen.answer_f1")),
         "mlflow-trace": (
             f"{site}/#/experiments/{experiment}/traces?selectedEvaluationId={trace.info.trace_id}",
@@ -153,6 +157,7 @@ def pages(finished: Path, sites: dict[str, str]) -> Pages:
     own = {
         "report": ((finished / "reports/index.html").as_uri(), (*ARMS, "Arms", "Questions", "Checks of evaluation")),
         "data-docs": (checks.as_uri(), ("evaluation", "Status: Succeeded", "answer_f1", "recall")),
+        "data-docs-list": ((docs / "index.html").as_uri(), ("Checks of the data", "evaluation", "corpus")),
     }
     return prefect_pages(sites["prefect"]) | mlflow_pages(sites["mlflow"]) | own
 
@@ -172,7 +177,7 @@ def visit(browser: str, address: str, image: Path, profile: Path) -> str:
     "name",
     [
         *("prefect-run", "prefect-results", "mlflow-run", "mlflow-trace"),
-        *("mlflow-promotion", "promotion", "report", "data-docs"),
+        *("mlflow-version", "mlflow-promotion", "promotion", "report", "data-docs"),
     ],
 )
 def test_a_page_shows_the_run(name: str, browser: str, pages: Pages, tmp_path: Path) -> None:
@@ -186,3 +191,16 @@ def test_a_page_shows_the_run(name: str, browser: str, pages: Pages, tmp_path: P
         colours = image.convert("RGB").getcolors(WIDTH * HEIGHT)
     assert len(colours) > 30, "the page is blank"
     assert max(count for count, _ in colours) < 0.985 * WIDTH * HEIGHT, "the page is nearly blank"
+
+
+def test_pages_on_a_phone(pages: Pages, tmp_path: Path) -> None:
+    """Ours fit its width; what others' pages look like there is kept to be seen."""
+    with opened(tmp_path) as page:
+        page.size(*PHONE)
+        wide = []
+        for name, (address, words) in pages.items():
+            page.open(address, re.escape(words[0]))
+            page.picture(SHOTS / f"{name}-phone.png")
+            if name in OURS and page.run("document.documentElement.scrollWidth") > PHONE[0]:
+                wide.append(name)
+        assert not wide

@@ -46,6 +46,8 @@ def test_one_run_is_said_and_has_no_p() -> None:
     gain = {key: value for key, value in GAIN.items() if key != "p"} | {"seeds": [-1.0]}
     text = table({"arms": arms, "paired": {}, "contrasts": {"full-bm25": {"recall": gain}}})
     assert text.count("1 run") == 3 and "0.0002" not in text and "say nothing\nof other seeds" in text
+    shown = table({"arms": arms, "paired": {}, "contrasts": {"full-bm25": {"recall": gain}}}, markdown=True)
+    assert "\n\nTrained arms have 1 run" in shown and "say nothing of other seeds" in shown
 
 
 def test_without_full_the_table_shows_gains_over_the_baseline() -> None:

@@ -32,7 +32,7 @@ def test_a_page_asks_no_other_machine_and_keeps_what_it_says(site: Path) -> None
 def test_the_first_page_leads_to_every_check(site: Path) -> None:
     text = (site / "index.html").read_text()
     assert 'href="validations/corpus/__none__/20261123T095221.402483Z/a1.html"' in text
-    assert "2026-11-23 09:52:21" in text
+    assert "2026-11-23 09:52:21" in text and "width=device-width" in text
 
 
 def test_a_second_time_changes_nothing(site: Path) -> None:
