@@ -20,6 +20,7 @@ from harr.io.files import digest_of, publish, write_json
 from harr.params import Params
 from tasks.played import rules
 from tasks.registry import promote as registry
+from tasks.registry.history import champions
 from tasks.registry.promote import CHAMPION, PREVIOUS, promote, rollback
 from tasks.registry.pull import pull
 from tasks.registry.register import CANDIDATE, register
@@ -124,6 +125,27 @@ def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params
     with pytest.raises(PromotionRefused, match="no candidate"):
         promote.fn(params)
     assert champion(params) == first
+
+
+def test_any_champion_can_be_gone_back_to_and_a_move_by_hand_is_noticed(params: Params) -> None:
+    first, second, third = (add(params, right=right) for right in (10, 24, 38))
+    client = open_client(params)
+    for number in (first, second, third):
+        client.set_registered_model_alias("harr-smoke", CANDIDATE, number)
+        promote.fn(params)
+    assert rollback.fn(params, to=first).startswith(f"rolled back: champion of harr-smoke is version {first}")
+    assert champions(client, "harr-smoke") == [first, second, third, first]
+    with pytest.raises(PromotionRefused, match=f"7 of harr-smoke was no champion, or is gone; there are {first}"):
+        rollback.fn(params, to="7")
+    client.set_registered_model_alias("harr-smoke", CHAMPION, third)
+    client.set_registered_model_alias("harr-smoke", CANDIDATE, second)
+    with pytest.raises(PromotionRefused, match=f"history: found the alias was moved by hand to version {third}"):
+        promote.fn(params)
+    client.delete_registered_model_alias("harr-smoke", CHAMPION)
+    with pytest.raises(PromotionRefused, match=f"version {first} was champion and is none any more"):
+        promote.fn(params)
+    rollback.fn(params, to=third)
+    assert champion(params) == third and champions(client, "harr-smoke")[-2:] == [first, third]
 
 
 def test_a_rollback_leaves_a_candidate_that_came_after_alone(params: Params) -> None:

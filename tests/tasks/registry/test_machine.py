@@ -1,0 +1,438 @@
+"""Whatever is edited, swapped, restored, promoted, rolled back or killed: the champion is what was measured.
+
+A state machine: hypothesis draws sequences of what people and machines do to a project, and after each the invariant is
+looked at. Folders are a few bytes, the registry stands in memory; what decides is the real thing: the record beside the
+evaluation, registration, the gate, promotion, rollback and the notes of champions.
+
+200 steps in every test run; ``HARR_STEPS=10000`` for a long one.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from harr.errors import HarrError, PromotionRefused
+from harr.io.files import digest_of, publish, sha256, write_json, write_text
+from harr.params import Params
+from tasks import merge, played
+from tasks.registry import candidate, history, promote as promotion, register as registration
+from tasks.registry.gate import record_of
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = ["data/evaluation", "models/adapter", "models/retriever", "data/corpus", "data/vectors"]
+STEPS = int(os.environ.get("HARR_STEPS", "200"))
+EACH = 20
+NAME = "harr-smoke"
+SWAP = {"fall": 0.6, "low": 0.4, "high": 0.8, "own": 0.7, "swapped": 0.1, "n": 50.0}
+
+
+class Absent(Exception):
+    """What MLflow says of an alias, a version or a model that is not there."""
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Registry:
+    """As much of MLflow's client as registration and promotion ask; ``left`` writes may be made before a kill."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.left = root, -1
+        self.tags: dict[str, str] | None = None
+        self.aliases: dict[str, str] = {}
+        self.versions: dict[str, Any] = {}
+        self.runs = self.made = 0
+
+    def write(self) -> None:
+        """Count a write; the kill comes before it."""
+        if self.left == 0:
+            raise Killed
+        self.left -= 1
+
+    def get_registered_model(self, name: str) -> Any:
+        if self.tags is None:
+            raise Absent
+        return SimpleNamespace(name=name, tags=self.tags, aliases=self.aliases)
+
+    def create_registered_model(self, name: str, description: str = "") -> None:
+        self.write()
+        self.tags = self.tags or {}
+
+    def get_model_version(self, name: str, number: str) -> Any:
+        if str(number) not in self.versions:
+            raise Absent
+        return self.versions[str(number)]
+
+    def get_model_version_by_alias(self, name: str, alias: str) -> Any:
+        if alias not in self.aliases:
+            raise Absent
+        return self.versions[self.aliases[alias]]
+
+    def search_model_versions(self, text: str) -> list[Any]:
+        digest = text.rsplit("'", 2)[1]
+        return [version for version in self.versions.values() if version.tags["model"] == digest]
+
+    def create_model_version(self, name: str, source: str, run_id: str, tags: dict[str, str], **more: Any) -> Any:
+        self.write()
+        self.made += 1
+        number = str(self.made)
+        self.versions[number] = SimpleNamespace(name=name, version=number, run_id=run_id, tags=dict(tags))
+        return self.versions[number]
+
+    def delete_version(self, number: str) -> None:
+        """Delete a version, as a person may; its aliases go with it."""
+        del self.versions[number]
+        self.aliases = {alias: own for alias, own in self.aliases.items() if own != number}
+
+    def set_registered_model_alias(self, name: str, alias: str, number: str) -> None:
+        self.write()
+        self.aliases[alias] = str(number)
+
+    def delete_registered_model_alias(self, name: str, alias: str) -> None:
+        self.write()
+        self.aliases.pop(alias, None)
+
+    def set_registered_model_tag(self, name: str, key: str, value: str) -> None:
+        self.write()
+        assert self.tags is not None
+        self.tags[key] = value
+
+    def delete_registered_model_tag(self, name: str, key: str) -> None:
+        self.write()
+        assert self.tags is not None
+        self.tags.pop(key, None)
+
+    def set_model_version_tag(self, name: str, number: str, key: str, value: str) -> None:
+        self.write()
+        self.versions[str(number)].tags[key] = value
+
+    def delete_model_version_tag(self, name: str, number: str, key: str) -> None:
+        self.write()
+        self.versions[str(number)].tags.pop(key, None)
+
+    def list_artifacts(self, run: str, folder: str) -> list[Any]:
+        place = self.root / "kept" / run / folder
+        paths = sorted(place.iterdir()) if place.exists() else []
+        return [SimpleNamespace(path=f"{folder}/{path.name}", is_dir=path.is_dir()) for path in paths]
+
+    def download_artifacts(self, run: str, path: str, place: str = "") -> str:
+        return str(self.root / "kept" / run / path)
+
+    def log_text(self, run: str, text: str, name: str) -> None:
+        self.write()
+        write_text(self.root / "kept" / run / name, text)
+
+    def log_artifact(self, run: str, path: str, folder: str) -> None:
+        self.write()
+        (self.root / "kept" / run / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, self.root / "kept" / run / folder)
+
+    def get_run(self, run: str) -> Any:
+        return SimpleNamespace(info=SimpleNamespace(artifact_uri=f"kept/{run}"))
+
+    def update_model_version(self, *given: Any) -> None:
+        self.write()
+
+
+class Reported:
+    """A run that keeps its files at once."""
+
+    def __init__(self, client: Registry) -> None:
+        client.runs += 1
+        self.client, self.run_id = client, f"run-{client.runs}"
+
+    def artifact(self, path: Path, folder: str = "") -> None:
+        self.client.write()
+        place = self.client.root / "kept" / self.run_id / folder
+        if path.is_dir():
+            shutil.copytree(path, place, dirs_exist_ok=True)
+        else:
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, place)
+
+    def headline(self, *given: Any) -> None: ...
+
+    def wait(self) -> None: ...
+
+    def tag(self, **tags: str) -> None: ...
+
+
+def found(call: Any, *values: Any) -> Any:
+    """What a call gives, or None."""
+    try:
+        return call(*values)
+    except Absent:
+        return None
+
+
+def level_of(model: str) -> float:
+    """How good a model is: it follows from its bytes, so that figures can be told from those of another."""
+    return int(json.loads(model).split()[1]) / 40
+
+
+class Project(RuleBasedStateMachine):
+    """A project in a folder of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = Path.cwd()
+        self.folder = tempfile.TemporaryDirectory()
+        self.patched = pytest.MonkeyPatch()
+        self.measured: dict[str, set[tuple[str, str]]] = {}
+        """By the bytes of a merged model: with what (corpus, parameters) its adapter was really played."""
+
+    @initialize()
+    def start(self) -> None:
+        root = Path(self.folder.name)
+        os.chdir(root)
+        shutil.copy(ROOT / "recipes/smoke.yaml", "params.yaml")
+        self.client = client = Registry(root)
+        patch = self.patched.setattr
+        for module in (registration, candidate, promotion):
+            patch(module, "service", nullcontext)
+            patch(module, "found", found)
+        for module in (promotion, candidate):
+            patch(module, "open_client", lambda params: client)
+        patch(history, "found", found)
+        patch("tasks.registry.attempts.found", found)
+        patch(registration, "taken", lambda call, *values, **named: call(*values, **named))
+        patch(registration, "uploading", lambda name: nullcontext())
+        patch(promotion, "uploading", lambda name: nullcontext())
+        patch(promotion, "alone", lambda client, name: nullcontext())
+        patch("tasks.registry.replay.uploading", lambda name: nullcontext())
+        patch(registration, "requirements", lambda: "a==1\n")
+        patch(registration, "write_mlmodel", lambda around, folder: write_json(around / "MLmodel", {}))
+        patch(registration, "figure_tags", lambda summary: {})
+        patch(registration, "describe", lambda *given, **named: "")
+        patch(registration, "headline_figures", lambda summary: {})
+        patch(registration, "evaluation_note", lambda summary: "")
+        patch(registration, "purpose", lambda facts: "")
+        patch(registration, "plain_facts", dict)
+        patch(candidate, "tracked_run", lambda stage, params: nullcontext(Reported(client)))
+        patch(candidate, "_check_settings", lambda: None)
+        patch(candidate, "summary", dict)
+        patch(merge, "revisions", dict)
+        patch(merge, "held_expectations", lambda params: {"corpus": 5.0})
+        patch("tasks.registry.replay.fetch", self.fetched)
+        patch("tasks.registry.replay.play_arms", SimpleNamespace(fn=self.played_again))
+        patch("tasks.registry.replay.asked_questions", lambda params, path: [])
+        self.corpus_is(0)
+        self.trained(0)
+        self.evaluated()
+        self.merged()
+        self.registered()
+
+    # What stages do: as they would, tiny.
+
+    @rule(number=st.integers(0, 2))
+    def corpus_is(self, number: int) -> None:
+        """Another corpus, with its vectors and questions."""
+        for folder in ("corpus", "vectors"):
+            told = {"identity": f"{folder}-{number}", "corpus": f"corpus-{number}", "rows": 4, "dtype": "float32"}
+            write_json(Path(f"work/{folder}/manifest.json"), told)
+            publish(Path(f"work/{folder}"), Path(f"data/{folder}"))
+        write_json(Path("data/questions/test.jsonl"), {"id": f"q{number}"})
+
+    @rule(number=st.integers(0, 40))
+    def trained(self, number: int) -> None:
+        """Another adapter, whether by stage train or by hand."""
+        write_json(Path("work/adapter/weights.json"), f"model {number}")
+        publish(Path("work/adapter"), Path("models/adapter"))
+
+    @rule()
+    def evaluated(self) -> None:
+        """Stage evaluate: rows of the adapter that is here."""
+        params, model = Params.load(), Path("models/adapter/weights.json").read_text()
+        work = Path("work/evaluation")
+        shutil.rmtree(work, ignore_errors=True)
+        for arm, level in (("full", level_of(model)), ("frozen", 0.1)):
+            write_text(work / f"{arm}.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows(level)))
+        write_json(work / "audit.json", {"exploits": {}, "named": {}, "swap": SWAP})
+        write_json(work / "played.json", played.played(params))
+        publish(work, Path("data/evaluation"))
+        self.measured.setdefault(played.content_of(Path("models/adapter")) or "", set()).add(self.here())
+
+    @rule()
+    def merged(self) -> None:
+        """The first half of stage merge: a folder from the adapter."""
+        write_json(Path("work/model/harr.json"), {"adapter": played.content_of(Path("models/adapter"))})
+        publish(Path("work/model"), Path("models/retriever"))
+
+    @rule(kill=st.integers(-1, 12))
+    def registered(self, kill: int = -1) -> None:
+        """`harr register`, which `harr run` and `harr promote` do first; it may be killed."""
+        self.step(lambda: candidate.keep_candidate(Params.load(), by_hand=True), kill)
+
+    @rule(number=st.integers(0, 40), kill=st.integers(-1, 24))
+    def ran(self, number: int, kill: int) -> None:
+        """`harr run --promote` on what is here."""
+        self.trained(number)
+        self.evaluated()
+        self.merged()
+        self.step(lambda: (candidate.keep_candidate(Params.load()), promotion.promote.fn(Params.load())), kill)
+
+    # What people do.
+
+    @rule(seed=st.integers(0, 2))
+    def params_are(self, seed: int) -> None:
+        """Another seed in params.yaml."""
+        lines = Path("params.yaml").read_text().splitlines()
+        kept = [f"seed: {seed}" if line.startswith("seed:") else line for line in lines]
+        Path("params.yaml").write_text("\n".join(kept) + "\n")
+
+    @rule()
+    def thresholds_are_lowered(self) -> None:
+        """An attempt to get past the gate by params.yaml."""
+        text = Path("params.yaml").read_text().replace("min_questions: 30", "min_questions: 1")
+        Path("params.yaml").write_text(text)
+
+    @rule()
+    def kept_aside(self) -> None:
+        """A copy of the state, as `dvc push` or a person makes it."""
+        shutil.rmtree("aside", ignore_errors=True)
+        for name in ("data", "models"):
+            shutil.copytree(name, f"aside/{name}")
+
+    @rule(
+        what=st.sampled_from(["data/evaluation", "models/adapter", "models/retriever", "data/corpus", "data/vectors"])
+    )
+    def restored(self, what: str) -> None:
+        """One folder of the copy comes back, and the others do not."""
+        if Path("aside", what).exists():
+            shutil.rmtree(what)
+            shutil.copytree(f"aside/{what}", what)
+
+    @rule(arm=st.sampled_from(["full", "frozen"]))
+    def rows_are_edited(self, arm: str) -> None:
+        """Somebody mends the figures in the project."""
+        write_text(Path(f"data/evaluation/{arm}.jsonl"), "".join(json.dumps(row) + "\n" for row in self.rows(1.0)))
+
+    @rule()
+    def kept_rows_are_edited(self) -> None:
+        """Somebody mends those in the artifact store."""
+        for path in sorted(Path("kept").glob("*/evaluation/full.jsonl"))[-1:]:
+            write_text(path, "".join(json.dumps(row) + "\n" for row in self.rows(1.0)))
+
+    @rule(number=st.integers(1, 6), alias=st.sampled_from(["champion", "candidate", "previous_champion"]))
+    def alias_is_moved(self, number: int, alias: str) -> None:
+        """With MLflow's page; of ``champion`` this is what nobody can hinder, so that it is put back after a look."""
+        if str(number) not in self.client.versions:
+            return
+        before = dict(self.client.aliases)
+        self.client.aliases[alias] = str(number)
+        if alias != "champion" or before.get("champion") == str(number):
+            return
+        with pytest.raises(PromotionRefused):
+            promotion.promote.fn(Params.load())
+        self.client.aliases = before
+
+    @rule()
+    def champion_is_deleted(self) -> None:
+        """The version of the champion."""
+        if "champion" in self.client.aliases:
+            self.client.delete_version(self.client.aliases["champion"])
+            with pytest.raises(PromotionRefused):
+                promotion.promote.fn(Params.load())
+
+    @rule(kill=st.integers(-1, 8), again=st.booleans())
+    def promoted(self, kill: int, again: bool) -> None:
+        """`harr promote`."""
+        self.step(lambda: promotion.promote.fn(Params.load(), again=again), kill)
+
+    @rule(kill=st.integers(-1, 6), to=st.sampled_from(["", "1", "2", "3"]))
+    def rolled_back(self, kill: int, to: str) -> None:
+        """`harr rollback`, also to a version that was never champion."""
+        self.step(lambda: promotion.rollback.fn(Params.load(), to=to), kill)
+
+    # What must hold.
+
+    @invariant()
+    def the_champion_is_what_was_measured(self) -> None:
+        """Its registered rows and record are of this very model, corpus and parameters, and a promotion made it."""
+        if not hasattr(self, "client"):
+            return
+        version = found(self.client.get_model_version_by_alias, NAME, "champion")
+        if version is None:
+            return
+        kept = self.client.root / "kept" / version.run_id
+        folder = kept / registration.place_of("retriever")
+        assert digest_of(folder) == version.tags["model"], "the files are those that were registered"
+        adapter = json.loads((folder / "harr.json").read_text())["adapter"]
+        record = json.loads((kept / "evaluation/played.json").read_text())
+        assert record["model"] == adapter, "the rows are of the adapter that it was made of"
+        assert (record["corpus"], self.params_of(record)) in self.measured[adapter], "and were really played so"
+        assert record["corpus"] == version.tags["corpus"] and played.same_game(record) == version.tags["evaluation"]
+        assert json.loads(version.tags["rules"])["min_questions"] in (1, 30)
+        moving = (self.client.tags or {}).get(history.MOVING)
+        noted = history.read_list((self.client.tags or {}).get(history.TAG, ""))
+        assert version.version in (*noted, moving), "no champion but by a promotion"
+
+    @invariant()
+    def every_version_is_whole(self) -> None:
+        """No version's record is of another model than its files: that would be promoted one day."""
+        for version in self.client.versions.values() if hasattr(self, "client") else ():
+            kept = self.client.root / "kept" / version.run_id
+            names = {path.name: sha256(path) for path in (kept / "evaluation").iterdir()}
+            try:
+                record = record_of(self.client, version)
+            except PromotionRefused:
+                assert registration.fingerprint(names) != version.tags["results"], "only edited rows are refused"
+                continue
+            own = json.loads((kept / registration.place_of("retriever") / "harr.json").read_text())
+            assert record["model"] == own["adapter"]
+
+    def teardown(self) -> None:
+        os.chdir(self.before)
+        self.patched.undo()
+        self.folder.cleanup()
+
+    def step(self, call: Any, kill: int) -> None:
+        """Do what may end in a line, or be killed before its ``kill``-th write."""
+        self.client.left = kill
+        try:
+            call()
+        except (HarrError, Killed):
+            pass
+        finally:
+            self.client.left = -1
+
+    def here(self) -> tuple[str, str]:
+        """The corpus and the parameters of the game here."""
+        record = played.played(Params.load())
+        return str(record["corpus"]), self.params_of(record)
+
+    @staticmethod
+    def params_of(record: dict[str, Any]) -> str:
+        return str(registration.fingerprint(record["game"]))
+
+    @staticmethod
+    def rows(level: float) -> list[dict[str, Any]]:
+        return [{"id": f"q{i}", "answer_f1": level - (i % 5) / 50} for i in range(32)]
+
+    def fetched(self, client: Any, version: Any, cache: Path) -> Path:
+        return Path("kept") / version.run / registration.place_of("retriever")
+
+    def played_again(self, params: Params, asked: Any, log: Any, *, model: Path) -> Any:
+        """The champion's rows on this game: as good as it is."""
+        return {"full": [self.rows(0.5)]}, {}
+
+
+TestProject = Project.TestCase
+TestProject.settings = settings(
+    max_examples=max(1, STEPS // EACH),
+    stateful_step_count=EACH,
+    deadline=None,
+    derandomize=STEPS == 200,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
