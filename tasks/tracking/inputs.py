@@ -25,8 +25,13 @@ def described(stage: str) -> dict[str, Any]:
 
 
 def stamps(stage: str) -> dict[str, str]:
-    """Return a mark of every dependency of a stage, which differs where the dependency does."""
-    return {name: _stamp(Path(name)) for name in described(stage).get("deps", [])}
+    """Return a mark of every dependency of a stage, which differs where the dependency does.
+
+    Of a project that `harr init` made, the code is a file of hashes that stands among the parameters.
+    """
+    told = described(stage)
+    files = [name for entry in told.get("params", []) if isinstance(entry, dict) for name in entry]
+    return {name: _stamp(Path(name)) for name in [*told.get("deps", []), *files]}
 
 
 def check_unchanged(stage: str, params: Params, before: Stamps) -> None:
@@ -41,7 +46,8 @@ def check_unchanged(stage: str, params: Params, before: Stamps) -> None:
         ParamsError: a parameter that dvc.yaml names was changed, or params.yaml cannot be read any more.
         StaleState: a dependency was changed.
     """
-    names, ran = described(stage).get("params", []), params.model_dump(mode="json")
+    names = [name for name in described(stage).get("params", []) if isinstance(name, str)]
+    ran = params.model_dump(mode="json")
     now = Params.load(SETTINGS).model_dump(mode="json") if names else {}
     for name in names:
         if changed := _difference(name, at(ran, name), at(now, name)):

@@ -227,7 +227,7 @@ class Project(RuleBasedStateMachine):
         patch("tasks.registry.replay.play_arms", SimpleNamespace(fn=self.played_again))
         patch("tasks.registry.replay.asked_questions", lambda params, path: [])
         self.corpus_is(0)
-        self.trained(0)
+        self.trained(8)
         self.evaluated()
         self.merged()
         self.registered()
@@ -280,6 +280,11 @@ class Project(RuleBasedStateMachine):
         self.evaluated()
         self.merged()
         self.step(lambda: (candidate.keep_candidate(Params.load()), promotion.promote.fn(Params.load())), kill)
+
+    @rule(number=st.integers(10, 40))
+    def ran_to_its_end(self, number: int) -> None:
+        """The same with a model that is not bad, and no kill."""
+        self.ran(number=number, kill=-1)
 
     # What people do.
 

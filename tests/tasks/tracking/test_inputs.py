@@ -13,7 +13,7 @@ from tasks.tracking.run import tracked_run
 WIRED = """
 stages:
   train:
-    params: [seed, train, evaluate.arms]
+    params: [seed, train, evaluate.arms, {code.json: [harr/train]}]
     deps: [data/filtered, harr/train, notes.txt]
 """
 
@@ -24,6 +24,7 @@ def place(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HARR_EXECUTION", "one")
     Path("dvc.yaml").write_text(WIRED)
     Path("notes.txt").write_text("first")
+    Path("code.json").write_text("{}")
     published("first")
     return stored
 
@@ -48,6 +49,7 @@ def edited(before: str, after: str) -> None:
         (lambda: edited("seed: 0", "seed: 7"), r"params.yaml was changed while stage train ran \(seed: it ran with 0"),
         (lambda: Path("params.yaml").write_text("seed: ["), "params.yaml: not valid YAML"),
         (lambda: published("second"), "data/filtered was changed while stage train ran"),
+        (lambda: Path("code.json").write_text("[1]"), "code.json was changed while stage train ran"),
         (lambda: Path("notes.txt").write_text("other"), "notes.txt was changed while stage train ran"),
     ],
 )
