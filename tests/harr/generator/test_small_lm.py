@@ -19,7 +19,7 @@ from harr.generator.traces import Oracle, game_of, open_world, practice, recitat
 from harr.io.files import finish
 from harr.params.generator import SmallLMParams
 from harr.rag.rollout import play
-from harr.types import Generate, Generator, Passage
+from harr.types import Generate, Generator, Passage, Search
 from harr.world import scripted
 from harr.world.scripted import Scripted
 
