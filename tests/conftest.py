@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from places import furnish
 from servers import wait_for
 
 from flows.server import free_port
@@ -21,22 +22,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Two workers share the cores; and sums of floats made by another number of threads differ in their last bits, so that
 # a test and the process it starts need one number where their results are compared. Before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder that is the current one, with harr, tasks, flows and the smoke recipe as params.yaml."""
-    for name in ("harr", "tasks", "flows", "recipes"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    shutil.copy(ROOT / "recipes/smoke.yaml", tmp_path / "params.yaml")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "prefect"))
-    # MLflow keeps one store open per address and process, so each place needs an address of its own.
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    for name in ("PREFECT_API_URL", "HARR_EXECUTION", "HARR_PARENT_TASK_RUN"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
+    return furnish(tmp_path, monkeypatch)
 
 
 @pytest.fixture(scope="session")

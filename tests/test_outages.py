@@ -21,6 +21,7 @@ import pytest
 import yaml
 from digests import digests
 from mlflow import MlflowClient
+from places import furnish
 from pymilvus import MilvusClient
 from servers import Server, milvus
 
@@ -91,30 +92,32 @@ def figures(stage: str) -> dict[str, Any]:
     return {name: value for name, value in found.items() if "second" not in name}
 
 
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory, empty_store: Path) -> Path:
+    """A folder with a small corpus, and its vectors as stage embed makes them where nothing goes away."""
+    with pytest.MonkeyPatch.context() as patched:
+        folder = furnish(tmp_path_factory.mktemp("calm"), patched)
+        shutil.copy(empty_store, folder / "mlflow.db")
+        change(download={"passages": 200, "train_questions": 8, "test_questions": 8}, embed={"shard_size": 5})
+        change(index={"batch_size": 5}, filter={"target": 4})
+        ended(run("download"))
+        shutil.copytree("data", "downloaded")
+        ended(run("embed"))
+    return folder
+
+
 @pytest.fixture
-def place(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def place(stored: Path, calm: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small corpus, not yet embedded; all stages belong to one run."""
     monkeypatch.setenv("HARR_EXECUTION", "one")
-    change(download={"passages": 200, "train_questions": 8, "test_questions": 8}, embed={"shard_size": 5})
-    change(index={"batch_size": 5}, filter={"target": 4})
-    ended(run("download"))
+    shutil.copy(calm / "params.yaml", stored)
+    shutil.copytree(calm / "downloaded", stored / "data")
     return stored
 
 
 def embedding() -> bool:
     """Whether stage embed has made its first shards."""
     return len(list(Path("work/embed").glob("*/vectors-*.npy"))) > 2
-
-
-def embedded_alone(place: Path) -> dict[str, str]:
-    """What stage embed makes where nothing goes away; its output and its run are taken away again."""
-    copy = (place / "mlflow.db").read_bytes()
-    ended(run("embed"))
-    found = digests(Path("data/vectors"))
-    shutil.rmtree("data/vectors")
-    Path("metrics/embed.json").unlink()
-    (place / "mlflow.db").write_bytes(copy)
-    return found
 
 
 @pytest.mark.parametrize("lite", [pytest.param(True, id="milvus-lite"), pytest.param(False, id="milvus")])
@@ -152,15 +155,14 @@ def test_milvus(place: Path, lite: bool, tmp_path_factory: pytest.TempPathFactor
         server.stop()
 
 
-def test_mlflow(place: Path) -> None:
-    expected = embedded_alone(place)
+def test_mlflow(place: Path, calm: Path) -> None:
     port = free_port()
     command, environment = mlflow_command(port)
     server, uri = Server(place, command, port, environment), f"http://127.0.0.1:{port}"
     try:
         server.start()
         told = without(server, run("embed", MLFLOW_TRACKING_URI=uri), embedding)
-        assert digests(Path("data/vectors")) == expected
+        assert digests(Path("data/vectors")) == digests(calm / "data/vectors")
         assert "MLflow server does not answer" in told and "stage embed goes on, and is reported later" in told
         told += ended(run("index", MLFLOW_TRACKING_URI=uri))
         assert "MLflow answers again" in told or "reported to MLflow: stage embed" in told
@@ -170,8 +172,7 @@ def test_mlflow(place: Path) -> None:
         server.stop()
 
 
-def test_prefect(place: Path) -> None:
-    expected = embedded_alone(place)
+def test_prefect(place: Path, calm: Path) -> None:
     port = free_port()
     command, environment = prefect_command(port)
     server, url = Server(place, command, port, environment), f"http://127.0.0.1:{port}/api"
@@ -182,7 +183,7 @@ def test_prefect(place: Path) -> None:
         limit = [sys.executable, "-m", "prefect", "concurrency-limit", "create", "gpu", "1"]
         subprocess.run(limit, env={**os.environ, "PREFECT_API_URL": url}, check=True, capture_output=True)
         told = without(server, run("embed", PREFECT_API_URL=url), embedding)
-        assert digests(Path("data/vectors")) == expected
+        assert digests(Path("data/vectors")) == digests(calm / "data/vectors")
         assert "the Prefect server at" in told and "answers again, after" in told and "Traceback" not in told
         assert [one["state_name"] for one in ask(f"{url}/flow_runs/filter")] == ["Completed"]
         assert until(lambda: {one["state_name"] for one in ask(f"{url}/task_runs/filter")} == {"Completed"})
