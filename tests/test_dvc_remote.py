@@ -1,9 +1,14 @@
-"""docs/dvc_remote.md: what was pushed to a folder is whole in a clone, and nothing there is stale."""
+"""docs/dvc_remote.md: what was pushed to a folder is whole in a clone, nothing there is stale, and it can promote."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+import yaml
+from mlflow import MlflowClient
 
 PIPELINE = """stages:
   train:
@@ -44,3 +49,47 @@ def test_a_clone_pulls_what_was_pushed_and_nothing_is_stale(tmp_path: Path) -> N
     run(second, *dvc, "pull", "--quiet")
     assert (second / "models/retriever/w").read_text() == "7"
     assert "up to date" in run(second, *dvc, "status")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif("HARR_FINISHED_RUN" not in os.environ, reason="needs a finished run of the smoke recipe")
+def test_a_clone_registers_what_it_pulled_and_promotes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    finished, first, second = Path(os.environ["HARR_FINISHED_RUN"]), tmp_path / "first", tmp_path / "second"
+    for name in ("MLFLOW_TRACKING_URI", "PREFECT_API_URL", "HARR_EXECUTION"):
+        monkeypatch.delenv(name, raising=False)
+    stages = yaml.safe_load((finished / "dvc.yaml").read_text())["stages"].values()
+    made = [one for stage in stages for kind in ("outs", "metrics", "plots") for one in stage.get(kind, ())]
+    # what git has of a run, beside the code
+    small = [name for one in made if isinstance(one, dict) for name, how in one.items() if how.get("cache") is False]
+    for place in (first, second):
+        for name in (
+            "harr",
+            "tasks",
+            "flows",
+            "recipes",
+            "dvc.yaml",
+            "dvc.lock",
+            "params.yaml",
+            *small,
+        ):  # git has them
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            copied = shutil.copytree if (finished / name).is_dir() else shutil.copy
+            copied(finished / name, place / name)
+        run(place, sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet")
+    dvc = (sys.executable, "-m", "dvc")
+    shutil.copytree(finished / ".dvc/cache", first / ".dvc/cache")
+    remote = ("remote", "add", "--default", "shared", str(tmp_path / "remote"))
+    run(first, *dvc, *remote)
+    run(first, *dvc, "push", "--quiet")
+    run(second, *dvc, *remote)
+    run(second, *dvc, "pull", "--quiet")
+    told = run(second, *dvc, "repro")
+    assert told.count("Running stage") <= 1 and "Running stage 'files'" in told  # the look at local files
+    harr = (sys.executable, "-m", "flows.cli")
+    assert "version 1 (alias candidate)" in run(second, *harr, "register")
+    done = subprocess.run([*harr, "promote"], cwd=second, capture_output=True, text=True, check=False)
+    client = MlflowClient(f"sqlite:///{second}/mlflow.db")
+    aliases = client.get_model_version("harr-smoke", "1").aliases
+    refused = "the alias stays where it is" in done.stderr  # so small a world may not earn it
+    assert ("champion" in aliases) == (done.returncode == 0) != refused, done.stdout + done.stderr
