@@ -2,9 +2,9 @@
 
 One growing text: thoughts, a search graph (``harr/rag/pipelines/graph.py``), results, an answer. The searches of a
 level of the graph are made together. Where later queries refer to a node, as ``$A`` does, the results so far are shown
-first, and the model writes what it found: ``<found> A is Ethel Price </found>`` (:func:`findings`). These words are put
-in for ``$A``, and learnt like all that the model writes. The results show every query as it was asked. A node is not
-asked if a node that it refers to has no finding or if the budget is spent, which the results say, too. A node never
+first, and the model is asked what it found: ``<found> A is Ethel Price </found>`` (:func:`findings`). These words are
+put in for ``$A``, and learnt like all that the model writes. The results show every query as it was asked. A node is
+not asked if a node that it refers to has no finding or if the budget is spent, which the results say, too. A node never
 gets a passage that a node before it already found.
 
 A text that is no graph ends the episode with the answer "", as published: the reasons are in ``Outcome.graph``. So does
@@ -73,6 +73,7 @@ def r_search(
             results.add(searches, (yield tuple(searches.values())))
         if wanted := results.wanted(level):
             text, tags = results.told(text)
+            text += asked_for(wanted)
             reply, wrong = yield from _block_of(text, "found")
             read = {} if wrong == _CUT else findings(_block(reply, "found") or "", wanted)
             results.learnt |= {label: value for label, value in read.items() if value.lower() != UNKNOWN}
@@ -175,6 +176,15 @@ class _Results:
             tool=node.tool,
             thought=self.thought,
         )
+
+
+def asked_for(labels: Iterable[str]) -> str:
+    """Return the line that asks for findings; without it no model could tell whether it is to answer.
+
+    >>> asked_for({"B", "A"})
+    'What did A, B find?\\n'
+    """
+    return f"What did {', '.join(sorted(labels))} find?\n"
 
 
 def findings(text: str, wanted: Iterable[str]) -> dict[str, str]:

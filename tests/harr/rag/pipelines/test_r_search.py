@@ -108,6 +108,7 @@ def test_a_whole_episode() -> None:
     assert second.prompt == (
         f"{first.prompt}{PLAN}</search>\n<result>\n"
         "A (General): mother of Ada Brown\nDoc 1(Title: Ada Brown) Her mother was Clara.\n</result>\n"
+        "What did A find?\n"
     )
     (search,) = game.send(FOUND)
     assert (search.query, search.tool) == ("birthplace of Clara", "News")
@@ -317,7 +318,8 @@ def test_bug_3_and_11_the_results_are_told_apart_and_sampled_ids_are_trained_ids
     """A model of the words of an episode writes it; what a trace trains on is what it sampled, and no result."""
     texts = {"</search>": f"{PLAN}</search>", "</found>": f"{FOUND}</found>", "</answer>": f"{ANSWER}</answer>"}
     results = (
-        "\n<result>\nA (General): mother of Ada Brown\nDoc 1(Title: Ada Brown) Her mother was Clara.\n</result>\n",
+        "\n<result>\nA (General): mother of Ada Brown\nDoc 1(Title: Ada Brown) Her mother was Clara.\n</result>\n"
+        "What did A find?\n",
         "\n<result>\nB (News): birthplace of Clara\nDoc 1(Title: Clara) Born in Bath.\n</result>\n",
     )
     writer = word_model(start(template="plain")[1].prompt, *texts.values(), *results)
@@ -403,7 +405,8 @@ def test_bug_10_the_answer_is_sampled_with_the_results_in_sight() -> None:
     known = {"mother of Ada Brown": Retrieval((MOTHER,)), "birthplace of Clara": Retrieval((TOWN,))}
     texts = [start(template="plain")[1].prompt, PLAN, FOUND, ANSWER, MOTHER.text, MOTHER.title, TOWN.text]
     writer = word_model(
-        *texts, "</search> </found> <result> </result> A B (General): (News): birthplace Doc 1(Title: Brown) Clara)"
+        *texts,
+        "</search> </found> <result> </result> What did find? A B (General): (News): birthplace Doc 1(Title: Brown) Clara)",
     )
     plan = writer.tokenizer(f"{PLAN.removeprefix('<think>')}</search>", add_special_tokens=False)["input_ids"]
     found = writer.tokenizer(f"{FOUND}</found>", add_special_tokens=False)["input_ids"]
