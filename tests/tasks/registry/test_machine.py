@@ -273,18 +273,19 @@ class Project(RuleBasedStateMachine):
         """`harr register`, which `harr run` and `harr promote` do first; it may be killed."""
         self.step(lambda: candidate.keep_candidate(Params.load(), by_hand=True), kill)
 
-    @rule(number=st.integers(0, 40), kill=st.integers(-1, 24))
-    def ran(self, number: int, kill: int) -> None:
-        """`harr run --promote` on what is here."""
+    @rule(number=st.integers(0, 40), kill=st.integers(-1, 24), skipped=st.sampled_from(["", "evaluated", "merged"]))
+    def ran(self, number: int, kill: int, skipped: str) -> None:
+        """`harr run --promote` on what is here; or the stages one by one without DVC, of which one was forgotten."""
         self.trained(number)
-        self.evaluated()
-        self.merged()
+        for stage in ("evaluated", "merged"):
+            if stage != skipped:
+                getattr(self, stage)()
         self.step(lambda: (candidate.keep_candidate(Params.load()), promotion.promote.fn(Params.load())), kill)
 
     @rule(number=st.integers(10, 40))
     def ran_to_its_end(self, number: int) -> None:
-        """The same with a model that is not bad, and no kill."""
-        self.ran(number=number, kill=-1)
+        """The same with a model that is not bad, no kill, and nothing forgotten."""
+        self.ran(number=number, kill=-1, skipped="")
 
     # What people do.
 
