@@ -406,7 +406,8 @@ def test_bug_10_the_answer_is_sampled_with_the_results_in_sight() -> None:
     texts = [start(template="plain")[1].prompt, PLAN, FOUND, ANSWER, MOTHER.text, MOTHER.title, TOWN.text]
     writer = word_model(
         *texts,
-        "</search> </found> <result> </result> What did find? A B (General): (News): birthplace Doc 1(Title: Brown) Clara)",
+        "</search> </found> <result> </result> What did find? A B (General): (News):",
+        "birthplace Doc 1(Title: Brown) Clara)",
     )
     plan = writer.tokenizer(f"{PLAN.removeprefix('<think>')}</search>", add_special_tokens=False)["input_ids"]
     found = writer.tokenizer(f"{FOUND}</found>", add_special_tokens=False)["input_ids"]
