@@ -48,6 +48,8 @@ class Arm:
     """Whether it is there only where stage generator taught the language model."""
     demonstrations: Literal["", "best", "all"] = ""
     """The sets of demonstrations from stage filter that the language model is shown."""
+    choose: Literal["", "votes", "judge"] = ""
+    """Who chooses one of ``evaluate.samples`` sampled episodes of a question; empty: it plays once, greedily."""
     function: str = ""
     """``package.module:name`` of a retriever of another package."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -167,6 +169,22 @@ ARMS = {
         learner="writer",
         trained=True,
         inside="sft",
+    ),
+    "majority": Arm(
+        "is full, which plays a question evaluate.samples times by chance and gives its most frequent answer",
+        "teal H",
+        learner="writer",
+        trained=True,
+        inside=".",
+        choose="votes",
+    ),
+    "best_of": Arm(
+        "is full, which plays as often, and the answer that evaluate.selector finds best by its passages",
+        "olive h",
+        learner="writer",
+        trained=True,
+        inside=".",
+        choose="judge",
     ),
     FULL: Arm("was trained by reward", "green D", learner="either", trained=True),
 }

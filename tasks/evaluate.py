@@ -29,6 +29,7 @@ from tasks.filter import statistics_rows
 from tasks.headline import headline_figures
 from tasks.paths import AUDIT, EVALUATION, FILTERED, HEADLINE, METRICS, PLACES, PLOTS, REPORT, STATS, TRAINED_ON, WORK
 from tasks.played import PLAYED, played
+from tasks.samples import chosen, play_samples_of, with_samples
 from tasks.tracking.run import told_params
 from tasks.train import training_figure
 
@@ -109,7 +110,8 @@ def play_run(
     from harr.evaluate.play import pass_rates
 
     section = params.evaluate
-    episodes = game.play(questions, batch_size=section.batch_size)
+    groups = play_samples_of(params, run, game, questions)
+    episodes = chosen(params, run, groups, log) or game.play(questions, batch_size=section.batch_size)
     report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
     lost = [step.retrieval.shortened for episode in episodes for step in episode.steps]
     if dropped := sum(own.dropped for own in lost):
@@ -117,10 +119,10 @@ def play_run(
     if cut := sum(own.thought_cut for own in lost):
         print(f"{game.desc}: {cut} thoughts cut in states longer than retriever.max_tokens")
     rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
-    if section.pass_at:
+    if section.pass_at and not groups:
         rates = pass_rates(questions, game, samples=section.samples, ks=section.pass_at, seed=run.number)
         rows = [row | rates.get(row["id"], {}) for row in rows]
-    return episodes, rows
+    return episodes, with_samples(params, run, rows, episodes, groups)
 
 
 def arm_pipelines(params: Params) -> dict[str, Pipeline]:

@@ -22,6 +22,7 @@ from harr.builders.retrievers import (
 )
 from harr.builders.writers import (
     build_generator,
+    build_samplers,
     build_writer,
     settings_of,
     stamps,
@@ -213,6 +214,14 @@ def open_writer(params: Params, places: Places, arm: Arm, trained: Path | None) 
     begun = untaught_folder if arm.untaught and "warmstart" in params.train.arms else writer_folder
     max_tokens = getattr(params.train, "max_tokens", 0)
     return build_writer(section, trained or begun(section, places), max_tokens, params.seed, places)
+
+
+def open_samplers(params: Params, places: Places, trained: Path | None, samples: int) -> list[Generator]:
+    """Return the language model of an arm as it samples when it is trained, once for each of so many samples."""
+    folder = trained or writer_folder(params.generator, places)
+    seeds = [params.seed * 1_000_003 + number for number in range(samples)]
+    temperature, longest = (getattr(params.train, name) for name in ("temperature", "max_tokens"))
+    return build_samplers(params.generator, folder, longest, temperature, seeds, places)
 
 
 def _checked_encoder(params: Params, corpus: Corpus, places: Places) -> Encoder:

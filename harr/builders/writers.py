@@ -1,6 +1,6 @@
 """Sections of language models become players that write: the generator, judge, reader, and the model that learns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from harr.params.generator import (
 from harr.rag.generation.cache import CachedGenerator
 from harr.rag.generation.chat_template import check_conversations, turn_frame
 from harr.rag.generation.llm_adapter import base_identity
-from harr.rag.generation.local_model import LocalGenerator, load_tokenizer
+from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model, load_tokenizer
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.generation.shared import SharedGenerator
 from harr.rag.pipelines import WriterFacts
@@ -67,6 +67,22 @@ def build_writer(section: GeneratorSection, model: Path, max_tokens: int, seed: 
     batch_size = getattr(section, "batch_size", 0)
     local = LocalParams(kind="local", model=str(model), temperature=0.0, max_tokens=max_tokens, batch_size=batch_size)
     return _writer(local.model_copy(update={"chat_template_kwargs": settings_of(section)}), seed, places)
+
+
+def build_samplers(
+    section: GeneratorSection, model: Path, max_tokens: int, temperature: float, seeds: Sequence[int], places: Places
+) -> list[Generator]:
+    """Return a language model that has learnt, by its folder, as it samples with each of these seeds."""
+    settings, batch_size = settings_of(section), getattr(section, "batch_size", 0)
+    one = LanguageModel(*load_model(str(model), chat_template_kwargs=settings), name=str(model))
+    shape = {"model": str(model), "temperature": temperature, "max_tokens": max_tokens, "settings": settings}
+    return [
+        CachedGenerator(
+            LocalGenerator(one, temperature=temperature, max_tokens=max_tokens, batch_size=batch_size, seed=seed),
+            places.completions / f"{fingerprint(['samples', shape, stamps(model), seed])}.sqlite",
+        )
+        for seed in seeds
+    ]
 
 
 def _greedy(section: ScriptedParams | ServerParams | LocalParams) -> ScriptedParams | ServerParams | LocalParams:
@@ -157,4 +173,9 @@ def written_by(section: GeneratorSection, places: Places) -> WriterFacts:
         # a token is a byte at least
         return lambda text: len(text.encode()) <= limit or len(tokenizer()(text)["input_ids"]) <= limit
 
-    return WriterFacts(fits, lambda: turn_frame(tokenizer(), name), lambda: check_conversations(tokenizer(), name))
+    return WriterFacts(
+        fits,
+        lambda: turn_frame(tokenizer(), name),
+        lambda: check_conversations(tokenizer(), name),
+        lambda text: len(tokenizer()(text, add_special_tokens=False)["input_ids"]),
+    )

@@ -84,9 +84,15 @@ def pass_rates(
     with bar(total=len(asked), desc=f"{game.desc}: pass@k", unit="episode") as progress:
         episodes = play(asked, game.pipeline, game.retriever, game.generator, ended=progress.update)
     game.retriever.sampling = None
-    right = answer_em if any(episode.answer is not None for episode in episodes) else all_gold
-    counts = {q.id: sum(right(e) == 1.0 for e in episodes[i * samples :][:samples]) for i, q in enumerate(questions)}
-    return {name: {f"pass_at_{k}": pass_at(samples, hits, k) for k in ks} for name, hits in counts.items()}
+    return rates([episodes[start : start + samples] for start in range(0, len(episodes), samples)], ks)
+
+
+def rates(groups: Sequence[Sequence[Episode]], ks: Sequence[int]) -> dict[str, Row]:
+    """Return pass@k per question id from the episodes of every question."""
+    answering = any(episode.answer is not None for group in groups for episode in group)
+    right = answer_em if answering else all_gold
+    counts = {group[0].question.id: (len(group), sum(right(episode) == 1.0 for episode in group)) for group in groups}
+    return {name: {f"pass_at_{k}": pass_at(*found, k) for k in ks} for name, found in counts.items()}
 
 
 def pass_at(samples: int, right: int, k: int) -> float:

@@ -24,6 +24,7 @@ LABELS = {
     "pool_recall": "recall of the candidates",
     "answer_similarity": "answer similarity",
     "searches": "searches",
+    "written_tokens": "tokens written",
     "context_words": "words of passages",
     "malformed": "malformed replies",
     "repeated_queries": "queries asked again",
@@ -43,7 +44,7 @@ BY_HOP = {
 """Metrics that are told hop by hop."""
 BY_SOURCE = {"source_recall": "candidates' recall by source", "source_only": "recall that the candidates owe to source"}
 """Metrics that are told for each source of candidates (``retriever.evidence``)."""
-SHARES = frozenset(LABELS) - {"searches", "context_words", "malformed", "reward"}
+SHARES = frozenset(LABELS) - {"searches", "written_tokens", "context_words", "malformed", "reward"}
 """Metrics between 0 and 1, shown in percent; the others are plain numbers."""
 
 

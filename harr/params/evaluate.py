@@ -48,7 +48,9 @@ class EvaluateParams(Section):
     """Numbers k of samples, of each of which the share of questions is reported that at least one of k samples
     solves."""
     samples: Positive = 8
-    """Number of samples of a question for ``pass_at``."""
+    """Number of samples of a question for ``pass_at`` and the arms majority and best_of."""
+    selector: Annotated[ServerParams | LocalParams, Field(discriminator="kind")] | None = None
+    """Model that grades sampled answers for the arm best_of, by question and passages, without gold."""
     batch_size: Positive = 512
     """Number of questions that are played together."""
     reader: Annotated[ServerParams | LocalParams | ScriptedParams, Field(discriminator="kind")] | None = None

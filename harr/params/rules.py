@@ -262,7 +262,7 @@ def arms_go_with_the_method(params: "Params") -> None:
     inside = [name for name, arm in evaluate.arm_table.items() if arm.inside]
     if inside and FULL not in evaluate.arm_table:
         raise ValueError(f"the arm {inside[0]} is what full was trained from; add full to evaluate.arms")
-    if absent := [name for name in inside if evaluate.arm_table[name].inside not in train.leaves]:
+    if absent := [name for name in inside if evaluate.arm_table[name].inside not in (".", *train.leaves)]:
         raise ValueError(
             f"the arm {absent[0]} is what full was trained from, and train.{absent[0]} is 0; set it, or leave the arm "
             "out"
@@ -270,10 +270,8 @@ def arms_go_with_the_method(params: "Params") -> None:
     alone = [name for name, arm in evaluate.arm_table.items() if "learns" in arm.overrides]
     if alone and params.retriever.evidence is None:
         raise ValueError(f"the arm {alone[0]} learns the term of retriever.evidence, which is null; leave it out")
-    if evaluate.pass_at and train.learns == LANGUAGE_MODEL:
-        raise ValueError(
-            f"evaluate.pass_at samples a retriever that learns; leave it out for train.method {train.method}"
-        )
+    if evaluate.pass_at and train.prefers:
+        raise ValueError(f"evaluate.pass_at samples what answers; leave it out for train.method {train.method}")
     if evaluate.reader and not params.pipeline.read_later:
         raise ValueError(
             f"evaluate.reader is for train.method {methods(prefers=True)}, whose pipeline does not answer; leave it out"

@@ -19,4 +19,14 @@ def a_chat_template_can_be_read(params: "Params") -> None:
         )
 
 
-WRITER_RULES = (a_chat_template_can_be_read,)
+def somebody_selects(params: "Params") -> None:
+    """The arm best_of has a model that chooses."""
+    judged = any(arm.choose == "judge" for arm in params.evaluate.arm_table.values())
+    if judged != (params.evaluate.selector is not None):
+        raise ValueError(
+            "evaluate.arms best_of and evaluate.selector, the model that grades its answers, go together; give both "
+            "or neither"
+        )
+
+
+WRITER_RULES = (a_chat_template_can_be_read, somebody_selects)

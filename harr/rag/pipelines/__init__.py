@@ -26,11 +26,12 @@ from harr.types import Pipeline
 class WriterFacts:
     """What is known of the model that writes: ``fits(limit)`` is a test whether a text has at most so many tokens;
     ``frame()``, what its chat template has before and after the first turn of a user; ``check()`` refuses a template
-    whose conversations cannot be trained on."""
+    whose conversations cannot be trained on; ``tokens(text)`` is the length of a text."""
 
     fits: Callable[[int], Callable[[str], bool]]
     frame: Callable[[], tuple[str, str]]
     check: Callable[[], None]
+    tokens: Callable[[str], int]
 
 
 Build = Callable[[Any, WriterFacts], Pipeline]
