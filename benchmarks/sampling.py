@@ -15,6 +15,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from harr.rag.generation import decoding
 from harr.rag.generation.local_model import LanguageModel
 
 PROMPT, TOKENS = 16, 32
@@ -41,6 +42,28 @@ def writer(vocabulary: int) -> LanguageModel:
     )
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=own, pad_token="w0 ")
     return LanguageModel(Qwen3ForCausalLM(config).eval(), tokenizer, name="random")
+
+
+def uneven(rows: int, at_once: int, repeats: int) -> dict[str, float]:
+    """Return tokens a second of CPU for texts of 50 tokens on average, with rows put together and without."""
+    model = writer(2_000)
+    model.ends = set(range(0, 2_000, 50))
+    model.model.generation_config.eos_token_id = sorted(model.ends)
+    torch.manual_seed(0)
+    asked, keys = torch.randint(1, 2000, (rows, PROMPT)).tolist(), [str(row) for row in range(rows)]
+    taken: dict[str, list[float]] = {"together": [], "apart": []}
+    texts = {}
+    for _ in range(repeats + 1):  # the first warms up
+        for name, times in taken.items():
+            decoding.MANY_ROWS = 8 if name == "together" else rows + 1
+            began = time.process_time()
+            texts[name] = model.generate(
+                asked, [()] * rows, temperature=1.0, keys=keys, max_tokens=200, batch_size=at_once
+            )
+            times.append(time.process_time() - began)
+    tokens = sum(map(len, texts["together"]))
+    assert texts["together"] == texts["apart"]
+    return {name: tokens / statistics.median(times[1:]) for name, times in taken.items()}
 
 
 def seconds(run: Callable[[], Any]) -> float:
@@ -84,7 +107,11 @@ def main() -> None:
     options.add_argument("--vocabularies", type=int, nargs="+", default=[2_000, 152_000])
     options.add_argument("--rows", type=int, nargs="+", default=[8, 32, 128])
     options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--uneven", action="store_true", help="texts of uneven length, 128 rows in batches of 32")
     given = options.parse_args()
+    if given.uneven:
+        print({name: round(rate) for name, rate in uneven(128, 32, given.repeats).items()})
+        return
     print(("{:>13}" * 6).format("vocabulary", "rows", "harr", "transformers", "bare", "ratio"))
     for vocabulary in given.vocabularies:
         model = writer(vocabulary)

@@ -1,12 +1,16 @@
 """How a language model in this process draws its next token, and by which strings a text ends."""
 
 import hashlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
 from transformers import LogitsProcessor, StoppingCriteria
+
+MANY_ROWS = 8
+"""Number of rows of a batch from which on those that are left, when half have ended, are put together with others."""
 
 
 class Draw(LogitsProcessor):
@@ -20,15 +24,17 @@ class Draw(LogitsProcessor):
         temperature: above 0.
         keys: one text per row; equal keys give equal numbers.
         max_tokens: number of tokens that are drawn at most.
+        begun: how many of them each row has already; empty: none.
 
     >>> draw = Draw(1.0, ["a", "b"], max_tokens=4)
     >>> draw(torch.zeros(2, 3, dtype=torch.long), torch.tensor([[0.0, 99.0], [99.0, 0.0]])).argmax(dim=1).tolist()
     [1, 0]
     """
 
-    def __init__(self, temperature: float, keys: Sequence[str], max_tokens: int) -> None:
+    def __init__(self, temperature: float, keys: Sequence[str], max_tokens: int, begun: Sequence[int] = ()) -> None:
         self._temperature = temperature
-        self._uniform_TB = torch.stack([_uniform(key, max_tokens) for key in keys], dim=1)
+        rows = [_uniform(key, max_tokens)[start:] for key, start in zip(keys, begun or [0] * len(keys), strict=True)]
+        self._uniform_TB = torch.nn.utils.rnn.pad_sequence(rows)
         self._drawn = 0
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -81,30 +87,56 @@ class TokenTexts:
         return self._with[character]
 
 
-class StopStrings(StoppingCriteria):
-    """A stopping criterion: a row is done when its new text holds one of its stop strings.
+class StopRows(StoppingCriteria):
+    """A stopping criterion: a row is done when its new text holds one of its stop strings, or has its length.
+
+    Where half of many rows have ended, it ends the batch: the others go on with those of other batches, so that no row
+    is computed for long that only waits for its neighbours.
 
     Args:
         texts: of the model's tokenizer.
         width: number of tokens that the rows were given.
         stops: the stop strings of every row.
+        begun: how many of the given tokens every row has written itself; empty: none.
+        max_tokens: number of tokens that a row writes in all.
+        ends: tokens that end a text.
+
+    Attributes:
+        done: for every row whether a stop string or its length has ended it.
     """
 
-    def __init__(self, texts: TokenTexts, width: int, stops: Sequence[tuple[str, ...]]) -> None:
-        self._texts, self._width, self._stops = texts, width, stops
-        self._done = [False] * len(stops)
+    def __init__(
+        self,
+        texts: TokenTexts,
+        width: int,
+        stops: Sequence[tuple[str, ...]],
+        begun: Sequence[int] = (),
+        max_tokens: int = sys.maxsize,
+        ends: Collection[int] = (),
+    ) -> None:
+        self._texts, self._width, self._stops, self._ends = texts, width, stops, ends
+        self._begun, self._max_tokens = begun or [0] * len(stops), max_tokens
+        self.done = [False] * len(stops)
+        self._over = [False] * len(stops)
         # a token is a character at least, or a part of one (at most four bytes)
         self._tail = 4 + 4 * max((len(word) for words in stops for word in words), default=0)
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
         """Return which rows (shape: rows) are done."""
-        last = input_ids[:, -1].tolist()
+        last, new = input_ids[:, -1].tolist(), input_ids.shape[1] - self._width
+        self._over = [over or token in self._ends for over, token in zip(self._over, last, strict=True)]
         asked = [
             row
             for row, words in enumerate(self._stops)
-            if words and not self._done[row] and self._texts.may_complete(last[row], words)
+            if words and not self.done[row] and self._texts.may_complete(last[row], words)
         ]
-        tails = input_ids[:, max(self._width, input_ids.shape[1] - self._tail) :]
-        for row, text in zip(asked, self._texts.decode(tails[asked].tolist()), strict=True):
-            self._done[row] = any(word in text for word in self._stops[row])
-        return torch.tensor(self._done, device=input_ids.device)
+        tails = input_ids[asked, -self._tail :].tolist()
+        own = [tail[-(self._begun[row] + new) :] for row, tail in zip(asked, tails, strict=True)]
+        for row, text in zip(asked, self._texts.decode(own), strict=True):
+            self.done[row] = any(word in text for word in self._stops[row])
+        for row, begun in enumerate(self._begun):
+            self.done[row] = self.done[row] or begun + new >= self._max_tokens
+        ended = sum(done or over for done, over in zip(self.done, self._over, strict=True))
+        if len(last) >= MANY_ROWS and 2 * ended >= len(last):
+            return torch.ones(len(last), dtype=torch.bool, device=input_ids.device)
+        return torch.tensor(self.done, device=input_ids.device)

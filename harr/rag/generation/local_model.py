@@ -25,7 +25,7 @@ from harr.errors import ModelError, one_line
 from harr.io.files import check_sums, read_json
 from harr.io.model_folder import UNLOADABLE, check_loadable
 from harr.rag.generation.chat_template import keep_turns, with_settings
-from harr.rag.generation.decoding import Draw, StopStrings, TokenTexts
+from harr.rag.generation.decoding import Draw, StopRows, TokenTexts
 from harr.rag.generation.llm_adapter import base_identity
 from harr.types import Generate, TruncatedCompletion
 
@@ -169,43 +169,57 @@ class LanguageModel:
         A row ends with an end token, with the token that completes one of its ``stops``, or after ``max_tokens``.
         Above temperature 0 its random numbers, one a token, follow from its key: neither its neighbours nor the batch
         change them.
+        A batch ends when half of its rows have; the others of all batches go on together, as new ones.
         Batches are smaller from the first one on that a GPU has no room for.
 
         Raises:
             torch.OutOfMemoryError: a GPU has no room for one row.
         """
+        written: list[list[int]] = [[] for _ in contexts]
 
-        def run(rows: Sequence[int]) -> list[list[int]]:
-            draw = [Draw(temperature, [keys[row] for row in rows], max_tokens)] if temperature else []
-            return self._batch([contexts[row] for row in rows], [stops[row] for row in rows], draw, max_tokens)
+        def run(rows: Sequence[int]) -> list[int]:
+            """Write on, and return the rows that have not ended."""
+            begun = [len(written[row]) for row in rows]
+            draw = [Draw(temperature, [keys[row] for row in rows], max_tokens, begun)] if temperature else []
+            asked, words = [[*contexts[row], *written[row]] for row in rows], [stops[row] for row in rows]
+            added, done = self._batch(asked, words, draw, begun, max_tokens)
+            for row, ids in zip(rows, added, strict=True):
+                written[row] += ids
+            return [
+                row
+                for row, ended, ids in zip(rows, done, added, strict=True)
+                if not (ended or self.ends.intersection(ids) or self.pad in ids)
+            ]
 
-        order = sorted(range(len(contexts)), key=lambda row: len(contexts[row]), reverse=True)  # most memory first
-        written: dict[int, list[int]] = {}
-        for rows, found in auto_batch(order, batch_size, run, self.name):
-            written.update(zip(rows, found, strict=True))
-        return [written[row] for row in range(len(contexts))]
+        left = list(range(len(contexts)))
+        while left:
+            left.sort(key=lambda row: -len(contexts[row]) - len(written[row]))  # most memory first
+            left = [row for _, rows in auto_batch(left, batch_size, run, self.name) for row in rows]
+        return [self._own(ids, stop) for ids, stop in zip(written, stops, strict=True)]
 
     def _batch(
         self,
         contexts: Sequence[Sequence[int]],
         stops: Sequence[tuple[str, ...]],
         draw: list[Draw],
+        begun: Sequence[int],
         max_tokens: int,
-    ) -> list[list[int]]:
-        """Go on from every context, as one left-padded batch."""
+    ) -> tuple[list[list[int]], list[bool]]:
+        """Go on from every context, as one left-padded batch; return what was added, and whether a row is done."""
         width = max(len(ids) for ids in contexts)
         ids_BT = torch.tensor([[self.pad] * (width - len(ids)) + list(ids) for ids in contexts])
         mask_BT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in contexts])
+        criterion = StopRows(self._texts, width, stops, begun, max_tokens, self.ends)
         with torch.inference_mode():
             output_BT = self.model.generate(
                 input_ids=ids_BT.to(self.model.device),
                 attention_mask=mask_BT.to(self.model.device),
                 do_sample=False,
-                max_new_tokens=max_tokens,
+                max_new_tokens=max_tokens - min(begun),
                 logits_processor=LogitsProcessorList(draw),
-                stopping_criteria=StoppingCriteriaList([StopStrings(self._texts, width, stops)]),
+                stopping_criteria=StoppingCriteriaList([criterion]),
             )
-        return [self._own(row, stop) for row, stop in zip(output_BT[:, width:].tolist(), stops, strict=True)]
+        return output_BT[:, width:].tolist(), criterion.done
 
     def _own(self, row: list[int], stop: tuple[str, ...]) -> list[int]:
         """Return a row without padding, which may be the end token itself."""

@@ -9,7 +9,7 @@ from letters import save_letters
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
 
-from harr.rag.generation.decoding import Draw, StopStrings, TokenTexts
+from harr.rag.generation.decoding import Draw, StopRows, TokenTexts
 from harr.rag.generation.local_model import LocalGenerator
 from harr.types import Generate
 
@@ -47,7 +47,7 @@ def test_a_stop_string_is_found_at_the_token_that_completes_it(stop: str) -> Non
     text = f"a search for something {stop} and more"
     tokenizer = bytewise(text)
     texts, ids = TokenTexts(tokenizer), tokenizer(text)["input_ids"]
-    criterion = StopStrings(texts, 0, [("never",), (stop,), ()])
+    criterion = StopRows(texts, 0, [("never",), (stop,), ()])
     for size in range(1, len(ids) + 1):
         never, done, without = criterion(torch.tensor([ids[:size]] * 3), None).tolist()
         assert done == (stop in tokenizer.decode(ids[:size])) and not never and not without

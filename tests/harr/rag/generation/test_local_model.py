@@ -8,6 +8,7 @@ import torch
 from letters import save_letters
 
 from harr.errors import ModelError
+from harr.rag.generation import decoding
 from harr.rag.generation.local_model import LocalGenerator
 from harr.types import Generate, TruncatedCompletion
 
@@ -30,6 +31,23 @@ def test_neither_batch_nor_order_changes_a_completion(letters: Path, temperature
     alone = generator(letters, temperature=temperature, batch_size=1).complete(PROMPTS[::-1])
     assert together == alone[::-1]
     assert all(together)
+
+
+def test_rows_that_end_make_room_for_others(letters: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of several batches that have not ended go on together: fewer are computed, and all say the same."""
+    prompts = [Generate(prompt=chr(97 + n % 26) * (1 + n % 7), stop=("s", "x", "e")) for n in range(40)]
+    texts: dict[int, list[str]] = {}
+    rows: dict[int, int] = {}
+    for many in (8, 10_000):
+        monkeypatch.setattr(decoding, "MANY_ROWS", many)
+        player = generator(letters, temperature=1.0, batch_size=16, max_tokens=40)
+        computed: list[int] = []
+        player._writer.model.register_forward_pre_hook(
+            lambda _, args, kwargs, told=computed: told.append(len(kwargs["input_ids"])), with_kwargs=True
+        )
+        texts[many], rows[many] = player.complete(prompts), sum(computed)
+    assert texts[8] == texts[10_000] and rows[8] < 0.9 * rows[10_000]
+    assert texts[8] == generator(letters, temperature=1.0, batch_size=1, max_tokens=40).complete(prompts)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
