@@ -130,8 +130,8 @@ def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
             ids, mask = kwargs["input_ids"].tolist(), kwargs["attention_mask"].tolist()
             output.log_probs.register_hook(lambda grad: seen.append((ids, mask, grad.ne(0).tolist())))
 
-    def load(*given: str) -> tuple[Any, Any]:
-        model, tokenizer = load_model(*given)
+    def load(*given: Any, **more: Any) -> tuple[Any, Any]:
+        model, tokenizer = load_model(*given, **more)
         model.register_forward_hook(watch, with_kwargs=True)
         return model, tokenizer
 
