@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option, Typer
 
-from flows import llm
+from flows import llm, traffic
 from flows.runtime.command import PLAIN, call, run_command
 from harr.errors import CorpusError
 from tasks.paths import BRIDGED, DIAGNOSIS, LENGTHS
@@ -20,7 +20,7 @@ RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or
 Recipe = Annotated[str, Option(help=RECIPE)]
 AsJson = Annotated[bool, Option("--json", help="print one JSON object")]
 PrefectPort = Annotated[int, Option(help="port of the Prefect server")]
-SERVE_PORT, PAGES_PORT = 8002, 8003
+PAGES_PORT = 8003
 MlflowPort = Annotated[int, Option(help="port of the MLflow server")]
 
 app = Typer(
@@ -36,7 +36,7 @@ def run(
     promote: Annotated[bool, Option("--promote", help="promote the model at the end, if the interval allows")] = False,
     again: Annotated[bool, Option("--again", help="train on the corpus of today, however little it changed")] = False,
 ) -> None:
-    """Bring every stage up to date, visible one by one in Prefect."""
+    """Bring every stage up to date, each visible in Prefect."""
     from flows.pipeline import run_recipe
 
     run_command(lambda: run_recipe(recipe, promote, again))
@@ -88,7 +88,7 @@ def bridge(
     passage_prompt: Annotated[str, Option(metavar="TEXT", help="and before a passage")] = "",
     out: Annotated[Path, Option(help="folder of the bridged encoder, for retriever.encoder")] = BRIDGED,
 ) -> None:
-    """Let another encoder read queries, for the index that is there.
+    """Let another encoder read queries for this index.
 
     Learns a map from its vectors to those of encoder.model. Needs what stages download and embed have made.
     """
@@ -149,7 +149,7 @@ def rollback(
     recipe: Recipe = "params.yaml",
     to: Annotated[str, Option(metavar="N", help="a version that was champion before (default: the one before)")] = "",
 ) -> None:
-    """Make the previous champion, or any before, the champion again."""
+    """Make the previous champion, or an older one, the champion."""
     from flows.pipeline import run_promotion
 
     run_command(lambda: run_promotion(recipe, back=True, to=to))
@@ -269,60 +269,11 @@ def lengths(
         run_command(lambda: played.play(params, lengths, tokens, out, questions=questions, seed=seed, model=model))
 
 
-@app.command(epilog="The server's page, at /, shows passages for the base encoder and the trained one side by side.")
-def serve(
-    model: Annotated[
-        str, Option(help="models:/NAME@ALIAS, which is followed, or a folder (default: the champion of params.yaml)")
-    ] = "",
-    index: Annotated[Path, Option(metavar="DIR", help="the project whose data/ is searched")] = Path(),
-    host: Annotated[str, Option(help="address; one that other machines reach needs a token")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one")] = SERVE_PORT,
-    token_variable: Annotated[str, Option(metavar="NAME", help="environment variable with the token, if any")] = (
-        "HARR_SERVE_TOKEN"
-    ),
-    dtype: Annotated[
-        Literal["auto", "float32", "bfloat16"],
-        Option(help="what queries are encoded in; auto tries which is faster, float32 gives the ids of evaluation"),
-    ] = "auto",
-    room: Annotated[int, Option(min=1, help="searches that may wait; beyond that the answer is 503")] = 4096,
-    stdio: Annotated[bool, Option("--stdio", help="speak MCP on stdin and stdout, not HTTP")] = False,
-    log: Annotated[Path | None, Option(metavar="DIR", help="keep searches and outcomes there (`harr replay`)")] = None,
-    explore: Annotated[float, Option(min=0, max=1, help="share of searches whose passages are drawn by chance")] = 0.0,
-    log_days: Annotated[int, Option(min=1, metavar="N", help="days that the log goes back")] = 30,
-    log_texts: Annotated[bool, Option(help="whether the log keeps questions, queries and states")] = True,
-) -> None:
-    """Answer searches with a trained retriever: HTTP, MCP.
-
-    Follows its alias in the registry: after a promotion or a rollback the next answers are of the new version, and
-    passages and index stay.
-    """
-    from flows.serve import serve as answer
-    from harr.traffic.log import Recording
-
-    if explore and log is None:
-        raise BadParameter("--explore draws passages to learn from; name a folder with --log")
-    recording = None if log is None else Recording(log, explore, log_days, log_texts)
-    run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, stdio, recording))
-
-
-@app.command()
-def replay(
-    log: Annotated[Path, Argument(metavar="LOG", help="folder of `harr serve --log`")],
-    model: Annotated[str, Option(help="models:/NAME@ALIAS, or a folder of stage merge")],
-    index: Annotated[Path, Option(metavar="DIR", help="the project whose data/ was searched")] = Path(),
-    out: Annotated[Path | None, Option(metavar="FILE", help="json file for the figures")] = None,
-) -> None:
-    """Judge a model by logged searches, without serving it."""
-    from tasks.replay import replay_log
-
-    run_command(lambda: print(*replay_log(log, model, index, out), sep="\n"))
-
-
 @app.command()
 def up(
     prefect_port: PrefectPort = 4200,
     mlflow_port: MlflowPort = 5000,
-    serve_port: Annotated[int, Option(help="port of `harr serve`")] = SERVE_PORT,
+    serve_port: Annotated[int, Option(help="port of `harr serve`")] = traffic.SERVE_PORT,
     pages_port: Annotated[int, Option(help="port of the reports and Data Docs")] = PAGES_PORT,
 ) -> None:
     """Start Prefect, its workers, MLflow and the champion."""
@@ -388,7 +339,7 @@ def status(as_json: AsJson = False) -> None:
     show(asdict(found), status_lines(found), as_json=as_json)
 
 
-for command in llm.COMMANDS:
+for command in (*llm.COMMANDS, *traffic.COMMANDS):
     app.command()(command)
 
 

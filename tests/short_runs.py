@@ -1,7 +1,7 @@
 """Parameters of trainings that are over in seconds."""
 
 from harr.params.baselines import InfoNCEParams
-from harr.params.train import LoraParams
+from harr.params.train_facts import LoraParams
 
 TWO_STEPS = {
     "steps": 2,

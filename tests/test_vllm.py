@@ -12,7 +12,8 @@ from vllm_cpu import START, Vllm, vllm
 
 from harr.errors import ParamsError
 from harr.params.generator import ServerParams
-from harr.params.train import AgentParams, LoraParams
+from harr.params.train import AgentParams
+from harr.params.train_facts import LoraParams
 from harr.rag.generation.local_model import LocalGenerator
 from harr.rag.generation.server import ServerGenerator
 from harr.rag.scoring.reward import Reward

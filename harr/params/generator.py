@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from harr.params.fields import Address, MaybePathOrName, PathOrName, Plain, Positive, Section, Variable
-from harr.params.train import LoraParams
+from harr.params.train_facts import LoraParams
 
 TemplateSettings = dict[Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")], Any]
 """Variables of a chat template by their names."""

@@ -10,21 +10,12 @@ from pydantic import Field, model_validator
 from harr.arms import ARMS
 from harr.params.baselines import BaselineParams, InfoNCEParams, LratParams, ReplugParams
 from harr.params.fields import Address, Dotted, Fraction, MaybeAddress, Plain, Positive, Section
-from harr.params.train_facts import ValidationParams
+from harr.params.train_facts import LoraParams, ValidationParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
 RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "replug", "warm_start", "evidence_alone", "full")
 """The arms that a retriever is compared with after training."""
-
-
-class LoraParams(Section):
-    """Low-rank adapter of the model that learns (published: rank 32, alpha 64, all linear layers)."""
-
-    rank: Positive = 32
-    """Rank of the two matrices that are added to a linear layer."""
-    alpha: Positive = 64
-    """Scale of the adapter; what it adds is multiplied by alpha / rank."""
 
 
 class LoopParams(ValidationParams):

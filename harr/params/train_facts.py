@@ -4,7 +4,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from harr.params.fields import Section
+from harr.params.fields import Positive, Section
 
 
 class TrainFacts(Section):
@@ -49,3 +49,12 @@ class ValidationParams(TrainFacts):
         if self.keep == "best" and not self.validate_every:
             raise ValueError("train.keep best is told by validation; set train.validate_every, or keep: last")
         return self
+
+
+class LoraParams(Section):
+    """Low-rank adapter of the model that learns (published: rank 32, alpha 64, all linear layers)."""
+
+    rank: Positive = 32
+    """Rank of the two matrices that are added to a linear layer."""
+    alpha: Positive = 64
+    """Scale of the adapter; what it adds is multiplied by alpha / rank."""

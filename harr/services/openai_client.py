@@ -14,6 +14,8 @@ from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_li
 from harr.io.retry import is_transient, retry
 from harr.services.bounded import AnswerTooLarge, bounded_client, retry_after, within
 
+Client = openai.OpenAI
+NotFound = openai.NotFoundError
 GRACE_SECONDS = 1.0
 """What an attempt may take beyond its time-outs, which the client itself should meet."""
 TOO_LONG = re.compile(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import openai
 
 from harr.compute import distributed
 from harr.errors import ParamsError
@@ -16,7 +15,7 @@ from harr.io.files import draft, fingerprint
 from harr.params.train import AgentParams
 from harr.rag.generation.local_model import LanguageModel
 from harr.rag.generation.sampler import Scored
-from harr.services.openai_client import Service
+from harr.services.openai_client import Client, NotFound, Service
 
 AT_ONCE = 128
 """Number of requests that a server is sent at a time."""
@@ -69,7 +68,7 @@ class LoraServers:
         for service in self._services:
             service.ask(self._load)
 
-    def _load(self, client: openai.OpenAI) -> Any:
+    def _load(self, client: Client) -> Any:
         body = {"lora_name": self._name, "lora_path": str(self._folder), "load_inplace": True}
         return client.post("/load_lora_adapter", cast_to=httpx.Response, body=body)
 
@@ -89,7 +88,7 @@ class LoraServers:
         ends = sorted(self._writer.ends)
         more = {**PLAIN, "return_token_ids": True, "include_stop_str_in_output": True, "stop_token_ids": ends}
 
-        def complete(client: openai.OpenAI) -> Any:
+        def complete(client: Client) -> Any:
             return client.completions.create(
                 model=self._name,
                 prompt=list(context),
@@ -101,10 +100,10 @@ class LoraServers:
                 extra_body=more,
             )
 
-        def attempt(client: openai.OpenAI) -> Any:
+        def attempt(client: Client) -> Any:
             try:
                 return complete(client)
-            except openai.NotFoundError:  # restarted: it knows its base alone
+            except NotFound:  # restarted: it knows its base alone
                 with self._lock:
                     self._load(client)
                 return complete(client)

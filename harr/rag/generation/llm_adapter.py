@@ -10,7 +10,7 @@ from transformers.utils.hub import cached_file
 from harr.compute.tensors import trained_weights
 from harr.io.files import write_json
 from harr.io.model_folder import settle_adapter
-from harr.params.train import LoraParams
+from harr.params.train_facts import LoraParams
 
 BLOCKS, BLOCK = 256, 64 * 1024
 """Number and size (bytes) of the blocks that are hashed of a larger file, spread evenly: 16 MiB of gigabytes."""

@@ -13,7 +13,7 @@ from harr.errors import ModelError
 from harr.io.extras import optional
 from harr.io.files import check_sums, read_json, write_json
 from harr.io.model_folder import settle_adapter
-from harr.params.train import LoraParams
+from harr.params.train_facts import LoraParams
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -21,7 +21,7 @@ from harr.io import progress
 from harr.io.files import finish, read_json
 from harr.params import Params
 from harr.params.generator import WarmstartParams
-from harr.params.train import LoraParams
+from harr.params.train_facts import LoraParams
 from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.rag.scoring.reward import Reward

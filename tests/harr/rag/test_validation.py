@@ -15,7 +15,8 @@ from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
 from harr.evaluate.summary import HEADLINES
 from harr.io.files import read_json
-from harr.params.train import GRPOParams, LoraParams, PPOParams, PQNParams
+from harr.params.train import GRPOParams, PPOParams, PQNParams
+from harr.params.train_facts import LoraParams
 from harr.rag.pipelines.pick import pick
 from harr.rag.policies.encoder_adapter import load_adapter
 from harr.rag.policies.two_tower import TwoTowerPolicy

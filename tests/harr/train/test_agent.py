@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 
 from harr.builders.methods import METHODS
 from harr.io import progress
-from harr.params.train import AgentParams, LoraParams
+from harr.params.train import AgentParams
+from harr.params.train_facts import LoraParams
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup

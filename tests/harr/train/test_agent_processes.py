@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 
 from harr.errors import ParamsError
 from harr.io.files import write_json
-from harr.params.train import AgentParams, LoraParams
+from harr.params.train import AgentParams
+from harr.params.train_facts import LoraParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train.agent import check_processes, train

@@ -12,7 +12,8 @@ from harr.builders.methods import METHODS
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError
 from harr.params.baselines import InfoNCEParams, ReplugParams
-from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
+from harr.params.train import GRPOParams, PolicyParams, PPOParams
+from harr.params.train_facts import LoraParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward

@@ -18,7 +18,8 @@ from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError
 from harr.io import progress
 from harr.io.files import SUMS, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
-from harr.params.train import LeReTParams, LoraParams
+from harr.params.train import LeReTParams
+from harr.params.train_facts import LoraParams
 from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.pipelines import leret as program

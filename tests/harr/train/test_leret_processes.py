@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 
 from harr.errors import ParamsError
 from harr.io.files import write_json
-from harr.params.train import LeReTParams, LoraParams
+from harr.params.train import LeReTParams
+from harr.params.train_facts import LoraParams
 from harr.rag.pipelines.leret import LeReT, render
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup

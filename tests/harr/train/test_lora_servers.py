@@ -18,7 +18,8 @@ from peft import PeftModel
 from serving import running
 
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
-from harr.params.train import AgentParams, LoraParams
+from harr.params.train import AgentParams
+from harr.params.train_facts import LoraParams
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup

@@ -20,7 +20,8 @@ from harr.builders.setup import open_setup
 from harr.corpus.passages import write_questions
 from harr.io.files import read_json, write_json
 from harr.params import Params
-from harr.params.train import GRPOParams, LoraParams, PolicyParams, PPOParams
+from harr.params.train import GRPOParams, PolicyParams, PPOParams
+from harr.params.train_facts import LoraParams
 from tasks.paths import PLACES
 
 pytestmark = pytest.mark.long

@@ -15,7 +15,8 @@ from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer import grpo_trainer
 
 from harr.errors import ParamsError, ServiceUnavailable
-from harr.params.train import AgentParams, LoraParams
+from harr.params.train import AgentParams
+from harr.params.train_facts import LoraParams
 from harr.rag.generation.llm_adapter import begin
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward

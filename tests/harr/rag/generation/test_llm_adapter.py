@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from harr.builders.writers import stamps
 from harr.compute.tensors import trained_weights
 from harr.errors import ModelError
-from harr.params.train import AgentParams, LoraParams
+from harr.params.train import AgentParams
+from harr.params.train_facts import LoraParams
 from harr.rag.generation import llm_adapter as adapter, local_model as local
 from harr.rag.generation.llm_adapter import base_identity
 
