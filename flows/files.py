@@ -31,8 +31,9 @@ def unnamed(values: Mapping[str, Any], stages: Mapping[str, Any]) -> list[str]:
     >>> unnamed({"seed": 0, "evaluate": {}}, {"arms": {"params": ["seed", "evaluate.seeds"]}, "files": {}})
     ['evaluate.seeds']
     """
-    named = {name: None for stage in stages.values() for name in stage.get("params", ())}
-    return [name for name in named if isinstance(name, str) and not _stands(values, name.split("."))]
+    told = (name for stage in stages.values() for name in stage.get("params", ()))
+    named = dict.fromkeys(name for name in told if isinstance(name, str))  # a mapping names another file
+    return [name for name in named if not _stands(values, name.split("."))]
 
 
 def _stands(values: Any, parts: Sequence[str]) -> bool:

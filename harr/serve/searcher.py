@@ -38,6 +38,7 @@ from harr.types import Question, Retrieval, Search
 Dtype = Literal["auto", "float32", "bfloat16"]
 
 
+TRAINED = ("champion", "explored")
 BASE = "base"
 """What stands for a version where the base encoder answered."""
 PATIENCE_SECONDS = 3.0
@@ -138,8 +139,8 @@ class Searcher:
                 raise ParamsError("no model is loaded yet")
             answers: list[Answer] = [Answer(now.version)] * len(asks)
             for model in {ask.model for ask in asks}:
-                policy = now.frozen() if model == "frozen" else now.policy
-                version, told_of = BASE if model == "frozen" else now.version, reads(policy.style, policy.history)
+                policy = now.policy if model in TRAINED else now.frozen()
+                version, told_of = now.version if model in TRAINED else BASE, reads(policy.style, policy.history)
                 own = [at for at, ask in enumerate(asks) if ask.model == model]
                 searches = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, Search)]
                 texts = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, str)]
@@ -150,7 +151,7 @@ class Searcher:
                         answers[at] = Answer(version, told_of, found=one)
                 if texts:
                     told = [text for _, text in texts]
-                    vectors = self._documents(policy, told) if model == "frozen" else policy.encode(told)
+                    vectors = policy.encode(told) if model in TRAINED else self._documents(policy, told)
                     for (at, _), vector in zip(texts, vectors, strict=True):
                         answers[at] = Answer(version, vector=tuple(vector[: policy.vectors.width].tolist()))
             return answers

@@ -91,7 +91,7 @@ def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A history without what a clock says."""
 
     def told(values: dict[str, Any]) -> dict[str, Any]:
-        kept = {name: value for name, value in values.items() if name != "seconds"}
+        kept = {name: value for name, value in values.items() if not name.endswith("seconds")}
         return {name: told(value) if isinstance(value, dict) else value for name, value in kept.items()}
 
     return [told(row) for row in history]

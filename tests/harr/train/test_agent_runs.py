@@ -191,8 +191,8 @@ def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
     """Lets the gradient of these steps overflow; returns the log that tells which step it is."""
     now = [0]
 
-    def load(*given: str) -> tuple[Any, Any]:
-        model, tokenizer = load_model(*given)
+    def load(*given: Any, **settings: Any) -> tuple[Any, Any]:
+        model, tokenizer = load_model(*given, **settings)
         model.model.norm.weight.register_hook(lambda grad: grad * float("inf") if now[0] in steps else grad)
         return model, tokenizer
 
@@ -250,8 +250,8 @@ def test_an_episode_that_outgrows_learnt_positions_is_survived(
         if kwargs.get("fused_lm_head"):
             seen.append((kwargs["input_ids"], kwargs["attention_mask"], output.log_probs.detach()))
 
-    def load(*given: str) -> tuple[Any, Any]:
-        model, tokenizer = load_model(*given)
+    def load(*given: Any, **settings: Any) -> tuple[Any, Any]:
+        model, tokenizer = load_model(*given, **settings)
         model.register_forward_hook(watch, with_kwargs=True)
         return model, tokenizer
 
