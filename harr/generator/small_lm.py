@@ -146,6 +146,8 @@ def _model(vocabulary: int, width: int, layers: int) -> Qwen3ForCausalLM:
     )
     model = Qwen3ForCausalLM(config)
     start_with_induction(model)
+    for layer in model.model.layers:  # stays zero: vLLM passes over it (docs/serving.md)
+        layer.self_attn.o_proj.bias.requires_grad_(False)
     return model
 
 
