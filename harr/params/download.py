@@ -79,7 +79,18 @@ class PeopleParams(QuestionsParams):
     """Seed of the random numbers that the world is made with."""
 
 
-class OwnQuestionsParams(QuestionsParams):
+class DrawnParams(QuestionsParams):
+    """Questions that are there, of which some may be drawn."""
+
+    train_questions: int = Field(0, ge=0)
+    """Maximum number of training questions, drawn from those that match; 0 means all."""
+    test_questions: int = Field(0, ge=0)
+    """Maximum number of test questions, drawn from those that match; 0 means all."""
+    seed: Seed = 0
+    """Seed of these draws, of as large a share of every setting, type and number of hops as of all."""
+
+
+class OwnQuestionsParams(DrawnParams):
     """Files of questions: JSON lines, or .json with one list; plain or gzipped."""
 
     train: tuple[PathOrName, ...]
@@ -98,12 +109,6 @@ class OwnQuestionsParams(QuestionsParams):
     near_duplicates: Literal["keep", "drop", "refuse"] = "keep"
     """Treatment of training questions that are nearly test questions (four fifths of the words, and an answer or gold
     passage in common): kept and counted, left out, or the stage ends."""
-    train_questions: int = Field(0, ge=0)
-    """Maximum number of training questions, drawn from those that match; 0 means all."""
-    test_questions: int = Field(0, ge=0)
-    """Maximum number of test questions, drawn from those that match; 0 means all."""
-    seed: Seed = 0
-    """Seed of these draws, of as large a share of every setting and type as of all."""
 
     @property
     def validates(self) -> bool:
@@ -148,7 +153,7 @@ class DocumentsParams(CutParams, OwnQuestionsParams):
     """Folder whose files are read, with all folders in it; those whose names begin with a dot are not."""
 
 
-class JudgedParams(QuestionsParams):
+class JudgedParams(DrawnParams):
     """A corpus with judgements, which may be graded: questions without answers, each with its relevant passages."""
 
     train: PathOrName = "train"
@@ -158,12 +163,6 @@ class JudgedParams(QuestionsParams):
     validation: str = ""
     """Name of the judged split of the validation questions, of which validation_questions are drawn (0: all); if
     empty, they are drawn from the training questions."""
-    train_questions: int = Field(0, ge=0)
-    """Maximum number of training questions, which are drawn; 0 means all."""
-    test_questions: int = Field(0, ge=0)
-    """Maximum number of test questions, which are drawn; 0 means all."""
-    seed: Seed = 0
-    """Seed of these draws."""
 
     @property
     def validates(self) -> bool:
@@ -192,7 +191,7 @@ class IrDatasetsParams(JudgedParams):
     """Name of the part to test on, such as beir/nfcorpus/test, whose documents are the passages."""
 
 
-class HubParams(QuestionsParams):
+class HubParams(DrawnParams):
     """A public benchmark from the Hugging Face hub, checked by hash and resumed by its client."""
 
     dataset: Literal["hotpotqa", "2wikimultihopqa", "musique", "nq"]
@@ -202,12 +201,6 @@ class HubParams(QuestionsParams):
     passages: Literal["context", "wiki18", "wiki17"] = "context"
     """Corpus to search: the paragraphs given with the questions, the 21,015,324 passages of wiki18, or (HotpotQA's
     fullwiki setting) the introductions of the 5,233,329 articles of 2017."""
-    train_questions: int = Field(0, ge=0)
-    """Maximum number of training questions, which are drawn; 0 means all."""
-    test_questions: int = Field(0, ge=0)
-    """Maximum number of test questions, which are drawn; 0 means all."""
-    seed: Seed = 0
-    """Seed of these draws, of as large a share of every type (of MuSiQue, number of hops) as of all."""
     train_level: tuple[Literal["easy", "medium", "hard"], ...] = ()
     """Levels of HotpotQA's training questions to learn from; its development split, our test split, is all hard."""
 
@@ -220,7 +213,7 @@ class HubParams(QuestionsParams):
         return self
 
 
-class HoverParams(QuestionsParams):
+class HoverParams(DrawnParams):
     """Claims to verify, each over two to four articles of Wikipedia's introductions of 2017 (arXiv 2011.03088)."""
 
     dataset: Literal["hover"]
@@ -231,12 +224,6 @@ class HoverParams(QuestionsParams):
     """Folder with the hub's files of the articles as ``<repository>/<file>``; if empty, they are downloaded."""
     hops: NonEmpty[Annotated[int, Field(ge=2, le=4)]] = (2, 3, 4)
     """Numbers of articles that the claims to keep need."""
-    train_questions: int = Field(0, ge=0)
-    """Maximum number of training claims, which are drawn; 0 means all."""
-    test_questions: int = Field(0, ge=0)
-    """Maximum number of test claims, which are drawn; 0 means all."""
-    seed: Seed = 0
-    """Seed of these draws, of as large a share of every number of articles as of all."""
 
 
 class HaystackParams(QuestionsParams):

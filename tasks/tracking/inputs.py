@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harr.errors import ParamsError, StaleState
-from harr.io.files import SUMS
+from harr.io.files import SUMS, sha256
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
 
@@ -91,7 +91,7 @@ def _difference(name: str, was: Any, now: Any) -> str:
 def _stamp(path: Path) -> str:
     """Return the hash of a published folder's list of hashes; of other files that of names, sizes and times."""
     if (path / SUMS).exists():
-        return hashlib.sha256((path / SUMS).read_bytes()).hexdigest()
+        return sha256(path / SUMS)
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     told = []
     for file in files:
