@@ -9,6 +9,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from harr.rag.scoring.reward import Reward
+from harr.rag.setup import Setup
 from harr.types import Episode, Generate, Outcome, Passage, Question, Request, Retrieval, Search
 
 TEMPLATE = "{% for m in messages %}{{ m.role[0] }}{{ m.content }}{% endfor %}a"
@@ -87,3 +89,17 @@ class OnePassage:
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """The same for all."""
         return [Retrieval((Passage("p", TOLD),)) for _ in searches]
+
+
+QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
+
+
+def letters_setup(folder: Path) -> Setup:
+    """A game whose model, written into the folder, is rewarded for each a that it answers."""
+    writer = save_letters(folder, spread=0.5)
+    reward = Reward({"letters:share_of_a": 1.0})
+    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(writer))  # type: ignore[arg-type]
+
+
+def nothing(step: int, values: object) -> None:
+    """Log nowhere."""

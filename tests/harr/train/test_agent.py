@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from letters import OnePassage, save_letters, spell
+from letters import QUESTIONS, letters_setup, nothing
 from safetensors.torch import load_file
 
 from harr.builders.methods import METHODS
@@ -25,7 +25,6 @@ from harr.train.batch import reward_figures
 from harr.train.record import plain
 from harr.types import Episode, Generate, Outcome, Question, Request
 
-QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
 PARAMS = AgentParams(
     method="agent",
     steps=12,
@@ -39,15 +38,9 @@ PARAMS = AgentParams(
 )
 
 
-def nothing(step: int, values: object) -> None:
-    """Log nowhere."""
-
-
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
-    folder = save_letters(tmp_path / "letters", spread=0.5)
-    reward = Reward({"letters:share_of_a": 1.0})
-    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(folder))  # type: ignore[arg-type]
+    return letters_setup(tmp_path / "letters")
 
 
 def test_the_reasons_of_ill_formed_turns_are_counted(setup: Setup) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from letters import OnePassage, save_letters, spell
+from letters import OnePassage, letters_setup, nothing, save_letters
 from safetensors.torch import load_file
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
@@ -24,7 +24,6 @@ from harr.train import agent
 from harr.train.agent import train
 from harr.types import Generate, Outcome, Question, Request, Retrieval, Search
 
-QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
 PARAMS = AgentParams(
     method="agent",
     steps=12,
@@ -40,10 +39,6 @@ PARAMS = AgentParams(
 )
 
 
-def nothing(step: int, values: object) -> None:
-    """Log nowhere."""
-
-
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     """What a run, or a checkpoint, has trained."""
     return load_file(next(folder.glob("*weights.safetensors"), folder / "model.safetensors"))
@@ -56,9 +51,7 @@ def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
-    folder = save_letters(tmp_path / "letters", spread=0.5)
-    reward = Reward({"letters:share_of_a": 1.0})
-    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(folder))  # type: ignore[arg-type]
+    return letters_setup(tmp_path / "letters")
 
 
 def test_a_stopped_run_that_collapses_later_keeps_its_best_weights(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 import torch
-from letters import TOLD, OnePassage, save_letters, spell
+from letters import QUESTIONS, TOLD, letters_setup, nothing
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer import grpo_trainer
 
@@ -19,14 +19,12 @@ from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.llm_adapter import begin
 from harr.rag.generation.local_model import LanguageModel, load_model
-from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import agent
 from harr.train.agent import AgentCallback, RolloutFunction, train, trl_config
 from harr.train.vllm import attend, check_vllm
 from harr.types import Generate, Outcome, Question, Request
 
-QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
 PARAMS = AgentParams(
     method="agent",
     steps=12,
@@ -40,15 +38,9 @@ PARAMS = AgentParams(
 )
 
 
-def nothing(step: int, values: object) -> None:
-    """Log nowhere."""
-
-
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
-    folder = save_letters(tmp_path / "letters", spread=0.5)
-    reward = Reward({"letters:share_of_a": 1.0})
-    return Setup(QUESTIONS, spell, OnePassage(), None, reward, "letters", writer=str(folder))  # type: ignore[arg-type]
+    return letters_setup(tmp_path / "letters")
 
 
 def mixed_stops(question: Question) -> PyGenerator[Request, Any, Outcome]:
