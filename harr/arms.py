@@ -12,7 +12,7 @@ FULL = "full"
 """The arm that is what stage train made; all others are compared with it."""
 Rewriting = Literal["", "last_answer", "first_answer", "all_answers", "question_query", "oracle_query"]
 """The rules of ``harr/rag/retrieval/rewritten.py``, by name; empty: none."""
-Ranking = Literal["", "sparse", "hybrid", "mention"]
+Ranking = Literal["", "sparse", "hybrid", "mention", "reranked"]
 """A ranking that is returned as it is; empty: that of the encoder."""
 
 
@@ -97,6 +97,13 @@ ARMS = {
         search="mention",
     ),
     "hybrid": Arm("fuses the rankings of both", "olive h", search="hybrid"),
+    "rerank": Arm("orders the pool of retriever.search anew by evaluate.reranker", "ink H", search="reranked"),
+    "late": Arm(
+        "is the untrained encoder reading the current query only, and compares its tokens as well as its vector",
+        "sky H",
+        overrides={"scores": "maxsim"},
+        history=False,
+    ),
     "history": Arm("is the same encoder reading the finished hops as well", "orange ^"),
     "thought": Arm(
         "is the same encoder reading the question and, in place of the hops, what the agent wrote before the query",

@@ -9,7 +9,6 @@ from harr.index.build import build_index
 from harr.index.mentions import build_mentions
 from harr.index.words import build_words
 from harr.params import Params
-from harr.params.embed import EmbedParams
 from tasks.paths import CORPUS, INDEX, MENTIONS, QUESTIONS, VECTORS, WORDS, WORK
 
 
@@ -17,7 +16,7 @@ def index_world(params: Params) -> None:
     """Make what these stages make, with vectors in float32."""
     download(params.download, CORPUS, QUESTIONS, WORK / "download")
     passages, encoder = Passages.open(CORPUS), Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
-    embed_corpus(passages, encoder, EmbedParams(dtype="float32"), VECTORS, WORK / "embed")
+    embed_corpus(passages, encoder, params.embed.model_copy(update={"dtype": "float32"}), VECTORS, WORK / "embed")
     build_index(passages, Vectors.open(VECTORS), params.index, INDEX, WORK / "index")
     build_mentions(passages, MENTIONS, WORK / "mentions")
     build_words(passages, WORDS, WORK / "words")

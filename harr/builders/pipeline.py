@@ -11,7 +11,7 @@ from harr.params.pipeline import PickParams, PipelineParams
 from harr.params.reward import RewardParams
 from harr.rag.pipelines import PIPELINES
 from harr.rag.pipelines.thinking import thinking
-from harr.rag.scoring.reranker import Reranker
+from harr.rag.scoring.reranker import open_reranker
 from harr.rag.scoring.reward import SIMILARITY, Reward
 from harr.rag.scoring.similarity import Encode
 from harr.types import Pipeline
@@ -36,7 +36,7 @@ def build_reward(section: RewardParams, encoder: EncoderParams, seed: int, place
     """Return the weighted reward terms, with judge, reranker and the ``encoder`` as it came where they are named."""
     judge = build_judge(section.judge, seed, places)
     encode = _encode(encoder) if SIMILARITY in section.terms else None
-    rerank = Reranker(section.reranker) if section.reranker else None
+    rerank = open_reranker(section.reranker, "reward.reranker") if section.reranker else None
     return Reward(section.terms, judge, encode, rerank, mix=section.mix, filter_by_mean=section.filter_by_mean)
 
 

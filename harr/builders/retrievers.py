@@ -26,6 +26,7 @@ from harr.params.embed import EncoderParams
 from harr.params.functions import function_of
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
+from harr.params.reward import RerankerParams
 from harr.params.sources import MilvusParams, SourceParams
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.evidence import Evidence
@@ -36,6 +37,8 @@ from harr.rag.retrieval.late_interaction import LateInteraction, load_multi_vect
 from harr.rag.retrieval.leads import Leads
 from harr.rag.retrieval.links import Links
 from harr.rag.retrieval.mention import MentionRetriever
+from harr.rag.retrieval.reranked import Reranked
+from harr.rag.scoring.reranker import open_reranker
 from harr.types import Retriever
 
 if TYPE_CHECKING:
@@ -123,6 +126,15 @@ def fixed_retriever(
         tokens = load_multi_vector(section.late_interaction, distributed.device())
         return LateInteraction(found, tokens, k=section.k, depth=section.pool)
     return found
+
+
+def reranked_retriever(
+    section: RetrieverParams, reranker: RerankerParams, encoder: Encoder, corpus: Corpus, candidates: str
+) -> Retriever:
+    """Return one that orders the pool of ``retriever.search`` anew by the reranker of section ``evaluate``."""
+    base = fixed_retriever(section, section.search, encoder, corpus, candidates)
+    score = open_reranker(reranker, "evaluate.reranker")
+    return Reranked(base, score, k=section.k, depth=section.pool)
 
 
 def dense_policy(

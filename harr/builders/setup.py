@@ -17,6 +17,7 @@ from harr.builders.retrievers import (
     fixed_retriever,
     function_retriever,
     open_corpus,
+    reranked_retriever,
     source_retrievers,
     towers_policy,
 )
@@ -193,6 +194,8 @@ def open_players(
             if params.sources:
                 return source_retrievers(params.sources, web, section, base, corpus, candidates)
             search = section.search if params.writer_learns else arm.search
+            if search == "reranked" and params.evaluate.reranker:
+                return reranked_retriever(section, params.evaluate.reranker, base, corpus, candidates)
             if search:
                 return fixed_retriever(section, search, base, corpus, candidates)
             states = query_section(params.encoder, section.encoder)

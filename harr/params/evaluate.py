@@ -7,6 +7,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from harr.arms import ARMS, Arm, function_arm
 from harr.params.fields import Dotted, NonEmpty, Plain, Positive, Section, Seed
 from harr.params.generator import LocalParams, ScriptedParams, ServerParams
+from harr.params.reward import RerankerParams
 
 if TYPE_CHECKING:
     ArmName: TypeAlias = str
@@ -56,6 +57,8 @@ class EvaluateParams(Section):
     reader: Annotated[ServerParams | LocalParams | ScriptedParams, Field(discriminator="kind")] | None = None
     """Model that answers from what a pipeline without answers (leret) has found, so that answers are scored; with null
     none are."""
+    reranker: RerankerParams | None = None
+    """Model that orders passages anew for the arm rerank."""
     occlusion: bool = False
     """Whether ``full`` also plays with a part of its state left out: the question, the history (or thought) or the
     query."""
@@ -79,6 +82,11 @@ class EvaluateParams(Section):
             raise ValueError(f"arms names {repeated[0]} twice; leave one out, or name it otherwise")
         if taken := [arm.name for arm in self.arms if not isinstance(arm, str) and arm.name in ARMS]:
             raise ValueError(f"arms: {taken[0]} is an arm of our own; give your retriever another name")
+        reranked = [name for name, arm in self.arm_table.items() if arm.search == "reranked"]
+        if reranked and self.reranker is None:
+            raise ValueError(f"the arm {reranked[0]} asks a reranker; give evaluate.reranker")
+        if self.reranker and not reranked:
+            raise ValueError("evaluate.reranker is asked by the arm rerank only; add it to arms, or leave it out")
         if self.pass_at and max(self.pass_at) > self.samples:
             raise ValueError(f"pass_at {max(self.pass_at)} needs as many samples, found {self.samples}; raise samples")
         return self

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from harr.params.fields import Address, PathOrName, Positive, Section, Variable, is_dotted
+from harr.params.fields import MaybeAddress, PathOrName, Positive, Section, Variable, is_dotted
 from harr.params.generator import LocalParams, ServerParams
 
 
@@ -27,12 +27,14 @@ class WeightParams(Section):
 
 
 class RerankerParams(Section):
-    """The reranker of the term ``relevance``: any server of ``/rerank`` in Cohere's form, such as vLLM."""
+    """A reranker, for the term ``relevance`` or the arm rerank: any server of ``/rerank`` in Cohere's form, such as
+    vLLM, or a cross-encoder of sentence-transformers."""
 
-    base_url: Address
-    """Address of the server without /rerank, e.g. http://127.0.0.1:8004/v1."""
+    base_url: MaybeAddress = ""
+    """Address of the server without /rerank, e.g. http://127.0.0.1:8004/v1; if empty, the model is loaded here."""
     model: PathOrName
-    """Name of the model, as the server knows it; published: Qwen/Qwen3-Reranker-4B."""
+    """Name of the model, as the server knows it; published: Qwen/Qwen3-Reranker-4B. Of one that is loaded here, folder
+    or hub name of a cross-encoder."""
     key_variable: Variable = "OPENAI_API_KEY"
     """Name of the environment variable with the key, which may be unset for a local server."""
     concurrency: Positive = 16
@@ -158,7 +160,7 @@ class RewardParams(Section):
     """Model that grades answers for the terms ``judge`` and ``semantic``; without one ``semantic`` is answer F1, and
     named so."""
     reranker: RerankerParams | None = None
-    """Server that scores passages for the term ``relevance``."""
+    """Model that scores passages for the term ``relevance``."""
     mix: Literal["weighted", "sum", "uniform", "std", "pca", "l2"] = "weighted"
     """How groups make one reward of several: each normalised in its group, then weighed and summed (weighted), or
     mixed first and then normalised (``harr/rag/scoring/scalarize.py``)."""

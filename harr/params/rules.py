@@ -126,7 +126,8 @@ def a_state_has_one_query(params: "Params") -> None:
 def index_has_what_is_searched(params: "Params") -> None:
     """The BM25 index is there where it is searched, and what is said of a search is read."""
     retriever, search = params.retriever, params.retriever.search
-    by_words = {name: arm.search for name, arm in params.evaluate.arm_table.items() if arm.search}
+    arms = params.evaluate.arm_table.items()
+    by_words = {name: arm.search for name, arm in arms if arm.search not in ("", "reranked")}
     if (by_words or search != "dense") and not params.index.full_text:
         what = f"the arm {min(by_words)}" if by_words else f"retriever.search {search}"
         raise ValueError(f"{what} needs the BM25 index; set index.full_text: true")
@@ -169,19 +170,18 @@ def retriever_ranks_as_it_learns(params: "Params") -> None:
 
 def token_vectors_are_there(params: "Params") -> None:
     """Token vectors are kept where they are compared, and are those of the encoder that reads states."""
-    train, late = params.train, params.retriever.scores == "maxsim"
+    arms = {f"the arm {name}": arm.overrides.get("scores") for name, arm in params.evaluate.arm_table.items()}
+    scores = {"retriever.scores maxsim": params.retriever.scores, **arms}
+    train, late = params.train, next((what for what, told in scores.items() if told == "maxsim"), "")
     if params.embed.tokens and params.encoder.base_url:
         raise ValueError("embed.tokens keeps vectors of tokens, which encoder.base_url does not tell; leave one out")
     if late and not params.embed.tokens:
-        raise ValueError("retriever.scores maxsim compares vectors of tokens, and none are kept; set embed.tokens: 128")
+        raise ValueError(f"{late} compares vectors of tokens, and none are kept; set embed.tokens: 128")
     if late and (train.positions or train.learns == LANGUAGE_MODEL):
         why = "trains the tower of passages, too" if train.positions else "trains no retriever"
-        raise ValueError(
-            f"retriever.scores maxsim trains states for passages that stay, and train.method {train.method} {why}; "
-            "leave it out"
-        )
+        raise ValueError(f"{late} ranks passages that stay, and train.method {train.method} {why}; leave it out")
     if late and params.retriever.encoder:
-        raise ValueError("retriever.scores maxsim compares tokens of encoder.model alone; leave retriever.encoder out")
+        raise ValueError(f"{late} compares tokens of encoder.model alone; leave retriever.encoder out")
 
 
 def sources_are_asked(params: "Params") -> None:

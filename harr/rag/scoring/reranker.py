@@ -1,19 +1,25 @@
 """The reward term ``relevance``: how well a reranker thinks that the passages of a search answer its sub-query.
 
 As in HARR (arXiv 2602.03645) it is a reward per step: the mean score of the step's passages, by a reranker behind an
-address of Cohere's form ``/rerank``, which vLLM, SGLang and others serve.
+address of Cohere's form ``/rerank``, which vLLM, SGLang and others serve, or by a cross-encoder that is loaded here.
+The arm rerank asks the same rerankers (``harr/rag/retrieval/reranked.py``).
 """
 
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from harr.errors import ParamsError
+from harr.errors import ModelError, ParamsError
+from harr.io.files import read_json
+from harr.io.model_folder import find_folder, load_safely
 from harr.params.reward import RerankerParams
 from harr.services.openai_client import Service
 from harr.types import Episode, Value
 
+SETTINGS = "config_sentence_transformers.json"
 Score = Callable[[Sequence[tuple[str, Sequence[str]]]], list[list[float]]]
 """Several queries, each with its texts, to one score per text."""
 
@@ -43,23 +49,68 @@ def relevances(score: Score, episodes: Sequence[Episode]) -> list[Value]:
     ]
 
 
+def open_reranker(params: RerankerParams, name: str) -> Score:
+    """Return the reranker of a section of params.yaml, ``name``: a server, or a model that is loaded here.
+
+    Raises:
+        ModelError: it cannot be found or loaded, or is no cross-encoder.
+    """
+    return Reranker(params, name) if params.base_url else _cross_encoder(params.model, f"{name}.model")
+
+
+@dataclass(frozen=True)
+class CrossEncoderScores:
+    """A cross-encoder, which reads query and passage together; a score is its logit."""
+
+    model: Any
+
+    def __call__(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
+        """Return the scores of the texts of every query, in their order; all pairs are batched by length."""
+        from torch.nn import Identity
+
+        pairs = [(query, text) for query, texts in asked for text in texts]
+        if not pairs:
+            return [[] for _ in asked]
+        order = sorted(range(len(pairs)), key=lambda place: -sum(map(len, pairs[place])))
+        told = self.model.predict([pairs[place] for place in order], activation_fn=Identity(), show_progress_bar=False)
+        score_of = dict(zip(order, told.tolist(), strict=True))
+        places = iter(range(len(pairs)))
+        return [[round(score_of[next(places)], 6) for _ in texts] for _, texts in asked]
+
+
+@lru_cache(maxsize=1)  # reward and arm may name the same
+def _cross_encoder(name: str, parameter: str) -> CrossEncoderScores:
+    """Load a cross-encoder as float32; neither code nor pickles from its folder are ever run."""
+    from sentence_transformers import CrossEncoder
+
+    folder = find_folder(name, parameter)
+    facts = [read_json(path) if (path := folder / file).exists() else {} for file in (SETTINGS, "config.json")]
+    shapes = facts[1].get("architectures") or [""]
+    if facts[0].get("model_type") != "CrossEncoder" and not str(shapes[0]).endswith("ForSequenceClassification"):
+        raise ModelError(f"model {name!r} scores no pairs of texts; set {parameter} to a cross-encoder")
+    model = load_safely(CrossEncoder, name, folder, None)
+    if model.num_labels != 1:
+        raise ModelError(f"model {name!r} has {model.num_labels} labels, not one score; set {parameter} to a reranker")
+    return CrossEncoderScores(model)
+
+
 class Reranker:
     """A reranker that is asked at ``params.base_url`` + ``/rerank``, up to ``params.concurrency`` queries at a time.
 
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says.
     """
 
-    def __init__(self, params: RerankerParams) -> None:
-        self._params = params
+    def __init__(self, params: RerankerParams, name: str) -> None:
+        self._params, self._name = params, name
         self._service = Service(
-            "reward.reranker",
+            name,
             base_url=params.base_url,
             model=params.model,
             key_variable=params.key_variable,
             timeout_seconds=params.timeout_seconds,
             deadline_seconds=params.deadline_seconds,
-            unreachable="reward.reranker.base_url, timeout_seconds or deadline_seconds",
-            overloaded="reward.reranker.concurrency",
+            unreachable=f"{name}.base_url, timeout_seconds or deadline_seconds",
+            overloaded=f"{name}.concurrency",
         )
 
     def __call__(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[list[float]]:
@@ -82,6 +133,6 @@ class Reranker:
         if set(score_of) != set(range(len(texts))) or not all(map(math.isfinite, score_of.values())):
             raise ParamsError(
                 f"{self._service.where}: the answer holds no finite score for each of {len(texts)} passages; "
-                "reward.reranker.base_url must be the address of a reranker that serves /rerank, usually ending in /v1"
+                f"{self._name}.base_url must be the address of a reranker that serves /rerank, usually ending in /v1"
             )
         return [score_of[place] for place in range(len(texts))]

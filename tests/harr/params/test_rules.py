@@ -61,7 +61,7 @@ from harr.types import Question
                 "generator": {"kind": "none"},
                 "train": {"method": "pqn"},
             },
-            r"maxsim trains states for passages that stay, and train\.method pqn trains the tower of passages, too;",
+            r"maxsim ranks passages that stay, and train\.method pqn trains the tower of passages, too;",
         ),
         (
             {"retriever": {"scores": "maxsim", "encoder": "models/bridged"}, "embed": {"tokens": 128}},
