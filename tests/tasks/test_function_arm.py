@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -99,6 +100,21 @@ def test_it_plays_the_questions_of_a_file(place: Path, capsys: pytest.CaptureFix
     assert set(read_json(Path("out.json"))["arms"]) == {"mine"} and "\nmine " in capsys.readouterr().out
     with pytest.raises(ParamsError, match=r"--arms his: evaluate\.arms\.0: should be 'bm25'"):
         with_arms(params("frozen", MINE), ["his"])
+
+
+def test_the_retriever_of_the_examples_plays_from_a_folder_outside(place: Path) -> None:
+    """It ranks all passages by the query's vector, moved half-way to that of the nearest one."""
+    write_text(Path("own_retriever.py"), (ROOT / "examples/own_retriever.py").read_text())
+    settings = {"weight": 0.5, "passages": 1}
+    mine = {"name": "moved", "retriever": "own_retriever:Rocchio", "settings": settings}
+    run, asked = params("frozen", mine), read_questions(QUESTIONS / "test.jsonl")
+    _, episodes = play_arms.fn(run, asked, nothing, model=None)
+    passages, table_ND = Passages.open(CORPUS), Vectors.open(VECTORS).take(np.arange(200))
+    for step in (episode.steps[0] for episode in episodes["moved"]):
+        query_D = Encoder(MODEL, max_tokens=64).encode([step.search.query])[0]
+        near = int((table_ND @ query_D).argmax())
+        best_N = np.argsort(-(table_ND @ (query_D + table_ND[near])))[: run.retriever.k]
+        assert [p.id for p in step.retrieval.passages] == [p.id for p in passages.take(best_N.tolist())]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,183 @@
+"""A trained retriever in mteb (arXiv 2210.07316), with the history of a conversation, and tasks in folders.
+
+What stage merge wrote is a stock model of sentence-transformers, too, which ``mteb.evaluate`` takes as it is; but that
+joins the turns of a conversation to one text, where :class:`MtebSearch` writes the state that was trained.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from harr.builders.encoder import build_encoder, trained_encoder
+from harr.datasets.judged import beir
+from harr.errors import CorpusError, ModelError, one_line
+from harr.io.extras import optional
+from harr.io.files import fingerprint
+from harr.io.model_folder import DOCUMENT, file_hashes, find_folder
+from harr.library.trained import finished, read_facts
+from harr.params.download import BeirParams
+from harr.params.embed import EncoderParams
+from harr.params.retriever import RetrieverParams
+from harr.rag.policies.state import StateFormat
+from harr.types import Hop, Passage, Question, Search
+
+QUERIES = 64
+"""Number of queries that are scored against all passages at once."""
+
+
+class MtebSearch:
+    """What mteb calls a search model: passages by the untouched encoder, queries by the trained one, in memory.
+
+    ``folder``: models/retriever, wherever it lies; or an encoder, which then reads the last turn alone.
+
+    Raises:
+        ModelError: the model ranks by more than vectors (``retriever.evidence``, ``retriever.scores``).
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        place = Path(folder)
+        if (place / "harr.json").exists():
+            facts, section = read_facts(place)
+            if section.evidence or section.scores != "vector":
+                raise ModelError(
+                    f"{folder} ranks by more than a vector, which mteb's search cannot tell; see docs/ir.md"
+                )
+            encoder: dict[str, Any] = facts["encoder"]
+            self._states = trained_encoder(EncoderParams(model=str(place), **encoder), place)
+            own = str(place / DOCUMENT) if (place / DOCUMENT).is_dir() else facts["base_model"]
+            self._passages = build_encoder(EncoderParams(model=own, **encoder))
+            history, self._statuses = facts["history"], facts["statuses"]
+        else:
+            section, history, self._statuses = RetrieverParams(state="sep"), False, False
+            self._states = self._passages = build_encoder(EncoderParams(model=str(folder)))
+        self._prompt = self._states.query_prompt if history else self._states.plain_prompt
+        self._format = StateFormat(section.state, history, section.max_tokens, self._prompt, section.pick_tokens)
+        meta = {"name": f"harr/{place.name}", "revision": fingerprint(file_hashes(find_folder(str(folder))))}
+        self.mteb_model_meta = optional("mteb", "ir").models.ModelMeta.create_empty(overwrites=meta)
+        self._ids: list[str] = []
+        self._vectors_ND = torch.empty(0)
+
+    def index(self, corpus: Any, **told: Any) -> None:
+        """Embed a corpus: rows with ``id``, ``text`` and, maybe, ``title``."""
+        passages = [Passage(str(row["id"]), row["text"], row.get("title") or "") for row in corpus]
+        self._ids = [passage.id for passage in passages]
+        texts = [passage.content for passage in passages]
+        self._vectors_ND = torch.from_numpy(self._passages.encode(texts, prompt=self._passages.passage_prompt))
+
+    def search(
+        self, queries: Any, *, top_k: int, top_ranked: Mapping[str, Sequence[str]] | None = None, **told: Any
+    ) -> dict[str, dict[str, float]]:
+        """Return the scores of the ``top_k`` best passages of every query; ``top_ranked``: of these passages only."""
+        names = [str(row["id"]) for row in queries]
+        searches = [
+            as_search(name, row["text"], statuses=self._statuses) for name, row in zip(names, queries, strict=True)
+        ]
+        states, _ = self._format.texts(searches, self._states)
+        found_QD = self._states.encode(states, prompt=self._prompt, max_tokens=self._format.max_tokens)
+        row_of = {name: row for row, name in enumerate(self._ids)} if top_ranked else {}
+        found: dict[str, dict[str, float]] = {}
+        for first in range(0, len(names), QUERIES):
+            scores_QN = torch.from_numpy(found_QD[first : first + QUERIES]) @ self._vectors_ND.T
+            for name, scores_N in zip(names[first : first + QUERIES], scores_QN, strict=True):
+                if top_ranked:
+                    kept = torch.tensor([row_of[one] for one in top_ranked[name]])
+                    scores_N = torch.full_like(scores_N, -np.inf).index_copy(0, kept, scores_N[kept])
+                best, rows = scores_N.topk(min(top_k, len(top_ranked[name]) if top_ranked else len(self._ids)))
+                found[name] = dict(zip((self._ids[row] for row in rows.tolist()), best.tolist(), strict=True))
+        return found
+
+
+def as_search(name: str, told: Any, *, statuses: bool) -> Search:
+    """Return a query of mteb as a search: a text, or a conversation, read as `harr serve` reads a chat: earlier turns
+    are finished hops.
+
+    >>> said = [("user", "Who founded Acme?"), ("assistant", "Ada Brown"), ("user", "Where was she born?")]
+    >>> found = as_search("q", [{"role": role, "content": text} for role, text in said], statuses=False)
+    >>> found.question.text, found.query, [(hop.query, hop.answer) for hop in found.hops]
+    ('Where was she born?', 'Where was she born?', [('Who founded Acme?', 'Ada Brown')])
+    """
+    if isinstance(told, str):
+        return Search(Question(name, told), told)
+    turns = [turn if isinstance(turn, Mapping) else {"role": "user", "content": str(turn)} for turn in told]
+    asked = [place for place, turn in enumerate(turns) if turn["role"] == "user"]
+    hops: list[Hop] = []
+    for own, following in pairwise(asked):
+        answer = " ".join(turn["content"] for turn in turns[own + 1 : following])
+        hops.append(finished(turns[own]["content"], answer, "", statuses=statuses))
+    last = turns[asked[-1]]["content"]
+    return Search(Question(name, last), last, tuple(hops))
+
+
+def task_of(name: str, split: str = "test") -> Any:
+    """Return a task of mteb: a folder in BEIR's layout, read where it lies, or one that mteb knows by its name.
+
+    Raises:
+        CorpusError: it is neither, or the folder lacks a file.
+    """
+    mteb, folder = optional("mteb", "ir"), Path(name)
+    if folder.is_dir():
+        return _of_folder(mteb, folder, split)
+    try:
+        return mteb.get_task(name)
+    except KeyError:
+        raise CorpusError(f"--tasks {name} is neither a folder in BEIR's layout nor a task of mteb") from None
+
+
+def _of_folder(mteb: Any, folder: Path, split: str) -> Any:
+    """Return a task over the files of a folder; what they hold is its revision."""
+    source = beir(BeirParams(dataset="beir", root=str(folder), test=split))
+    asked = list(source.test)
+    passages = [{"id": one.id, "title": one.title, "text": one.text} for one in source.passages]
+    queries = [{"id": one.id, "text": one.text} for one in asked]
+    relevant = {one.id: dict(zip(one.gold_ids, one.grades, strict=True)) for one in asked}
+    metadata = mteb.TaskMetadata(
+        name=folder.resolve().name,
+        description=f"the folder {folder}",
+        dataset={
+            "path": str(folder),
+            "revision": fingerprint({"queries": queries, "relevant": relevant, "passages": passages}),
+        },
+        type="Retrieval",
+        category="t2t",
+        eval_splits=[split],
+        eval_langs=["eng-Latn"],  # mteb wants one; nothing of ours reads it
+        main_score="ndcg_at_10",
+    )
+    rows = optional("datasets", "pipeline").Dataset.from_list
+    held = {"corpus": rows(passages), "queries": rows(queries), "relevant_docs": relevant, "top_ranked": None}
+
+    class FolderTask(mteb.abstasks.AbsTaskRetrieval):
+        """Its data is there already."""
+
+        def load_data(self, *_: Any, **__: Any) -> None:
+            """Take what the files held."""
+            self.dataset, self.data_loaded = {"default": {split: held}}, True
+
+    FolderTask.metadata = metadata
+    return FolderTask()
+
+
+def run_tasks(model: str, tasks: Sequence[str], out: Path) -> dict[str, float]:
+    """Evaluate a model on tasks, and keep mteb's results in ``out``, where its own tools read them.
+
+    What was evaluated before with the same model and task is not computed again.
+
+    Returns:
+        The main score of every task, 0 to 1.
+
+    Raises:
+        CorpusError: a task is not there. ModelError: the model is none.
+    """
+    mteb = optional("mteb", "ir")
+    found = [task_of(name) for name in tasks]
+    searcher = MtebSearch(model)
+    cache = mteb.ResultCache(out)
+    try:
+        result = mteb.evaluate(searcher, found, cache=cache, co2_tracker=False, show_progress_bar=False)
+    except (OSError, ConnectionError, ValueError) as error:
+        raise CorpusError(f"--tasks {' '.join(tasks)}: {one_line(error, 300)}; connect, or name folders") from None
+    return {one.task_name: float(one.get_score()) for one in result.task_results}
