@@ -82,7 +82,8 @@ def _configured(engine: str) -> bool:
 def shard(model: torch.nn.Module, weights: Iterable[torch.nn.Parameter]) -> None:
     """Cut the frozen part of ``model`` into one shard per process, where accelerate is configured for FSDP.
 
-    Layers are put together while they compute (FSDP 2). The ``weights`` that learn stay whole in every process.
+    Layers are put together while they compute (FSDP 2), so all processes must compute equally often. The ``weights``
+    that learn stay whole in every process; DDP, if it wraps the model, sees only them.
     """
     if count() == 1 or not _configured("FSDP"):
         return
@@ -90,6 +91,8 @@ def shard(model: torch.nn.Module, weights: Iterable[torch.nn.Parameter]) -> None
     for layer in [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]:
         fully_shard(layer, mesh=mesh, ignored_params=whole)
     fully_shard(model, mesh=mesh, ignored_params=whole)
+    frozen = [name for name, weight in model.named_parameters() if weight not in whole]
+    torch.nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, frozen)
 
 
 def main_process_only(call: Callable[[], T]) -> T:
@@ -165,8 +168,8 @@ def check_same_step(done: int, folder: Path) -> None:
         )
 
 
-def refuse_shards(method: str) -> None:
-    """Refuse FSDP for a method whose model must be whole in every process.
+def refuse_shards(method: str, unless: str = "") -> None:
+    """Refuse FSDP for a method whose model must be whole in every process; ``unless``: what else would do.
 
     Raises:
         ParamsError: accelerate is configured to cut models up.
@@ -175,7 +178,7 @@ def refuse_shards(method: str) -> None:
         if _configured(engine):
             raise ParamsError(
                 f"accelerate is configured for {engine}, but train.method {method} needs the whole model in every "
-                "process; use recipes/accelerate/multi_gpu.yaml"
+                f"process; use recipes/accelerate/multi_gpu.yaml{unless}"
             )
 
 

@@ -109,6 +109,7 @@ class StepCallback(TrainerCallback):
         self.figures, self.every, self.updates = figures, every or SAVE_EVERY, updates
         self.step = self.done = done = len(learning.history)
         self.stopped, self.began, self.main = "", time.perf_counter(), distributed.is_main()
+        self._told: dict[str, float] = {}
         if done and self.main:
             print(f"resuming {desc} at step {done}/{steps} ({done / steps:.1%})")
         self._left = stoppable(range(done, steps))
@@ -129,9 +130,13 @@ class StepCallback(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float] | None = None, **_: Any) -> None:
         """Keep the figures of a step after its last update, save now and then, and stop a run that must not go on."""
-        if not logs or "loss" not in logs or state.global_step % self.updates:
+        if not logs or "loss" not in logs:
             return
-        row = {"step": self.step, **self.figures(logs), "seconds": time.perf_counter() - self.began}
+        self._told |= logs  # TRL tells of sampling with the first update
+        if state.global_step % self.updates:
+            return
+        row = {"step": self.step, **self.figures(self._told), "seconds": time.perf_counter() - self.began}
+        self._told = {}
         self.learning.history.append(row)
         self.tell(row)
         self.progress.update()

@@ -270,7 +270,8 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     check_processes(params)
     loaded, tokenizer = load_model(setup.writer, params.quantization, chat_template_kwargs=setup.chat_template_kwargs)
     model = begin(loaded, params.lora, seed)
-    weights = trained_weights(model).values()
+    weights = list(trained_weights(model).values())
+    distributed.shard(model, weights)
     optimizer = torch.optim.AdamW(weights, params.learning_rate, weight_decay=params.weight_decay)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
     checkpoints = Checkpoints(
@@ -285,7 +286,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
         learning.restore()
     else:
         # of what is experimental in TRL we use rollout_func alone
-        with patch_environment(TRL_EXPERIMENTAL_SILENCE="1"), vllm_reached(params):
+        with patch_environment(TRL_EXPERIMENTAL_SILENCE="1", ACCELERATE_USE_FSDP="false"), vllm_reached(params):
             trainer = open_trainer(
                 GRPOTrainer,
                 callback,
@@ -341,7 +342,9 @@ def check_processes(params: AgentParams) -> None:
     Raises:
         ParamsError: the model would be cut up, or the passes do not come out even.
     """
-    distributed.refuse_shards("agent")
+    if params.vllm != "adapter" or params.validate_every or params.quantization != "none":
+        unless = ", or FSDP with train.vllm: adapter, validate_every: 0 and quantization: none"
+        distributed.refuse_shards("agent", unless)
     episodes, count = params.questions_per_step * params.group_size, distributed.count()
     if episodes % (params.episodes_per_pass * count):
         raise ParamsError(
