@@ -1,6 +1,10 @@
 """What a model would have earned on logged searches: `harr replay`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harr.traffic.replay import Replayed
 
 
 def replay_log(log: Path, model: str, project: Path, out: Path | None) -> list[str]:
@@ -14,13 +18,23 @@ def replay_log(log: Path, model: str, project: Path, out: Path | None) -> list[s
         CorpusError: it says too little of the model.
     """
     from harr.io.files import write_json
+
+    found = replayed(log, model, project)
+    if out:
+        write_json(out, found.told())
+    return found.lines()
+
+
+def replayed(log: Path, model: str, project: Path) -> "Replayed":
+    """Return what a model would have earned, over the index of a project.
+
+    Raises:
+        HarrError: as :func:`replay_log`.
+    """
     from harr.library.trained import TrainedRetriever
     from harr.traffic.log import read_log
     from harr.traffic.replay import replay
 
     searches, outcomes = read_log(log)
     with TrainedRetriever.load(model, index=project) as retriever:
-        found = replay(retriever.policy, searches, outcomes)
-    if out:
-        write_json(out, found.told())
-    return found.lines()
+        return replay(retriever.policy, searches, outcomes)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from harr.params.fields import ExperimentName, Fraction, Positive, RegistryName, Section
+from harr.params.fields import ExperimentName, Fraction, MaybePathOrName, Positive, RegistryName, Section
 
 ExploitName = Literal[
     "answer_in_query",
@@ -50,6 +50,9 @@ class TrackingParams(Section):
     the champion must not lie below."""
     min_questions: Positive = 100
     """Minimum number of questions in the comparison that a promotion goes by."""
+    traffic: MaybePathOrName = ""
+    """Folder of a log (`harr serve --log`) on whose searches a promotion must not earn less than what was served
+    (docs/traffic.md); if empty, none is asked."""
     traces: int = Field(50, ge=0)
     """Number of questions of `full` and of its baseline that are kept as MLflow traces, a span per hop."""
     allowed_exploits: tuple[ExploitName, ...] = ()

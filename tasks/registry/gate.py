@@ -41,7 +41,12 @@ FACTS = {
 
 
 def judge(
-    client: Any, candidate: Any, champion: Any | None, past: list[str], replay: Callable[[], list[Row]] | None = None
+    client: Any,
+    candidate: Any,
+    champion: Any | None,
+    past: list[str],
+    replay: Callable[[], list[Row]] | None = None,
+    earned: Sequence[Condition] = (),
 ) -> Verdict:
     """Compare the candidate with the champion; where there is none yet, with the arm that it began as (``baseline``).
 
@@ -52,6 +57,7 @@ def judge(
         past: the champions as promotions made them (:func:`tasks.registry.history.champions`).
         replay: plays the champion on what the candidate was played on, and returns its rows; asked where their games
             differ. None compares the registered rows, and refuses where the games differ.
+        earned: what logged traffic says of the candidate (tasks/registry/logged.py).
 
     Raises:
         PromotionRefused: the candidate has no rules, or its evaluation is not as it was registered.
@@ -91,6 +97,7 @@ def judge(
         _expectations(candidate),
         _index(candidate),
         *_honest(_kept(client, candidate, AUDIT), rules["allowed_exploits"]),
+        *earned,
     ]
     facts = {words: candidate.tags.get(tag, "none recorded") for tag, words in FACTS.items()}
     level = f"{100 * (1 - 2 * attempts.level(number)):.5g}"

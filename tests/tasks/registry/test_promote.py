@@ -18,6 +18,8 @@ from harr.errors import PromotionRefused
 from harr.evaluate.summary import summarise
 from harr.io.files import digest_of, publish, write_json
 from harr.params import Params
+from harr.traffic.estimate import Estimate
+from harr.traffic.replay import Replayed
 from tasks.played import rules
 from tasks.registry import promote as registry
 from tasks.registry.history import champions
@@ -208,6 +210,27 @@ def test_every_condition_is_asked_and_stands_on_the_page(params: Params, change:
         promote.fn(params)
     text = page_of(params, version)
     assert re.search("1 of 1[01] conditions does not hold", text) and told.split(", ")[0].split("found ")[1] in text
+
+
+def test_what_traffic_says_of_a_candidate_is_a_condition(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is that of the version's rules; one that cannot judge it is no yes, and its reason stands there."""
+    add(params, right=24, rules=told_rules(params, traffic="traffic"))
+    with pytest.raises(
+        PromotionRefused, match=r"traffic: found traffic holds no searches-\*.jsonl; name the folder of"
+    ):
+        promote.fn(params)
+
+    def found(gain: float) -> Any:
+        one = Estimate(0.5, 0.4, 0.6, gain, gain - 0.1, gain + 0.1)
+        return lambda log, model, project: Replayed(90, 80.0, 0.0, (0.5, 0.4, 0.6), {"dr": one})
+
+    monkeypatch.setattr("tasks.registry.logged.replayed", found(-0.01))
+    with pytest.raises(
+        PromotionRefused, match=r"traffic: found -0\.010 \[-0\.110, \+0\.090\] in 90 searches, needed an"
+    ):
+        promote.fn(params)
+    monkeypatch.setattr("tasks.registry.logged.replayed", found(0.0))
+    assert "promoted" in promote.fn(params)
 
 
 def test_an_exploit_that_is_allowed_and_answers_that_are_not_there_hinder_no_promotion(params: Params) -> None:
