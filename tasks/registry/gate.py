@@ -21,6 +21,8 @@ from tasks.played import PLAYED
 from tasks.registry import attempts, history
 
 Row = dict[str, Any]
+Replay = Callable[[], list[Row]] | None
+Asked = Sequence[Condition]
 FACTS = {
     "kind": "kind",
     "corpus": "corpus",
@@ -41,12 +43,7 @@ FACTS = {
 
 
 def judge(
-    client: Any,
-    candidate: Any,
-    champion: Any | None,
-    past: list[str],
-    replay: Callable[[], list[Row]] | None = None,
-    earned: Sequence[Condition] = (),
+    client: Any, candidate: Any, champion: Any | None, past: list[str], replay: Replay = None, earned: Asked = ()
 ) -> Verdict:
     """Compare the candidate with the champion; where there is none yet, with the arm that it began as (``baseline``).
 
