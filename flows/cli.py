@@ -11,10 +11,10 @@ from typing import Annotated, Literal
 
 from typer import Argument, BadParameter, Option, Typer
 
-from flows import llm, traffic
+from flows import llm, towers, traffic
 from flows.runtime.command import PLAIN, call, run_command
 from harr.errors import CorpusError
-from tasks.paths import BRIDGED, DIAGNOSIS, LENGTHS, MTEB, RETRIEVER
+from tasks.paths import BRIDGED, DIAGNOSIS, MTEB, RETRIEVER
 
 RECIPE = "a file in recipes/, without .yaml, which runs in .harr/runs/RECIPE; or params.yaml, in this folder"
 Recipe = Annotated[str, Option(help=RECIPE)]
@@ -243,47 +243,6 @@ def questions(
     run_command(lambda: print(*write_questions(Params.load(), hops or (), out), sep="\n"))
 
 
-def length(text: str) -> int:
-    """Return a positive number, with K for thousands or M for millions.
-
-    >>> length("500"), length("40k"), length("10M")
-    (500, 40000, 10000000)
-
-    Raises:
-        BadParameter: it is none.
-    """
-    factor = {"K": 1000, "M": 1_000_000}.get(text[-1:].upper(), 1)
-    digits = text[:-1] if factor > 1 else text
-    if not digits.isdecimal() or int(digits) == 0:
-        raise BadParameter(f"{text!r} is no length; expected a positive number such as 500, 40K or 10M")
-    return int(digits) * factor
-
-
-@app.command()
-def lengths(
-    lengths: Annotated[list[int] | None, Option(parser=length, metavar="N ...", help="sentences of a document")] = None,
-    tokens: Annotated[list[int] | None, Option(parser=length, metavar="N ...", help="or about so many tokens")] = None,
-    questions: Annotated[int | None, Option(parser=length, help="stories (default: as the test split)")] = None,
-    seed: Annotated[int | None, Option(min=0, help="of stories and places; logs are named by it")] = None,
-    model: Annotated[Path | None, Option(help="adapter or merged model (default: models/adapter)")] = None,
-    params: Annotated[Path, Option(help="parameter file of the run")] = Path("params.yaml"),
-    out: Annotated[Path, Option(help="folder of the logs; a log that is there is continued")] = LENGTHS,
-    answers: Annotated[list[Path] | None, Option(metavar="LOG ...", help="let the generator answer from these")] = None,
-) -> None:
-    """Play test stories in documents of several lengths.
-
-    For a trained retriever of train.method pqn. A length is such as 500, 40K or 1M. An option goes before the section
-    `lengths` of the parameter file, and that before the run's own sections. With --answers nothing is played: the
-    generator of --params (pipeline.reader: true) answers from these logs.
-    """
-    from flows import lengths as played
-
-    if answers:
-        run_command(lambda: played.answer(params, answers))
-    else:
-        run_command(lambda: played.play(params, lengths, tokens, out, questions=questions, seed=seed, model=model))
-
-
 @app.command()
 def up(
     prefect_port: PrefectPort = 4200,
@@ -354,7 +313,7 @@ def status(as_json: AsJson = False) -> None:
     show(asdict(found), status_lines(found), as_json=as_json)
 
 
-for command in (*llm.COMMANDS, *traffic.COMMANDS):
+for command in (*llm.COMMANDS, *towers.COMMANDS, *traffic.COMMANDS):
     app.command()(command)
 
 

@@ -120,7 +120,8 @@ def play_run(
         print(f"{game.desc}: {cut} thoughts cut in states longer than retriever.max_tokens")
     rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
     if section.pass_at and not groups:
-        rates = pass_rates(questions, game, samples=section.samples, ks=section.pass_at, seed=run.number)
+        warmth, ks = section.sample_temperature, section.pass_at
+        rates = pass_rates(questions, game, samples=section.samples, ks=ks, seed=run.number, temperature=warmth)
         rows = [row | rates.get(row["id"], {}) for row in rows]
     return episodes, with_samples(params, run, rows, episodes, groups)
 

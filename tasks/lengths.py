@@ -56,10 +56,12 @@ def play_lengths(
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
     check_lengths(told, lengths)
     data = told.model_dump(mode="json", exclude={"seed", "test_questions"})  # a log's name and length tell them
-    _claim(out, {"towers": identity(towers), "picks": params.pipeline.picks, "data": data})
+    picks, beam = params.pipeline.picks, params.lengths.beam
+    told_beam = {"beam": beam} if beam > 1 else {}
+    _claim(out, {"towers": identity(towers), "picks": picks, "data": data, **told_beam})
     for sentences in lengths:
         log = out / f"eval_seed{seed}_ns{sentences}.jsonl"
-        _play_length(told, sentences, towers, params.embed, log, picks=params.pipeline.picks)
+        _play_length(told, sentences, towers, params.embed, log, picks=picks, beam=beam)
     logs = {int(log.stem.rpartition("ns")[2]): whole_lines(log) for log in out.glob(f"eval_seed{seed}_ns*.jsonl")}
     table = [
         {"sentences": row["sentences"], "tokens": round(row["sentences"] * mean), **row}
@@ -92,6 +94,7 @@ def _play_length(
     log: Path,
     *,
     picks: int,
+    beam: int,
 ) -> None:
     """Play one length into its log. Noise that all its documents share is encoded first, in shards on disk."""
     from harr.datasets.haystack import SHARED, longer, noise_for, stories
@@ -109,6 +112,7 @@ def _play_length(
         towers,
         log,
         picks=picks,
+        beam=beam,
         total=stories_told,
         desc=f"{sentences:,} sentences",
     )
@@ -116,16 +120,18 @@ def _play_length(
         shutil.rmtree(shards)  # all stories of this length have been played
 
 
-def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
-    """Let the generator answer the questions of some logs from their picks; EM and F1 by length.
+def ask_reader(params: Params, logs: Sequence[Path], keep: str = "all", limit: float = 0.0) -> list[dict[str, Any]]:
+    """Let the generator answer the questions of some logs from the picks that a rule keeps; EM and F1 by length.
 
-    Each log gets a neighbour, ``answers_<name>``, with every line and its answer.
+    Each log gets a neighbour, ``answers_<name>``, with every line and its answer. The rules and their ``limit`` are
+    those of :mod:`harr.evaluate.stopping`.
 
     Raises:
         ParamsError: a log is missing, or its name tells no length; or there is no generator.
     """
     from harr.builders.writers import build_generator
     from harr.evaluate.lengths import by_length, read_answers, whole_lines
+    from harr.evaluate.stopping import shown
 
     generator = build_generator(params.generator, params.seed, PLACES)
     if generator is None:
@@ -135,8 +141,36 @@ def ask_reader(params: Params, logs: Sequence[Path]) -> list[dict[str, Any]]:
         name = re.fullmatch(r"eval_seed\d+_ns(\d+)\.jsonl", log.name)
         if not name or not log.exists():
             raise ParamsError(f"{log}: expected a log eval_seed<seed>_ns<sentences>.jsonl of `harr lengths`")
-        answered = read_answers(whole_lines(log), generator)
+        answered = read_answers([shown(row, keep, limit) for row in whole_lines(log)], generator)
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answered)
         write_text(log.with_name(f"answers_{log.name}"), lines)
         rows_of.setdefault(int(name[1]), []).extend(answered)
     return list(by_length(rows_of, params.evaluate.resamples, params.seed, ("answer_em", "answer_f1")))
+
+
+def stopping_tables(
+    logs: Sequence[Path], thresholds: Sequence[float] | None, tune: Sequence[Path] | None
+) -> tuple[dict[str, list[dict[str, Any]]], float | None]:
+    """Return what stopping by every threshold and after every number of picks gives, by rule, and the AUC of values.
+
+    With ``tune`` there is one threshold, that of the best fact F1 on those logs.
+
+    Raises:
+        ParamsError: a log is missing or empty.
+    """
+    from harr.evaluate.lengths import whole_lines
+    from harr.evaluate.stopping import auc, study
+
+    def rows_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
+        for path in paths:
+            if not whole_lines(path):
+                raise ParamsError(f"{path}: expected a log eval_seed<seed>_ns<sentences>.jsonl of `harr lengths`")
+        return [row for path in paths for row in whole_lines(path)]
+
+    draws: Any = {"resamples": 2000, "seed": 0}
+    rows, values = rows_of(logs), list(thresholds or [round(0.1 * step - 0.1, 1) for step in range(13)])
+    if tune:
+        values = [max(study(rows_of(tune), "value", values, **draws), key=lambda row: row["fact_f1"][0])["limit"]]
+    most = max(len(row["picked"]) for row in rows)
+    by_picks = study(rows, "picks", [float(count) for count in range(1, most + 1)], **draws)
+    return {"threshold": study(rows, "value", values, **draws), "picks": by_picks}, auc(rows)

@@ -70,7 +70,7 @@ def loading_facts(params: Params, states: EncoderParams) -> dict[str, Any]:
     finished hop says FOUND or not.
     """
     elsewhere = {"encoder", "late_interaction"} | ({"weights"} if params.retriever.fusion == "rrf" else set())
-    told = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt"}
+    told = {"max_tokens", "query_prompt", "plain_prompt", "passage_prompt", "normalize"}
     return {
         "format": FORMAT,
         "dataset": params.download.dataset,
@@ -116,7 +116,7 @@ def _weights(weight: Any) -> str:
 
 def _note(folder: Path, params: Params, sections: set[str]) -> None:
     """Write a folder that says only that nothing was trained here, and who played; not at which address."""
-    private = {section: {"base_url", "key_variable"} for section in sections}
+    private = {section: {"base_url", "more_urls", "key_variable"} for section in sections}
     with draft(WORK / "merge" / "note", folder) as note:
         write_json(note / "untrained.json", params.model_dump(include=sections, exclude=private, mode="json"))
 

@@ -75,8 +75,9 @@ def _checks_of(
     servers: list[tuple[str, Any]] = list(machine.model_servers(params))
     servers += [("encoder", params.encoder)] if params.encoder.base_url else []
     for section, server in servers:
-        words = (section, server.base_url, server.model, server.key_variable, environment)
-        checks.append((section, lambda words=words: addresses.check_model_server(*words)))  # type: ignore[misc]
+        for url in (server.base_url, *getattr(server, "more_urls", ())):
+            words = (section, url, server.model, server.key_variable, environment)
+            checks.append((section, lambda words=words: addresses.check_model_server(*words)))  # type: ignore[misc]
     if params.index.uri:
         checks.append(("Milvus", lambda: addresses.check_milvus(params.index.uri)))
     return checks

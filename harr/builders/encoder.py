@@ -19,6 +19,7 @@ def build_encoder(section: EncoderParams, model: str = "") -> Encoder:
         query_prompt=section.query_prompt,
         plain_prompt=section.plain_prompt,
         passage_prompt=section.passage_prompt,
+        normalize=section.normalize,
         device=distributed.device(),
     )
 

@@ -293,13 +293,15 @@ def trained_towers(encoder: EncoderParams, section: RetrieverParams, folder: Pat
     if (actions := action_folder(folder)) is None:
         raise ModelError(f"{folder} holds no tower of actions (folder action); train with train.method: pqn")
     facts = read_json(folder / "harr.json") if (folder / "harr.json").exists() else {}
-    told = facts.get("positions", section.positions)
-    if told != section.positions:
-        raise ModelError(
-            f"{folder} was trained with positions {told}, params.yaml says {section.positions}; "
-            "set retriever.positions to what it was trained with"
-        )
-    return towers_policy(section, trained_encoder(encoder, folder), trained_encoder(encoder, actions), None)
+    towers = towers_policy(section, trained_encoder(encoder, folder), trained_encoder(encoder, actions), None)
+    for name, given in towers.facts.items():
+        if (told := facts.get(name, given)) != given:
+            where = "encoder" if name == "normalize" else "retriever"
+            raise ModelError(
+                f"{folder} was trained with {name} {told}, params.yaml says {given}; "
+                f"set {where}.{name} to what it was trained with"
+            )
+    return towers
 
 
 def towers_policy(
@@ -314,5 +316,7 @@ def towers_policy(
         temperature=section.temperature,
         max_tokens=section.max_tokens,
         pick_tokens=section.pick_tokens,
+        scale=section.value_scale,
+        pick_order=section.pick_order,
         sampling=None if seed is None else torch.Generator().manual_seed(seed),
     )

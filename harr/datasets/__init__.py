@@ -11,7 +11,7 @@ from typing import Any
 from harr.datasets.chunks import Spans
 from harr.datasets.documents import documents
 from harr.datasets.haystack import documents as long_documents
-from harr.datasets.hub import FILES, WIKI17, WIKI18, hotpotqa, hover, musique, nq, two_wiki
+from harr.datasets.hub import FILES, WIKI17, WIKI18, bare, hotpotqa, hover, musique, two_wiki
 from harr.datasets.judged import beir, ir_datasets
 from harr.datasets.local import jsonl, people, world
 from harr.datasets.medquad import medquad
@@ -92,7 +92,9 @@ DATASETS = {
     "hotpotqa": Dataset(hotpotqa, _of_hub, vast=True),
     "2wikimultihopqa": Dataset(two_wiki, _of_hub, vast=True),
     "musique": Dataset(musique, _of_hub, vast=True),
-    "nq": Dataset(nq, _of_hub, vast=True),
+    "nq": Dataset(bare, _of_hub, vast=True),
+    "triviaqa": Dataset(bare, _of_hub, vast=True),
+    "all": Dataset(bare, _of_hub, vast=True),
     "hover": Dataset(hover, _of_hub, vast=True),
     "medquad": Dataset(medquad, _of_medquad, cut=True),
     "babilong": Dataset(long_documents, _of_noise, apart=True),

@@ -31,6 +31,7 @@ FILES = {
     "2wikimultihopqa": ("framolfese/2WikiMultihopQA", "data/train*.parquet", "data/validation*.parquet"),
     "musique": ("dgslibisey/MuSiQue", "musique_ans_v1.0_train.jsonl", "musique_ans_v1.0_dev.jsonl"),
     "nq": (FLASHRAG, "nq/train.jsonl", "nq/dev.jsonl"),
+    "triviaqa": (FLASHRAG, "triviaqa/train.jsonl", "triviaqa/dev.jsonl"),
 }
 """Repository, training files, test files; a benchmark's development split is our test split."""
 WIKI18 = ("PeterJinGo/wiki-18-corpus", "wiki-18.jsonl.gz")
@@ -84,15 +85,25 @@ def musique(params: HubParams) -> Source:
     return _source(params, _musique_row)
 
 
-def nq(params: HubParams) -> Source:
-    """Open NQ-open: questions and answers without passages; they need ``download.passages: wiki18``.
+def bare(params: HubParams) -> Source:
+    """Open NQ-open, TriviaQA or all four sets of HARR's code as questions and answers; passages are those of wiki18.
 
     Raises:
         CorpusError: other passages are asked for.
     """
     if params.passages != "wiki18":
-        raise CorpusError("download: nq has no passages of its own; set download.passages: wiki18 in params.yaml")
-    return _source(params, _nq_row)
+        raise CorpusError(
+            f"download: {params.dataset} has no passages of its own; set download.passages: wiki18 in params.yaml"
+        )
+    if params.dataset != "all":
+        return _source(params, _bare_row)
+    opened = {name: _source(params.model_copy(update={"dataset": name}), convert) for name, convert in ALL.items()}
+
+    def named(split: str) -> Iterator[Question]:  # two of them number their questions alike
+        for name, source in opened.items():
+            yield from (replace(question, id=f"{name}-{question.id}") for question in getattr(source, split))
+
+    return Source(wiki18(params.root), named("train"), named("test"))
 
 
 def _source(params: HubParams, convert: Callable[[Row], Read]) -> Source:
@@ -214,7 +225,7 @@ def _musique_row(row: Row) -> Read:
     return _question(row, answers, tuple(gold), distinct), distinct
 
 
-def _nq_row(row: Row) -> Read:
+def _bare_row(row: Row) -> Read:
     _require(row, "golden_answers")
     return _question(row, row.strings("golden_answers"), (), []), []
 
@@ -244,3 +255,7 @@ def _require(row: Row, *keys: str) -> None:
             raise CorpusError(
                 f"{row.place}: no column {key}; expected the hub's own file format (found {list(values)})"
             )
+
+
+ALL = {"hotpotqa": _hotpot_row, "2wikimultihopqa": _hotpot_row, "nq": _bare_row, "triviaqa": _bare_row}
+"""The sets of ``download.dataset: all``, and how a row of each is read."""

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize
 from sentence_transformers.util import batch_to_device
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -30,7 +31,7 @@ left over in another way, whose last bits differ."""
 
 
 class Encoder:
-    """A model together with the way it is used; its vectors have length 1.
+    """A model together with the way it is used; its vectors have length 1, unless they are not to be normalised.
 
     Attributes:
         model: the sentence-transformers model, in eval mode also while it learns: dropout would
@@ -49,6 +50,7 @@ class Encoder:
         query_prompt: str = "",
         plain_prompt: str | None = None,
         passage_prompt: str = "",
+        normalize: bool = True,
         device: str | None = None,
     ) -> None:
         """Load a model as float32, in eval mode; neither code nor pickles from its folder are ever run.
@@ -59,6 +61,8 @@ class Encoder:
             query_prompt: put before a state, which tells the history.
             plain_prompt: put before a query alone; None is ``query_prompt``.
             passage_prompt: put before a passage.
+            normalize: whether vectors get length 1; without it they are as they are pooled, also where the model
+                itself would normalise them.
             device: as torch names it; None takes a GPU where there is one.
 
         Raises:
@@ -71,12 +75,13 @@ class Encoder:
                 f"{name} holds several towers, of which one is expected; name its folder, such as {name}/query"
             )
         self.name = name
-        self.model = load_safely(SentenceTransformer, name, folder, device)
+        self.model = _pooled(load_safely(SentenceTransformer, name, folder, device), normalize)
         if self.model.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32: several times as fast, on tensor cores
         self.query_prompt = query_prompt
         self.plain_prompt = query_prompt if plain_prompt is None else plain_prompt
         self.passage_prompt = passage_prompt
+        self.normalize = normalize
         self.width = int(self.model.get_embedding_dimension() or 0)
         self.projection: Tensor | None = None
         self._recomputed: list[torch.nn.Module] = []
@@ -93,6 +98,7 @@ class Encoder:
                 "modules": [[type(module).__name__, module.get_config_dict()] for module in modules],
                 "prompts": [query_prompt, passage_prompt, *({self.plain_prompt} - {query_prompt})],
                 "max_tokens": max_tokens,
+                **({} if normalize else {"normalize": False}),
             }
         )
 
@@ -106,7 +112,7 @@ class Encoder:
         on_batch: Callable[[int], object] | None = None,
         alone: bool = False,
     ) -> NDArray[np.float32]:
-        """Return unit vectors of ``texts``, shape (n, D), in their order, without gradient.
+        """Return vectors of ``texts``, shape (n, D), in their order, without gradient.
 
         Batches hold texts of like length, the longest first; on a CPU small batches are the fast ones.
         Lengths are counted in tokens: sorted by characters, batches of 32 real passages hold 22 % padding.
@@ -150,7 +156,7 @@ class Encoder:
     def forward(
         self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None, multiple: int = 0
     ) -> Tensor:
-        """Return unit vectors, float32, shape (n, D), with gradient: one padded batch through the model.
+        """Return vectors, float32, shape (n, D), with gradient: one padded batch through the model.
 
         The batch is as long as its longest text; with ``multiple`` up to the next multiple of so many tokens.
 
@@ -170,7 +176,9 @@ class Encoder:
         if multiple and not self._static:
             self._pad(features, multiple)
         told = self.model(batch_to_device(features, self.model.device))
-        vectors_BD: Tensor = torch.nn.functional.normalize(told["sentence_embedding"].float(), dim=-1)
+        vectors_BD: Tensor = told["sentence_embedding"].float()
+        if self.normalize:
+            vectors_BD = torch.nn.functional.normalize(vectors_BD, dim=-1)
         if self.projection is None:
             return vectors_BD
         tokens_BTW = token_vectors(told["token_embeddings"].float(), told["attention_mask"], self.projection)
@@ -263,6 +271,14 @@ class Encoder:
         half = copy.copy(self)
         half.model = copy.deepcopy(self.model).bfloat16()
         return half
+
+
+def _pooled(model: SentenceTransformer, normalize: bool) -> SentenceTransformer:
+    """Return a model without the modules that give vectors length 1, where it is not to ``normalize``."""
+    for name, module in [] if normalize else list(model.named_children()):
+        if isinstance(module, Normalize):
+            delattr(model, name)
+    return model
 
 
 def _like(order: NDArray[np.int64], sizes: NDArray[np.int64]) -> list[NDArray[np.int64]]:

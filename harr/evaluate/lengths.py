@@ -14,6 +14,7 @@ from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.evaluate.intervals import mean_interval
+from harr.evaluate.plan import plan
 from harr.io.files import fingerprint, read_jsonl
 from harr.io.progress import bar
 from harr.params.embed import EmbedParams
@@ -64,9 +65,18 @@ def _weights(encoder: Encoder) -> str:
 
 
 def play_documents(
-    documents: Iterable[QuestionDocument], towers: TwoTowerPolicy, log: Path, *, picks: int, total: int, desc: str
+    documents: Iterable[QuestionDocument],
+    towers: TwoTowerPolicy,
+    log: Path,
+    *,
+    picks: int,
+    total: int,
+    desc: str,
+    beam: int = 1,
 ) -> list[dict[str, Any]]:
     """Pick ``picks`` sentences of every document and append a line each to ``log``; lines that are there stay.
+
+    With a ``beam`` above 1 so many plans of picks are followed, and the best is told.
 
     A line: id, question, answers, gold and picked (places in the document), texts and values of the picks,
     fact_em (all gold picked) and fact_f1. Gold never ends an episode.
@@ -76,7 +86,7 @@ def play_documents(
     todo = (document for document in documents if document[0].id not in known)
     with bar(total=total, desc=desc, unit="story", initial=len(known)) as progress:
         for batch in _batches(todo):
-            rows = _play(batch, towers, picks)
+            rows = _play(batch, towers, picks, beam)
             with log.open("a", encoding="utf-8") as handle:
                 handle.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
                 handle.flush()
@@ -108,10 +118,14 @@ def whole_lines(log: Path) -> list[dict[str, Any]]:
     return read_jsonl(log)
 
 
-def _play(batch: Sequence[QuestionDocument], towers: TwoTowerPolicy, picks: int) -> list[dict[str, Any]]:
+def _play(batch: Sequence[QuestionDocument], towers: TwoTowerPolicy, picks: int, beam: int) -> list[dict[str, Any]]:
     for question, passages in batch:
         towers.attach_document(question, passages)
-    episodes = play([question for question, _ in batch], partial(pick, picks=picks), towers, None)
+    questions = [question for question, _ in batch]
+    if beam > 1:
+        episodes = [plan(question, towers, picks=picks, width=beam) for question in questions]
+    else:
+        episodes = play(questions, partial(pick, picks=picks), towers, None)
     rows = [_row(episode, towers.documents[episode.question.id].place) for episode in episodes]
     towers.clear()
     return rows

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -70,20 +70,26 @@ class Game:
 
 
 def pass_rates(
-    questions: Sequence[Question], game: Game, *, samples: int, ks: Sequence[int], seed: int
+    questions: Sequence[Question],
+    game: Game,
+    *,
+    samples: int,
+    ks: Sequence[int],
+    seed: int,
+    temperature: float | None = None,
 ) -> dict[str, Row]:
     """Return pass@k per question id: the chance that one of k sampled episodes is right, from ``samples`` of them.
 
     It is empty where the retriever does not sample. Right means an exactly matching answer or, where the pipeline
-    gives none, all gold passages found.
+    gives none, all gold passages found. A ``temperature`` takes the place of that of training.
     """
     if not isinstance(game.retriever, DensePolicy):
         return {}
-    game.retriever.sampling = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
+    sampled = replace(game.retriever, sampling=generator, temperature=temperature or game.retriever.temperature)
     asked = [question for question in questions for _ in range(samples)]
     with bar(total=len(asked), desc=f"{game.desc}: pass@k", unit="episode") as progress:
-        episodes = play(asked, game.pipeline, game.retriever, game.generator, ended=progress.update)
-    game.retriever.sampling = None
+        episodes = play(asked, game.pipeline, sampled, game.generator, ended=progress.update)
     return rates([episodes[start : start + samples] for start in range(0, len(episodes), samples)], ks)
 
 

@@ -102,7 +102,7 @@ def _compared(folder: Path, wanted: Mapping[str, NDArray[np.float32]], min_cosin
     figures: dict[str, float] = {}
     for name, wanted_ND in wanted.items():
         found_ND = np.asarray(encode[name](list(PROBES), normalize_embeddings=True), dtype=np.float32)
-        cosines_N = (wanted_ND * found_ND).sum(-1)
+        cosines_N = (wanted_ND * found_ND).sum(-1) / np.linalg.norm(wanted_ND, axis=-1)
         if cosines_N.min() < min_cosine:
             raise ModelError(
                 f"merged model differs from its adapter: cosine {cosines_N.min():.6f} on a probe, at least "

@@ -22,7 +22,8 @@ from harr.params.pipeline import PipelineParams
 from harr.params.questions import WritingParams
 from harr.params.retriever import RetrieverParams
 from harr.params.reward import RewardParams, max_weight, metric_name
-from harr.params.rules import LANGUAGE_MODEL, RULES
+from harr.params.rule_words import LANGUAGE_MODEL
+from harr.params.rules import RULES
 from harr.params.sources import SourceParams
 from harr.params.tracking import MergeParams, TrackingParams
 from harr.params.train import TrainParams

@@ -194,8 +194,8 @@ class IrDatasetsParams(JudgedParams):
 class HubParams(DrawnParams):
     """A public benchmark from the Hugging Face hub, checked by hash and resumed by its client."""
 
-    dataset: Literal["hotpotqa", "2wikimultihopqa", "musique", "nq"]
-    """Name of the benchmark."""
+    dataset: Literal["hotpotqa", "2wikimultihopqa", "musique", "nq", "triviaqa", "all"]
+    """Name of the benchmark; all is HotpotQA, 2WikiMultihopQA, NQ and TriviaQA over wiki18."""
     root: MaybePathOrName = ""
     """Folder with the hub's files as ``<repository>/<file>``; if empty, they are downloaded."""
     passages: Literal["context", "wiki18", "wiki17"] = "context"

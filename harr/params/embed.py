@@ -22,6 +22,8 @@ class EncoderParams(Section):
     does not learn; with null it is query_prompt."""
     passage_prompt: str = ""
     """Text put before every passage."""
+    normalize: bool = True
+    """Whether vectors have length 1; without it they are as the model pools them (with pqn)."""
     base_url: MaybeAddress = ""
     """Address of an OpenAI-compatible server of ``model`` that embeds the passages; if empty, they are embedded in the
     process."""

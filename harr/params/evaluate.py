@@ -50,6 +50,8 @@ class EvaluateParams(Section):
     solves."""
     samples: Positive = 8
     """Number of samples of a question for ``pass_at`` and the arms majority and best_of."""
+    sample_temperature: float | None = Field(None, gt=0)
+    """Divisor of the scores of a retriever that is sampled for ``pass_at``; null means retriever.temperature."""
     selector: Annotated[ServerParams | LocalParams, Field(discriminator="kind")] | None = None
     """Model that grades sampled answers for the arm best_of, by question and passages, without gold."""
     batch_size: Positive = 512
@@ -102,3 +104,6 @@ class LengthsParams(Section):
     """Number of stories; 0 means as many as the run's test split."""
     seed: Seed = 1
     """Seed of the random numbers that stories are generated and placed with."""
+    beam: Positive = 1
+    """Number of plans of picks that are followed at a time, by the value of their last pick; 1 takes the best pick each
+    time."""

@@ -73,6 +73,9 @@ class ServerParams(GeneratorFacts):
     """Selects an OpenAI-compatible server."""
     base_url: Address
     """Address of the server with its path, e.g. http://127.0.0.1:8000/v1."""
+    more_urls: tuple[Address, ...] = ()
+    """Addresses of further servers of the same model, of which the least loaded is asked; one that does not answer is
+    left alone for a while."""
     model: PathOrName
     """Name of the model, as the server knows it."""
     key_variable: Variable = "OPENAI_API_KEY"

@@ -63,8 +63,13 @@ class RetrieverParams(Section):
     read."""
     candidates: Literal["corpus", "question"] = "corpus"
     """Passages that are searched: the whole corpus, or only those given with the question."""
-    positions: Literal["none", "absolute", "random", "relative"] = "none"
+    positions: Literal["none", "absolute", "random", "relative", "relative_whole"] = "none"
     """How the tower of actions is told where a sentence stands (with pqn; ``harr/rag/policies/q_values.py``)."""
+    value_scale: float = Field(2.0, gt=0)
+    """Factor of the inner product of state and passage in their value (with pqn); .01 for vectors that are the mean of
+    their tokens over 10, as published."""
+    pick_order: Literal["document", "picked"] = "document"
+    """Order in which a state shows its picks (with pqn): as they stand in the document, or as they were picked."""
     state: Literal["json", "lines", "sep", "thought"] = "json"
     """Format of the state: as HARR writes it (labelled lines, JSON hops), the same in half the tokens (lines: one a
     hop, no status), as Q-RAG does (joined by [SEP]), or with what the agent wrote before the query in place of the

@@ -78,6 +78,7 @@ RELEVANCE = "relevance"
 TERM_NAMES = (
     "answer_f1", "answer_em", "substring_em", "rouge_l", "recall", "all_gold", "mrr", "format", "format_strict",
     "graph", "length", "search_cost", "context_length", UNJUDGED, "reader_status", "novelty", "misses", "hop_gold",
+    "completion",
     "judge", SEMANTIC, "answer_similarity", RELEVANCE,
 )  # fmt: skip
 """The names that ``reward.terms`` may hold, beside functions (``harr/rag/scoring/reward.py``)."""
@@ -89,7 +90,7 @@ OF_ANSWERS = (
 """The terms that compare the final answer with gold answers."""
 
 
-OF_GOLD = ("recall", "all_gold", "mrr", "misses", "hop_gold")
+OF_GOLD = ("recall", "all_gold", "mrr", "misses", "hop_gold", "completion")
 """The terms that compare what was found with gold passages."""
 
 

@@ -4,49 +4,19 @@ A rule takes all parameters and raises a ValueError with the message of what doe
 method, pipeline or arm by its name; what is true of one of them stands in its own class or record.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from harr.arms import ARMS, FULL
 from harr.params.download import CutParams
 from harr.params.generator import GeneratorParams
 from harr.params.pipeline import PipelineFacts, PipelineParams
+from harr.params.rule_words import LANGUAGE_MODEL, either, members, methods, tag
+from harr.params.rules_retriever import RETRIEVER_RULES
 from harr.params.rules_writer import WRITER_RULES
-from harr.params.train import TrainParams
 
 if TYPE_CHECKING:
     from harr.params import Params
-
-LANGUAGE_MODEL = "language_model"
-
-
-def either(names: Sequence[str]) -> str:
-    """Name several things as a sentence does.
-
-    >>> either(["base"]), either(["base", "sft", "full"])
-    ('base', 'base, sft or full')
-    """
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-
-
-def methods(**facts: object) -> str:
-    """Name the methods of which some facts hold.
-
-    >>> methods(positions=True), methods(learns="language_model")
-    ('pqn', 'agent or leret')
-    """
-    known = [kind for kind in _members(TrainParams) if not kind.foreign]
-    held = [kind for kind in known if all(getattr(kind, fact) == value for fact, value in facts.items())]
-    return either([_tag(kind, "method") for kind in held])
-
-
-def _members(union: object) -> tuple[Any, ...]:
-    """Return the section classes of a union."""
-    return get_args(get_args(union)[0])
-
-
-def _tag(section: type[object], field: str) -> str:
-    return str(get_args(section.__annotations__[field])[0])
 
 
 def _tools(pipeline: PipelineFacts) -> tuple[str, ...]:
@@ -67,7 +37,7 @@ def generator_is_needed(params: "Params") -> None:
 def script_knows_the_pipeline(params: "Params") -> None:
     """The scripted generator plays what it knows the prompts of."""
     if params.generator.kind == "scripted" and not (params.pipeline.scripted or params.pipeline.foreign):
-        known = " and ".join(_tag(kind, "name") for kind in _members(PipelineParams) if kind.scripted)
+        known = " and ".join(tag(kind, "name") for kind in members(PipelineParams) if kind.scripted)
         raise ValueError(f"the scripted generator plays {known} only; use a server or a local model")
 
 
@@ -121,67 +91,6 @@ def a_state_has_one_query(params: "Params") -> None:
                 f"encoder.{name} ends with Query:, which retriever.state {params.retriever.state} writes itself; "
                 "end it with a line break"
             )
-
-
-def index_has_what_is_searched(params: "Params") -> None:
-    """The BM25 index is there where it is searched, and what is said of a search is read."""
-    retriever, search = params.retriever, params.retriever.search
-    arms = params.evaluate.arm_table.items()
-    by_words = {name: arm.search for name, arm in arms if arm.search not in ("", "reranked")}
-    if (by_words or search != "dense") and not params.index.full_text:
-        what = f"the arm {min(by_words)}" if by_words else f"retriever.search {search}"
-        raise ValueError(f"{what} needs the BM25 index; set index.full_text: true")
-    if search != "dense" and retriever.candidates == "question":
-        raise ValueError(
-            f"retriever.search {search} is for candidates: corpus; given passages are not searched, "
-            "they all compete; set retriever.search: dense"
-        )
-    unread = {"fusion", "weights"} & retriever.model_fields_set
-    if unread and "hybrid" not in (search, *by_words.values()):
-        raise ValueError(
-            f"retriever.{min(unread)} is for search: hybrid and the arm hybrid, search is {search}; leave it out"
-        )
-
-
-def retriever_ranks_as_it_learns(params: "Params") -> None:
-    """Parameters of the retriever are those that the method reads."""
-    train, retriever = params.train, params.retriever
-    given = {retriever.candidates, *params.evaluate.candidates} == {"question"}
-    if train.given_only and (params.pipeline.name not in train.plays or not given):
-        raise ValueError(
-            f"train.method {train.method} plays pipeline {either(train.plays)}; set retriever.candidates: question, "
-            "evaluate.candidates: [question]"
-        )
-    if retriever.encoder and train.positions:
-        raise ValueError(
-            f"retriever.encoder reads states for vectors that stay, and train.method {train.method} trains both "
-            "towers; leave it out"
-        )
-    if params.merge.towers == "query" and train.positions:
-        raise ValueError(f"merge.towers query leaves out a tower that train.method {train.method} trains; leave it out")
-    if retriever.positions != "none" and not (train.positions or train.foreign):
-        raise ValueError(f"retriever.positions is for train.method {methods(positions=True)}; leave it out")
-    if retriever.late_interaction and train.learns != LANGUAGE_MODEL:
-        raise ValueError(
-            f"retriever.late_interaction is for train.method {methods(learns=LANGUAGE_MODEL)}: a retriever that "
-            "learns ranks by its own vectors; leave it out"
-        )
-
-
-def token_vectors_are_there(params: "Params") -> None:
-    """Token vectors are kept where they are compared, and are those of the encoder that reads states."""
-    arms = {f"the arm {name}": arm.overrides.get("scores") for name, arm in params.evaluate.arm_table.items()}
-    scores = {"retriever.scores maxsim": params.retriever.scores, **arms}
-    train, late = params.train, next((what for what, told in scores.items() if told == "maxsim"), "")
-    if params.embed.tokens and params.encoder.base_url:
-        raise ValueError("embed.tokens keeps vectors of tokens, which encoder.base_url does not tell; leave one out")
-    if late and not params.embed.tokens:
-        raise ValueError(f"{late} compares vectors of tokens, and none are kept; set embed.tokens: 128")
-    if late and (train.positions or train.learns == LANGUAGE_MODEL):
-        why = "trains the tower of passages, too" if train.positions else "trains no retriever"
-        raise ValueError(f"{late} ranks passages that stay, and train.method {train.method} {why}; leave it out")
-    if late and params.retriever.encoder:
-        raise ValueError(f"{late} compares tokens of encoder.model alone; leave retriever.encoder out")
 
 
 def sources_are_asked(params: "Params") -> None:
@@ -238,7 +147,7 @@ def language_model_can_learn(params: "Params") -> None:
     if not generator.trainable:
         raise ValueError(
             f"train.method {train.method} trains the language model; generator.kind is {generator.kind}: use "
-            + either([_tag(kind, "kind") for kind in _members(GeneratorParams) if kind.trainable])
+            + either([tag(kind, "kind") for kind in members(GeneratorParams) if kind.trainable])
         )
     written = {"temperature": 0.0, "max_tokens": longest}
     for name in sorted(written.keys() & generator.model_fields_set):
@@ -380,9 +289,7 @@ RULES: tuple[Callable[["Params"], None], ...] = (
     traces_are_of_the_pipeline,
     chunks_fit_the_encoder,
     a_state_has_one_query,
-    index_has_what_is_searched,
-    retriever_ranks_as_it_learns,
-    token_vectors_are_there,
+    *RETRIEVER_RULES,
     sources_are_asked,
     method_plays_the_pipeline,
     language_model_can_learn,

@@ -9,101 +9,14 @@ from pydantic import Field, model_validator
 
 from harr.arms import ARMS
 from harr.params.baselines import BaselineParams, InfoNCEParams, LratParams, ReplugParams
-from harr.params.fields import Address, Dotted, Fraction, MaybeAddress, Plain, Positive, Section
+from harr.params.fields import Address, Dotted, Fraction, MaybeAddress, Plain, Positive
+from harr.params.loop import LoopParams, StatesParams, UpdateParams
 from harr.params.train_facts import LoraParams, ValidationParams
 
 UNTRAINED = tuple(name for name, arm in ARMS.items() if arm.learner == "retriever" and not arm.trained)
 """The arms of a retriever that nothing trains."""
 RETRIEVERS = (*UNTRAINED, "rl_no_history", "infonce", "replug", "warm_start", "evidence_alone", "full")
 """The arms that a retriever is compared with after training."""
-
-
-class LoopParams(ValidationParams):
-    """Steps of rollouts and updates, with checkpoints and a guard."""
-
-    steps: Positive = 40
-    """Number of training steps."""
-    questions_per_step: Positive = 16
-    """Number of questions of a step."""
-    group_size: int = Field(8, ge=2)
-    """Number of rollouts of every question."""
-    learning_rate: float = Field(5e-4, gt=0)
-    """Learning rate of AdamW after the warm-up."""
-    warmup_steps: int = Field(2, ge=0)
-    """Number of steps over which the learning rate rises evenly."""
-    final_rate: Fraction = 1.0
-    """Share of the learning rate that it falls to, evenly over the steps."""
-    weight_decay: float = Field(0.0, ge=0)
-    """Weight decay of AdamW."""
-    max_grad_norm: float = Field(1.0, gt=0)
-    """Norm that the gradient of an update is clipped to."""
-    curriculum_stages: Positive = 1
-    """Number of stages S of the curriculum: the easiest 1/S of the questions first, then 2/S, at last all."""
-    precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Number format of the forward pass; the weights that learn stay in float32."""
-    gradient_checkpointing: bool = False
-    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
-    checkpoint_every: Positive = 5
-    """Number of steps between two checkpoints; as often PQN encodes all sentences anew (those just learnt from at every
-    step)."""
-    guard_window: Positive = 10
-    """Number of steps that rewards are averaged over to find the best checkpoint and a collapse; after as many steps in
-    which no group's rewards differ (GRPO), the run stops."""
-    guard_drop: Fraction = 0.5
-    """Share of the best average reward below which the average reward stops the run; 0 means never."""
-    lora: LoraParams | None = LoraParams()
-    """Adapter that learns; with null the model's own layers are trained (full fine-tuning)."""
-
-    @property
-    def warm_steps(self) -> int:
-        """Return the number of steps of supervision before those by reward."""
-        return 0
-
-    @property
-    def warm_rate(self) -> float:
-        """Return the learning rate of these."""
-        return self.learning_rate
-
-    @property
-    def total_steps(self) -> int:
-        """Return the number of steps of both."""
-        return self.warm_steps + self.steps
-
-    @model_validator(mode="after")
-    def _validates_where_it_saves(self) -> "LoopParams":
-        if self.validate_every % self.checkpoint_every:
-            raise ValueError(
-                f"train.validate_every {self.validate_every} is no multiple of train.checkpoint_every "
-                f"{self.checkpoint_every}, where weights are saved; change one of them"
-            )
-        return self
-
-
-class UpdateParams(Section):
-    """Clipped policy gradient, with several updates per batch of rollouts, held near the model it began from."""
-
-    num_iterations: Positive = 1
-    """Number of updates per batch of rollouts."""
-    clip_low: Fraction = 0.2
-    """Distance below 1 at which the ratio of probabilities is clipped."""
-    clip_high: float = Field(0.2, ge=0)
-    """Distance above 1 at which the ratio of probabilities is clipped."""
-    kl_weight: float = Field(0.0, ge=0)
-    """Weight of the KL divergence from the base model (adapter off): a term of the loss, with PPO a cost of every
-    step."""
-
-    @model_validator(mode="after")
-    def _kl_needs_an_adapter(self) -> "UpdateParams":
-        if self.kl_weight > 0 and getattr(self, "lora", None) is None:
-            raise ValueError("train.kl_weight is the distance from the base under the adapter; set train.lora")
-        return self
-
-
-class StatesParams(Section):
-    """Forward passes over the distinct states of a batch."""
-
-    states_per_pass: Positive = 64
-    """Number of distinct states per forward pass; gradients accumulate over a batch."""
 
 
 class PolicyParams(StatesParams, UpdateParams, LoopParams):
@@ -162,6 +75,9 @@ class GRPOParams(PolicyParams):
     """Settings of the arm lrat."""
     discount: Fraction = 1.0
     """Factor by which a reward counts less for every step before it, with credit: step."""
+    delta: float | None = Field(None, gt=1)
+    """Most that a ratio of probabilities counts where the advantage is negative, which the clip does not bound; with
+    null nothing bounds it there."""
     estimator: Literal["grpo", "bnpo", "dr_grpo", "rloo"] = "grpo"
     """Baseline, scale and averaging of the gradient (``harr/train/advantages.py``)."""
 
@@ -178,12 +94,20 @@ class PPOParams(PolicyParams):
     compares_groups: ClassVar[bool] = False
     method: Literal["ppo"]
     """Selects PPO of the retriever."""
+    group_size: Positive = 8
+    """Number of rollouts of every question."""
+    critic: Literal["head", "encoder"] = "head"
+    """What tells the value of a state: a small network on the vector of the encoder that learns, or a second encoder,
+    all of whose layers learn, as HARR's code has it."""
+    kl_estimator: Literal["k1", "k3"] = "k1"
+    """Estimate of the KL divergence that a step costs: the log-ratio to the base, or exp(r) - 1 - r of its negative r,
+    which is never below 0."""
     discount: Fraction = 1.0
     """Factor by which a reward counts less for every step before it."""
     gae_lambda: Fraction = 0.95
     """Lambda of generalised advantage estimation: 1 gives Monte-Carlo returns, 0 one-step advantages."""
     value_learning_rate: float = Field(1e-2, gt=0)
-    """Learning rate of the value head."""
+    """Learning rate of the critic."""
     value_weight: float = Field(0.5, ge=0)
     """Weight of the value loss."""
     value_clip: float = Field(0.2, gt=0)
@@ -210,7 +134,13 @@ class PQNParams(StatesParams, LoopParams):
     return_mix: Fraction = 0.65
     """Lambda of the returns: 1 gives Monte-Carlo returns, 0 one-step targets."""
     final_temperature: Fraction = 0.1
-    """Share of retriever.temperature that it falls to, evenly over the steps."""
+    """Share of retriever.temperature that it falls to, evenly over the steps (cooling: even)."""
+    cooling: Literal["even", "rate"] = "even"
+    """How the temperature falls: evenly to its final share, or in proportion to the learning rate, warm-up included, as
+    published."""
+    soft_values: bool = True
+    """Whether the value of a state is the soft maximum of its best actions, at the temperature of acting, or the
+    maximum."""
     target_rate: float = Field(0.1, gt=0, le=1)
     """Share of the way that the target copies go after every update."""
     random_steps: int = Field(0, ge=0)

@@ -4,7 +4,9 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import openai
@@ -18,6 +20,8 @@ Client = openai.OpenAI
 NotFound = openai.NotFoundError
 GRACE_SECONDS = 1.0
 """What an attempt may take beyond its time-outs, which the client itself should meet."""
+REST_SECONDS = 30.0
+"""Number of seconds in which an address that did not answer is not asked while others are there."""
 TOO_LONG = re.compile(
     r"('max_tokens' or 'max_completion_tokens' is too large: \d+\. )?This model's maximum context length is \d"
     r"|You passed \d+ input (tokens|characters) and requested \d+ output tokens\. However, the model's context length"
@@ -47,12 +51,25 @@ class ContextLengthExceeded(ParamsError):
         self.reason = reason
 
 
+@dataclass
+class Address:
+    """One address of a service: its client, how many attempts are under way there, and until when it rests."""
+
+    client: openai.OpenAI
+    where: str
+    load: int = 0
+    rests_until: float = 0.0
+
+
 class Service:
     """What the server of the section ``name`` of params.yaml answers; errors are in the words of that section.
 
     An attempt may take ``timeout_seconds``, whatever trickles in. Time-outs, refused connections and the answers 408,
     409, 429 and 5xx are tried again, with growing, jittered pauses, until ``deadline_seconds`` are over: a server may
-    be restarted meanwhile. ``retries`` and ``timeouts`` count. The key is read from the environment
+    be restarted meanwhile. Of several addresses of one model the least loaded is asked; one that does not answer rests,
+    which is told, and the attempt is made elsewhere. ``retries`` and ``timeouts`` count.
+
+    The key is read from the environment
     variable ``key_variable`` and appears in no message; nor does a password in the address.
     """
 
@@ -68,23 +85,33 @@ class Service:
         unreachable: str,
         overloaded: str,
         refused: str = "",
+        more_urls: Sequence[str] = (),
     ) -> None:
-        """Open nothing yet; ``unreachable``, ``overloaded`` and ``refused`` name the parameters that may help."""
+        """Open nothing yet; ``unreachable``, ``overloaded`` and ``refused`` name the parameters that may help.
+
+        ``more_urls``: further addresses of the same model.
+        """
         self._name, self._key_variable = name, key_variable
         self._unreachable, self._overloaded = unreachable, overloaded
         self._refused = refused or f"{name}.base_url, {name}.model ({model}) and {name}.max_tokens"
         self._timeout, self._deadline = timeout_seconds, deadline_seconds
         self._key = os.environ.get(key_variable) or "no-key"
         bounded: Any = bounded_client(timeout_seconds, secret=os.environ.get(key_variable, "").strip())
-        self._client = openai.OpenAI(
-            base_url=base_url,
-            api_key=self._key,
-            timeout=timeout_seconds,
-            max_retries=0,
-            http_client=bounded,  # of httpx, which OpenAI's client takes beside its own httpx2
-        )
+        self._addresses = [
+            Address(
+                openai.OpenAI(
+                    base_url=url,
+                    api_key=self._key,
+                    timeout=timeout_seconds,
+                    max_retries=0,
+                    http_client=bounded,  # of httpx, which OpenAI's client takes beside its own httpx2
+                ),
+                f"{name} at {bare(url)}",
+            )
+            for url in (base_url, *more_urls)
+        ]
         self._lock = threading.Lock()
-        self.where = f"{name} at {bare(base_url)}"
+        self.where = self._addresses[0].where + (f" and {len(more_urls)} more" if more_urls else "")
         self.retries = self.timeouts = 0
 
     def ask(self, attempt: Callable[[openai.OpenAI], Any]) -> Any:
@@ -98,34 +125,58 @@ class Service:
         return retry(lambda: self._attempt(attempt), self._deadline, tell=self._count)
 
     def _attempt(self, attempt: Callable[[openai.OpenAI], Any]) -> Any:
+        with self._lock:
+            now = time.monotonic()
+            address = min(self._addresses, key=lambda one: (max(0.0, one.rests_until - now), one.load))
+            address.load += 1
         try:
-            return within(self._timeout + GRACE_SECONDS, lambda: attempt(self._client))
+            return self._attempt_at(address, attempt)
+        except ServiceUnavailable as error:
+            if not isinstance(error, TooManyRequests):
+                self._let_rest(address)
+            raise
+        finally:
+            with self._lock:
+                address.load -= 1
+
+    def _let_rest(self, address: Address) -> None:
+        """Ask others for a while, and say so once."""
+        with self._lock:
+            now = time.monotonic()
+            told, address.rests_until = address.rests_until > now, now + REST_SECONDS
+            others = sum(one.rests_until <= now for one in self._addresses)
+        if others and not told:
+            tqdm.write(f"{address.where} does not answer; {others} others are asked meanwhile", file=sys.stderr)
+
+    def _attempt_at(self, address: Address, attempt: Callable[[openai.OpenAI], Any]) -> Any:
+        try:
+            return within(self._timeout + GRACE_SECONDS, lambda: attempt(address.client))
         except (openai.APIConnectionError, TimeoutError) as error:  # APITimeoutError is one of these
             if isinstance(error.__cause__, AnswerTooLarge):
-                raise ParamsError(f"{self.where}: the answer is not read: {error.__cause__}") from None
+                raise ParamsError(f"{address.where}: the answer is not read: {error.__cause__}") from None
             waited = isinstance(error, openai.APITimeoutError | TimeoutError)
             with self._lock:
                 self.timeouts += waited
             reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
             raise ServiceUnavailable(
-                f"{self.where}: {reason}, tried for {self._deadline:g} s; start the server, "
+                f"{address.where}: {reason}, tried for {self._deadline:g} s; start the server, "
                 f"or mend {self._unreachable} in params.yaml"
             ) from None
         except openai.APIStatusError as error:
-            raise self._refusal(error) from None
+            raise self._refusal(address.where, error) from None
         except (openai.APIResponseValidationError, ValueError, RecursionError):
             return None  # a page that claims to be JSON, or brackets without end
 
     def _count(self, error: Exception, number: int) -> None:
         with self._lock:
             self.retries += 1
-            if self.retries == 1:
+            if self.retries == 1 and len(self._addresses) == 1:
                 line = f"{self.where} does not answer yet; it is asked again, for {self._deadline:g} s at most"
                 tqdm.write(line, file=sys.stderr)
 
-    def _refusal(self, error: openai.APIStatusError) -> HarrError:
+    def _refusal(self, at: str, error: openai.APIStatusError) -> HarrError:
         """Return an HTTP error in the user's words; the key is cut out of the server's text."""
-        where = f"{self.where}: HTTP {error.status_code} ({one_line(error, 300, secret=self._key)})"
+        where = f"{at}: HTTP {error.status_code} ({one_line(error, 300, secret=self._key)})"
         if is_transient(error.status_code):
             return TooManyRequests(
                 f"{where}, tried for {self._deadline:g} s; look at the server's log, or lower {self._overloaded}",
@@ -133,7 +184,7 @@ class Service:
             )
         if error.status_code < 400:
             return ParamsError(
-                f"{self.where}: HTTP {error.status_code}, a redirect, which is not followed: what was asked would go "
+                f"{at}: HTTP {error.status_code}, a redirect, which is not followed: what was asked would go "
                 f"to another address; name that in {self._name}.base_url"
             )
         if error.status_code in (401, 403):

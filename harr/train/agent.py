@@ -272,7 +272,8 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
     model = begin(loaded, params.lora, seed)
     weights = list(trained_weights(model).values())
     distributed.shard(model, weights)
-    optimizer = torch.optim.AdamW(weights, params.learning_rate, weight_decay=params.weight_decay)
+    rate, moments, decay = params.learning_rate, params.betas, params.weight_decay
+    optimizer = torch.optim.AdamW(weights, rate, moments, params.epsilon, decay)
     run = {"kind": "agent", "params": params.model_dump(), "setup": setup.identity, "seed": seed}
     checkpoints = Checkpoints(
         distributed.main_process_only(lambda: unfinished(work, run, setup=setup.readable_identity))

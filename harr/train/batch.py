@@ -1,5 +1,6 @@
 """A step's episodes: the questions it draws, its rollouts, and its searches laid out as tensors."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from harr.compute import distributed
-from harr.params.train import LoopParams
+from harr.params.loop import LoopParams
 from harr.rag.policies.dense import unique
 from harr.rag.retrieval.hybrid import pad, pad_tables
 from harr.rag.rollout import play
@@ -72,12 +73,23 @@ def open_questions(questions: Sequence[T], stages: int, step: int, steps: int) -
 
 
 def rate_share(params: LoopParams, step: float) -> float:
-    """Return the share of the learning rate at a step: it rises over the warm-up, and falls evenly to its final share.
+    """Return the share of the learning rate at a step: it rises over the warm-up, and falls to its final share.
+
+    With ``decay`` even it falls from the first step on. Else it falls once it is warm: linearly, or as Q-RAG's own
+    cosine does, by a quarter of the wave, slowly at first.
 
     >>> rate_share(LoopParams(steps=10, warmup_steps=1, final_rate=0.0), 0)
     0.5
+    >>> cosine = LoopParams(steps=10, warmup_steps=4, final_rate=0.1, decay="cosine")
+    >>> [round(rate_share(cosine, step), 3) for step in (4, 7, 10)]
+    [1.0, 0.736, 0.1]
     """
-    return min(1.0, (step + 1) / (params.warmup_steps + 1)) * (1.0 - (1.0 - params.final_rate) * step / params.steps)
+    warm = min(1.0, (step + 1) / (params.warmup_steps + 1))
+    if params.decay == "even":
+        return warm * (1.0 - (1.0 - params.final_rate) * step / params.steps)
+    gone = max(0.0, step - params.warmup_steps) / max(1, params.steps - params.warmup_steps)
+    left = math.cos(0.5 * math.pi * gone) if params.decay == "cosine" else 1.0 - gone
+    return warm * (params.final_rate + (1.0 - params.final_rate) * left)
 
 
 def question_batch(questions: Sequence[Question], count: int, seed: int, step: int) -> Iterator[Question]:

@@ -105,7 +105,7 @@ def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, floa
         new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B)
         columns = (rows.old_B, rows.columns["advantage"], rows.columns["weight"])
         old_B, advantage_B, weight_B = (column.to(new_B) for column in columns)
-        loss_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high)
+        loss_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high, params.delta)
         if params.kl_weight:
             kl_B = k3_kl(new_B, learner.reference(rows))
             loss_B = loss_B + params.kl_weight * kl_B

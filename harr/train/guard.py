@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harr.params.train import LoopParams
+from harr.params.loop import LoopParams
 from harr.params.train_facts import ValidationParams
 from harr.rag.validation import best_point, leading, points
 

@@ -25,7 +25,7 @@ from harr.errors import CorpusError, ParamsError
 from harr.io.files import draft, note_published, read_json, write_json
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
-from harr.params.train import LoopParams
+from harr.params.loop import LoopParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.encoder_adapter import begin, save_adapter
@@ -104,7 +104,8 @@ class Learner:
             groups.clear()
         for part, rate in beside:  # a warm start gives the method's own head nothing to learn
             groups.append({"params": list(part.parameters()), "rate": rate, "warm_rate": rate * (part is not head)})
-        optimizer = torch.optim.AdamW(groups, params.learning_rate, weight_decay=params.weight_decay, fused=True)
+        rate, moments, decay = params.learning_rate, params.betas, params.weight_decay
+        optimizer = torch.optim.AdamW(groups, rate, moments, params.epsilon, decay, fused=True)
         # evaluation_mode: precision only, and no wrapper that would reduce gradients on its own.
         policy.encoder.model = accelerator.prepare_model(policy.encoder.model, evaluation_mode=True)
         optimizer = accelerator.prepare_optimizer(optimizer)

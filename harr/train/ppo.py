@@ -1,10 +1,11 @@
 """PPO for a dense retriever (arXiv 1707.06347; HARR's second method, arXiv 2602.03645).
 
-As GRPO, but the baseline is learnt: a small value head reads the state vector, and GAE turns the
-rewards of an episode's steps into advantages. The KL to the base encoder is taken off every step's
-reward. The value head lives in the checkpoints only; the export is the adapter.
+As GRPO, but the baseline is learnt: a small value head reads the state vector, or a second encoder the state, and GAE
+turns the rewards of an episode's steps into advantages. The KL to the base encoder is taken off every step's reward.
+The critic lives in the checkpoints only; the export is the adapter.
 """
 
+import copy
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import cast
@@ -15,12 +16,13 @@ from harr.compute import distributed
 from harr.params.train import PPOParams
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.encoder_adapter import unfreeze
 from harr.rag.setup import Setup
 from harr.train import infonce
 from harr.train.advantages import generalized_advantages
 from harr.train.batch import Batch
 from harr.train.learner import Learner
-from harr.train.losses import clip_mask, clipped_surrogate, clipped_value
+from harr.train.losses import clip_mask, clipped_surrogate, clipped_value, k3_kl
 from harr.types import Episode, Log, Value
 
 HIDDEN = 64
@@ -29,7 +31,8 @@ COLUMNS = ("advantage", "value", "target")
 
 def train(params: PPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, float]]:
     """Train the retriever of ``setup`` and write its adapter to ``out``; resumes as ``grpo.train`` does."""
-    head = value_head(cast(DensePolicy, setup.policy).vectors.width, seed)
+    policy = cast(DensePolicy, setup.policy)
+    head = value_head(policy.vectors.width, seed) if params.critic == "head" else Critic(policy)
     rate = params.value_learning_rate
     learner = Learner.open(params, setup, work, seed, kind="ppo", head=head, head_rate=rate)
     for played in infonce.rewarded_steps(params, setup, learner, seed, log):
@@ -55,6 +58,29 @@ def value_head(width: int, seed: int) -> torch.nn.Sequential:
     torch.nn.init.zeros_(last.weight)
     torch.nn.init.zeros_(last.bias)
     return head
+
+
+class Critic(torch.nn.Module):
+    """V(s) by an encoder of its own, a copy of the policy's before it learns, and a linear layer; 0 to begin with."""
+
+    def __init__(self, policy: DensePolicy) -> None:
+        super().__init__()
+        self._encoder = copy.copy(policy.encoder)
+        self._encoder.model = copy.deepcopy(policy.encoder.model)
+        self.layers = unfreeze(self._encoder)
+        self.last = torch.nn.Linear(policy.vectors.width, 1)
+        torch.nn.init.zeros_(self.last.weight)
+        torch.nn.init.zeros_(self.last.bias)
+        self._prompt, self._max_tokens = policy.prompt, policy.max_tokens
+
+    def forward(self, states: Sequence[str]) -> torch.Tensor:
+        """Return V of states, (U, 1); where there are none an empty text is read, so that all processes have a
+        gradient."""
+        if not states:
+            return self([""])[:0]
+        vectors_UD = self._encoder.forward(states, prompt=self._prompt, max_tokens=self._max_tokens)
+        value_U1: torch.Tensor = self.last(vectors_UD[:, : self.last.in_features])
+        return value_U1
 
 
 def make_batch(
@@ -103,15 +129,16 @@ def step_rewards(parts: Iterable[tuple[float, Sequence[Value]]], episodes: Seque
 
 
 def _values(learner: Learner, head: torch.nn.Module, states_UD: torch.Tensor, rows: Batch) -> torch.Tensor:
-    """Return V of the state of every row, by its vector; the head reads none of its tokens."""
-    value_U: torch.Tensor = head(states_UD[:, : learner.dense.vectors.width].float()).squeeze(-1)
+    """Return V of the state of every row, by its vector or by its text; the head reads none of its tokens."""
+    read = rows.states if isinstance(head, Critic) else states_UD[:, : learner.dense.vectors.width].float()
+    value_U: torch.Tensor = head(read).squeeze(-1)
     return value_U[rows.state_of_B]
 
 
 def _before_update(
     params: PPOParams, learner: Learner, head: torch.nn.Module, episodes: Sequence[Episode]
 ) -> tuple[list[float], list[float]]:
-    """Return V(s) and the log-ratio to the base encoder of every search, in order, under the weights that played."""
+    """Return V(s) and the KL from the base encoder of every search, in order, under the weights that played."""
     count = sum(len(episode.steps) for episode in episodes)
     batch = Batch.of(episodes, {"place": range(count)})
     found_2S = torch.zeros(2, count, dtype=torch.float64)
@@ -121,7 +148,9 @@ def _before_update(
             value_B = _values(learner, head, learner.vectors(rows.states), rows)
             found_2S[0, places] = value_B.cpu().double()
             if params.kl_weight:
-                found_2S[1, places] = (rows.old_B - learner.reference(rows).cpu()).double()
+                reference_B = learner.reference(rows).cpu()
+                kl_B = k3_kl(rows.old_B, reference_B) if params.kl_estimator == "k3" else rows.old_B - reference_B
+                found_2S[1, places] = kl_B.double()
     values, kl = distributed.add_up(found_2S).tolist()
     return values, kl
 

@@ -26,13 +26,13 @@ from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.setup import Setup
 from harr.train.advantages import lambda_returns
-from harr.train.batch import play_step, shares
+from harr.train.batch import play_step, rate_share, shares
 from harr.train.learner import Learner
 from harr.train.ppo import step_rewards
 from harr.types import Episode, Log
 
-RANDOM = math.inf
-"""A temperature at which all actions are equally likely."""
+RANDOM, COLD = math.inf, 1e-6
+"""Temperatures at which all actions are equally likely, and at which a soft maximum is the maximum."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,17 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
     towers.actions.model = learner.accelerator.prepare_model(towers.actions.model, evaluation_mode=True)
     targets = replace(towers, sentences=Sentences())
     for step in learner.steps(log):
-        cooled = max(params.final_temperature, 1.0 - step / params.steps) * warmest
+        cooled = temperature_share(params, step) * warmest
         if step % params.checkpoint_every == 0:  # where a killed run would begin again
             towers.invalidate()
             targets.invalidate()
         towers.temperature = RANDOM if step < params.random_steps else cooled
+        towers.draw = targets.draw = (seed, step)  # random positions are others in every episode of a question
         played = play_step(params, setup, seed, step)
         episodes, figures = played.episodes, played.figures
         rewards_by_step = step_rewards(setup.reward.parts(played.scores, episodes, step, by_step=True), episodes)
         with target_weights(states, actions):
-            values_before = state_values(targets, episodes, cooled)
+            values_before = state_values(targets, episodes, cooled if params.soft_values else COLD)
         picks = transitions(params, towers, episodes, rewards_by_step, values_before)
         figures |= update(params, learner, towers, picks) | {"temperature": cooled}
         learnt = [pick.action for pick in picks]  # their vectors have moved most
@@ -115,7 +116,18 @@ def train(params: PQNParams, setup: Setup, out: Path, work: Path, log: Log, seed
         for tower in (states, actions):
             tower.polyak_update(params.target_rate)
         learner.history.append(figures)
-    return learner.export(out, also={"action": (actions.trained, towers.actions)}, facts={"positions": towers.mode})
+    return learner.export(out, also={"action": (actions.trained, towers.actions)}, facts=towers.facts)
+
+
+def temperature_share(params: PQNParams, step: int) -> float:
+    """Return the share of ``retriever.temperature`` at a step, which falls by itself or as the learning rate does.
+
+    >>> temperature_share(PQNParams(method="pqn", steps=10, final_temperature=0.5), 4)
+    0.6
+    """
+    if params.cooling == "rate":
+        return rate_share(params, step)
+    return max(params.final_temperature, 1.0 - step / params.steps)
 
 
 @contextmanager
@@ -198,7 +210,7 @@ def update(
         actions_BD = towers.actions.forward(actions or [""], prompt=towers.actions.passage_prompt)[action_of]
         position_B = torch.tensor([pick.position for pick, _ in rows], device=states_BD.device)
         target_B = torch.tensor([pick.target for pick, _ in rows], device=states_BD.device)
-        critics_CB = values(states_BD, rotate(actions_BD, position_B)[:, None])[..., 0]
+        critics_CB = values(states_BD, rotate(actions_BD, position_B)[:, None], towers.scale)[..., 0]
         loss = 0.5 * (2.0 * critics_CB - target_B).square().sum() / len(picks)
         learner.backward(loss)
         sums["loss"] += float(loss.detach())

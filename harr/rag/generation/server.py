@@ -13,7 +13,7 @@ from harr.types import ContextFull, Generate, PromptTooLong, TruncatedCompletion
 
 
 class ServerGenerator:
-    """A generator that asks ``params.base_url``, up to ``params.concurrency`` requests at a time.
+    """A generator that asks the addresses of ``params``, up to ``params.concurrency`` requests at a time.
 
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
     ``seed``, so equal requests of a batch are asked once. A prompt that is longer than the model reads is answered by
@@ -30,6 +30,7 @@ class ServerGenerator:
         self._service = Service(
             name,
             base_url=params.base_url,
+            more_urls=params.more_urls,
             model=params.model,
             key_variable=params.key_variable,
             timeout_seconds=params.timeout_seconds,

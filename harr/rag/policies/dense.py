@@ -21,7 +21,7 @@ from harr.index.passage_index import PassageIndex
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.evidence import Evidence
 from harr.rag.policies.maxsim import maxsim
-from harr.rag.policies.state import StateFormat
+from harr.rag.policies.state import StateFormat, separator_of
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.rag.retrieval.links import Brought
 from harr.types import Retrieval, Search
@@ -86,7 +86,8 @@ class DensePolicy:
 
         Of several processes each encodes its share of the states, and the main one chooses for all.
         """
-        written = StateFormat(self.style, self.history, self.max_tokens, self.prompt, self.pick_tokens)
+        between = separator_of(self.encoder.model.tokenizer)
+        written = StateFormat(self.style, self.history, self.max_tokens, self.prompt, self.pick_tokens, between)
         states, lost = written.texts(searches, self.encoder)
         distinct, state_of = unique(states)
         states_UD = distributed.all_gather(distinct, self.encode)

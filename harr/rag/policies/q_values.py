@@ -1,6 +1,6 @@
 """Values of picking a sentence next: two towers, two critics, rotary positions (Q-RAG, arXiv 2511.07328).
 
-Q(s, a) = SCALE <state(s), rotate(action(a), position)>. The halves of the vectors are two critics; each
+Q(s, a) = scale <state(s), rotate(action(a), position)>. The halves of the vectors are two critics; each
 stands for half of the return. Positions turn the action's vector only (RoFormer, arXiv 2104.09864).
 """
 
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 SCALE = 2.0
-"""Factor of the inner product: unit vectors at 60 degrees have the value 1."""
+"""Factor of the inner product, unless another is given: unit vectors at 60 degrees have the value 1."""
 INTERVAL = 20.0
 """Distance that positions move on at every pick that cuts the document; inside an interval they run to 0.9 of it."""
 BASE = 10_000.0
 TOP = 5
 """Number of best actions that acting and soft values look at."""
-MODES = ("none", "absolute", "random", "relative")
+MODES = ("none", "absolute", "random", "relative", "relative_whole")
+RANDOM_BLOCKS, RANDOM_ROOM = 5, 2000
+"""Blocks of a document that random positions move apart, and the positions there are for it."""
 
 
 def relative_positions(length: int, picked: Sequence[int]) -> NDArray[np.float32]:
@@ -43,16 +45,28 @@ def relative_positions(length: int, picked: Sequence[int]) -> NDArray[np.float32
 def positions(mode: str, length: int, picked: Sequence[int], rng: np.random.Generator) -> NDArray[np.float32]:
     """Return positions of all sentences of a document by ``mode`` (one of ``MODES``), shape (length,).
 
-    ``absolute`` counts sentences; ``random`` keeps their order at random distances (arXiv 2305.16843), so that a
-    longer document meets no position that training never saw; ``none`` is all zero.
+    ``absolute`` counts sentences; ``random`` counts them in five blocks of random lengths at random distances, so that
+    a longer document meets no position that training never saw (arXiv 2305.16843); ``relative_whole`` is ``relative``
+    in whole numbers, as published; ``none`` is all zero.
+
+    >>> positions("relative_whole", 5, (), np.random.default_rng(0))
+    array([ 0.,  4.,  9., 13., 18.], dtype=float32)
+    >>> positions("random", 8, (), np.random.default_rng(0))
+    array([  32.,   33.,  351.,  352., 1297., 1625., 1824., 1825.],
+          dtype=float32)
     """
     match mode:
         case "relative":
             return relative_positions(length, picked)
+        case "relative_whole":
+            return np.floor(relative_positions(length, picked))
         case "absolute":
             return np.arange(length, dtype=np.float32)
         case "random":
-            return np.sort(rng.uniform(0.0, 2000.0, length)).astype(np.float32)
+            cuts = rng.choice(max(length - 1, 0), min(RANDOM_BLOCKS, length) - 1, replace=False) + 1
+            offsets = np.sort(rng.integers(0, max(1, RANDOM_ROOM - length), len(cuts) + 1))
+            places = np.arange(length)
+            return (places + offsets[np.searchsorted(np.sort(cuts), places, side="right")]).astype(np.float32)
         case _:
             return np.zeros(length, dtype=np.float32)
 
@@ -75,17 +89,17 @@ def rotate(vectors_BD: Tensor, position_B: Tensor) -> Tensor:
     return turned.reshape(shape)
 
 
-def values(states_BD: Tensor, actions_BND: Tensor) -> Tensor:
+def values(states_BD: Tensor, actions_BND: Tensor, scale: float = SCALE) -> Tensor:
     """Return both critics of every action, (2, B, N); their sum is Q.
 
     >>> values(torch.tensor([[1.0, 0.0]]), torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])).sum(0)
     tensor([[2., 0.]])
     """
     states_B2H = states_BD.unflatten(-1, (2, -1))
-    return SCALE * torch.einsum("bch,bnch->cbn", states_B2H, actions_BND.unflatten(-1, (2, -1)))
+    return scale * torch.einsum("bch,bnch->cbn", states_B2H, actions_BND.unflatten(-1, (2, -1)))
 
 
-def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | None) -> Tensor:
+def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | None, scale: float = SCALE) -> Tensor:
     """Return both critics of one state for actions that are turned by their positions (None: not at all), (2, N).
 
     The same as ``values`` after ``rotate``, but no turned vector is made: of a pair (a, b) the turned product with
@@ -97,7 +111,7 @@ def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | No
     True
     """
     if position_N is None:
-        return SCALE * torch.stack(
+        return scale * torch.stack(
             [half @ s for half, s in zip(actions_ND.chunk(2, -1), state_D.chunk(2), strict=True)]
         )
     pairs = len(state_D) // 4
@@ -106,7 +120,7 @@ def rotary_q_values(state_D: Tensor, actions_ND: Tensor, position_N: Tensor | No
     across_CPF = torch.stack([state_CPF[:, 1], -state_CPF[:, 0]], dim=1)
     along_NCF = (actions_NCPF * state_CPF).sum(2).mul_(angle_N1F.cos())
     along_NCF += (actions_NCPF * across_CPF).sum(2).mul_(angle_N1F.sin_())
-    return SCALE * along_NCF.sum(-1).T
+    return scale * along_NCF.sum(-1).T
 
 
 def _rates(pairs: int, device: torch.device) -> Tensor:

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from harr.types import Hop, Question, Search, Shortened
 
 
-def state_text(search: Search, *, style: str, history: bool) -> str:
+def state_text(search: Search, *, style: str, history: bool, separator: str = "[SEP]") -> str:
     """Return the text of one state. Without ``history`` it is the current query alone.
+
+    ``separator`` is the reader's own token between two texts, for style ``sep``.
 
     >>> from harr.types import Question
     >>> search = Search(Question("q", "Where was the founder of Acme born?"), "Where was she born?",
@@ -39,7 +41,7 @@ def state_text(search: Search, *, style: str, history: bool) -> str:
     'Query: Where was she born?'
     """
     if style == "sep":
-        return " [SEP] ".join([search.query, *(hop.answer for hop in search.hops)]) if history else search.query
+        return f" {separator} ".join([search.query, *(hop.answer for hop in search.hops)]) if history else search.query
     if not history:
         return f"Query: {search.query}"
     if style == "lines":
@@ -93,7 +95,13 @@ def state(
     search = Search(Question("", question), query or question, told, thought=thought)
     if tokenizer is None:
         return state_text(search, style=style, history=history)
-    return StateFormat(style, history, max_tokens, prompt).texts([search], _Counting(tokenizer))[0][0]
+    written = StateFormat(style, history, max_tokens, prompt, separator=separator_of(tokenizer))
+    return written.texts([search], _Counting(tokenizer))[0][0]
+
+
+def separator_of(tokenizer: Any) -> str:
+    """Return the token that a model knows between two texts: its own [SEP], else where its texts end."""
+    return getattr(tokenizer, "sep_token", None) or getattr(tokenizer, "eos_token", None) or "[SEP]"
 
 
 class StateReader(Protocol):
@@ -112,7 +120,7 @@ class StateReader(Protocol):
 class StateFormat:
     """How states are written for one reader, which puts ``prompt`` before each and reads ``max_tokens`` of them.
 
-    ``pick_tokens``: of each hop in a state joined by [SEP]; 0: all.
+    ``pick_tokens``: of each hop in a state joined by ``separator``, the reader's own token; 0: all.
     """
 
     style: str
@@ -120,6 +128,7 @@ class StateFormat:
     max_tokens: int
     prompt: str = ""
     pick_tokens: int = 0
+    separator: str = "[SEP]"
 
     def texts(self, searches: Sequence[Search], reader: StateReader) -> tuple[list[str], list[Shortened]]:
         """Return the states of many searches, each within ``max_tokens``, and what they lack for it.
@@ -154,7 +163,7 @@ class StateFormat:
         return self.style != "sep" and self.history
 
     def _text(self, search: Search) -> str:
-        return state_text(search, style=self.style, history=self.history)
+        return state_text(search, style=self.style, history=self.history, separator=self.separator)
 
     def _shown(self, search: Search) -> Search:
         """Return a search with what its state shows: its hops, or its thought, or neither."""

@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +19,9 @@ from harr.compute import distributed
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
 from harr.rag.policies.dense import unique
-from harr.rag.policies.q_values import positions, rotary_q_values, select_action
+from harr.rag.policies.q_values import SCALE, positions, rotary_q_values, select_action
 from harr.rag.policies.sentence_vectors import Sentences
-from harr.rag.policies.state import StateFormat
+from harr.rag.policies.state import StateFormat, separator_of
 from harr.types import Hop, Passage, Question, Retrieval, Search, Shortened
 
 BLOCK = 1024
@@ -53,7 +54,10 @@ class TwoTowerPolicy:
     Args:
         states, actions: the two towers; the same encoder twice where nothing was trained.
         passages: where candidate ids are looked up; None where ``documents`` holds all there are.
-        mode: how positions are told (``harr/rag/policies/q_values.py``). A state shows its picks in document order.
+        mode: how positions are told (``harr/rag/policies/q_values.py``).
+        scale: factor of the inner product in a value.
+        pick_order: of the picks in a state: as they stand in the document, or as they were picked.
+        draw: numbers that random positions are drawn by, beside the document.
         temperature: of the Boltzmann choice among the best five.
         max_tokens, pick_tokens: length limits of a state, and of each pick that it shows (0: none).
         sampling: random numbers for acting; None takes the best.
@@ -71,6 +75,19 @@ class TwoTowerPolicy:
     sentences: Sentences = field(default_factory=Sentences)
     documents: dict[str, Document] = field(default_factory=dict)
     pick_tokens: int = 0
+    scale: float = SCALE
+    pick_order: str = "document"
+    draw: tuple[int, ...] = ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Return how values are told, which a model that was trained so must be played with."""
+        return {
+            "positions": self.mode,
+            "value_scale": self.scale,
+            "pick_order": self.pick_order,
+            "normalize": self.states.normalize,
+        }
 
     @property
     def frozen(self) -> bool:
@@ -144,13 +161,14 @@ class TwoTowerPolicy:
         return self.attach_document(question, tuple(self.passages.take([rows[pid] for pid in question.candidate_ids])))
 
     def state_texts(self, searches: Sequence[Search]) -> tuple[list[str], list[Shortened]]:
-        """Return question and picks in document order, joined by [SEP], and what they lack: of too many the first."""
-        ordered = []
-        for search in searches:
+        """Return question and picks, joined by [SEP], and what they lack: of too many the first."""
+        ordered = list(searches)
+        for number, search in enumerate(searches if self.pick_order == "document" else ()):
             document = self.document(search.question)
             picked = tuple(Hop("", document.passages[place].content) for place in document.picked(search))
-            ordered.append(replace(search, hops=picked))
-        written = StateFormat("sep", True, self.max_tokens, self.prompt, self.pick_tokens)
+            ordered[number] = replace(search, hops=picked)
+        between = separator_of(self.states.model.tokenizer)
+        written = StateFormat("sep", True, self.max_tokens, self.prompt, self.pick_tokens, between)
         return written.texts(ordered, self.states)
 
     def critics(self, state_D: Tensor, document: Document, picked: Sequence[int]) -> Tensor:
@@ -162,12 +180,12 @@ class TwoTowerPolicy:
         for start in range(0, len(rows_N), BLOCK):
             block = slice(start, start + BLOCK)
             turned = None if position_N is None else position_N[block]
-            critics_CN[:, block] = rotary_q_values(state_D, self.sentences.gather(rows_N[block]), turned)
+            critics_CN[:, block] = rotary_q_values(state_D, self.sentences.gather(rows_N[block]), turned, self.scale)
         return critics_CN
 
     def positions(self, document: Document, picked: Sequence[int]) -> Tensor:
-        """Return positions of all sentences, (N,); random ones are always the same for a document."""
-        rng = np.random.default_rng(zlib.crc32(document.passages[0].id.encode()))
+        """Return positions of all sentences, (N,); random ones are the same for a document until ``draw`` changes."""
+        rng = np.random.default_rng([zlib.crc32(document.passages[0].id.encode()), *self.draw])
         return torch.from_numpy(positions(self.mode, len(document.passages), picked, rng))
 
     def rows(self, document: Document) -> NDArray[np.int64]:

@@ -125,6 +125,27 @@ def misses(episode: Episode) -> list[float] | None:
     return charged
 
 
+def completion(episode: Episode) -> list[float] | None:
+    """Return per step what finding the last gold passage is worth there: 1 without a pick too many, else less (Q-RAG).
+
+    With n gold passages found after m picks it is .5 + .5 n / m; every other step has 0. None without gold.
+
+    >>> from harr.types import Passage, Question, Retrieval, Search, Step
+    >>> question = Question("q", "Who?", gold_ids=("a", "b"))
+    >>> found = [Step(Search(question, "Who?"), Retrieval((Passage(name, ""),))) for name in ("a", "x", "y", "b", "z")]
+    >>> completion(Episode(question, tuple(found)))
+    [0.0, 0.0, 0.0, 0.75, 0.0]
+    """
+    missing = gold = set(episode.question.gold_documents)
+    if not gold:
+        return None
+    worth = []
+    for number, step in enumerate(episode.steps, start=1):
+        before, missing = missing, missing - {passage.document for passage in step.retrieval.passages}
+        worth.append(0.5 + 0.5 * len(gold) / number if before and not missing else 0.0)
+    return worth
+
+
 def hop_gold(episode: Episode) -> list[float] | None:
     """Return per step 1.0 where the gold document of this very hop is among its passages; 0.0 beyond the gold.
 
@@ -170,6 +191,7 @@ STEP_TERMS: dict[str, StepTerm] = {
     "novelty": novelty,
     "misses": misses,
     "hop_gold": hop_gold,
+    "completion": completion,
 }
 """Process rewards: one value per step."""
 

@@ -114,6 +114,34 @@ def test_a_limit_takes_as_large_a_share_of_every_type_as_of_all() -> None:
         assert (kinds.count("2hop"), kinds.count("4hop")) == (2 * count, count)
 
 
+def test_all_four_sets_stand_side_by_side_over_wiki18() -> None:
+    """NQ and TriviaQA number their questions alike, so ids begin with the name of the set."""
+    for name in ("hotpotqa", "2wikimultihopqa"):
+        repository, *files = FILES[name]
+        for split, pattern in zip(("train", "test"), files, strict=True):
+            path = Path("hub") / repository / pattern.replace("*", "-00000-of-00001")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            row = {"id": f"{name}-{split}", "question": f"Who is in {name} {split}?", "answer": split, "type": "bridge"}
+            given = {"context": {"title": ["A"], "sentences": [["One."]]}, "supporting_facts": {"title": ["A"]}}
+            pq.write_table(pa.Table.from_pylist([row | given]), path)
+    for name in ("nq", "triviaqa"):
+        repository, *files = FILES[name]
+        for split, file in zip(("train", "dev"), files, strict=True):
+            path = Path("hub") / repository / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            row = {"id": f"{split}_0", "question": f"Who, {name} {split}?", "golden_answers": [split]}
+            path.write_text(json.dumps(row) + "\n")
+    repository, file = WIKI18
+    path = Path("hub") / repository / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(json.dumps({"id": "0", "contents": '"A"\nOne.'}).encode() + b"\n"))
+    counts = run(HubParams(dataset="all", root="hub", passages="wiki18"))
+    assert counts["train_questions"] == counts["test_questions"] == 4
+    questions = read_questions(Path("data/questions/train.jsonl"))
+    assert [question.id for question in questions][-2:] == ["nq-train_0", "triviaqa-train_0"]
+    assert not any(question.gold_ids or question.candidate_ids for question in questions)
+
+
 def test_nq_with_wiki18() -> None:
     repository, train, test = FILES["nq"]
     row = {"id": "t0", "question": "who founded acme", "golden_answers": ["Ada Brown"]}

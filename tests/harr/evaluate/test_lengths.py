@@ -10,11 +10,12 @@ from harr.datasets.haystack import longer, noise_for
 from harr.embed.encoder import Encoder
 from harr.evaluate import lengths
 from harr.evaluate.lengths import QuestionDocument, by_length, on_disk, play_documents, read_answers
+from harr.evaluate.plan import plan
 from harr.params.download import BabiLongParams
 from harr.params.embed import EmbedParams
 from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.two_tower import TwoTowerPolicy
-from harr.types import Generate
+from harr.types import Generate, Hop, Search
 
 TOLD = BabiLongParams(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
 
@@ -47,6 +48,27 @@ def test_a_line_tells_places_and_what_stands_there(towers: TwoTowerPolicy, tmp_p
         assert len(passages) == 30 and [passages[place].text for place in row["picked"]] == row["texts"]
         assert row["fact_em"] == float(set(row["gold"]) <= set(row["picked"]))
         assert len(row["values"]) == 2
+
+
+def test_a_plan_is_greedy_at_width_one_and_the_best_of_all_at_any(towers: TwoTowerPolicy, tmp_path: Path) -> None:
+    greedy = play_documents(documents(), towers, tmp_path / "log.jsonl", picks=2, total=6, desc="")
+    for (question, passages), row in zip(documents(), greedy, strict=True):
+        own = towers.attach_document(question, passages)
+        alone = plan(question, towers, picks=2, width=1)
+        assert [own.place[step.retrieval.passages[0].id] for step in alone.steps] == row["picked"]
+        best = plan(question, towers, picks=2, width=30)
+        values = []
+        for first in range(30):
+            search = Search(
+                question, question.text, (Hop("", passages[first].content),), frozenset({passages[first].id})
+            )
+            (text,), _ = towers.state_texts([search])
+            q_N = towers.critics(towers.encode_states([text])[0], own, [first]).sum(0)
+            values += [float(q_N[second]) for second in range(30) if second != first]
+        assert best.steps[-1].retrieval.value == pytest.approx(max(values), abs=1e-5)
+    towers.clear()
+    beamed = play_documents(documents(), towers, tmp_path / "beam.jsonl", picks=2, total=6, desc="", beam=4)
+    assert all(b["values"][-1] >= g["values"][-1] - 1e-4 for b, g in zip(beamed, greedy, strict=True))
 
 
 def test_the_table_has_a_row_per_length_and_metric() -> None:

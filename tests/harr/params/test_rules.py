@@ -13,10 +13,11 @@ from harr.params.evaluate import EvaluateParams
 from harr.params.fields import Section
 from harr.params.filter import FilterParams
 from harr.params.generator import ServerParams
+from harr.params.loop import LoopParams
 from harr.params.pipeline import RSearchParams
 from harr.params.reward import RewardParams
 from harr.params.rules import RULES
-from harr.params.train import AgentParams, LoopParams
+from harr.params.train import AgentParams
 from harr.types import Question
 
 

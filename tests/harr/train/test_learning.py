@@ -104,6 +104,28 @@ def test_a_killed_run_resumes_with_the_same_weights(method: str, setup: Setup, t
     assert all(0 < row["play_seconds"] < row["seconds"] for row in whole)
 
 
+def test_a_critic_with_an_encoder_of_its_own_learns_and_resumes(setup: Setup, tmp_path: Path) -> None:
+    """Its weights are in the checkpoints and not in the export, and the policy's encoder does not move by it."""
+    params = PPOParams(
+        method="ppo", critic="encoder", kl_estimator="k3", kl_weight=1e-3, value_learning_rate=3e-4, **COMMON
+    ).model_copy(update={"steps": 4, "group_size": 1})
+
+    def kill(step: int, values: object) -> None:
+        if step == 2:
+            raise KeyboardInterrupt
+
+    whole = METHODS["ppo"].train(params, fresh(setup), tmp_path / "whole", tmp_path / "a", silent, seed=1)
+    with pytest.raises(KeyboardInterrupt):
+        METHODS["ppo"].train(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", kill, seed=1)
+    resumed = METHODS["ppo"].train(params, fresh(setup), tmp_path / "resumed", tmp_path / "b", silent, seed=1)
+    assert [row["value_loss"] for row in whole] == [row["value_loss"] for row in resumed]
+    assert all(row["kl"] >= 0 for row in whole)
+    often = params.model_copy(update={"steps": 1, "num_iterations": 8})
+    (row,) = METHODS["ppo"].train(often, fresh(setup), tmp_path / "often", tmp_path / "c", silent, seed=1)
+    assert row["value_loss"] < 0.99 * whole[0]["value_loss"], "of one and the same batch"
+    assert not any("critic" in path.name for path in (tmp_path / "whole").iterdir())
+
+
 def test_a_run_with_other_parameters_is_told_what_differs(setup: Setup, tmp_path: Path, capsys) -> None:
     def killed(step: int, values: object) -> None:
         if step == 1:

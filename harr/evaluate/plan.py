@@ -1,0 +1,49 @@
+"""Plans of several picks: a beam over Q in place of the best pick each time (the planning variant of Q-RAG)."""
+
+from dataclasses import dataclass
+
+from harr.rag.policies.two_tower import TwoTowerPolicy
+from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Passages in the order of their picks, and the value of each."""
+
+    picked: tuple[Passage, ...] = ()
+    values: tuple[float, ...] = ()
+
+    def search(self, question: Question) -> Search:
+        """Return the search for the next pick."""
+        hops = tuple(Hop("", passage.content) for passage in self.picked)
+        return Search(question, question.text, hops, frozenset(passage.id for passage in self.picked))
+
+
+def plan(question: Question, towers: TwoTowerPolicy, *, picks: int, width: int) -> Episode:
+    """Return the episode of the best plan, of ``width`` that are followed at a time.
+
+    A plan is as good as the value of its last pick, which stands for all that is still to be earned; of plans with the
+    same picks the best is followed. A width of 1 is the greedy play of pipeline pick.
+    """
+    beam = [Plan()]
+    document = towers.document(question)
+    for _ in range(min(picks, len(document.passages))):
+        searches = [one.search(question) for one in beam]
+        texts, _ = towers.state_texts(searches)
+        towers.prepared([question])
+        longer: dict[frozenset[str], Plan] = {}
+        for one, search, state_D in zip(beam, searches, towers.encode_states(texts), strict=True):
+            taken = document.picked(search)
+            q_N = towers.critics(state_D, document, taken).sum(0).masked_fill(~document.available(taken), -float("inf"))
+            best = q_N.topk(min(width, len(q_N) - len(taken)))
+            for value, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+                grown = Plan((*one.picked, document.passages[place]), (*one.values, value))
+                same = frozenset(passage.id for passage in grown.picked)
+                if same not in longer or value > longer[same].values[-1]:
+                    longer[same] = grown
+        beam = sorted(longer.values(), key=lambda one: -one.values[-1])[:width]
+    told = zip(beam[0].picked, beam[0].values, strict=True)
+    asked = Search(question, question.text)
+    return Episode(
+        question, tuple(Step(asked, Retrieval((passage,), value=value)) for passage, value in told), Outcome()
+    )

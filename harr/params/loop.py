@@ -1,0 +1,105 @@
+"""The loop of section ``train``: steps of rollouts and updates, and the optimizer that takes them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from harr.params.fields import Fraction, Positive, Section
+from harr.params.train_facts import LoraParams, ValidationParams
+
+Momentum = Annotated[float, Field(ge=0, lt=1)]
+
+
+class LoopParams(ValidationParams):
+    """Steps of rollouts and updates, with checkpoints and a guard."""
+
+    steps: Positive = 40
+    """Number of training steps."""
+    questions_per_step: Positive = 16
+    """Number of questions of a step."""
+    group_size: int = Field(8, ge=2)
+    """Number of rollouts of every question."""
+    learning_rate: float = Field(5e-4, gt=0)
+    """Learning rate of AdamW after the warm-up."""
+    warmup_steps: int = Field(2, ge=0)
+    """Number of steps over which the learning rate rises evenly."""
+    final_rate: Fraction = 1.0
+    """Share of the learning rate that it falls to."""
+    decay: Literal["even", "linear", "cosine"] = "even"
+    """How the learning rate falls: evenly over all steps, or after the warm-up evenly or by a quarter of a cosine, as
+    Q-RAG's two runs do."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Weight decay of AdamW."""
+    betas: tuple[Momentum, Momentum] = (0.9, 0.999)
+    """Shares of the running means of gradient and squared gradient that AdamW keeps at an update."""
+    epsilon: float = Field(1e-8, gt=0)
+    """Number that AdamW adds to the root of the squared gradient."""
+    max_grad_norm: float = Field(1.0, gt=0)
+    """Norm that the gradient of an update is clipped to."""
+    curriculum_stages: Positive = 1
+    """Number of stages S of the curriculum: the easiest 1/S of the questions first, then 2/S, at last all."""
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Number format of the forward pass; the weights that learn stay in float32."""
+    gradient_checkpointing: bool = False
+    """Whether activations are computed again in the backward pass, which takes less memory and more time."""
+    checkpoint_every: Positive = 5
+    """Number of steps between two checkpoints; as often PQN encodes all sentences anew (those just learnt from at every
+    step)."""
+    guard_window: Positive = 10
+    """Number of steps that rewards are averaged over to find the best checkpoint and a collapse; after as many steps in
+    which no group's rewards differ (GRPO), the run stops."""
+    guard_drop: Fraction = 0.5
+    """Share of the best average reward below which the average reward stops the run; 0 means never."""
+    lora: LoraParams | None = LoraParams()
+    """Adapter that learns; with null the model's own layers are trained (full fine-tuning)."""
+
+    @property
+    def warm_steps(self) -> int:
+        """Return the number of steps of supervision before those by reward."""
+        return 0
+
+    @property
+    def warm_rate(self) -> float:
+        """Return the learning rate of these."""
+        return self.learning_rate
+
+    @property
+    def total_steps(self) -> int:
+        """Return the number of steps of both."""
+        return self.warm_steps + self.steps
+
+    @model_validator(mode="after")
+    def _validates_where_it_saves(self) -> "LoopParams":
+        if self.validate_every % self.checkpoint_every:
+            raise ValueError(
+                f"train.validate_every {self.validate_every} is no multiple of train.checkpoint_every "
+                f"{self.checkpoint_every}, where weights are saved; change one of them"
+            )
+        return self
+
+
+class UpdateParams(Section):
+    """Clipped policy gradient, with several updates per batch of rollouts, held near the model it began from."""
+
+    num_iterations: Positive = 1
+    """Number of updates per batch of rollouts."""
+    clip_low: Fraction = 0.2
+    """Distance below 1 at which the ratio of probabilities is clipped."""
+    clip_high: float = Field(0.2, ge=0)
+    """Distance above 1 at which the ratio of probabilities is clipped."""
+    kl_weight: float = Field(0.0, ge=0)
+    """Weight of the KL divergence from the base model (adapter off): a term of the loss, with PPO a cost of every
+    step."""
+
+    @model_validator(mode="after")
+    def _kl_needs_an_adapter(self) -> "UpdateParams":
+        if self.kl_weight > 0 and getattr(self, "lora", None) is None:
+            raise ValueError("train.kl_weight is the distance from the base under the adapter; set train.lora")
+        return self
+
+
+class StatesParams(Section):
+    """Forward passes over the distinct states of a batch."""
+
+    states_per_pass: Positive = 64
+    """Number of distinct states per forward pass; gradients accumulate over a batch."""

@@ -1,0 +1,80 @@
+"""What fits with what, of the retriever and its index: further rules of :mod:`harr.params.rules`."""
+
+from typing import TYPE_CHECKING
+
+from harr.params.retriever import RetrieverParams
+from harr.params.rule_words import LANGUAGE_MODEL, either, methods
+
+if TYPE_CHECKING:
+    from harr.params import Params
+
+OF_VALUES = ("positions", "pick_order", "value_scale")
+"""The parameters of a retriever that goes by values."""
+
+
+def index_has_what_is_searched(params: "Params") -> None:
+    """The BM25 index is there where it is searched, and what is said of a search is read."""
+    retriever, search = params.retriever, params.retriever.search
+    arms = params.evaluate.arm_table.items()
+    by_words = {name: arm.search for name, arm in arms if arm.search not in ("", "reranked")}
+    if (by_words or search != "dense") and not params.index.full_text:
+        what = f"the arm {min(by_words)}" if by_words else f"retriever.search {search}"
+        raise ValueError(f"{what} needs the BM25 index; set index.full_text: true")
+    if search != "dense" and retriever.candidates == "question":
+        raise ValueError(
+            f"retriever.search {search} is for candidates: corpus; given passages are not searched, "
+            "they all compete; set retriever.search: dense"
+        )
+    unread = {"fusion", "weights"} & retriever.model_fields_set
+    if unread and "hybrid" not in (search, *by_words.values()):
+        raise ValueError(
+            f"retriever.{min(unread)} is for search: hybrid and the arm hybrid, search is {search}; leave it out"
+        )
+
+
+def retriever_ranks_as_it_learns(params: "Params") -> None:
+    """Parameters of the retriever are those that the method reads."""
+    train, retriever = params.train, params.retriever
+    given = {retriever.candidates, *params.evaluate.candidates} == {"question"}
+    if train.given_only and (params.pipeline.name not in train.plays or not given):
+        raise ValueError(
+            f"train.method {train.method} plays pipeline {either(train.plays)}; set retriever.candidates: question, "
+            "evaluate.candidates: [question]"
+        )
+    if retriever.encoder and train.positions:
+        raise ValueError(
+            f"retriever.encoder reads states for vectors that stay, and train.method {train.method} trains both "
+            "towers; leave it out"
+        )
+    if params.merge.towers == "query" and train.positions:
+        raise ValueError(f"merge.towers query leaves out a tower that train.method {train.method} trains; leave it out")
+    fields = RetrieverParams.model_fields
+    unread = [f"retriever.{name}" for name in OF_VALUES if getattr(retriever, name) != fields[name].default]
+    if not params.encoder.normalize:
+        unread.append("encoder.normalize")
+    if unread and not (train.positions or train.foreign):
+        raise ValueError(f"{unread[0]} is for train.method {methods(positions=True)}; leave it out")
+    if retriever.late_interaction and train.learns != LANGUAGE_MODEL:
+        raise ValueError(
+            f"retriever.late_interaction is for train.method {methods(learns=LANGUAGE_MODEL)}: a retriever that "
+            "learns ranks by its own vectors; leave it out"
+        )
+
+
+def token_vectors_are_there(params: "Params") -> None:
+    """Token vectors are kept where they are compared, and are those of the encoder that reads states."""
+    arms = {f"the arm {name}": arm.overrides.get("scores") for name, arm in params.evaluate.arm_table.items()}
+    scores = {"retriever.scores maxsim": params.retriever.scores, **arms}
+    train, late = params.train, next((what for what, told in scores.items() if told == "maxsim"), "")
+    if params.embed.tokens and params.encoder.base_url:
+        raise ValueError("embed.tokens keeps vectors of tokens, which encoder.base_url does not tell; leave one out")
+    if late and not params.embed.tokens:
+        raise ValueError(f"{late} compares vectors of tokens, and none are kept; set embed.tokens: 128")
+    if late and (train.positions or train.learns == LANGUAGE_MODEL):
+        why = "trains the tower of passages, too" if train.positions else "trains no retriever"
+        raise ValueError(f"{late} ranks passages that stay, and train.method {train.method} {why}; leave it out")
+    if late and params.retriever.encoder:
+        raise ValueError(f"{late} compares tokens of encoder.model alone; leave retriever.encoder out")
+
+
+RETRIEVER_RULES = (index_has_what_is_searched, retriever_ranks_as_it_learns, token_vectors_are_there)

@@ -1,0 +1,30 @@
+"""A checkpoint of Q-RAG's own code, beside the stages, becomes a model that `harr lengths` and `harr evaluate` play."""
+
+from pathlib import Path
+
+from harr.errors import ParamsError
+from harr.params import Params
+from tasks.merge import loading_facts
+from tasks.paths import WORK
+
+
+def convert_checkpoint(params: Params, checkpoint: Path, out: Path) -> Path:
+    """Write the model folder ``out`` of a checkpoint; encoder and retriever are what it was trained with.
+
+    Raises:
+        ParamsError: train.method trains no two towers. ModelError: the checkpoint is of another kind or base.
+    """
+    from harr.builders.encoder import build_encoder
+    from harr.builders.retrievers import towers_policy
+    from harr.merge.qrag import convert
+
+    if not params.train.positions:
+        raise ParamsError(
+            f"train.method {params.train.method} trains no two towers; take a recipe qrag_..._published.yaml"
+        )
+    states, actions = build_encoder(params.encoder), build_encoder(params.encoder)
+    states.limit(params.retriever.max_tokens)
+    towers = towers_policy(params.retriever, states, actions, None)
+    told = {"base": states.identity, "base_model": states.name, **loading_facts(params, params.encoder), **towers.facts}
+    convert(checkpoint, states, actions, out, WORK / "convert", told)
+    return out

@@ -1,0 +1,78 @@
+"""When to stop picking: thresholds on Q, by hand and from logs."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harr.errors import ParamsError
+from harr.evaluate.stopping import RULES, auc, kept, needed, shown, stops, study
+from tasks.lengths import stopping_tables
+
+
+def row(gold: list[int], picked: list[int], values: list[float]) -> dict[str, Any]:
+    texts = [f"sentence {place}" for place in picked]
+    return {"id": str(picked), "gold": gold, "picked": picked, "texts": texts, "values": values}
+
+
+FOUND = row([1, 4], [1, 4, 9], [0.9, 0.8, 0.2])
+LATE = row([1, 4], [4, 7, 1], [0.9, 0.3, 0.6])
+NEVER = row([1, 4], [1, 5, 6], [0.9, 0.1, 0.1])
+ROWS = [FOUND, LATE, NEVER]
+
+
+def test_what_every_rule_keeps() -> None:
+    assert {rule: kept(LATE, rule, 2) for rule in RULES} == {
+        "all": [0, 1, 2],
+        "value": [],
+        "picks": [0, 1],
+        "early_stop": [0, 1, 2],
+        "gold": [0, 2],
+    }
+    assert kept(FOUND, "value", 0.5) == [0, 1] and kept(LATE, "value", 0.5) == [0]
+    assert [needed(one) for one in ROWS] == [2, 3, None]
+    assert kept(NEVER, "early_stop") == [0, 1, 2], "what was never found ends nothing"
+
+
+def test_a_line_is_scored_by_what_is_left_of_it() -> None:
+    short = shown(FOUND, "value", 0.5)
+    assert (short["picked"], short["texts"], short["fact_em"], short["fact_f1"]) == (
+        [1, 4],
+        ["sentence 1", "sentence 4"],
+        1.0,
+        1.0,
+    )
+    nothing = shown(FOUND, "value", 2.0)
+    assert (nothing["picked"], nothing["fact_em"], nothing["fact_f1"]) == ([], 0.0, 0.0)
+
+
+def test_a_study_counts_stories_and_lengths() -> None:
+    (low, middle) = study(ROWS, "value", [0.0, 0.5], resamples=99, seed=0)
+    assert (low["length"], low["late"], low["perfect"], low["early"]) == (3.0, 1 / 3, 1 / 3, 0.0)
+    assert middle["length"] == pytest.approx(4 / 3) and (middle["perfect"], middle["early"]) == (1 / 3, 1 / 3)
+    assert low["fact_em"][0] == pytest.approx(2 / 3) and middle["fact_em"][0] == pytest.approx(1 / 3)
+    assert middle["fact_f1"][0] == pytest.approx((1.0 + 2 / 3 + 2 / 3) / 3)
+    by_picks = study(ROWS, "picks", [1.0, 2.0, 3.0], resamples=99, seed=0)
+    assert [one["length"] for one in by_picks] == [1.0, 2.0, 3.0] and "perfect" not in by_picks[0]
+    assert [stops(one, 0.5) for one in ROWS] == ["perfect", "early", "not found"]
+
+
+def test_auc_is_the_share_of_ordered_pairs_ties_half() -> None:
+    tied = row([1], [1, 2, 3], [0.6, 0.6, 0.7])
+    wanted, extra = [0.9, 0.8, 0.9, 0.3, 0.6, 0.6], [0.2, 0.6, 0.7]
+    pairs = [(a > b) + 0.5 * (a == b) for a in wanted for b in extra]
+    assert auc([FOUND, LATE, tied]) == pytest.approx(math.fsum(pairs) / len(pairs))
+    assert auc([NEVER]) is None
+
+
+def test_the_threshold_is_chosen_on_other_stories(tmp_path: Path) -> None:
+    for name, rows in (("eval_seed1_ns9.jsonl", ROWS), ("eval_seed2_ns9.jsonl", [FOUND])):
+        (tmp_path / name).write_text("".join(json.dumps(one) + "\n" for one in rows))
+    tested, tuned = tmp_path / "eval_seed1_ns9.jsonl", tmp_path / "eval_seed2_ns9.jsonl"
+    tables, separation = stopping_tables([tested], None, [tuned])
+    assert [one["limit"] for one in tables["threshold"]] == [0.3] and separation == auc(ROWS)
+    assert [one["limit"] for one in tables["picks"]] == [1.0, 2.0, 3.0]
+    with pytest.raises(ParamsError, match=r"none\.jsonl: expected a log"):
+        stopping_tables([tmp_path / "none.jsonl"], None, None)

