@@ -11,12 +11,10 @@ from tasks.audit import audit_play
 from tasks.evaluate import (
     asked_questions,
     changes_of,
-    corpus_facts,
     evaluation_frame,
     play_arms,
     plot_and_report,
     summarise_arms,
-    told_corpus,
     write_evaluation,
 )
 from tasks.expectations.process import data_docs, expect
@@ -24,6 +22,7 @@ from tasks.filter import write_preferences_page
 from tasks.headline import arm_figures, evaluation_note, headline_figures, headline_words
 from tasks.occlusion import play_occluded
 from tasks.paths import EVALUATION, PLOTS, QUESTIONS, REPORT
+from tasks.played import corpus_facts, told_corpus
 from tasks.registry.champion import read_champion
 from tasks.report_facts import run_facts
 from tasks.tracking.run import tracked_run

@@ -13,7 +13,6 @@ from harr.arms import FULL
 from harr.errors import CorpusError, DamagedFile, HarrError, ParamsError
 from harr.io.files import (
     draft,
-    read_manifest,
     read_state,
     read_state_rows,
     write_json,
@@ -27,8 +26,8 @@ from tasks.common import GPU_TASK, TASK, report_usage
 from tasks.embed import vectors_manifest
 from tasks.filter import statistics_rows
 from tasks.headline import headline_figures
-from tasks.paths import AUDIT, EVALUATION, FILTERED, HEADLINE, METRICS, PLACES, PLOTS, REPORT, STATS, TRAINED_ON, WORK
-from tasks.played import PLAYED, played
+from tasks.paths import AUDIT, EVALUATION, FILTERED, HEADLINE, METRICS, PLACES, PLOTS, REPORT, STATS, WORK
+from tasks.played import PLAYED, played, told_corpus
 from tasks.samples import chosen, play_samples_of, with_samples
 from tasks.tracking.run import told_params
 from tasks.train import training_figure
@@ -158,32 +157,6 @@ def summarise_arms(params: Params, rows: Mapping[str, list[Rows]]) -> dict[str, 
     arms, resamples = params.evaluate.arm_table, params.evaluate.resamples
     found: dict[str, Any] = summarise(rows, baseline=params.baseline, arms=arms, resamples=resamples, seed=params.seed)
     return found
-
-
-def corpus_facts() -> dict[str, Any]:
-    """Return on which corpus is played, and as ``trained_on`` on which what plays was trained, where that is noted."""
-    vectors = vectors_manifest()
-    facts = {"identity": vectors["corpus"], "passages": vectors["rows"]}
-    if not TRAINED_ON.exists():
-        return facts
-    keys = {"corpus": str, "passages": int}
-    trained = read_manifest(TRAINED_ON, "dvc repro -f -s index", shards=False, keys=keys)
-    return facts | {"trained_on": {"identity": trained["corpus"], "passages": trained["passages"]}}
-
-
-def told_corpus(facts: Mapping[str, Any]) -> str:
-    """Return the corpora of :func:`corpus_facts` in a line.
-
-    >>> was = {"identity": "0123456789abcdef", "passages": 1000}
-    >>> told_corpus({**was, "trained_on": was})
-    '01234567 (1,000 passages), on which it was trained'
-    >>> told_corpus({"identity": "fedcba9876543210", "passages": 1010, "trained_on": was})
-    'fedcba98 (1,010 passages); trained on 01234567 (1,000 passages)'
-    """
-    told = [f"{one['identity'][:8]} ({one['passages']:,} passages)" for one in (facts, facts.get("trained_on")) if one]
-    if len(set(told)) == 1:
-        return told[0] + (", on which it was trained" if len(told) > 1 else "")
-    return "; trained on ".join(told)
 
 
 @task(**TASK)

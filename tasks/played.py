@@ -4,12 +4,13 @@ Files know their own hashes; this is what holds them together. Stage evaluate wr
 registry compare it with what lies here, a version carries it, and the gate reads it and no params.yaml.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import harr
 from harr.errors import StaleState
-from harr.io.files import SUMS, digest_of, fingerprint, read_state, sha256
+from harr.io.files import SUMS, digest_of, fingerprint, read_manifest, read_state, sha256
 from harr.params import Params
 from tasks.embed import vectors_manifest
 from tasks.paths import ADAPTER, EVALUATION, GENERATOR, QUESTIONS, TRAINED_ON
@@ -37,8 +38,6 @@ AGAIN = "run `dvc repro -f -s evaluate`"
 
 def played(params: Params) -> dict[str, Any]:
     """Return the record of an evaluation that is played here and now; what is not here is None."""
-    from tasks.evaluate import corpus_facts
-
     facts, test = corpus_facts(), QUESTIONS / "test.jsonl"
     return {
         "model": content_of(ADAPTER),
@@ -99,6 +98,32 @@ def content_of(folder: Path) -> str | None:
     if not (folder / SUMS).exists():
         return digest_of(folder)
     return sha256(folder / SUMS)
+
+
+def corpus_facts() -> dict[str, Any]:
+    """Return on which corpus is played, and as ``trained_on`` on which what plays was trained, where that is noted."""
+    vectors = vectors_manifest()
+    facts = {"identity": vectors["corpus"], "passages": vectors["rows"]}
+    if not TRAINED_ON.exists():
+        return facts
+    keys = {"corpus": str, "passages": int}
+    trained = read_manifest(TRAINED_ON, "dvc repro -f -s index", shards=False, keys=keys)
+    return facts | {"trained_on": {"identity": trained["corpus"], "passages": trained["passages"]}}
+
+
+def told_corpus(facts: Mapping[str, Any]) -> str:
+    """Return the corpora of :func:`corpus_facts` in a line.
+
+    >>> was = {"identity": "0123456789abcdef", "passages": 1000}
+    >>> told_corpus({**was, "trained_on": was})
+    '01234567 (1,000 passages), on which it was trained'
+    >>> told_corpus({"identity": "fedcba9876543210", "passages": 1010, "trained_on": was})
+    'fedcba98 (1,010 passages); trained on 01234567 (1,000 passages)'
+    """
+    told = [f"{one['identity'][:8]} ({one['passages']:,} passages)" for one in (facts, facts.get("trained_on")) if one]
+    if len(set(told)) == 1:
+        return told[0] + (", on which it was trained" if len(told) > 1 else "")
+    return "; trained on ".join(told)
 
 
 def same_game(record: dict[str, Any]) -> str:

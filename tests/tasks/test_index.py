@@ -12,9 +12,9 @@ from harr.corpus.passages import Passages, write_passages
 from harr.io.files import publish, read_json, write_json
 from harr.params import Params
 from harr.types import Passage
-from tasks.evaluate import corpus_facts, told_corpus
 from tasks.index import decide_training
 from tasks.paths import CORPUS, METRICS, TRAINED_ON, VECTORS
+from tasks.played import corpus_facts, told_corpus
 
 
 @pytest.fixture
