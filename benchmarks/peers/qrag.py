@@ -22,7 +22,6 @@ from statistics import fmean, median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import yaml
 
 from benchmarks.peers.qrag_code import Document, Peer
@@ -207,7 +206,7 @@ def main() -> None:
             print(side, seed, {key: value for key, value in rows[-1].items() if key != "fact_em"}, flush=True)
     for side, rows in told.items():
         drawn = resample([[row["fact_em"] for row in rows]], [{n} for n in range(args.test)], resamples=2000, seed=0)
-        low, high = np.quantile(drawn.means[:, 0], [0.025, 0.975])
+        ((low, high),) = drawn.interval()
         by_seed = [round(fmean(row["fact_em"]), 3) for row in rows]
         print(f"{side}: fact EM {fmean(by_seed):.3f} [{low:.3f}, {high:.3f}], by seed {by_seed},", end=" ")
         print(
