@@ -23,7 +23,10 @@ def test_pass_at_k_against_counting(setup: Setup) -> None:
     assert pass_at(4, 0, 4) == 0.0
     questions = list(setup.questions[:3])
     game = Game("arm", setup.pipeline, setup.retriever, None)
+    before = setup.retriever.sampling
     rates = pass_rates(questions, game, samples=4, ks=(1, 4), seed=0)
     assert set(rates) == {question.id for question in questions}
     assert all(0.0 <= row["pass_at_1"] <= row["pass_at_4"] <= 1.0 for row in rates.values())
-    assert setup.retriever.sampling is None, "afterwards it is greedy again"
+    assert setup.retriever.sampling is before, "the arm itself plays as it did"
+    cold = pass_rates(questions, game, samples=4, ks=(1, 4), seed=0, temperature=1e-6)
+    assert all(row["pass_at_1"] == row["pass_at_4"] for row in cold.values()), "all samples are the best"
