@@ -35,6 +35,7 @@ SWITCHES = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",  # a server that is down is named after 15 s, not after 4 minutes
+    "OMP_WAIT_POLICY": "PASSIVE",  # a thread that waits for another leaves its core to other programs
     "PREFECT_HOME": ".harr/prefect",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # errors are printed once, by flows.runtime.command
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",

@@ -7,17 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 from tqdm import tqdm
 
 from harr.errors import HarrError, ParamsError, ServiceUnavailable, bare, one_line
 from harr.io.retry import is_transient, retry
 from harr.services.bounded import AnswerTooLarge, bounded_client, retry_after, within
 
-Client = openai.OpenAI
-NotFound = openai.NotFoundError
+if TYPE_CHECKING:  # loading it takes half a second, for which only those wait who ask a server
+    from openai import APIStatusError, OpenAI
+
+    Client = OpenAI
+
 GRACE_SECONDS = 1.0
 """What an attempt may take beyond its time-outs, which the client itself should meet."""
 REST_SECONDS = 30.0
@@ -55,7 +57,7 @@ class ContextLengthExceeded(ParamsError):
 class Address:
     """One address of a service: its client, how many attempts are under way there, and until when it rests."""
 
-    client: openai.OpenAI
+    client: "Client"
     where: str
     load: int = 0
     rests_until: float = 0.0
@@ -97,9 +99,11 @@ class Service:
         self._timeout, self._deadline = timeout_seconds, deadline_seconds
         self._key = os.environ.get(key_variable) or "no-key"
         bounded: Any = bounded_client(timeout_seconds, secret=os.environ.get(key_variable, "").strip())
+        from openai import OpenAI
+
         self._addresses = [
             Address(
-                openai.OpenAI(
+                OpenAI(
                     base_url=url,
                     api_key=self._key,
                     timeout=timeout_seconds,
@@ -114,7 +118,7 @@ class Service:
         self.where = self._addresses[0].where + (f" and {len(more_urls)} more" if more_urls else "")
         self.retries = self.timeouts = 0
 
-    def ask(self, attempt: Callable[[openai.OpenAI], Any]) -> Any:
+    def ask(self, attempt: "Callable[[Client], Any]") -> Any:
         """Return what ``attempt`` gets from the client; None for an answer that does not speak the protocol.
 
         Raises:
@@ -124,7 +128,7 @@ class Service:
         """
         return retry(lambda: self._attempt(attempt), self._deadline, tell=self._count)
 
-    def _attempt(self, attempt: Callable[[openai.OpenAI], Any]) -> Any:
+    def _attempt(self, attempt: "Callable[[Client], Any]") -> Any:
         with self._lock:
             now = time.monotonic()
             address = min(self._addresses, key=lambda one: (max(0.0, one.rests_until - now), one.load))
@@ -148,13 +152,15 @@ class Service:
         if others and not told:
             tqdm.write(f"{address.where} does not answer; {others} others are asked meanwhile", file=sys.stderr)
 
-    def _attempt_at(self, address: Address, attempt: Callable[[openai.OpenAI], Any]) -> Any:
+    def _attempt_at(self, address: Address, attempt: "Callable[[Client], Any]") -> Any:
+        from openai import APIConnectionError, APIResponseValidationError, APIStatusError, APITimeoutError
+
         try:
             return within(self._timeout + GRACE_SECONDS, lambda: attempt(address.client))
-        except (openai.APIConnectionError, TimeoutError) as error:  # APITimeoutError is one of these
+        except (APIConnectionError, TimeoutError) as error:  # APITimeoutError is one of these
             if isinstance(error.__cause__, AnswerTooLarge):
                 raise ParamsError(f"{address.where}: the answer is not read: {error.__cause__}") from None
-            waited = isinstance(error, openai.APITimeoutError | TimeoutError)
+            waited = isinstance(error, APITimeoutError | TimeoutError)
             with self._lock:
                 self.timeouts += waited
             reason = f"no answer within {self._timeout:g} s" if waited else "connection failed"
@@ -162,9 +168,9 @@ class Service:
                 f"{address.where}: {reason}, tried for {self._deadline:g} s; start the server, "
                 f"or mend {self._unreachable} in params.yaml"
             ) from None
-        except openai.APIStatusError as error:
+        except APIStatusError as error:
             raise self._refusal(address.where, error) from None
-        except (openai.APIResponseValidationError, ValueError, RecursionError):
+        except (APIResponseValidationError, ValueError, RecursionError):
             return None  # a page that claims to be JSON, or brackets without end
 
     def _count(self, error: Exception, number: int) -> None:
@@ -174,7 +180,7 @@ class Service:
                 line = f"{self.where} does not answer yet; it is asked again, for {self._deadline:g} s at most"
                 tqdm.write(line, file=sys.stderr)
 
-    def _refusal(self, at: str, error: openai.APIStatusError) -> HarrError:
+    def _refusal(self, at: str, error: "APIStatusError") -> HarrError:
         """Return an HTTP error in the user's words; the key is cut out of the server's text."""
         where = f"{at}: HTTP {error.status_code} ({one_line(error, 300, secret=self._key)})"
         if is_transient(error.status_code):
@@ -193,7 +199,14 @@ class Service:
         return ContextLengthExceeded(text, where) if _too_long(error) else ParamsError(text)
 
 
-def _too_long(error: openai.APIStatusError) -> bool:
+def is_not_found(error: Exception) -> bool:
+    """Return whether a server has answered 404: it does not know what it was asked for."""
+    from openai import NotFoundError
+
+    return isinstance(error, NotFoundError)
+
+
+def _too_long(error: "APIStatusError") -> bool:
     """Return whether a request was refused because its prompt, with what may be written, is longer than the model
     reads."""
     told = error.body.get("message") if isinstance(error.body, dict) else None

@@ -19,6 +19,7 @@ from peft import PeftModel
 from torch import Tensor
 
 from harr.compute import distributed
+from harr.compute.attention import ready_for_bfloat16
 from harr.compute.checkpoints import Checkpoints
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ParamsError
@@ -93,6 +94,9 @@ class Learner:
         with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would also cut up what learns; see processes.shard
             accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
         adapter = adapter or begin(policy.encoder, params.lora, seed)
+        if params.precision == "bfloat16":
+            for encoder in policy.encoders:
+                ready_for_bfloat16(encoder.model)
         if params.gradient_checkpointing:
             for encoder in policy.encoders:
                 encoder.recompute()

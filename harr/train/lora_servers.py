@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -15,7 +15,10 @@ from harr.io.files import draft, fingerprint
 from harr.params.train import AgentParams
 from harr.rag.generation.local_model import LanguageModel
 from harr.rag.generation.sampler import Scored
-from harr.services.openai_client import Client, NotFound, Service
+from harr.services.openai_client import Service, is_not_found
+
+if TYPE_CHECKING:
+    from harr.services.openai_client import Client
 
 AT_ONCE = 128
 """Number of requests that a server is sent at a time."""
@@ -68,7 +71,7 @@ class LoraServers:
         for service in self._services:
             service.ask(self._load)
 
-    def _load(self, client: Client) -> Any:
+    def _load(self, client: "Client") -> Any:
         body = {"lora_name": self._name, "lora_path": str(self._folder), "load_inplace": True}
         return client.post("/load_lora_adapter", cast_to=httpx.Response, body=body)
 
@@ -88,7 +91,7 @@ class LoraServers:
         ends = sorted(self._writer.ends)
         more = {**PLAIN, "return_token_ids": True, "include_stop_str_in_output": True, "stop_token_ids": ends}
 
-        def complete(client: Client) -> Any:
+        def complete(client: "Client") -> Any:
             return client.completions.create(
                 model=self._name,
                 prompt=list(context),
@@ -100,10 +103,13 @@ class LoraServers:
                 extra_body=more,
             )
 
-        def attempt(client: Client) -> Any:
+        def attempt(client: "Client") -> Any:
             try:
                 return complete(client)
-            except NotFound:  # restarted: it knows its base alone
+            except Exception as error:
+                if not is_not_found(error):
+                    raise
+                # It was restarted, and knows its base alone.
                 with self._lock:
                     self._load(client)
                 return complete(client)

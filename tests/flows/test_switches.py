@@ -1,0 +1,19 @@
+"""What importing flows sets for the libraries, and that a user's own word stands."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(("said", "policy"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
+def test_threads_that_wait_leave_their_core_to_others(said: dict[str, str], policy: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"} | said
+    command = [sys.executable, "-c", "import flows, os; print(os.environ['OMP_WAIT_POLICY'])"]
+    assert subprocess.check_output(command, env=environment, text=True).strip() == policy
+
+
+def test_a_stage_starts_without_the_client_of_servers() -> None:
+    told = "import sys, flows.train, harr.builders.setup; print('openai' in sys.modules, 'torch' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", told], text=True).split() == ["False", "True"]
