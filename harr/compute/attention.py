@@ -1,7 +1,7 @@
 """Attention of a model that learns in bfloat16 on a CPU: in float32, where its backward pass is several times as fast.
 
 torch multiplies the small matrices of a head by a general kernel there, which is slow in bfloat16 (``python -m
-benchmarks.training``). What comes before and after it stays in bfloat16; what is learnt is no farther from float32.
+benchmarks.peers``). What comes before and after it stays in bfloat16; what is learnt is no farther from float32.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ def attend(
     if attention_mask is not None and attention_mask.is_floating_point():
         attention_mask = attention_mask.float()
     with torch.autocast(query_BHTD.device.type, enabled=False):
-        told_BTHD, _ = sdpa_attention_forward(module, *read, attention_mask, **named)
+        told_BTHD, _ = sdpa_attention_forward(module, read[0], read[1], read[2], attention_mask, **named)
     return told_BTHD.to(query_BHTD.dtype), None
 
 

