@@ -78,6 +78,22 @@ def chunks_beside(passage_id: str, most: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawn:
+    """A search that was drawn for a user, and how it went: ``score``, 0 to 1.
+
+    ``reads`` says what the ``state`` tells (``harr/rag/policies/state.py``). The first ``chosen`` of ``pool``, ids of
+    all candidates, were returned; ``logprob`` (nats) is of that under the model that drew.
+    """
+
+    reads: str
+    state: str
+    pool: tuple[str, ...]
+    chosen: int
+    logprob: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """A question with its gold. ``gold_ids`` are in hop order where the source knows the order.
 
@@ -87,6 +103,7 @@ class Question:
     ``candidate_ids`` lists the passages given with the question (a distractor set); empty means
     that the whole corpus is searched. ``kind`` and ``level`` (of difficulty) are in the source's own words. ``setting``
     names the data set and the setting of it that the question is from, where its file or those beside it hold several.
+    ``choices`` are searches that were drawn for users who asked it (download.dataset: traffic).
     """
 
     id: str
@@ -98,6 +115,7 @@ class Question:
     level: str = ""
     setting: str = ""
     grades: tuple[int, ...] = ()
+    choices: tuple[Drawn, ...] = ()
 
     @property
     def gold_grades(self) -> dict[str, int]:

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tasks.paths import QUESTIONS
+
 if TYPE_CHECKING:
     from harr.traffic.replay import Replayed
 
@@ -28,13 +30,19 @@ def replay_log(log: Path, model: str, project: Path, out: Path | None) -> list[s
 def replayed(log: Path, model: str, project: Path) -> "Replayed":
     """Return what a model would have earned, over the index of a project.
 
+    Questions that the project trains on are left out: a model is judged too well by what it learnt from.
+
     Raises:
         HarrError: as :func:`replay_log`.
     """
+    from harr.corpus.passages import read_questions
     from harr.library.trained import TrainedRetriever
     from harr.traffic.log import read_log
     from harr.traffic.replay import replay
 
     searches, outcomes = read_log(log)
+    if (learnt := project / QUESTIONS / "train.jsonl").exists():
+        texts = {question.text for question in read_questions(learnt)}
+        searches = [one for one in searches if one.question not in texts]
     with TrainedRetriever.load(model, index=project) as retriever:
         return replay(retriever.policy, searches, outcomes)

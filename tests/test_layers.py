@@ -36,7 +36,7 @@ ONLY = {
 }
 FLOORS = (
     *("harr/errors.py", "harr/types.py", "harr/arms.py", "harr/io", "harr/params", "harr/compute", "harr/services"),
-    *("harr/corpus", "harr/world", "harr/datasets", "harr/embed", "harr/index"),
+    *("harr/corpus", "harr/traffic/log.py", "harr/world", "harr/datasets", "harr/embed", "harr/index"),
     *("harr/rag/rollout.py", "harr/rag/pipelines", "harr/rag/scoring", "harr/rag/retrieval"),
     *("harr/rag/policies", "harr/rag/sources", "harr/rag/generation", "harr/rag/setup.py", "harr/rag/validation.py"),
     *("harr/questions", "harr/filter.py", "harr/preferences", "harr/generator", "harr/train", "harr/merge"),

@@ -15,7 +15,7 @@ from harr.params.functions import import_named
 from harr.params.train import FunctionTrainParams, TrainParams
 from harr.preferences.collect import collect_preferences
 from harr.rag.setup import Setup
-from harr.train import grpo, infonce, lrat, ppo, pqn, replug
+from harr.train import infonce, logged, lrat, ppo, pqn, replug
 from harr.types import Log, Question
 
 Train = Callable[[Any, Setup, Path, Path, Log, int], list[dict[str, Any]]]
@@ -87,7 +87,7 @@ def _describe_leret(params: Any) -> dict[str, str]:
 
 
 METHODS = {
-    "grpo": Method(grpo.train),
+    "grpo": Method(logged.train),
     "ppo": Method(ppo.train),
     "pqn": Method(pqn.train),
     "infonce": Method(infonce.train, check=infonce.check_labels),

@@ -71,6 +71,8 @@ class GRPOParams(PolicyParams):
     arms: ClassVar[tuple[str, ...]] = (*RETRIEVERS, "lrat")
     method: Literal["grpo"]
     """Selects GRPO of the retriever."""
+    rollouts: Literal["played", "logged"] = "played"
+    """What is learnt from: rollouts of the step, or choices drawn for users (download.dataset: traffic)."""
     lrat: LratParams = LratParams()
     """Settings of the arm lrat."""
     discount: Fraction = 1.0

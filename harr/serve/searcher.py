@@ -32,7 +32,7 @@ from harr.params.embed import EncoderParams
 from harr.params.index import IndexParams
 from harr.params.retriever import RetrieverParams
 from harr.rag.policies.dense import DensePolicy
-from harr.traffic.log import reads
+from harr.rag.policies.state import reads
 from harr.types import Question, Retrieval, Search
 
 Dtype = Literal["auto", "float32", "bfloat16"]

@@ -30,7 +30,7 @@ class LoggedSearch:
     version: str
     """The version of the model that answered."""
     reads: str
-    """What its states tell (:func:`reads`); two models with the same read the same states."""
+    """What its states tell (:func:`harr.rag.policies.state.reads`); two models with the same read the same states."""
     question: str
     query: str
     state: str
@@ -129,15 +129,6 @@ def new_id() -> str:
 def now() -> float:
     """Return the time, to a millisecond."""
     return round(time.time(), 3)
-
-
-def reads(style: str, history: bool) -> str:
-    """Return what tells whether two models read the same states.
-
-    >>> reads("question_query", True)
-    'question_query with history'
-    """
-    return f"{style} with history" if history else style
 
 
 def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:

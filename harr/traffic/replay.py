@@ -12,8 +12,9 @@ from harr.errors import CorpusError, ParamsError
 from harr.io.progress import bar
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy, unique
+from harr.rag.policies.state import reads
 from harr.traffic.estimate import Estimate, check_support, effective, estimates, interval
-from harr.traffic.log import Feedback, LoggedSearch, reads
+from harr.traffic.log import Feedback, LoggedSearch
 
 BATCH = 256
 DRAWS = 32

@@ -54,6 +54,15 @@ def state_text(search: Search, *, style: str, history: bool, separator: str = "[
     return f"Original Question: {search.question.text}\nHistory: {entries}\nQuery: {search.query}"
 
 
+def reads(style: str, history: bool) -> str:
+    """Return what tells whether two models read the same states.
+
+    >>> reads("sep", True)
+    'sep with history'
+    """
+    return f"{style} with history" if history else style
+
+
 Told = Hop | tuple[str, str] | tuple[str, str, str] | str
 """A finished hop: query, answer and status, without the last, or what was picked alone."""
 

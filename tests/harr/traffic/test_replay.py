@@ -8,8 +8,9 @@ import torch
 
 from harr.errors import CorpusError, ParamsError
 from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
-from harr.traffic.log import Feedback, LoggedSearch, reads
+from harr.traffic.log import Feedback, LoggedSearch
 from harr.traffic.replay import replay
 from harr.types import Search
 

@@ -1,0 +1,103 @@
+"""GRPO by rollouts that were logged: off-policy, with clipped weights.
+
+The choices are those that a served model drew (``harr serve --explore``), with their exact log-probabilities; the ratio
+to them is clipped as PPO clips it (arXiv 1707.06347), so that nothing is learnt from where the log has no support.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harr.errors import CorpusError, ParamsError
+from harr.params.train import GRPOParams
+from harr.rag.policies.dense import DensePolicy
+from harr.rag.policies.state import reads
+from harr.rag.setup import Setup
+from harr.train import grpo
+from harr.train.batch import Batch
+from harr.train.learner import Learner
+from harr.types import Drawn, Episode, Log, Question, Retrieval, Search, Step
+
+
+def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, seed: int) -> list[dict[str, Any]]:
+    """Train as :func:`harr.train.grpo.train`; with ``train.rollouts: logged`` by the choices of the questions.
+
+    A step learns from ``questions_per_step`` x ``group_size`` choices, drawn in seeded permutations laid end to end.
+
+    Raises:
+        CorpusError: no question has a choice. ParamsError: the choices were made in states that this model never reads.
+    """
+    if params.rollouts == "played":
+        return grpo.train(params, setup, out, work, log, seed)
+    learner = Learner.open(params, setup, work, seed, kind="grpo by logged rollouts")
+    episodes, scores = choices_of(setup.questions, learner.dense)
+    gains = advantages([episode.question.id for episode in episodes], scores)
+    count = params.questions_per_step * params.group_size
+    for step in learner.steps(log):
+        drawn = drawn_at(step, count, len(episodes), seed)
+        columns = {"advantage": [gains[one] for one in drawn], "weight": [1.0 / len(drawn)] * len(drawn)}
+        batch = Batch.of([episodes[one] for one in drawn], columns)
+        rewards = np.array([scores[one] for one in drawn])
+        values = {"reward_mean": float(rewards.mean()), "reward_std": float(rewards.std()), "zero_std_share": 0.0}
+        for _ in range(params.num_iterations):
+            values |= grpo.update(params, learner, batch)
+        learner.history.append(values | {"distinct_states": float(len(batch.states))})
+    return learner.export(out)
+
+
+def drawn_at(step: int, count: int, rows: int, seed: int) -> list[int]:
+    """Return the rows of a step: seeded permutations of all laid end to end.
+
+    >>> sorted(drawn_at(0, 2, 4, 7) + drawn_at(1, 2, 4, 7))
+    [0, 1, 2, 3]
+    """
+    drawn: list[int] = []
+    for place in range(step * count, (step + 1) * count):
+        epoch, number = divmod(place, rows)
+        drawn.append(int(np.random.default_rng([seed, epoch]).permutation(rows)[number]))
+    return drawn
+
+
+def choices_of(questions: Sequence[Question], policy: DensePolicy) -> tuple[list[Episode], list[float]]:
+    """Return every logged choice as an episode of one search, and its score."""
+    found = [(question, choice) for question in questions for choice in question.choices]
+    if not found:
+        raise CorpusError(
+            "train.rollouts logged learns from searches that explored and have outcomes, and no training question has "
+            "one; serve with --explore, send outcomes, and set download.dataset: traffic"
+        )
+    own = reads(policy.style, policy.history)
+    if others := sorted({choice.reads for _, choice in found} - {own}):
+        raise ParamsError(f"the log has states of {others[0]}, and the model reads {own}; set retriever.state")
+    row_of = policy.passages.rows_of({name for _, choice in found for name in choice.pool})
+    return [_episode(*one, row_of, policy) for one in found], [choice.score for _, choice in found]
+
+
+def _episode(question: Question, choice: Drawn, row_of: dict[str, int], policy: DensePolicy) -> Episode:
+    pool = tuple(row_of[name] for name in choice.pool)
+    taken = tuple(policy.passages.take(pool[: choice.chosen]))
+    told = Retrieval(taken, state=choice.state, pool=pool, logprob=choice.logprob)
+    return Episode(question, (Step(Search(question, question.text), told),))
+
+
+def advantages(groups: Sequence[str], scores: Sequence[float]) -> list[float]:
+    """Return how much better every choice did than others of its question, over the deviation of all scores.
+
+    What others did is the mean of their scores and, counted once more, of all: most questions are asked once.
+
+    >>> [round(value, 2) for value in advantages(["a", "a", "b"], [1.0, 0.0, 1.0])]
+    [1.41, -1.77, 0.71]
+    """
+    sums: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
+    for group, score in zip(groups, scores, strict=True):
+        sums[group] += score
+        counts[group] += 1
+    mean, spread = float(np.mean(scores)), float(np.std(scores)) or 1.0
+    return [
+        (score - (sums[group] - score + mean) / counts[group]) / spread
+        for group, score in zip(groups, scores, strict=True)
+    ]

@@ -1,0 +1,96 @@
+"""Learning from a log: its questions, its choices, and a model that earns more than the one that drew."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harr.corpus.passages import read_questions
+from harr.datasets.download import download
+from harr.errors import CorpusError, DamagedFile, ParamsError
+from harr.io.files import write_text
+from harr.params.download import TrafficParams
+from harr.params.train import GRPOParams
+from harr.rag.policies.state import reads
+from harr.rag.setup import Setup
+from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog
+from harr.train import logged
+from harr.types import Question, Search
+
+ROUNDS = 12
+
+
+def nothing(step: int, values: Any) -> None: ...
+
+
+def section(folder: Path) -> TrafficParams:
+    passages = (str(folder / "passages.jsonl"),)
+    return TrafficParams(dataset="traffic", passages=passages, log=str(folder / "traffic"), test_share=0.3)
+
+
+@pytest.fixture
+def questions(setup: Setup, tmp_path: Path) -> list[Question]:
+    """What stage download makes of a log in which users took winter alone."""
+    policy, log = setup.retriever, TrafficLog(Recording(tmp_path / "traffic"))
+    asked = [Search(q, q.text, k=1) for q in setup.questions for _ in range(ROUNDS)]
+    told = reads(policy.style, policy.history)
+    for number, (search, found) in enumerate(zip(asked, policy.retrieve(asked), strict=True)):
+        pool = tuple(passage.id for passage in policy.passages.take(found.pool))
+        log.searched(
+            LoggedSearch(
+                f"{number}", 0.0, "1", told, search.query, search.query, found.state, pool[:1], pool, found.logprob
+            )
+        )
+        log.outcome(Feedback(f"{number}", 0.0, float(pool[0] in search.question.gold_ids)))
+    every = policy.passages.take(range(len(policy.passages)))
+    rows = [{"id": one.id, "text": one.text, "title": one.title} for one in every]
+    write_text(tmp_path / "passages.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    download(section(tmp_path), tmp_path / "corpus", tmp_path / "questions", tmp_path / "work")
+    return read_questions(tmp_path / "questions" / "train.jsonl")
+
+
+def test_a_log_becomes_questions_with_rewards(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
+    gold = {one.text: one.gold_ids for one in setup.questions}
+    test = read_questions(tmp_path / "questions" / "test.jsonl")
+    assert test and not {one.text for one in test} & {one.text for one in questions}
+    for one in questions:
+        assert len(one.choices) == ROUNDS and one.gold_ids in ((), gold[one.text])
+        for drawn in one.choices:
+            assert drawn.score == (drawn.pool[0] in gold[one.text]) and drawn.chosen == 1 and drawn.logprob < 0
+    assert all(one.gold_ids == gold[one.text] for one in test)
+
+
+def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
+    params = GRPOParams(
+        method="grpo", rollouts="logged", steps=8, questions_per_step=8, learning_rate=5e-4, clip_high=1.0
+    )
+    own = replace(setup, questions=questions)
+
+    def right() -> float:
+        asked = [Search(one, one.text) for one in setup.questions]
+        found = setup.retriever.greedy().retrieve(asked)
+        return sum(told.passages[0].id in one.question.gold_ids for told, one in zip(found, asked, strict=True)) / len(
+            asked
+        )
+
+    before = right()
+    rows = logged.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
+    assert right() >= before + 0.2, (before, right())
+    assert rows[0]["logprob_gap"] < 1e-3 < rows[-1]["logprob_gap"], "the first update is of the model that drew"
+    assert (tmp_path / "adapter" / "harr.json").exists()
+
+
+def test_what_cannot_be_learnt_from_is_one_line(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
+    params = GRPOParams(method="grpo", rollouts="logged", steps=1)
+    with pytest.raises(CorpusError, match="no training question has one; serve with --explore"):
+        logged.train(params, setup, tmp_path / "a", tmp_path / "w", nothing, 0)
+    foreign = [replace(one, choices=(replace(one.choices[0], reads="json"),)) for one in questions[:1]]
+    with pytest.raises(ParamsError, match="the log has states of json, and the model reads sep with history"):
+        logged.choices_of(foreign, setup.retriever)
+    [day] = (tmp_path / "traffic").glob("outcomes-*.jsonl")
+    day.write_text(day.read_text() + '{"format": 1, "id": "x"\n')
+    with pytest.raises(DamagedFile, match=r"outcomes-\d+\.jsonl:241: no JSON"):
+        download(section(tmp_path), tmp_path / "corpus", tmp_path / "questions", tmp_path / "work")
+    assert read_questions(tmp_path / "questions" / "train.jsonl") == questions, "nothing was half-read"
