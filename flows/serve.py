@@ -50,10 +50,11 @@ def serve(
             "--host at 127.0.0.1"
         )
     listener = None if stdio else _bound(host, port)
-    from harr.serve.application import RetrieverService, application  # not before: torch takes its time
+    from harr.serve.application import application  # not before: torch takes its time
     from harr.serve.follower import Follower
     from harr.serve.mcp_tools import mcp_server, over_stdio
     from harr.serve.searcher import Searcher
+    from harr.serve.service import RetrieverService
 
     followed = model or f"models:/{Params.load(project / 'params.yaml').tracking.registered_model}@{CHAMPION}"
     searcher = Searcher(project, dtype)

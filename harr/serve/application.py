@@ -1,8 +1,7 @@
 """The routes of `harr serve`."""
 
 import json
-import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -18,93 +17,14 @@ from harr.errors import CorpusError, HarrError, ParamsError, ServiceUnavailable,
 from harr.rag.sources.retrieve import document_of_passage
 from harr.serve.bodies import EmbedBody, OutcomeBody, RetrieveBody, SearchBody, read_body
 from harr.serve.door import Door, Readable
-from harr.serve.follower import Follower
 from harr.serve.mcp_tools import mcp_server
-from harr.serve.microbatch import MicroBatcher, Overloaded
-from harr.serve.monitor import Monitor
-from harr.serve.searcher import Answer, Ask, Searcher
-from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, new_id, now
-from harr.types import Passage, Question, Retrieval, Search
+from harr.serve.microbatch import Overloaded
+from harr.serve.searcher import Answer, Ask
+from harr.serve.service import RetrieverService
+from harr.types import Question, Search
 
 PAGE = Path(__file__).with_name("page.html")
 SAFE = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'"
-
-
-class RetrieverService:
-    """What the routes and the MCP tool ask: the batches in front of a searcher."""
-
-    def __init__(
-        self, searcher: Searcher, follower: Follower, *, room: int, recording: Recording | None = None
-    ) -> None:
-        self.searcher, self.follower, self.monitor = searcher, follower, Monitor()
-        self.log = TrafficLog(recording) if recording else None
-        self._explore = recording.explore if recording else 0.0
-        self.batches: MicroBatcher[Ask, Answer] = MicroBatcher(self._answer, room=room)
-
-    async def ask(self, asks: Sequence[Ask]) -> list[Answer]:
-        """Return what the model of the moment answers."""
-        return await self.batches.ask(asks)
-
-    async def search(self, body: SearchBody) -> dict[str, Any]:
-        """Return the passages for one search."""
-        serving = self.searcher.serving
-        wanted = body.search(statuses=bool(serving and serving.statuses))
-        explores = self._explore > 0 and body.model == "champion" and random.random() < self._explore
-        [told] = await self.ask([Ask("explored" if explores else body.model, wanted)])
-        assert told.found is not None
-        hits = zip(told.found.passages, told.found.scores, strict=True)
-        answer = {
-            "passages": [_passage(passage, score) for passage, score in hits],
-            "state": told.found.state,
-            "model": body.model,
-            "version": told.version,
-        }
-        return answer | ({"id": self._logged(self.log, wanted, told)} if self.log else {})
-
-    def _logged(self, log: TrafficLog, wanted: Search, told: Answer) -> str:
-        """Keep a search, and return its id, by which the application tells what became of it."""
-        found, name = cast(Retrieval, told.found), new_id()
-        pool = self.searcher.ids(found.pool)
-        chosen = tuple(passage.id for passage in found.passages)
-        texts = wanted.question.text, wanted.query, found.state
-        log.searched(LoggedSearch(name, now(), told.version, told.reads, *texts, chosen, pool, found.logprob))
-        return name
-
-    def outcome(self, body: OutcomeBody) -> None:
-        """Keep what became of a search.
-
-        Raises:
-            ParamsError: this server keeps no log.
-        """
-        if self.log is None:
-            raise ParamsError("this server keeps no log; start it with --log DIR")
-        self.log.outcome(Feedback(body.id, now(), body.worth, tuple(body.clicked or ())))
-
-    def health(self) -> dict[str, Any]:
-        """Return what runs here."""
-        serving = self.searcher.serving
-        return {
-            "status": "ok" if serving else "loading",
-            "model": self.follower.model,
-            "version": serving.version if serving else "",
-            "since": serving.since if serving else 0.0,
-            "changes": self.follower.changes,
-            "problem": self.follower.problem,
-            "passages": self.searcher.passages,
-            "index": self.searcher.index,
-            "waiting": self.batches.waiting,
-            "harr": __version__,
-        }
-
-    def close(self) -> None:
-        """Answer what waits, and let go of everything."""
-        self.follower.close()
-        self.batches.close()
-        self.searcher.close()
-
-    def _answer(self, asks: Sequence[Ask]) -> list[Answer]:
-        self.monitor.batch.observe(len(asks))
-        return self.searcher.answer(asks)
 
 
 def application(service: RetrieverService, *, token: str = "", loopback: bool = True) -> FastAPI:
@@ -190,11 +110,6 @@ def _told(kind: Any) -> dict[str, Any]:
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
     schema.pop("$defs", None)
     return {"requestBody": {"content": {"application/json": {"schema": schema}}, "required": True}}
-
-
-def _passage(passage: Passage, score: float) -> dict[str, Any]:
-    told = {"id": passage.id, "title": passage.title, "text": passage.text, "score": round(score, 6)}
-    return told | ({"source": passage.source} if passage.source else {})
 
 
 def _hits(answer: Answer, scored: bool) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The MCP tool ``search``, over stdio and streamable HTTP."""
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import anyio
 from mcp.server.fastmcp import FastMCP as McpServer
@@ -12,9 +12,7 @@ from pydantic import Field, ValidationError
 
 from harr.errors import one_line
 from harr.serve.bodies import MAX_BYTES, HopBody, SearchBody, Text, refusal
-
-if TYPE_CHECKING:
-    from harr.serve.application import RetrieverService
+from harr.serve.service import RetrieverService
 
 TOLD = (
     "Searches a corpus of passages with a retriever that was trained to read what a question has led to so far. Send "
@@ -35,7 +33,7 @@ class _OneLine(McpServer):
             raise ToolError(told) from None
 
 
-def mcp_server(service: "RetrieverService") -> McpServer:
+def mcp_server(service: RetrieverService) -> McpServer:
     """Return a server of the Model Context Protocol with one tool; each request stands for itself."""
     server = _OneLine(
         "harr",

@@ -11,17 +11,19 @@ from pathlib import Path
 import pytest
 
 from harr.errors import DamagedFile, HarrError, ParamsError, ServiceUnavailable
-from harr.serve.application import RetrieverService, application
+from harr.serve.application import application
 from harr.serve.follower import Follower
 from harr.serve.searcher import Answer, Searcher
+from harr.serve.service import RetrieverService
 
 ROOT = Path(__file__).parents[3]
 SERVER = """
 from pathlib import Path
 import flows.serve
-from harr.serve.application import RetrieverService, application
+from harr.serve.application import application
 from harr.serve.follower import Follower
 from harr.serve.searcher import Searcher
+from harr.serve.service import RetrieverService
 
 flows.serve.DRAIN_SECONDS = 1
 searcher = Searcher(Path())

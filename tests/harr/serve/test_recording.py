@@ -11,9 +11,10 @@ from starlette.testclient import TestClient
 from harr.builders.retrievers import Corpus
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.setup import Setup
-from harr.serve.application import RetrieverService, application
+from harr.serve.application import application
 from harr.serve.follower import Follower
 from harr.serve.searcher import Searcher, Serving
+from harr.serve.service import RetrieverService
 from harr.traffic.log import Recording, read_log
 
 

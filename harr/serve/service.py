@@ -1,0 +1,97 @@
+"""What the routes of `harr serve` and its MCP tool ask: the batches in front of a searcher."""
+
+import random
+from collections.abc import Sequence
+from typing import Any, cast
+
+from harr import __version__
+from harr.errors import ParamsError
+from harr.serve.bodies import OutcomeBody, SearchBody
+from harr.serve.follower import Follower
+from harr.serve.microbatch import MicroBatcher
+from harr.serve.monitor import Monitor
+from harr.serve.searcher import Answer, Ask, Searcher
+from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, new_id, now
+from harr.types import Passage, Retrieval, Search
+
+
+class RetrieverService:
+    """What the routes and the MCP tool ask: the batches in front of a searcher."""
+
+    def __init__(
+        self, searcher: Searcher, follower: Follower, *, room: int, recording: Recording | None = None
+    ) -> None:
+        self.searcher, self.follower, self.monitor = searcher, follower, Monitor()
+        self.log = TrafficLog(recording) if recording else None
+        self._explore = recording.explore if recording else 0.0
+        self.batches: MicroBatcher[Ask, Answer] = MicroBatcher(self._answer, room=room)
+
+    async def ask(self, asks: Sequence[Ask]) -> list[Answer]:
+        """Return what the model of the moment answers."""
+        return await self.batches.ask(asks)
+
+    async def search(self, body: SearchBody) -> dict[str, Any]:
+        """Return the passages for one search."""
+        serving = self.searcher.serving
+        wanted = body.search(statuses=bool(serving and serving.statuses))
+        explores = self._explore > 0 and body.model == "champion" and random.random() < self._explore
+        [told] = await self.ask([Ask("explored" if explores else body.model, wanted)])
+        assert told.found is not None
+        hits = zip(told.found.passages, told.found.scores, strict=True)
+        answer = {
+            "passages": [_passage(passage, score) for passage, score in hits],
+            "state": told.found.state,
+            "model": body.model,
+            "version": told.version,
+        }
+        return answer | ({"id": self._logged(self.log, wanted, told)} if self.log else {})
+
+    def _logged(self, log: TrafficLog, wanted: Search, told: Answer) -> str:
+        """Keep a search, and return its id, by which the application tells what became of it."""
+        found, name = cast(Retrieval, told.found), new_id()
+        pool = self.searcher.ids(found.pool)
+        chosen = tuple(passage.id for passage in found.passages)
+        texts = wanted.question.text, wanted.query, found.state
+        log.searched(LoggedSearch(name, now(), told.version, told.reads, *texts, chosen, pool, found.logprob))
+        return name
+
+    def outcome(self, body: OutcomeBody) -> None:
+        """Keep what became of a search.
+
+        Raises:
+            ParamsError: this server keeps no log.
+        """
+        if self.log is None:
+            raise ParamsError("this server keeps no log; start it with --log DIR")
+        self.log.outcome(Feedback(body.id, now(), body.worth, tuple(body.clicked or ())))
+
+    def health(self) -> dict[str, Any]:
+        """Return what runs here."""
+        serving = self.searcher.serving
+        return {
+            "status": "ok" if serving else "loading",
+            "model": self.follower.model,
+            "version": serving.version if serving else "",
+            "since": serving.since if serving else 0.0,
+            "changes": self.follower.changes,
+            "problem": self.follower.problem,
+            "passages": self.searcher.passages,
+            "index": self.searcher.index,
+            "waiting": self.batches.waiting,
+            "harr": __version__,
+        }
+
+    def close(self) -> None:
+        """Answer what waits, and let go of everything."""
+        self.follower.close()
+        self.batches.close()
+        self.searcher.close()
+
+    def _answer(self, asks: Sequence[Ask]) -> list[Answer]:
+        self.monitor.batch.observe(len(asks))
+        return self.searcher.answer(asks)
+
+
+def _passage(passage: Passage, score: float) -> dict[str, Any]:
+    told = {"id": passage.id, "title": passage.title, "text": passage.text, "score": round(score, 6)}
+    return told | ({"source": passage.source} if passage.source else {})
