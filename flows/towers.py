@@ -63,7 +63,7 @@ def stopping(
         list[Path] | None, Option(metavar="LOG ...", help="logs of other stories, on which the threshold is chosen")
     ] = None,
 ) -> None:
-    """Say what stopping by a threshold on Q, or after some picks, would give.
+    """Say what stopping by a threshold on Q would give.
 
     Prints length, fact EM and F1 by threshold and by number of picks, the shares of stories that stop early, perfectly
     and late, and how well values tell needed picks from others (AUC). With --tune the threshold of the best fact F1 on

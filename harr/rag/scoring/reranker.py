@@ -16,7 +16,6 @@ from harr.errors import ModelError, ParamsError
 from harr.io.files import read_json
 from harr.io.model_folder import find_folder, load_safely
 from harr.params.reward import RerankerParams
-from harr.services.openai_client import Service
 from harr.types import Episode, Value
 
 SETTINGS = "config_sentence_transformers.json"
@@ -101,6 +100,8 @@ class Reranker:
     """
 
     def __init__(self, params: RerankerParams, name: str) -> None:
+        from harr.services.openai_client import Service  # not before: an application that searches does without
+
         self._params, self._name = params, name
         self._service = Service(
             name,
