@@ -106,8 +106,8 @@ def embedding(times: int) -> list[dict[str, Any]]:
     """Compare the embedding of 128 texts."""
     ours = Encoder(MODEL, max_tokens=256)
     half, texts = ours.bfloat16(), states(128)
-    plain = SentenceTransformer(str(find_folder(MODEL)), device="cpu")
-    other = SentenceTransformer(str(find_folder(MODEL)), device="cpu").bfloat16()
+    plain = SentenceTransformer(str(find_folder(MODEL)), device="cpu", local_files_only=True)
+    other = SentenceTransformer(str(find_folder(MODEL)), device="cpu", local_files_only=True).bfloat16()
     works = {
         "harr": lambda: half.encode(texts, batch_size=16, alone=True),
         "sentence-transformers": lambda: plain.encode(texts),
@@ -137,7 +137,7 @@ def learning(times: int) -> list[dict[str, Any]]:
 
         return work
 
-    peer = SentenceTransformer(str(find_folder(MODEL)), device="cpu")
+    peer = SentenceTransformer(str(find_folder(MODEL)), device="cpu", local_files_only=True)
     loss = MultipleNegativesRankingLoss(peer)
 
     def multiple_negatives() -> None:
@@ -161,7 +161,7 @@ def searching(rows: int, width: int, times: int) -> list[dict[str, Any]]:
     told = []
     with tempfile.TemporaryDirectory() as place:
         folder, vectors_ND = Path(place), walks(rows, width)
-        np.save(folder / "vectors.npy", vectors_ND)
+        np.save(folder / "vectors.npy", vectors_ND, allow_pickle=False)
         build(folder, "flat", "")
         vectors, flat = open_vectors(folder), faiss.IndexFlatIP(width)
         flat.add(vectors_ND)

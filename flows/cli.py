@@ -67,7 +67,7 @@ def mteb(
 
     Reads no project; tasks in folders need no network.
     """
-    from harr.adapters.mteb_search import run_tasks
+    from harr.library.mteb_search import run_tasks
 
     run_command(lambda: print(*(f"{name}: {100 * score:.2f}" for name, score in run_tasks(model, tasks, out).items())))
 

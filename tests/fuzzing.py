@@ -296,11 +296,12 @@ def embedder() -> tuple[ServedEncoder, dict[str, Any]]:
 def answered(service: Any) -> dict[str, Any]:
     """Have a service's client answered by what the returned dictionary says: status_code, headers, content."""
     answer: dict[str, Any] = {}
-    client = service._client
+    address = service._addresses[0]
+    client = address.client
     kinds = [kind.__module__ for kind in type(client._client).__mro__]
     http = importlib.import_module(next(name for name in kinds if name.startswith("httpx")).partition(".")[0])
     transport = http.MockTransport(lambda request: http.Response(**answer))
-    service._client = client.copy(http_client=http.Client(transport=transport))
+    address.client = client.copy(http_client=http.Client(transport=transport))
     return answer
 
 

@@ -11,10 +11,10 @@ from projects import make_project, train_stand_in
 
 import harr
 from flows.cli import app
-from harr.adapters.mteb_search import MtebSearch, as_search, run_tasks, task_of
 from harr.corpus.passages import Passages, read_questions
 from harr.errors import CorpusError, ModelError
 from harr.io.files import write_text
+from harr.library.mteb_search import MtebSearch, as_search, run_tasks, task_of
 from harr.types import Passage, Question
 from tasks.paths import CORPUS, QUESTIONS, RETRIEVER
 
