@@ -162,10 +162,10 @@ def stopping_tables(
     from harr.evaluate.stopping import auc, study
 
     def rows_of(paths: Sequence[Path]) -> list[dict[str, Any]]:
-        for path in paths:
-            if not whole_lines(path):
-                raise ParamsError(f"{path}: expected a log eval_seed<seed>_ns<sentences>.jsonl of `harr lengths`")
-        return [row for path in paths for row in whole_lines(path)]
+        read = {path: whole_lines(path) for path in paths}
+        if empty := [path for path, rows in read.items() if not rows]:
+            raise ParamsError(f"{empty[0]}: expected a log eval_seed<seed>_ns<sentences>.jsonl of `harr lengths`")
+        return [row for rows in read.values() for row in rows]
 
     draws: Any = {"resamples": 2000, "seed": 0}
     rows, values = rows_of(logs), list(thresholds or [round(0.1 * step - 0.1, 1) for step in range(13)])

@@ -5,7 +5,6 @@ joins the turns of a conversation to one text, where :class:`MtebSearch` writes 
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,12 @@ from harr.errors import CorpusError, ModelError, one_line
 from harr.io.extras import optional
 from harr.io.files import fingerprint
 from harr.io.model_folder import DOCUMENT, file_hashes, find_folder
-from harr.library.trained import finished, read_facts
+from harr.library.trained import conversation, finished, read_facts
 from harr.params.download import BeirParams
 from harr.params.embed import EncoderParams
 from harr.params.retriever import RetrieverParams
-from harr.rag.policies.state import StateFormat
-from harr.types import Hop, Passage, Question, Search
+from harr.rag.policies.state import StateFormat, separator_of
+from harr.types import Passage, Question, Search
 
 QUERIES = 64
 """Number of queries that are scored against all passages at once."""
@@ -55,7 +54,9 @@ class MtebSearch:
             section, history, self._statuses = RetrieverParams(state="sep"), False, False
             self._states = self._passages = build_encoder(EncoderParams(model=str(folder)))
         self._prompt = self._states.query_prompt if history else self._states.plain_prompt
-        self._format = StateFormat(section.state, history, section.max_tokens, self._prompt, section.pick_tokens)
+        between = separator_of(self._states.model.tokenizer)
+        cut = section.pick_tokens
+        self._format = StateFormat(section.state, history, section.max_tokens, self._prompt, cut, between)
         meta = {"name": f"harr/{place.name}", "revision": fingerprint(file_hashes(find_folder(str(folder))))}
         self.mteb_model_meta = optional("mteb", "ir").models.ModelMeta.create_empty(overwrites=meta)
         self._ids: list[str] = []
@@ -102,14 +103,9 @@ def as_search(name: str, told: Any, *, statuses: bool) -> Search:
     """
     if isinstance(told, str):
         return Search(Question(name, told), told)
-    turns = [turn if isinstance(turn, Mapping) else {"role": "user", "content": str(turn)} for turn in told]
-    asked = [place for place, turn in enumerate(turns) if turn["role"] == "user"]
-    hops: list[Hop] = []
-    for own, following in pairwise(asked):
-        answer = " ".join(turn["content"] for turn in turns[own + 1 : following])
-        hops.append(finished(turns[own]["content"], answer, "", statuses=statuses))
-    last = turns[asked[-1]]["content"]
-    return Search(Question(name, last), last, tuple(hops))
+    said = [(turn["role"], turn["content"]) if isinstance(turn, Mapping) else ("user", str(turn)) for turn in told]
+    asked, before = conversation(said)
+    return Search(Question(name, asked), asked, tuple(finished(*turn, "", statuses=statuses) for turn in before))
 
 
 def task_of(name: str, split: str = "test") -> Any:

@@ -181,6 +181,24 @@ def finished(query: str, answer: str, status: str, *, statuses: bool) -> Hop:
     return Hop(query, answer, (status or ("FOUND" if answer else "NOT_FOUND")) if statuses else "")
 
 
+def conversation(said: Sequence[tuple[str, str]]) -> tuple[str, list[tuple[str, str]]]:
+    """Return the last message of the user, and every earlier one with the reply to it, of roles and texts.
+
+    What is neither the user's nor the assistant's is left out, as a system message.
+
+    >>> conversation([("user", "Who founded Acme?"), ("assistant", "Ada Brown"), ("user", "Where was she born?")])
+    ('Where was she born?', [('Who founded Acme?', 'Ada Brown')])
+    """
+    turns: list[tuple[str, list[str]]] = []
+    for role, text in said:
+        if role == "user":
+            turns.append((text, []))
+        elif role == "assistant" and turns:
+            turns[-1][1].append(text)
+    *before, (asked, _) = turns
+    return asked, [(query, " ".join(replies)) for query, replies in before]
+
+
 def _as_search(one: Search | str) -> Search:
     return Search(Question("", one), one) if isinstance(one, str) else one
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from harr.errors import ParamsError, one_line
-from harr.library.trained import finished
+from harr.library.trained import conversation, finished
 from harr.types import Question, Search
 
 MAX_BYTES = 4 << 20
@@ -73,7 +73,8 @@ class SearchBody(BaseModel):
         """Return the search; ``statuses``: whether the model reads FOUND of a hop."""
         asked, hops = "", [(hop.query, hop.answer, str(hop.status)) for hop in self.hops]
         if self.messages:
-            asked, hops = _chat(self.messages)
+            asked, before = conversation([(message.role, message.text) for message in self.messages])
+            hops = [(query, answer, "") for query, answer in before]
         question = self.question or asked or self.query
         told = tuple(finished(query, answer, status, statuses=statuses) for query, answer, status in hops)
         return Search(
@@ -156,20 +157,3 @@ def refusal(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"][:4])
     return one_line(f"{where}: {first['msg']}" if where else first["msg"], 300)
-
-
-def _chat(messages: list[MessageBody]) -> tuple[str, list[tuple[str, str, str]]]:
-    """Return the last message of the user, and every earlier one with the reply to it; a system message is left out.
-
-    >>> said = [("user", "Who founded Acme?"), ("assistant", "Ada Brown"), ("user", "Where was she born?")]
-    >>> _chat([MessageBody(role=role, content=text) for role, text in said])
-    ('Where was she born?', [('Who founded Acme?', 'Ada Brown', '')])
-    """
-    turns: list[tuple[str, list[str]]] = []
-    for message in messages:
-        if message.role == "user":
-            turns.append((message.text, []))
-        elif message.role == "assistant" and turns:
-            turns[-1][1].append(message.text)
-    *before, (asked, _) = turns
-    return asked, [(query, " ".join(replies), "") for query, replies in before]

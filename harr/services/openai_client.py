@@ -71,8 +71,8 @@ class Service:
     be restarted meanwhile. Of several addresses of one model the least loaded is asked; one that does not answer rests,
     which is told, and the attempt is made elsewhere. ``retries`` and ``timeouts`` count.
 
-    The key is read from the environment
-    variable ``key_variable`` and appears in no message; nor does a password in the address.
+    The key is read from the environment variable ``key_variable`` and appears in no message; nor does a password in
+    the address.
     """
 
     def __init__(

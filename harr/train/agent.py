@@ -40,7 +40,7 @@ from harr.rag.setup import Setup
 from harr.rag.validation import Validation, kept_facts
 from harr.train.advantages import all_alike
 from harr.train.alarm import alarm_figures
-from harr.train.batch import open_questions, question_batch, rate_share, reward_figures
+from harr.train.batch import drawn, open_questions, rate_share, reward_figures
 from harr.train.guard import chosen, verdict, worth_keeping
 from harr.train.record import plain
 from harr.train.vllm import attend, check_gap, check_vllm, generate_by_vllm, vllm_config, vllm_reached
@@ -362,7 +362,7 @@ def asked(params: AgentParams, questions: Sequence[Question], start: int, seed: 
     ids = []
     for step in range(start, params.steps):
         known = open_questions(questions, params.curriculum_stages, step, params.steps)
-        ids += [question.id for question in question_batch(known, params.questions_per_step, seed, step)]
+        ids += [question.id for question in drawn(known, params.questions_per_step, seed, step)]
     return ids
 
 

@@ -20,7 +20,7 @@ from harr.rag.rollout import play
 from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup
 from harr.train.record import state_figures, term_figures
-from harr.types import Episode, Question
+from harr.types import Episode
 
 T = TypeVar("T")
 Known = Mapping[str, Mapping[int, NDArray[np.float32]]]
@@ -30,7 +30,7 @@ Known = Mapping[str, Mapping[int, NDArray[np.float32]]]
 def rollouts(params: LoopParams, setup: Setup, seed: int, step: int) -> list[Episode]:
     """Play G sampled episodes of every question of this step, the group of a question side by side."""
     known = open_questions(setup.questions, params.curriculum_stages, step, params.steps)
-    batch = question_batch(known, params.questions_per_step, seed, step)
+    batch = drawn(known, params.questions_per_step, seed, step)
     setup.policy.sampling = torch.Generator().manual_seed(seed * 1_000_003 + step)
     repeated = [question for question in batch for _ in range(params.group_size)]
     return play(repeated, setup.pipeline, setup.retriever, setup.generator)
@@ -92,12 +92,17 @@ def rate_share(params: LoopParams, step: float) -> float:
     return warm * (params.final_rate + (1.0 - params.final_rate) * left)
 
 
-def question_batch(questions: Sequence[Question], count: int, seed: int, step: int) -> Iterator[Question]:
-    """Yield the questions of one step: epochs are seeded permutations laid end to end."""
-    for position in range(step * count, (step + 1) * count):
-        epoch, place = divmod(position, len(questions))
-        order = np.random.default_rng([seed, epoch]).permutation(len(questions))
-        yield questions[order[place]]
+def drawn(rows: Sequence[T], count: int, seed: int, step: int) -> Iterator[T]:
+    """Yield what a step learns from, questions or others: epochs are seeded permutations laid end to end.
+
+    >>> sorted([*drawn("abcd", 2, seed=7, step=0), *drawn("abcd", 2, seed=7, step=1)])
+    ['a', 'b', 'c', 'd']
+    """
+    first, end = step * count, (step + 1) * count
+    for epoch in range(first // len(rows), -(-end // len(rows))):
+        order, start = np.random.default_rng([seed, epoch]).permutation(len(rows)), epoch * len(rows)
+        for place in order[max(0, first - start) : end - start]:
+            yield rows[place]
 
 
 def reward_figures(

@@ -17,7 +17,7 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
 from harr.train import grpo
-from harr.train.batch import Batch
+from harr.train.batch import Batch, drawn
 from harr.train.learner import Learner
 from harr.types import Drawn, Episode, Log, Question, Retrieval, Search, Step
 
@@ -37,28 +37,15 @@ def train(params: GRPOParams, setup: Setup, out: Path, work: Path, log: Log, see
     gains = advantages([episode.question.id for episode in episodes], scores)
     count = params.questions_per_step * params.group_size
     for step in learner.steps(log):
-        drawn = drawn_at(step, count, len(episodes), seed)
-        columns = {"advantage": [gains[one] for one in drawn], "weight": [1.0 / len(drawn)] * len(drawn)}
-        batch = Batch.of([episodes[one] for one in drawn], columns)
-        rewards = np.array([scores[one] for one in drawn])
+        rows = list(drawn(range(len(episodes)), count, seed, step))
+        columns = {"advantage": [gains[row] for row in rows], "weight": [1.0 / count] * count}
+        batch = Batch.of([episodes[row] for row in rows], columns)
+        rewards = np.array([scores[row] for row in rows])
         values = {"reward_mean": float(rewards.mean()), "reward_std": float(rewards.std()), "zero_std_share": 0.0}
         for _ in range(params.num_iterations):
             values |= grpo.update(params, learner, batch)
         learner.history.append(values | {"distinct_states": float(len(batch.states))})
     return learner.export(out)
-
-
-def drawn_at(step: int, count: int, rows: int, seed: int) -> list[int]:
-    """Return the rows of a step: seeded permutations of all laid end to end.
-
-    >>> sorted(drawn_at(0, 2, 4, 7) + drawn_at(1, 2, 4, 7))
-    [0, 1, 2, 3]
-    """
-    drawn: list[int] = []
-    for place in range(step * count, (step + 1) * count):
-        epoch, number = divmod(place, rows)
-        drawn.append(int(np.random.default_rng([seed, epoch]).permutation(rows)[number]))
-    return drawn
 
 
 def choices_of(questions: Sequence[Question], policy: DensePolicy) -> tuple[list[Episode], list[float]]:

@@ -23,16 +23,16 @@ class Reranked:
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
         """Return the best ``k`` passages per search: one call of ``base``, and one of ``score``."""
         found = self.base.retrieve([replace(s, k=max(self.depth, s.k or self.k)) for s in searches])
-        asked = {
+        asked = [
             (search.query, tuple(passage.content for passage in retrieval.passages))
             for search, retrieval in zip(searches, found, strict=True)
-        }
-        wanted = sorted(one for one in asked if one[1])
+        ]
+        wanted = sorted({one for one in asked if one[1]})
         scores = distributed.main_process_only(lambda: self.score(wanted))
         told = dict(zip(wanted, scores, strict=True))
         ranked = []
-        for search, retrieval in zip(searches, found, strict=True):
-            own = told.get((search.query, tuple(passage.content for passage in retrieval.passages)), [])
+        for search, retrieval, one in zip(searches, found, asked, strict=True):
+            own = told.get(one, [])
             order = sorted(range(len(own)), key=lambda place: -own[place])[: search.k or self.k]
             best = tuple(retrieval.passages[place] for place in order)
             ranked.append(replace(retrieval, passages=best, scores=tuple(own[place] for place in order)))

@@ -18,7 +18,7 @@ from harr.rag.policies.dense import DensePolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.train.batch import Batch, question_batch
+from harr.train.batch import Batch, drawn
 from harr.train.grpo import advantages_of, train, update
 from harr.train.infonce import first_missing, positives, train as infonce
 from harr.train.learner import Learner
@@ -340,7 +340,7 @@ def test_a_baseline_has_a_rate_of_its_own() -> None:
 
 
 def test_every_question_comes_once_an_epoch(setup: Setup) -> None:
-    steps = [list(question_batch(setup.questions, 5, seed=3, step=step)) for step in range(8)]
+    steps = [list(drawn(setup.questions, 5, seed=3, step=step)) for step in range(8)]
     first = {question.id for step in steps[:4] for question in step}
     second = [question.id for step in steps[4:] for question in step]
     assert len(first) == 20 and set(second) == first
