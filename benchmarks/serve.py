@@ -151,13 +151,13 @@ def plain() -> None:
 
 def single(dtype: str) -> None:
     """Be `harr serve`, with batches of one."""
-    from harr.serve import application, microbatch
+    from harr.serve import microbatch, service
 
     class OneByOne(microbatch.MicroBatcher[Any, Any]):
         def __init__(self, answer: Any, *, room: int) -> None:
             super().__init__(answer, most=1, room=room, window_seconds=0.0)
 
-    application.MicroBatcher = OneByOne  # type: ignore[misc]
+    service.MicroBatcher = OneByOne  # type: ignore[misc]
     from flows.serve import serve
 
     serve(CHAMPION, Path(), "127.0.0.1", 0, "NONE", dtype, 4096, False)  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ def serve(
     room: int,
     stdio: bool,
     recording: "Recording | None" = None,
+    shadow: str = "",
 ) -> None:
     """Answer until a signal; see `harr serve --help`.
 
@@ -61,7 +62,7 @@ def serve(
     follower = Follower(followed, project, project / CACHE, searcher.load, searcher.changed)
     out = _own_stdout() if stdio else -1
     follower.start()
-    service = RetrieverService(searcher, follower, room=room, recording=recording)
+    service = RetrieverService(searcher, follower, room=room, recording=recording, shadow=shadow)
     if listener is None:
         try:
             asyncio.run(over_stdio(mcp_server(service), out))

@@ -28,6 +28,9 @@ def serve(
     stdio: Annotated[bool, Option("--stdio", help="speak MCP on stdin and stdout, not HTTP")] = False,
     log: Annotated[Path | None, Option(metavar="DIR", help="keep searches and outcomes there (`harr replay`)")] = None,
     explore: Annotated[float, Option(min=0, max=1, help="share of searches whose passages are drawn by chance")] = 0.0,
+    shadow: Annotated[
+        str, Option(metavar="MODEL", help="another model, which ranks the same searches for the log alone")
+    ] = "",
     log_days: Annotated[int, Option(min=1, metavar="N", help="days that the log goes back")] = 30,
     log_texts: Annotated[bool, Option(help="whether the log keeps questions, queries and states")] = True,
 ) -> None:
@@ -42,13 +45,17 @@ def serve(
 
     if explore and log is None:
         raise BadParameter("--explore draws passages to learn from; name a folder with --log")
+    if shadow and log is None:
+        raise BadParameter("--shadow keeps what another model would have answered; name a folder with --log")
     recording = None if log is None else Recording(log, explore, log_days, log_texts)
-    run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, stdio, recording))
+    run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, stdio, recording, shadow))
 
 
 def replay(
     log: Annotated[Path, Argument(metavar="LOG", help="folder of `harr serve --log`")],
-    model: Annotated[str, Option(help="models:/NAME@ALIAS, or a folder of stage merge")],
+    model: Annotated[
+        str, Option(help="models:/NAME@ALIAS, or a folder of stage merge (default: what `harr serve --shadow` ranked)")
+    ] = "",
     index: Annotated[Path, Option(metavar="DIR", help="the project whose data/ was searched")] = Path(),
     out: Annotated[Path | None, Option(metavar="FILE", help="json file for the figures")] = None,
 ) -> None:

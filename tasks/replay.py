@@ -6,11 +6,15 @@ from typing import TYPE_CHECKING
 from tasks.paths import QUESTIONS
 
 if TYPE_CHECKING:
+    from harr.traffic.log import LoggedSearch
+    from harr.traffic.preference import Compared
     from harr.traffic.replay import Replayed
 
 
 def replay_log(log: Path, model: str, project: Path, out: Path | None) -> list[str]:
     """Judge a model by a log, and write the figures where ``out`` names a file.
+
+    Without a model those are judged that ranked the searches in the shadow (harr/traffic/preference.py).
 
     Returns:
         The table.
@@ -21,10 +25,15 @@ def replay_log(log: Path, model: str, project: Path, out: Path | None) -> list[s
     """
     from harr.io.files import write_json
 
-    found = replayed(log, model, project)
+    if model:
+        found = replayed(log, model, project)
+        told, lines = found.told(), found.lines()
+    else:
+        every = compared(log, project)
+        told, lines = {"candidates": [one.told() for one in every]}, [line for one in every for line in one.lines()]
     if out:
-        write_json(out, found.told())
-    return found.lines()
+        write_json(out, told)
+    return lines
 
 
 def replayed(log: Path, model: str, project: Path) -> "Replayed":
@@ -35,14 +44,34 @@ def replayed(log: Path, model: str, project: Path) -> "Replayed":
     Raises:
         HarrError: as :func:`replay_log`.
     """
-    from harr.corpus.passages import read_questions
     from harr.library.trained import TrainedRetriever
     from harr.traffic.log import read_log
     from harr.traffic.replay import replay
 
     searches, outcomes = read_log(log)
-    if (learnt := project / QUESTIONS / "train.jsonl").exists():
-        texts = {question.text for question in read_questions(learnt)}
-        searches = [one for one in searches if one.question not in texts]
+    searches = _not_learnt(searches, project)
     with TrainedRetriever.load(model, index=project) as retriever:
         return replay(retriever.policy, searches, outcomes)
+
+
+def compared(log: Path, project: Path) -> "list[Compared]":
+    """Return what a log says of the candidates that ranked its searches; no model is loaded.
+
+    Raises:
+        HarrError: as :func:`replay_log`.
+    """
+    from harr.traffic.log import read_log, read_shadows
+    from harr.traffic.preference import compare
+
+    searches, outcomes = read_log(log)
+    return compare(_not_learnt(searches, project), outcomes, read_shadows(log))
+
+
+def _not_learnt(searches: "list[LoggedSearch]", project: Path) -> "list[LoggedSearch]":
+    """Leave out searches for questions that the project trains on."""
+    from harr.corpus.passages import read_questions
+
+    if not (learnt := project / QUESTIONS / "train.jsonl").exists():
+        return searches
+    texts = {question.text for question in read_questions(learnt)}
+    return [one for one in searches if one.question not in texts]

@@ -62,7 +62,7 @@ def _question(text: str, rows: list[tuple[LoggedSearch, Feedback]]) -> Question:
     choices = tuple(
         Drawn(one.reads, one.state, one.pool, len(one.chosen), one.logprob, outcome.score)
         for one, outcome in rows
-        if one.logprob is not None and one.state
+        if one.logprob is not None and one.pool and one.state
     )
     return Question(f"t{fingerprint({'question': text})}", text, gold_ids=tuple(gold), kind="traffic", choices=choices)
 

@@ -47,6 +47,7 @@ class MicroBatcher(Generic[Asked, Told]):
         self._before = 0
         self.waiting = 0
         """Number of items that wait."""
+        self._works = False
         self._seconds_each = 0.01
         self._changed = threading.Condition()
         self._closed = False
@@ -71,6 +72,11 @@ class MicroBatcher(Generic[Asked, Told]):
             self._changed.notify()
         return [told for _, future in jobs for told in await asyncio.wrap_future(future)]
 
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing waits, and nothing is being answered."""
+        return not (self.waiting or self._works)
+
     def close(self) -> None:
         """Answer what waits, and end."""
         with self._changed:
@@ -84,6 +90,7 @@ class MicroBatcher(Generic[Asked, Told]):
             self._settle(jobs)
             count = sum(len(items) for items, _ in jobs)
             self._seconds_each += 0.1 * ((time.perf_counter() - started) / count - self._seconds_each)
+            self._works = False
 
     def _next(self) -> list[tuple[Sequence[Asked], Future[list[Told]]]]:
         """Return the next jobs, at least one and together not more than a batch; none when closed."""
@@ -103,6 +110,7 @@ class MicroBatcher(Generic[Asked, Told]):
                 count += len(jobs[-1][0])
             self.waiting -= count
             self._before = count
+            self._works = bool(jobs)
             return jobs
 
     def _settle(self, jobs: list[tuple[Sequence[Asked], Future[list[Told]]]]) -> None:

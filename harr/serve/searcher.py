@@ -3,8 +3,8 @@
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from harr.builders.retrievers import Corpus, dense_policy, open_corpus
 from harr.corpus.passages import Passages
 from harr.corpus.vectors import Vectors
 from harr.embed.lean import faster_dtype, lean
-from harr.errors import ParamsError
+from harr.errors import ModelError, ParamsError
 from harr.index.mentions import Mentions
 from harr.index.passage_index import PassageIndex
 from harr.index.scan import VectorScan
@@ -112,14 +112,35 @@ class Searcher:
         with ExitStack() as opened:
             known = self.serving.corpus if self.serving and made in (self._made, ()) else None
             corpus = known or self._open(section, opened)
-            policy = self._cast(trained_policy(facts, section, place, corpus, self.project))
-            policy.retrieve([Search(Question("", "warm"), "warm")])
-            frozen = cache(partial(self._frozen, facts, section, place, corpus))
+            serving = self._serving(facts, section, place, corpus, version)
             with self._answering:
-                self.serving = Serving(corpus, policy, frozen, facts["statuses"], version, place, time.time())
+                self.serving = serving
                 if known is None:
                     self._opened.close()
                     self._opened, self._made = opened.pop_all(), made
+
+    def beside(self, folder: Path, version: str) -> Serving:
+        """Return another trained retriever over the corpus that is open; it answers nobody.
+
+        Raises:
+            ModelError, IndexMismatch: it cannot search that corpus.
+        """
+        place = folder.resolve()
+        facts, section = read_facts(place)
+        if (now := self.serving) is None:
+            raise ParamsError("no model is loaded yet")
+        if section.search != "dense" and isinstance(now.corpus.index, VectorScan):
+            raise ModelError(
+                f"{folder} searches by words (retriever.search {section.search}), and beside a model that searches by "
+                "vectors alone no words are open; judge it by harr replay --model"
+            )
+        return self._serving(facts, section, place, now.corpus, version)
+
+    @contextmanager
+    def held(self, corpus: Corpus) -> Iterator[bool]:
+        """Answer nobody for the length of the block; gives whether ``corpus`` is still the one that is open."""
+        with self._answering:
+            yield self.serving is not None and self.serving.corpus is corpus
 
     def changed(self) -> bool:
         """Return whether the stages made another corpus or other vectors since they were opened."""
@@ -186,6 +207,14 @@ class Searcher:
         scan = cast(PassageIndex, VectorScan(vectors, passages.searchable_rows()))
         mentions = cache(partial(Mentions.of, passages, places.mentions))
         return Corpus(passages, vectors, scan, mentions, cache(partial(WordIndex.of, passages, places.words)))
+
+    def _serving(
+        self, facts: dict[str, Any], section: RetrieverParams, place: Path, corpus: Corpus, version: str
+    ) -> Serving:
+        policy = self._cast(trained_policy(facts, section, place, corpus, self.project))
+        policy.retrieve([Search(Question("", "warm"), "warm")])
+        frozen = cache(partial(self._frozen, facts, section, place, corpus))
+        return Serving(corpus, policy, frozen, facts["statuses"], version, place, time.time())
 
     def _cast(self, policy: DensePolicy) -> DensePolicy:
         if self._dtype == "auto":

@@ -11,6 +11,7 @@ from harr.serve.follower import Follower
 from harr.serve.microbatch import MicroBatcher
 from harr.serve.monitor import Monitor
 from harr.serve.searcher import Answer, Ask, Searcher
+from harr.serve.shadow import Answered, Shadow
 from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, new_id, now
 from harr.types import Passage, Retrieval, Search
 
@@ -19,12 +20,26 @@ class RetrieverService:
     """What the routes and the MCP tool ask: the batches in front of a searcher."""
 
     def __init__(
-        self, searcher: Searcher, follower: Follower, *, room: int, recording: Recording | None = None
+        self,
+        searcher: Searcher,
+        follower: Follower,
+        *,
+        room: int,
+        recording: Recording | None = None,
+        shadow: str = "",
     ) -> None:
+        """Take a searcher, who follows what it answers by, and what is logged.
+
+        ``shadow`` names a model that ranks what was logged, too; "" for none.
+
+        Raises:
+            HarrError: there is no such model, or it cannot search this corpus.
+        """
         self.searcher, self.follower, self.monitor = searcher, follower, Monitor()
         self.log = TrafficLog(recording) if recording else None
         self._explore = recording.explore if recording else 0.0
         self.batches: MicroBatcher[Ask, Answer] = MicroBatcher(self._answer, room=room)
+        self.shadow = Shadow(searcher, self.log, self.batches, shadow) if shadow and self.log else None
 
     async def ask(self, asks: Sequence[Ask]) -> list[Answer]:
         """Return what the model of the moment answers."""
@@ -44,7 +59,12 @@ class RetrieverService:
             "model": body.model,
             "version": told.version,
         }
-        return answer | ({"id": self._logged(self.log, wanted, told)} if self.log else {})
+        if self.log is None:
+            return answer
+        name = self._logged(self.log, wanted, told)
+        if self.shadow and body.model == "champion":
+            self.shadow.answered(Answered(name, body, told.version, told.found))
+        return answer | {"id": name}
 
     def _logged(self, log: TrafficLog, wanted: Search, told: Answer) -> str:
         """Keep a search, and return its id, by which the application tells what became of it."""
@@ -78,6 +98,7 @@ class RetrieverService:
             "passages": self.searcher.passages,
             "index": self.searcher.index,
             "waiting": self.batches.waiting,
+            "shadow": self.shadow.told() if self.shadow else None,
             "harr": __version__,
         }
 
@@ -85,6 +106,8 @@ class RetrieverService:
         """Answer what waits, and let go of everything."""
         self.follower.close()
         self.batches.close()
+        if self.shadow:
+            self.shadow.close()
         self.searcher.close()
 
     def _answer(self, asks: Sequence[Ask]) -> list[Answer]:

@@ -1,7 +1,6 @@
 """A folder of searches that were answered, and of what became of them: JSON lines, a file a day of each."""
 
 import json
-import math
 import os
 import re
 import threading
@@ -11,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harr.errors import DamagedFile, ParamsError
 
 FORMAT = 1
-SEARCHES, OUTCOMES = "searches", "outcomes"
-NAME = re.compile(rf"({SEARCHES}|{OUTCOMES})-(\d{{8}})\.jsonl")
+SEARCHES, OUTCOMES, SHADOWS = "searches", "outcomes", "shadows"
+NAME = re.compile(rf"({SEARCHES}|{OUTCOMES}|{SHADOWS})-(\d{{8}})\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,21 @@ class Feedback:
     clicked: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """A search as a candidate would have answered it, which nobody was shown."""
+
+    id: str
+    """The id of the search."""
+    at: float
+    version: str
+    """The version of the candidate."""
+    chosen: tuple[str, ...]
+    """Ids of its best passages, as many as were served."""
+    logprob: float | None = None
+    """Log-probability (nats) of what was served under the candidate, among the logged pool, where that was drawn."""
+
+
 @dataclass(frozen=True)
 class Recording:
     """What a server keeps of its traffic, and which share of it explores.
@@ -69,6 +83,9 @@ class Recording:
     explore: float = 0.0
     days: int = 30
     texts: bool = True
+
+
+Row = TypeVar("Row", LoggedSearch, Feedback, Shadowed)
 
 
 class TrafficLog:
@@ -98,6 +115,10 @@ class TrafficLog:
     def outcome(self, outcome: Feedback) -> None:
         """Keep what became of a search."""
         self._append(OUTCOMES, asdict(outcome))
+
+    def shadowed(self, shadowed: Shadowed) -> None:
+        """Keep how a candidate would have answered a search."""
+        self._append(SHADOWS, asdict(shadowed))
 
     def _append(self, kind: str, values: Mapping[str, Any]) -> None:
         day = datetime.now(UTC).strftime("%Y%m%d")
@@ -132,25 +153,53 @@ def now() -> float:
 
 
 def read_log(folder: Path) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
-    """Return all searches of a folder, in order, and the last outcome of each by its id.
+    """Return all searches of a folder by their time, and the last outcome of each by its id.
 
     Raises:
-        ParamsError: there is no log in it.
-        DamagedFile: a line is none of ours, or of another format; nothing is half-read.
+        ParamsError: there is no log in it, or it cannot be read.
+        DamagedFile: a line is none of ours, of another format, or there twice; nothing is half-read.
     """
-    searches = [_record(LoggedSearch, row, place) for row, place in _rows(folder, SEARCHES)]
+    searches = _records(LoggedSearch, folder, SEARCHES)
     if not searches:
         raise ParamsError(f"{folder} holds no {SEARCHES}-*.jsonl; name the folder of `harr serve --log`")
-    found = [_record(Feedback, row, place) for row, place in _rows(folder, OUTCOMES)]
-    return searches, {outcome.id: outcome for outcome in found}
+    outcomes = _records(Feedback, folder, OUTCOMES)
+    return searches, {outcome.id: outcome for outcome in outcomes}
+
+
+def read_shadows(folder: Path) -> list[Shadowed]:
+    """Return how candidates would have answered the searches of a folder, by their time.
+
+    Raises:
+        ParamsError, DamagedFile: as :func:`read_log`.
+    """
+    return _records(Shadowed, folder, SHADOWS)
+
+
+def _records(kind: type[Row], folder: Path, name: str) -> list[Row]:
+    found: list[Row] = []
+    seen: set[tuple[str, str]] = set()
+    for row, place in _rows(folder, name):
+        one: Any = _record(kind, row, place)
+        key = (one.id, one.version if kind is Shadowed else "")
+        if key in seen and kind is not Feedback:
+            raise DamagedFile(f"{place}: search {one.id} is there twice; remove the copy of its file")
+        seen.add(key)
+        found.append(one)
+    return sorted(found, key=lambda one: one.at)
 
 
 def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
     for path in sorted(folder.glob(f"{kind}-*.jsonl")):
-        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            lines = path.read_bytes().splitlines()
+        except OSError as error:
+            raise ParamsError(f"{path} cannot be read ({error.strerror}); make it a file of yours") from None
+        for number, line in enumerate(lines, 1):
             place = f"{path}:{number}"
             try:
                 row = json.loads(line)
+                if b"\\ud" in line.lower():  # half of a character, which no encoder reads, is no text
+                    json.dumps(row, ensure_ascii=False).encode()
             except (ValueError, RecursionError):
                 raise DamagedFile(f"{place}: no JSON; remove the line, or the file") from None
             if not isinstance(row, dict) or row.pop("format", None) != FORMAT:
@@ -163,6 +212,8 @@ KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("at", "score", "logprob"), (int, float)),
     **dict.fromkeys(("chosen", "pool", "clicked"), (list,)),
 }
+LARGEST = 1e15
+"""What no figure of a log reaches, nor NaN."""
 MAY_BE_EMPTY = ("question", "query", "state")
 
 
@@ -173,14 +224,17 @@ def _record(kind: Any, row: dict[str, Any], place: str) -> Any:
         DamagedFile: a field is missing, wrong or unknown.
     """
     row = {**dict.fromkeys(MAY_BE_EMPTY if kind is LoggedSearch else (), ""), **row}
-    if kind is LoggedSearch:
+    if kind is not Feedback:
         row.setdefault("chosen", [])
     names = {one.name for one in fields(kind)}
     wrong = [name for name, value in row.items() if name not in names or not _fits(name, value)]
     try:
         if wrong:
             raise TypeError(f"{wrong[0]} is {str(row[wrong[0]])[:40]!r}")
-        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+        found = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in row.items()})
+        if told := _unsound(found):
+            raise TypeError(told)
+        return found
     except TypeError as error:
         raise DamagedFile(f"{place}: no row of a log ({error}); remove the line, or the file") from None
 
@@ -190,7 +244,22 @@ def _fits(name: str, value: Any) -> bool:
         return False
     if isinstance(value, list):
         return all(isinstance(one, str) for one in value)
-    return not isinstance(value, float) or math.isfinite(value)
+    return not isinstance(value, int | float) or abs(value) < LARGEST
+
+
+def _unsound(one: LoggedSearch | Feedback | Shadowed) -> str:
+    """Return what in a record does not fit together; "" where all does."""
+    if isinstance(one, Feedback):
+        return "" if 0.0 <= one.score <= 1.0 else f"score is {one.score}, not between 0 and 1"
+    if one.logprob is not None and one.logprob > 1e-3:
+        return f"logprob is {one.logprob}, more than 0"
+    if isinstance(one, Shadowed):
+        return ""
+    if len(set(one.pool)) < len(one.pool) or (one.pool and one.pool[: len(one.chosen)] != one.chosen):
+        return "pool does not begin with chosen, or names a passage twice"
+    return (
+        "" if bool(one.pool) == (one.logprob is not None) or not one.chosen else "pool without logprob, or the reverse"
+    )
 
 
 def _cut_broken_line(path: Path) -> None:

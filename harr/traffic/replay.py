@@ -67,7 +67,7 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
         ParamsError: the log has no texts, or its states are not those that the model reads.
         CorpusError: too little was explored, or too little of it says anything of this model.
     """
-    rows = [one for one in searches if one.logprob is not None and one.id in outcomes]
+    rows = [one for one in searches if one.logprob is not None and one.pool and one.id in outcomes]
     if not rows:
         raise CorpusError(
             f"no search of {len(searches):,} was both explored and has an outcome; serve with --explore, and send "

@@ -24,7 +24,7 @@ from harr.rag.policies.maxsim import maxsim
 from harr.rag.policies.state import StateFormat, separator_of
 from harr.rag.retrieval.hybrid import DENSE, Fusion, pad
 from harr.rag.retrieval.links import Brought
-from harr.types import Retrieval, Search
+from harr.types import Retrieval, Search, Shortened
 
 REMEMBERED = 40_000_000
 """Number of numbers in the vectors of states above which those of an encoder that never changes are forgotten."""
@@ -86,9 +86,7 @@ class DensePolicy:
 
         Of several processes each encodes its share of the states, and the main one chooses for all.
         """
-        between = separator_of(self.encoder.model.tokenizer)
-        written = StateFormat(self.style, self.history, self.max_tokens, self.prompt, self.pick_tokens, between)
-        states, lost = written.texts(searches, self.encoder)
+        states, lost = self.written(searches)
         distinct, state_of = unique(states)
         states_UD = distributed.all_gather(distinct, self.encode)
 
@@ -106,6 +104,12 @@ class DensePolicy:
 
         chosen = distributed.main_process_only(found)
         return [replace(one, shortened=own) for one, own in zip(chosen, lost, strict=True)]
+
+    def written(self, searches: Sequence[Search]) -> tuple[list[str], list[Shortened]]:
+        """Return the state of every search, and what it lacks for its length."""
+        between = separator_of(self.encoder.model.tokenizer)
+        form = StateFormat(self.style, self.history, self.max_tokens, self.prompt, self.pick_tokens, between)
+        return form.texts(searches, self.encoder)
 
     def _gold_of_rows(self, searches: Sequence[Search]) -> list[dict[int, str]]:
         """Return row -> id of the gold passages of every search that the corpus has."""

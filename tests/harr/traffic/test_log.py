@@ -11,6 +11,7 @@ from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, read
 SEARCH = LoggedSearch(
     "s1", 1.5, "3", "sep with history", "Who?", "Who is she?", "Who? [SEP] she", ("p1", "p2"), ("p1", "p2", "p3"), -0.5
 )
+DRAWN = '{"format":1,"id":"s","at":1,"version":"1","reads":"sep"'
 
 
 def test_what_was_kept_is_read(tmp_path: Path) -> None:
@@ -43,8 +44,8 @@ def test_a_line_that_a_kill_broke_off_goes_at_the_next_start(tmp_path: Path) -> 
     path.write_bytes(whole + whole[:40])
     with pytest.raises(DamagedFile, match=r"searches-\d+\.jsonl:2: no JSON; remove the line, or the file"):
         read_log(tmp_path)
-    TrafficLog(Recording(tmp_path)).searched(SEARCH)
-    assert len(read_log(tmp_path)[0]) == 2
+    TrafficLog(Recording(tmp_path)).searched(replace(SEARCH, id="s2"))
+    assert [one.id for one in read_log(tmp_path)[0]] == ["s1", "s2"]
 
 
 @pytest.mark.parametrize(
@@ -58,11 +59,42 @@ def test_a_line_that_a_kill_broke_off_goes_at_the_next_start(tmp_path: Path) -> 
         ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","logprob":NaN}', "logprob is 'nan'"),
         ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","who":"x"}', "who is 'x'"),
         ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","pool":[1]}', r"pool is '\[1\]'"),
+        (f'{DRAWN},"chosen":["a"],"pool":["b","a"],"logprob":-1}}', "pool does not begin with chosen"),
+        (f'{DRAWN},"chosen":["a"],"pool":["a","b","b"],"logprob":-1}}', "names a passage twice"),
+        (f'{DRAWN},"chosen":["a"],"pool":["a","b"]}}', "pool without logprob, or the reverse"),
+        (f'{DRAWN},"chosen":["a"],"logprob":-1}}', "pool without logprob, or the reverse"),
+        (f'{DRAWN},"chosen":["a"],"pool":["a","b"],"logprob":1}}', "logprob is 1, more than 0"),
+        (f'{DRAWN},"chosen":["a"],"pool":["a"],"logprob":-1{"0" * 400}}}', "logprob is '-1000"),
+        (f'{DRAWN},"question":"\\ud800"}}', "no JSON"),
+        ("", "no JSON"),
     ],
 )
 def test_foreign_rows_are_one_line(tmp_path: Path, line: str, told: str) -> None:
     (tmp_path / "searches-20300101.jsonl").write_text(line + "\n")
     with pytest.raises(DamagedFile, match=rf"searches-20300101\.jsonl:1: .*{told}"):
+        read_log(tmp_path)
+
+
+def test_a_log_reads_alike_in_any_order_and_never_twice(tmp_path: Path) -> None:
+    log = TrafficLog(Recording(tmp_path))
+    for number in range(3):
+        log.searched(replace(SEARCH, id=f"s{number}", at=float(number)))
+        log.outcome(Feedback("s0", float(number), number / 2))
+    found = read_log(tmp_path)
+    paths = sorted(tmp_path.iterdir())
+    for path in paths:
+        path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
+    assert read_log(tmp_path) == found and found[1]["s0"].score == 1.0
+    copy = tmp_path / "searches-20990101.jsonl"
+    copy.write_bytes(paths[1].read_bytes())
+    with pytest.raises(DamagedFile, match=r"searches-20990101\.jsonl:1: search s2 is there twice; remove the copy"):
+        read_log(tmp_path)
+    copy.unlink()
+    paths[0].write_text('{"format":1,"id":"s0","at":1,"score":1.5}\n')
+    with pytest.raises(DamagedFile, match=r"outcomes-\d+\.jsonl:1: .*score is 1.5, not between 0 and 1"):
+        read_log(tmp_path)
+    copy.mkdir()
+    with pytest.raises(ParamsError, match=r"searches-20990101\.jsonl cannot be read \(Is a directory\)"):
         read_log(tmp_path)
 
 

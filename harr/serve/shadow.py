@@ -1,0 +1,171 @@
+"""A candidate in the shadow: it ranks what was answered, once that was sent, and nobody is shown it."""
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harr.errors import HarrError, one_line
+from harr.rag.policies import plackett_luce
+from harr.rag.policies.dense import DensePolicy, unique
+from harr.rag.retrieval.hybrid import pad
+from harr.serve.bodies import SearchBody
+from harr.serve.follower import Follower
+from harr.serve.microbatch import MicroBatcher
+from harr.serve.searcher import Searcher, Serving
+from harr.services.model_registry import CACHE
+from harr.traffic.log import Shadowed, TrafficLog, now
+from harr.types import Retrieval
+
+ROOM = 1000
+"""Number of answered searches that may wait to be ranked; beyond that the oldest are left out."""
+BATCH = 8
+"""Number of searches that are ranked at a time."""
+PAUSE_SECONDS = 0.002
+"""How long an answer is given to leave before it is ranked, and between two looks whether nobody is being answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A search that was answered and logged: its id there, what was asked, and what ``version`` found."""
+
+    id: str
+    body: SearchBody
+    version: str
+    found: Retrieval
+
+
+class Shadow:
+    """A thread that ranks answered searches by a candidate, over the same vectors, while nobody is being answered.
+
+    A state is encoded beside the answers; only the scan of the vectors, a tenth of the time, keeps an answer waiting.
+    Under load that never ends searches are left out and counted.
+
+    Args:
+        searcher: whose corpus is searched, and whose model is compared.
+        log: keeps what the candidate found.
+        batches: of the answers.
+        model: the candidate, named as for :class:`Follower`, and followed as the served one is.
+    """
+
+    def __init__(self, searcher: Searcher, log: TrafficLog, batches: MicroBatcher[Any, Any], model: str) -> None:
+        """Load the candidate, and begin.
+
+        Raises:
+            HarrError: there is no such model, or it cannot search this corpus.
+        """
+        self._searcher, self._log, self._batches = searcher, log, batches
+        self.serving: Serving | None = None
+        self.ranked = self.left_out = 0
+        """Number of searches that were ranked, and that were not."""
+        self._problem = ""
+        self._waiting: deque[Answered] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        cache = searcher.project / CACHE / "shadow"
+        self._follower = Follower(model, searcher.project, cache, self.load, self._renewed)
+        self._follower.start()
+        self._worker = threading.Thread(target=self._work, name="shadow", daemon=True)
+        self._worker.start()
+
+    def load(self, folder: Path, version: str) -> None:
+        """Let a candidate rank from now on.
+
+        Raises:
+            ModelError, IndexMismatch: it cannot search this corpus.
+        """
+        self.serving = self._searcher.beside(folder, version)
+
+    def answered(self, one: Answered) -> None:
+        """Let a search be ranked, soon; a candidate that became the model that answers has nothing to add."""
+        if (candidate := self.serving) is None or candidate.version == one.version or not one.found.passages:
+            return
+        with self._changed:
+            self._waiting.append(one)
+            if len(self._waiting) > ROOM:
+                self._waiting.popleft()
+                self.left_out += 1
+            self._changed.notify()
+
+    def told(self) -> dict[str, Any]:
+        """Return what runs here."""
+        return {
+            "model": self._follower.model,
+            "version": self.serving.version if self.serving else "",
+            "ranked": self.ranked,
+            "left_out": self.left_out,
+            "waiting": len(self._waiting),
+            "problem": self._follower.problem or self._problem,
+        }
+
+    def close(self) -> None:
+        """Rank what waits, and end."""
+        self._follower.close()
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._worker.join()
+
+    def _renewed(self) -> bool:
+        """Return whether the model that answers searches another corpus by now."""
+        ours, theirs = self.serving, self._searcher.serving
+        return ours is not None and theirs is not None and ours.corpus is not theirs.corpus
+
+    def _work(self) -> None:
+        while part := self._next():
+            try:
+                kept = self._rank(part)
+                self._problem = ""
+            except Exception as error:  # whatever a library or a server raises: those that are answered do not suffer
+                kind = "" if isinstance(error, HarrError) else f"{type(error).__name__}: "
+                kept, self._problem = 0, kind + one_line(error, 300)
+            self.ranked += kept
+            self.left_out += len(part) - kept
+
+    def _next(self) -> list[Answered]:
+        """Return the next searches, once nobody is being answered; none when closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            while not self._closed:
+                self._changed.wait_for(lambda: self._closed, PAUSE_SECONDS)
+                if self._batches.idle:
+                    break
+            return [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+
+    def _rank(self, part: Sequence[Answered]) -> int:
+        """Keep what the candidate finds for some searches; returns how many, none if the corpus is another by now."""
+        if (candidate := self.serving) is None:
+            return 0
+        searches = [replace(one.body.search(statuses=candidate.statuses), k=len(one.found.passages)) for one in part]
+        policy = replace(candidate.policy, frozen=True, _encoded={})  # remembers the vectors of this batch
+        states, state_of = unique(policy.written(searches)[0])
+        states_UD = torch.from_numpy(policy.encode(states))
+        with self._searcher.held(candidate.corpus) as ours:
+            if not ours:
+                return 0
+            found = policy.retrieve(searches)
+            chances = _chances(policy, states_UD, torch.from_numpy(state_of), [one.found for one in part])
+        for one, own, logprob in zip(part, found, chances, strict=True):
+            chosen = tuple(passage.id for passage in own.passages)
+            self._log.shadowed(Shadowed(one.id, now(), candidate.version, chosen, logprob))
+        return len(part)
+
+
+def _chances(
+    policy: DensePolicy, states_UD: torch.Tensor, state_of_B: torch.Tensor, served: Sequence[Retrieval]
+) -> list[float | None]:
+    """Return the log-probability of every choice that was drawn, under a policy, among the candidates of that time.
+
+    None where the best was served, and for a policy that weighs evidence, which a served choice does not hold.
+    """
+    if policy.evidence or not any(one.pool for one in served):
+        return [None] * len(served)
+    with torch.no_grad():
+        logits_BN = policy.logits(states_UD, state_of_B, pad([one.pool for one in served])).double()
+    chosen_B = torch.tensor([len(one.passages) for one in served])
+    told = plackett_luce.log_prob(logits_BN, chosen_B).tolist()
+    return [value if one.pool else None for value, one in zip(told, served, strict=True)]

@@ -1,0 +1,183 @@
+"""A candidate in the shadow of a served retriever: what it would have found is logged, and nobody waits for it."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from projects import make_project, train_stand_in
+from starlette.testclient import TestClient
+
+from harr.corpus.passages import read_questions
+from harr.errors import HarrError, IndexMismatch, ModelError
+from harr.library.trained import TrainedRetriever
+from harr.rag.policies import plackett_luce
+from harr.serve import follower as followers, shadow as shadows
+from harr.serve.application import application
+from harr.serve.follower import Follower
+from harr.serve.searcher import Searcher
+from harr.serve.service import RetrieverService
+from harr.traffic.log import Recording, read_log, read_shadows
+from harr.types import Hop
+from tasks.paths import QUESTIONS, RETRIEVER
+
+HOPS = [{"query": "Who founded it?", "answer": "Ada Brown"}]
+SECOND = Path("second")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with two retrievers over one index, neither of which weighs evidence."""
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        make_project()
+        sections = yaml.safe_load(Path("params.yaml").read_text())
+        del sections["retriever"]["evidence"]
+        Path("params.yaml").write_text(yaml.safe_dump(sections))
+        train_stand_in(0.6)
+        shutil.copytree(RETRIEVER, SECOND)
+        train_stand_in(0.3)
+    return folder
+
+
+@pytest.fixture
+def project(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(made)
+    return made
+
+
+@contextmanager
+def served(log: Path, shadow: Path, explore: float = 0.0) -> Iterator[tuple[TestClient, RetrieverService]]:
+    """The server of a project's retriever, with another one in its shadow."""
+    searcher = Searcher(Path(), "float32")
+    follower = Follower(str(RETRIEVER), Path(), Path("cache"), searcher.load, searcher.changed)
+    follower.start()
+    recording = Recording(log, explore=explore)
+    service = RetrieverService(searcher, follower, room=100, recording=recording, shadow=str(shadow))
+    with TestClient(application(service), base_url="http://127.0.0.1") as client:
+        yield client, service
+
+
+def bodies(project: Path) -> list[dict[str, Any]]:
+    asked = [one.text for one in read_questions(project / QUESTIONS / "test.jsonl")]
+    later = [{"question": text, "hops": HOPS, "query": "Where was she born?", "k": 3} for text in asked]
+    return [{"question": text} for text in asked] + later
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < 60, "it never came"
+        time.sleep(0.02)
+
+
+def test_it_ranks_what_the_candidate_would_find(project: Path, tmp_path: Path) -> None:
+    with served(tmp_path, SECOND) as (client, _):
+        told = [client.post("/search", json=body).json() for body in bodies(project)]
+        frozen = client.post("/search", json={"question": "Who?", "model": "frozen"}).json()
+    ranked = {one.id: one for one in read_shadows(tmp_path)}
+    assert set(ranked) == {one["id"] for one in told}, "all that the champion answered, at the latest before the end"
+    assert frozen["id"] not in ranked
+    with TrainedRetriever.load(SECOND, index=project) as candidate:
+        for body, one in zip(bodies(project), told, strict=True):
+            session = candidate.session(body["question"])
+            session.hops += [Hop(**hop) for hop in body.get("hops", ())]
+            found = session.search(body.get("query", ""), k=body.get("k", 0))
+            assert ranked[one["id"]].chosen == tuple(passage.id for passage in found)
+    assert any(ranked[one["id"]].chosen != tuple(p["id"] for p in one["passages"]) for one in told)
+    assert {one.logprob for one in ranked.values()} == {None}
+
+
+def test_what_was_drawn_is_weighed_as_replay_weighs_it(project: Path, tmp_path: Path) -> None:
+    with served(tmp_path, SECOND, explore=1.0) as (client, service):
+        for body in bodies(project):
+            client.post("/search", json=body)
+        wait_for(lambda: service.shadow is not None and service.shadow.ranked == len(bodies(project)))
+        assert service.health()["shadow"]["ranked"] == len(bodies(project))
+    searches, ranked = read_log(tmp_path)[0], {one.id: one for one in read_shadows(tmp_path)}
+    with TrainedRetriever.load(SECOND, index=project) as candidate:
+        policy = candidate.policy
+        for one in searches:
+            rows = policy.passages.rows_of(one.pool)
+            pool_1N = np.array([[rows[name] for name in one.pool]])
+            logits_1N = policy.logits(torch.from_numpy(policy.encode([one.state])), torch.tensor([0]), pool_1N)
+            wanted = plackett_luce.log_prob(logits_1N.double(), torch.tensor([len(one.chosen)])).item()
+            assert ranked[one.id].logprob == pytest.approx(wanted, abs=1e-3)
+            assert one.logprob != pytest.approx(wanted, abs=1e-3)
+
+
+def test_answers_go_first_and_what_finds_no_room_is_counted(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadows, "ROOM", 3)
+    with served(tmp_path, SECOND) as (client, service):
+        monkeypatch.setattr(type(service.batches), "idle", False)
+        for body in bodies(project)[:5]:
+            assert client.post("/search", json=body).status_code == 200
+        told = service.health()["shadow"]
+        assert (told["ranked"], told["waiting"], told["left_out"]) == (0, 3, 2)
+    assert [one.id for one in read_shadows(tmp_path)] == [one.id for one in read_log(tmp_path)[0]][2:]
+
+
+def test_a_candidate_that_fails_hinders_no_answer(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> int:
+        raise RuntimeError("no memory\nleft")
+
+    monkeypatch.setattr(shadows.Shadow, "_rank", broken)
+    with served(tmp_path, SECOND) as (client, service):
+        assert client.post("/search", json=bodies(project)[0]).status_code == 200
+        wait_for(lambda: bool(service.health()["shadow"]["problem"]))
+        told = service.health()["shadow"]
+        assert told["problem"] == "RuntimeError: no memory left" and told["left_out"] == 1
+    assert read_shadows(tmp_path) == []
+
+
+def test_it_rests_where_it_is_the_model_that_answers_and_follows_its_name(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followers, "EVERY_SECONDS", 0.05)
+    named = tmp_path / "named"
+    shutil.copytree(RETRIEVER, named)
+    with served(tmp_path / "log", named) as (client, service):
+        client.post("/search", json=bodies(project)[0])
+        shutil.rmtree(named)
+        wait_for(lambda: "no folder of stage merge" in service.health()["shadow"]["problem"])
+        shutil.copytree(SECOND, tmp_path / "copy")
+        (tmp_path / "copy").rename(named)
+        before = service.health()["version"]
+        wait_for(lambda: service.health()["shadow"]["version"] != before)
+        last = client.post("/search", json=bodies(project)[0]).json()["id"]
+    assert [one.id for one in read_shadows(tmp_path / "log")] == [last]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "told"),
+    [
+        ({"documents": "another encoder"}, IndexMismatch, "reads states for vectors of encoder another encoder"),
+        ({"retriever": {"search": "hybrid"}}, ModelError, "searches by words .*harr replay --model"),
+        ({"format": 0}, ModelError, "has format 0"),
+        (None, ModelError, "no folder of stage merge"),
+    ],
+)
+def test_a_candidate_that_cannot_search_this_corpus_is_refused(
+    project: Path, tmp_path: Path, change: dict[str, Any] | None, error: type[HarrError], told: str
+) -> None:
+    other = tmp_path / "other"
+    if change is not None:
+        shutil.copytree(SECOND, other)
+        facts = json.loads((other / "harr.json").read_text())
+        facts |= {name: facts[name] | own if isinstance(own, dict) else own for name, own in change.items()}
+        (other / "harr.json").write_text(json.dumps(facts))
+    with pytest.raises(error, match=told) as refused, served(tmp_path / "log", other):
+        pass
+    assert "\n" not in str(refused.value)
