@@ -2,6 +2,7 @@
 
 import ast
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ TEXTS = sorted(
     [
         *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "params.yaml", "dvc.yaml", "pyproject.toml")),
         *(path for folder in ("docs", "docker", "recipes") for path in (ROOT / folder).glob("*.*")),
-        *(path for top in ("harr", "tasks", "flows", "examples") for path in (ROOT / top).rglob("*.py")),
+        *(path for top in ("harr", "tasks", "flows", "examples", "benchmarks") for path in (ROOT / top).rglob("*.py")),
     ]
 )
 FOLDERS = r"harr|tasks|flows|tests|docs|examples|benchmarks|recipes|docker|\.ci"
 MENTIONED = re.compile(rf"(?<![\w/.<>-])((?:{FOLDERS})/[a-zA-Z_.*][\w./*-]*\w)")
 DOTTED = re.compile(r"(?<![\w/.\"-])((?:harr|tasks|flows)(?:\.[a-zA-Z_]\w*){2,})")
+STARTED = re.compile(r"python -m ((?:harr|flows|benchmarks)(?:\.\w+)+)")
 MADE_BY_YOU = {"docker/.env"}
 IN_THE_WHEEL = "harr/project/files/"
 """Where hatch puts the files of a project that `harr init` makes."""
@@ -51,6 +53,7 @@ def test_what_a_text_mentions_exists(path: Path) -> None:
     text = path.read_text(encoding="utf-8", errors="replace")
     names = {*MENTIONED.findall(text), *DOTTED.findall(text)}
     assert not {name for name in names if not there(name)}
+    assert not {name for name in STARTED.findall(text) if not find_spec(name)}, "no module, or hidden by another one"
 
 
 def test_a_path_that_is_gone_is_seen() -> None:

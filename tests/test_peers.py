@@ -1,6 +1,6 @@
 """The table of docs/performance.md is that of what was measured last: `python -m benchmarks.peers --page` writes it."""
 
-from benchmarks.peers import END, KEPT, PAGE, START, page, row
+from benchmarks.peers.__main__ import END, KEPT, PAGE, START, page, row
 from harr.io.files import read_json
 
 

@@ -44,7 +44,7 @@ def documents(task: int, count: int, sentences: int, seed: int) -> list[Document
 
 def game(task: int, sentences: int, published: bool) -> Params:
     """The parameters that ours learns with."""
-    values = yaml.safe_load(Path(f"recipes/qrag_babilong_qa{task}{'_published' * published}.yaml").read_text())
+    values = yaml.safe_load((Path("recipes") / f"qrag_babilong_qa{task}{'_published' * published}.yaml").read_text())
     values["encoder"] |= {"model": BASE}
     values["download"] = {"dataset": "babilong", "task": task, "noise": "world", "sentences": sentences}
     if published:

