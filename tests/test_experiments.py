@@ -1,4 +1,4 @@
-"""Every variation that the pages name, `dvc exp run -S KEY=VALUES`, is one that DVC takes and whose values are valid."""
+"""Every variation that the pages name, `dvc exp run -S KEY=VALUES`, is one that DVC takes and has valid values."""
 
 import re
 from collections.abc import Iterator
