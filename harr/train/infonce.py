@@ -9,6 +9,7 @@ state competes for, is its positive.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -63,6 +64,8 @@ def train(params: PolicyParams, setup: Setup, out: Path, work: Path, log: Log, s
         CorpusError: no question has gold or an answer to look for, or a ``guard_window`` of steps found no positive.
     """
     check_labels(setup.questions)
+    labelled = [question for question in setup.questions if question.gold_ids or not question.choices]
+    setup = replace(setup, questions=labelled)  # of what was logged, searches that nobody took anything of say nothing
     params = params.of_baseline(params.infonce)
     learner = Learner.open(params, setup, work, seed, kind="infonce")
     for step in learner.steps(log):
