@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.serve import CHAMPION, NAME, ask, computed, health, make, server
 
 EVERY_SECONDS = 0.05
+SHADOW = f"models:/{NAME}/2"
 
 
 def paced(port: int, bodies: list[bytes]) -> list[float]:
@@ -41,7 +42,7 @@ def compare(rounds: int, count: int) -> None:
     words = ["-m", "flows.cli", "serve", "--port", "0", "--model", CHAMPION, "--dtype", "float32", "--log"]
     with (
         server(*words, "alone") as (alone, port, _),
-        server(*words, "beside", "--shadow", f"models:/{NAME}/2") as (beside, other, _),
+        server(*words, "beside", "--shadow", SHADOW) as (beside, other, _),
     ):
         slow: dict[int, list[float]] = {port: [], other: []}
         fast: dict[int, list[float]] = {port: [], other: []}

