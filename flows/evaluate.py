@@ -8,6 +8,7 @@ from flows.runtime.command import run_stage
 from flows.runtime.told import say
 from harr.params import Params
 from tasks.audit import audit_play
+from tasks.common import as_it_is
 from tasks.evaluate import (
     asked_questions,
     changes_of,
@@ -35,17 +36,18 @@ async def evaluate() -> None:
     params = Params.load()
     with tracked_run("evaluate", params) as run:
         questions = asked_questions(params, QUESTIONS / "test.jsonl")
-        rows, episodes = play_arms(params, questions, run.log, model=None)
-        summary = {**summarise_arms(params, rows), **expect("evaluation", evaluation_frame(rows))}
+        rows, episodes = play_arms(params, as_it_is(questions), run.log, model=None)
+        told, shown, asked = as_it_is(rows), as_it_is(episodes), as_it_is(questions)
+        summary = {**summarise_arms(params, told), **expect("evaluation", evaluation_frame(told))}
         summary["corpus"] = corpus_facts()
-        summary["audit"] = audit_play(params, rows, episodes, run.log, model=None)
-        write_evaluation(params, rows, episodes, summary)
-        occluded = play_occluded(params, questions, rows, run.log, model=None)
+        summary["audit"] = audit_play(params, told, shown, run.log, model=None)
+        write_evaluation(params, told, shown, summary)
+        occluded = play_occluded(params, asked, told, run.log, model=None)
         links = {f"Checks of {suite}": f"../{page}" for suite, page in data_docs().items()}
         if params.train.prefers:
             links = {"Preferences between queries": write_preferences_page().name, **links}
         changed = changes_of(params, rows, read_champion(params))
-        plot_and_report(params, summary, rows, episodes, run_facts(params), links, occluded, changed)
+        plot_and_report(params, summary, told, shown, run_facts(params), links, occluded, changed)
         run.log(0, arm_figures(summary))
         run.headline(headline_figures(summary), evaluation_note(summary))
         run.tag(corpus=told_corpus(summary["corpus"]))

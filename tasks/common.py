@@ -5,16 +5,18 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from prefect.cache_policies import NO_CACHE
+from prefect.utilities.annotations import quote
 
 from harr.errors import ServiceUnavailable
 from harr.rag.scoring.reward import Reward
 from harr.types import Generator, Log, Retriever
 
+T = TypeVar("T")
 SAMPLE = 200_000
 """Larger tables are checked on so many rows, spread evenly."""
 
@@ -39,6 +41,11 @@ TASK: dict[str, Any] = {
 }
 GPU_TASK: dict[str, Any] = {**TASK, "tags": ["gpu"]}
 """For work that uses the accelerator: `prefect concurrency-limit create gpu 1` lets one run at a time."""
+
+
+def as_it_is(value: T) -> T:
+    """Return a value for a task that Prefect hands over without a search for futures in it, row by row."""
+    return cast(T, quote(value))
 
 
 def forget(work: Path) -> None:

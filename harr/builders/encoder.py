@@ -53,7 +53,8 @@ def made_for(model: str) -> str:
 
 
 def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:
-    """Return an encoder from the folder of an adapter or of a merged model; ``section`` is of what reads states.
+    """Return an encoder from the folder of an adapter, which is merged, or of a merged model; ``section`` is of what
+    reads states.
 
     Raises:
         ModelError: there is no such folder.
@@ -63,7 +64,8 @@ def trained_encoder(section: EncoderParams, folder: Path) -> Encoder:
     if (folder / "modules.json").exists():
         return build_encoder(section, str(query_tower(folder)))
     encoder = build_encoder(section)
-    load_adapter(encoder, folder)
+    if adapter := load_adapter(encoder, folder):
+        adapter.merge_and_unload()
     return encoder
 
 

@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+import torch
 from tqdm import tqdm
 
 from harr.arms import Arm
@@ -33,6 +35,7 @@ from harr.builders.writers import (
 )
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
+from harr.embed.lean import lean
 from harr.errors import CorpusError, IndexMismatch, ParamsError
 from harr.index.kinds import built_as
 from harr.io.files import fingerprint, sha256
@@ -168,7 +171,8 @@ def open_players(
     """Open what evaluation compares: ``player(arm, trained)`` is a retriever that takes its best K.
 
     ``trained`` is the folder of an adapter or of a merged model; without one the base encoder ranks. Where the language
-    model learns, all arms search with ``retriever.search``, and differ in who writes (:func:`open_writer`).
+    model learns, all arms search with ``retriever.search``, and differ in who writes (:func:`open_writer`). States are
+    read in the number format that training computes in (``train.precision``).
 
     Raises:
         CorpusError: a question's gold or given passage is not in the corpus.
@@ -182,6 +186,8 @@ def open_players(
     with open_corpus(params.index, places) as corpus:
         _check_ids(questions, corpus.passages, places)
         base = _checked_encoder(params, corpus, places)
+        dtype = torch.bfloat16 if getattr(params.train, "precision", "") == "bfloat16" else torch.float32
+        answering = lean(base, dtype)
 
         def player(arm: Arm, trained: Path | None) -> Retriever:
             found = searcher(arm, trained)
@@ -192,17 +198,18 @@ def open_players(
             if arm.function:
                 return function_retriever(arm, section, base, corpus, candidates)
             if params.sources:
-                return source_retrievers(params.sources, web, section, base, corpus, candidates)
+                return source_retrievers(params.sources, web, section, answering, corpus, candidates)
             search = section.search if params.writer_learns else arm.search
             if search == "reranked" and params.evaluate.reranker:
-                return reranked_retriever(section, params.evaluate.reranker, base, corpus, candidates)
+                return reranked_retriever(section, params.evaluate.reranker, answering, corpus, candidates)
             if search:
-                return fixed_retriever(section, search, base, corpus, candidates)
+                return fixed_retriever(section, search, answering, corpus, candidates)
             states = query_section(params.encoder, section.encoder)
             encoder = trained_encoder(states, trained) if trained else base
             if trained and (tower := action_folder(trained)):
                 return towers_policy(section, encoder, trained_encoder(params.encoder, tower), corpus.passages)
-            return dense_policy(section, encoder, corpus, candidates, history=arm.history, trained=trained)
+            policy = dense_policy(section, encoder, corpus, candidates, history=arm.history, trained=trained)
+            return replace(policy, encoder=lean(policy.encoder, dtype))
 
         yield player
 

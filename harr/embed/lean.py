@@ -1,27 +1,23 @@
-"""An encoder that only answers: BERT without padding and without the layers of a library between its products.
+"""An encoder that only answers: BERT without the layers of a library between its products.
 
-A few short texts through MiniLM cost the library as much for its own calls, for laying out weights again and for
-padding as for the products. Whatever is no BERT with the mean of its tokens keeps the ordinary way.
+What a library does between the products of a few short texts, laying out weights again among it, costs as much as the
+products. Whatever is no BERT with the mean of its tokens keeps the ordinary way.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize, scaled_dot_product_attention
 
 from harr.compute.packed import Packed
 from harr.embed.encoder import Encoder
 
-TOKENS = 256
-"""Number of tokens in a pass; every token is compared with all of the pass, also where it belongs to another text."""
-STEP = 16
-"""Number of tokens that those of a pass are filled up to a multiple of: a kernel is made for every size."""
+STEP = 2
+"""Number of tokens that the texts of a pass are padded to a multiple of: a kernel is made for every size, and padding
+is computed like text."""
 LEAST_COSINE = 0.999
 """Least cosine with the ordinary way, of the texts that are tried; bfloat16 has 0.9999."""
 STACK = ("Transformer", "Pooling", "Normalize")
@@ -29,7 +25,7 @@ TRIED = ("Who founded Acme?", "x", "Where was\nthe Founder of Acme born? " * 20,
 
 
 class LeanEncoder(Encoder):
-    """An :class:`Encoder` for states on a CPU; it tells the same vectors, and learns nothing."""
+    """An :class:`Encoder` on a CPU that tells the same vectors, and learns nothing."""
 
     def __init__(self, encoder: Encoder, dtype: torch.dtype) -> None:
         """Take an encoder of which :func:`is_bert` says so; ``dtype``: what is computed in."""
@@ -37,34 +33,20 @@ class LeanEncoder(Encoder):
         [transformer, *_] = encoder.model
         self._bert = _Bert(transformer.auto_model, dtype)
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        prompt: str = "",
-        batch_size: int = 32,
-        max_tokens: int | None = None,
-        on_batch: Callable[[int], object] | None = None,
-        alone: bool = False,
-    ) -> NDArray[np.float32]:
-        """Return unit vectors as :meth:`Encoder.encode` does; batches follow from the lengths alone."""
-        vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
+    def forward(
+        self, texts: Sequence[str], *, prompt: str = "", max_tokens: int | None = None, multiple: int = 0
+    ) -> Tensor:
+        """Return unit vectors as :meth:`Encoder.forward` does, without gradient."""
         if not texts:
-            return vectors_ND
+            return torch.empty((0, self.width))
         read = [prompt + text for text in texts]
-        ids = self._tokenizer(read, truncation=True, max_length=max_tokens or self.max_tokens)["input_ids"]
-        start = count = 0
-        for end, own in enumerate(ids, 1):
-            count += len(own)
-            if end == len(ids) or count + len(ids[end]) > TOKENS:
-                with torch.inference_mode():
-                    vectors_ND[start:end] = self._bert(ids[start:end]).numpy()
-                start, count = end, 0
-        return vectors_ND
+        ids = self._tokenizer(read, truncation=True, max_length=self._fitting(max_tokens or self.max_tokens))
+        with torch.inference_mode():
+            return self._bert(ids["input_ids"], multiple or STEP)
 
 
 class _Bert:
-    """The layers of a BERT for some texts that stand one after the other, each of which sees itself alone."""
+    """The layers of a BERT, for texts of like length."""
 
     def __init__(self, model: Any, dtype: torch.dtype) -> None:
         self._heads, own = model.config.num_attention_heads, model.embeddings
@@ -76,19 +58,16 @@ class _Bert:
         self._norm = _norm(own.LayerNorm, dtype)
         self._layers = [_Layer(layer, dtype) for layer in model.encoder.layer]
 
-    def __call__(self, texts: Sequence[Sequence[int]]) -> Tensor:
-        lengths = [len(text) for text in texts]
-        lengths.append(-sum(lengths) % STEP)
-        of_T = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
-        ids_T = torch.tensor([*chain.from_iterable(texts), *[0] * lengths[-1]])
-        place_T = torch.cat([torch.arange(length) for length in lengths])
-        mask_TT = torch.zeros(len(of_T), len(of_T), dtype=self._words.dtype)
-        mask_TT.masked_fill_(of_T[:, None] != of_T, -torch.inf)
-        state_TH = self._norm(self._words[ids_T] + self._places[place_T] + self._first)
+    def __call__(self, texts: Sequence[Sequence[int]], multiple: int) -> Tensor:
+        lengths_B = torch.tensor([len(text) for text in texts])
+        longest = min(-(-int(lengths_B.max()) // multiple) * multiple, len(self._places))
+        ids_BT = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
+        read_BT = torch.arange(longest) < lengths_B[:, None]
+        mask_B11T = torch.zeros(ids_BT.shape, dtype=self._words.dtype).masked_fill_(~read_BT, -torch.inf)[:, None, None]
+        state_BTH = self._norm(self._words[ids_BT] + self._places[:longest] + self._first)
         for layer in self._layers:
-            state_TH = layer(state_TH, mask_TT, self._heads)
-        sums_BH = torch.zeros(len(lengths), state_TH.shape[-1]).index_add_(0, of_T, state_TH.float())
-        return normalize(sums_BH[:-1], dim=-1)
+            state_BTH = layer(state_BTH, mask_B11T, self._heads)
+        return normalize((state_BTH.float() * read_BT[..., None]).sum(1), dim=-1)
 
 
 class _Layer:
@@ -101,11 +80,12 @@ class _Layer:
         self._up, self._down = _packed([layer.intermediate.dense], dtype), _packed([layer.output.dense], dtype)
         self._down_norm = _norm(layer.output.LayerNorm, dtype)
 
-    def __call__(self, state_TH: Tensor, mask_TT: Tensor, heads: int) -> Tensor:
-        query, key, value = self._asked(state_TH).view(1, len(state_TH), 3, heads, -1).permute(2, 0, 3, 1, 4)
-        seen = scaled_dot_product_attention(query, key, value, attn_mask=mask_TT[None, None])
-        state_TH = self._out_norm(state_TH + self._out(seen[0].transpose(0, 1).flatten(1)))
-        return self._down_norm(state_TH + self._down(self._up(state_TH, gelu=True)))
+    def __call__(self, state_BTH: Tensor, mask_B11T: Tensor, heads: int) -> Tensor:
+        asked = self._asked(state_BTH).view(*state_BTH.shape[:2], 3, heads, -1)
+        query, key, value = asked.permute(2, 0, 3, 1, 4)
+        seen = scaled_dot_product_attention(query, key, value, attn_mask=mask_B11T)
+        state_BTH = self._out_norm(state_BTH + self._out(seen.transpose(1, 2).flatten(2)))
+        return self._down_norm(state_BTH + self._down(self._up(state_BTH, gelu=True)))
 
 
 def _packed(layers: Sequence[Any], dtype: torch.dtype) -> Packed:
