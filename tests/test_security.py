@@ -21,7 +21,10 @@ from harr.io.jsonl import read_rows
 from harr.io.model_folder import check_loadable, check_publishable
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted(path for top in ("harr", "tasks", "flows", "benchmarks") for path in (ROOT / top).rglob("*.py"))
+PEERS = {ROOT / "benchmarks/peers/harr_code.py"}
+"""What exists to run the code of a peer, in a folder that its user names."""
+FOLDERS = ("harr", "tasks", "flows", "benchmarks")
+FILES = sorted({path for top in FOLDERS for path in (ROOT / top).rglob("*.py")} - PEERS)
 FORBIDDEN = {"pickle", "cPickle", "_pickle", "joblib", "dill", "cloudpickle", "shelve", "marshal", "jsonpickle"}
 NEEDS = {
     "torch.load": ("weights_only", True),

@@ -68,7 +68,7 @@ def test_a_log_becomes_questions_with_rewards(setup: Setup, questions: list[Ques
 
 def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
     params = GRPOParams(
-        method="grpo", rollouts="logged", steps=8, questions_per_step=8, learning_rate=5e-4, clip_high=1.0
+        method="grpo", rollouts="logged", steps=16, questions_per_step=8, learning_rate=5e-4, clip_high=1.0
     )
     own = replace(setup, questions=questions)
 
