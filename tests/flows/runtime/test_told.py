@@ -106,5 +106,6 @@ def test_the_log_of_a_run_has_no_noise_and_no_long_lines() -> None:
     wide = [line for line in text.split("\n") if len(line) > told.WIDEST]
     assert [line for line in wide if not line.startswith("warning: ")] == []  # such as a server that is slow to answer
     for stage in SENTENCES:
-        assert re.search(rf"(?m)^{stage}: done in \d\d:\d\d; see .*metrics/{stage}\.json$", text), stage
+        line = rf"(?m)^{stage}: done in \d\d:\d\d and [\d,]+ MiB of memory;\s+see [^:]*metrics/{stage}\.json$"
+        assert re.search(line, text), stage
     assert json.loads((Path(RUN or "") / "metrics/headline.json").read_text())["n"] == 32 and "next:\n" in text
