@@ -35,9 +35,9 @@ CHANGES: dict[str, Any] = {
         "validation_questions": 6,
         "test_questions": 12,
         "hops": [2],
-        "seed": 0,
+        "seed": 2,
     },
-    "retriever": {"k": 10, "pool": 20, "search": "hybrid"},  # of so many passages noise finds some gold
+    "retriever": {"k": 40, "pool": 60, "search": "hybrid"},  # of 200 passages: noise finds some gold on every CPU
     "pipeline": {"name": "leret", "template": "bare", "max_tokens": 600},
     "generator": {"kind": "local", "model": "letters"},
     "reward": {"terms": {"recall": 1.0}},
