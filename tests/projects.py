@@ -23,8 +23,11 @@ SMOKE = yaml.safe_load((Path(__file__).parents[1] / "recipes/smoke.yaml").read_t
 WORLD = {"dataset": "world", "passages": 200, "train_questions": 12, "test_questions": 12, "hops": [2]}
 
 
-def make_project() -> None:
-    """Write params.yaml, and make an index; the encoder is a table of random token vectors, which is fast."""
+def make_project(*, evidence: bool = True) -> None:
+    """Write params.yaml, and make an index; the encoder is a table of random token vectors, which is fast.
+
+    ``evidence``: whether the retriever weighs evidence beside the vector.
+    """
     tokenizer, rng = Tokenizer.from_file(str(Path(get_model_path()) / "tokenizer.json")), np.random.default_rng(0)
     table = rng.normal(size=(tokenizer.get_vocab_size(), 48)).astype(np.float32)
     SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu").save_pretrained("static")
@@ -33,7 +36,9 @@ def make_project() -> None:
         "download": WORLD,
         "train": SMOKE["train"] | {"lora": None},
     }
-    own["retriever"] = {"max_tokens": 64, "state": "lines", "k": 4, "pool": 12, "evidence": {"words": 5}}
+    own["retriever"] = {"max_tokens": 64, "state": "lines", "k": 4, "pool": 12}
+    if evidence:
+        own["retriever"]["evidence"] = {"words": 5}
     Path("params.yaml").write_text(yaml.safe_dump(SMOKE | own))
     index_world(Params.load())
 

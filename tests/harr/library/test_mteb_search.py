@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from projects import make_project, train_stand_in
 
 import harr
@@ -31,10 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("mteb")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        make_project()
-        params = yaml.safe_load(Path("params.yaml").read_text())
-        del params["retriever"]["evidence"]
-        Path("params.yaml").write_text(yaml.safe_dump(params))
+        make_project(evidence=False)
         train_stand_in(0.3)
         corpus, asked = everything(), read_questions(QUESTIONS / "test.jsonl")
         rows = [{"_id": one.id, "title": one.title, "text": one.text} for one in corpus]

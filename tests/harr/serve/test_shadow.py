@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from projects import make_project, train_stand_in
 from starlette.testclient import TestClient
 
@@ -38,10 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        make_project()
-        sections = yaml.safe_load(Path("params.yaml").read_text())
-        del sections["retriever"]["evidence"]
-        Path("params.yaml").write_text(yaml.safe_dump(sections))
+        make_project(evidence=False)
         train_stand_in(0.6)
         shutil.copytree(RETRIEVER, SECOND)
         train_stand_in(0.3)
