@@ -83,9 +83,11 @@ def _run_under_prefect(flow: Any, parameters: dict[str, Any], url: str) -> Any:
 def _run_plainly(flow: Any, parameters: dict[str, Any]) -> Any:
     """Run a flow's function with every task called as the plain function it wraps."""
     from prefect import Task
+    from prefect.utilities.annotations import quote
 
     def call(task: Any, *values: Any, **named: Any) -> Any:
-        return task.fn(*values, **named)
+        told = [value.unquote() if isinstance(value, quote) else value for value in values]
+        return task.fn(*told, **named)
 
     Task.__call__ = call  # type: ignore[method-assign,assignment]
     result = flow.fn(**parameters)
