@@ -33,6 +33,7 @@ from harr.builders.writers import (
     writer_folder,
     written_by,
 )
+from harr.compute.precision import resolved
 from harr.corpus.passages import Passages, read_questions
 from harr.embed.encoder import Encoder
 from harr.embed.lean import lean
@@ -186,7 +187,8 @@ def open_players(
     with open_corpus(params.index, places) as corpus:
         _check_ids(questions, corpus.passages, places)
         base = _checked_encoder(params, corpus, places)
-        dtype = torch.bfloat16 if getattr(params.train, "precision", "") == "bfloat16" else torch.float32
+        precision = resolved(getattr(params.train, "precision", ""))
+        dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         answering = lean(base, dtype)
 
         def player(arm: Arm, trained: Path | None) -> Retriever:

@@ -21,6 +21,7 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from harr.compute import distributed
 from harr.compute.checkpoints import Checkpoints
+from harr.compute.precision import settled
 from harr.compute.tensors import trained_weights
 from harr.compute.trl import CHECKPOINTING, QUIET, Learning, StepCallback, open_trainer, renamed, run_trl
 from harr.errors import CorpusError, ParamsError
@@ -265,6 +266,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
         ServiceUnavailable: vLLM, the retriever or the judge cannot be reached; all finished steps are kept.
     """
     check_vllm(params)
+    params = settled(params)
     if not setup.questions:
         raise CorpusError("data/filtered/questions.jsonl holds no question; widen filter.target or check the filter")
     check_processes(params)

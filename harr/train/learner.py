@@ -21,6 +21,7 @@ from torch import Tensor
 from harr.compute import distributed
 from harr.compute.attention import ready_for_bfloat16
 from harr.compute.checkpoints import Checkpoints
+from harr.compute.precision import settled
 from harr.embed.encoder import Encoder
 from harr.errors import CorpusError, ParamsError
 from harr.io.files import draft, note_published, read_json, write_json
@@ -88,6 +89,7 @@ class Learner:
             raise CorpusError(
                 "data/filtered/questions.jsonl holds no question; widen filter.target or check the filter"
             )
+        params = settled(params)
         if params.precision == "float16" and not torch.cuda.is_available():
             raise ParamsError("train.precision: float16 needs a GPU, and none is visible; use float32 or bfloat16")
         policy = setup.policy
