@@ -86,7 +86,18 @@ def reproduce(stage: str, place: Path = Path()) -> None:
             flow_runs.mend_lock(place)
             raise
     if code:
-        raise StageFailed(f"stage {stage} failed (exit {code}); its message is above; later stages did not run")
+        told = f"stage {stage} failed (exit {code}); its message is above; later stages did not run"
+        raise StageFailed(told + _remedy_without_git(place))
+
+
+def _remedy_without_git(place: Path) -> str:
+    """Say what to do in a folder that DVC refuses because it is of no git repository; "" in every other."""
+    inside, settings = place.resolve(), (place / ".dvc").glob("config*")
+    if any((folder / ".git").exists() for folder in (inside, *inside.parents)):
+        return ""
+    if any("no_scm" in path.read_text(encoding="utf-8") for path in settings):
+        return ""
+    return "; DVC wants a git repository: git init, or `dvc config --local core.no_scm true`"
 
 
 def _first_on_path() -> dict[str, str]:

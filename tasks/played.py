@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import harr
-from harr.errors import StaleState
+from harr.errors import DamagedFile, StaleState
 from harr.io.files import SUMS, digest_of, fingerprint, read_manifest, read_state, sha256
 from harr.params import Params
 from tasks.embed import vectors_manifest
@@ -147,9 +147,11 @@ def check_played(params: Params) -> dict[str, Any]:
 
     Raises:
         StaleState: the evaluation is of another model, corpus, index, questions or parameters.
-        DamagedFile: as :func:`read_played` says.
+        DamagedFile: as :func:`read_played` says; or the list of hashes is gone, and rows may have been exchanged.
     """
     here, record = played(params), read_played()
+    if not (EVALUATION / SUMS).exists():
+        raise DamagedFile(f"{EVALUATION / SUMS} is missing, which tells rows that were played; {AGAIN}")
     changed = [words for name, words in WORDS.items() if here[name] is not None and record.get(name) != here[name]]
     if changed:
         raise StaleState(

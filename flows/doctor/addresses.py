@@ -19,18 +19,21 @@ PREFECT_STATE = ".harr/prefect.json"
 
 
 def ask(url: str, *, key: str = "") -> httpx.Response:
-    """Send one GET request; a name and password in the address are sent too.
+    """Send one GET request; a name and password in the address are sent too, and a redirect is not followed.
 
     Raises:
         ServiceUnavailable: why no answer came.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return httpx.get(url, headers=headers, timeout=SECONDS, follow_redirects=True)
+        answer = httpx.get(url, headers=headers, timeout=SECONDS, follow_redirects=False)
     except httpx.RemoteProtocolError:
         raise ServiceUnavailable("what is there speaks no HTTP, or its address is wrong") from None
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ServiceUnavailable(one_line(error)) from None
+    if answer.is_redirect:
+        raise ServiceUnavailable(f"HTTP {answer.status_code}, a redirect, which is not followed; name its end")
+    return answer
 
 
 def check_prefect(root: Path, environment: Mapping[str, str]) -> list[Finding]:

@@ -39,15 +39,18 @@ def taken(path: Path, busy: Callable[[str], None]) -> Iterator[None]:
     The system takes a lock from a process that ends, however it ends: what is left in the file means nothing.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+", encoding="utf-8") as file:
+    with path.open("ab", buffering=0) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             busy(owner(path))
             fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate(0)
-        json.dump({"pid": os.getpid(), "host": platform.node(), "since": psutil.Process().create_time()}, file)
-        file.flush()
+        note = {"pid": os.getpid(), "host": platform.node(), "since": psutil.Process().create_time()}
+        try:
+            os.write(file.fileno(), json.dumps(note).encode())
+        except OSError as error:  # a disk that is full; the system does not say which file it was
+            raise OSError(error.errno, error.strerror, str(path)) from None
         try:
             yield
         finally:

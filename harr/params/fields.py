@@ -32,6 +32,8 @@ CREDENTIAL = re.compile(
 )
 """Names of what belongs into the environment; ``max_tokens`` and ``eos_token`` are none."""
 
+STORE = "put a token into the environment variable MLFLOW_TRACKING_TOKEN"
+
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
@@ -51,6 +53,13 @@ def _no_user(value: str) -> str:
             "an address takes no user name and no password; leave them out, and put a key or token into the "
             "environment variable that key_variable or token_variable names"
         )
+    return value
+
+
+def _store(value: str) -> str:
+    """Check the address of an MLflow store: a password may stand there, but no query or fragment of a server's."""
+    if value.startswith(("http:", "https:")) and {"?", "#"} & {*value}:
+        raise PydanticCustomError(SECRET, "an address takes no query and no fragment, which may hold a key; " + STORE)
     return value
 
 
@@ -135,6 +144,7 @@ def _dotted(value: str) -> str:
 Address = Annotated[str, AfterValidator(_address)]
 
 
+StoreAddress = Annotated[str, AfterValidator(_store)]
 MaybeAddress = Annotated[str, AfterValidator(lambda value: _address(value) if value else value)]
 """An address, or the empty string."""
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from harr.params.fields import ExperimentName, Fraction, MaybePathOrName, Positive, RegistryName, Section
+from harr.params.fields import ExperimentName, Fraction, MaybePathOrName, Positive, RegistryName, Section, StoreAddress
 
 ExploitName = Literal[
     "answer_in_query",
@@ -36,7 +36,7 @@ class MergeParams(Section):
 class TrackingParams(Section):
     """Where runs are recorded, and what a promotion takes."""
 
-    uri: str = ""
+    uri: StoreAddress = ""
     """Address of an MLflow tracking server; if empty, runs go to sqlite:///mlflow.db and artifacts to mlruns/."""
     experiment: ExperimentName = "harr"
     """Name of the MLflow experiment that runs belong to."""

@@ -8,6 +8,9 @@ from harr.errors import ParamsError, bare
 from harr.params import Params
 from tasks.tracking.relocate import bring_home
 
+LONGEST = 500
+"""Bytes of a path that SQLite opens, with its journal beside it (it takes 512)."""
+
 
 def open_client(params: Params) -> Any:
     """Return a client of the tracking server, or of sqlite:///mlflow.db."""
@@ -23,9 +26,14 @@ def client_of(address: str) -> Any:
     """Return a client of the store at this address; one in a folder that was copied or moved keeps its files there.
 
     Raises:
-        ParamsError: MLflow has no store of such an address.
+        ParamsError: MLflow has no store of such an address, or SQLite opens no path as long.
         ServiceUnavailable: another process has its database.
     """
+    path = os.path.abspath(address.removeprefix("sqlite:///"))
+    if address.startswith("sqlite:///") and len(os.fsencode(path)) > LONGEST:  # MLflow would try for minutes
+        raise ParamsError(
+            f"{path}: SQLite opens no path of more than {LONGEST} bytes; put the project into another folder"
+        )
     bring_home(address)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # the report waits, not the stage
     from mlflow import MlflowClient

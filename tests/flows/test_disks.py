@@ -58,6 +58,19 @@ def test_a_folder_without_locks_is_one_line(number: int, tmp_path: Path, monkeyp
     assert "put the project on a local disk" in machine_fault(failed.value)
 
 
+def test_a_full_disk_under_the_state_folder_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`.harr` may be on a disk of its own; the system does not say of which file a write failed."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(*given: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OSError) as failed, locks.alone("train"):
+        pass
+    assert machine_fault(failed.value).startswith(".harr/locks/train: the disk is full; ")
+
+
 FOLLOWED = """
 import time
 from flows.runtime import signals

@@ -113,6 +113,17 @@ def test_a_promotion_is_noted(
     assert "at work: ['promotes']" in capsys.readouterr().out and working() == []
 
 
+def test_a_project_without_git_is_told_what_to_do(workplace: Path) -> None:
+    """A zip of the project, unpacked: DVC says only that it is no repository."""
+    Path("dvc.yaml").write_text("stages: {one: {cmd: echo 1 > one, outs: [one]}}\n")
+    shutil.copytree(ROOT / ".dvc", ".dvc", ignore=shutil.ignore_patterns("tmp", "cache"), dirs_exist_ok=True)
+    with pytest.raises(StageFailed, match=r"DVC wants a git repository: git init, or `dvc config --local core\.no_scm"):
+        reproduce.fn("one")
+    Path(".dvc/config.local").write_text("[core]\n    no_scm = true\n")
+    reproduce.fn("one")
+    assert Path("one").exists()
+
+
 def test_a_failed_stage_stops_the_pipeline(workplace: Path) -> None:
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], check=True)
     Path("dvc.yaml").write_text("stages: {bad: {cmd: exit 3, outs: [bad]}}\n")

@@ -34,13 +34,17 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     monkeypatch.setattr(addresses, "SECONDS", 20)  # a busy machine may take longer than a user wants to wait
     servers = []
 
-    def start(answers: dict[str, tuple[int, object]], key: str = "") -> str:
+    def start(answers: dict[str, tuple[int, object]], key: str = "", asked: list[str] | None = None) -> str:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                if asked is not None:
+                    asked.append(self.path)
                 status, value = answers.get(self.path, (404, None))
                 if key and self.headers.get("Authorization") != f"Bearer {key}":
                     status, value = 401, None
                 self.send_response(status)
+                if 300 <= status < 400:
+                    self.send_header("Location", str(value))
                 self.end_headers()
                 self.wfile.write(json.dumps(value).encode())
 
@@ -90,6 +94,19 @@ def test_mlflow_and_milvus_answer_or_not(serve: Serve, tmp_path: Path) -> None:
             read_store(tmp_path, address, params)
     assert check_milvus(serve({}))[0].level == "ok"
     assert check_milvus(nobody())[0].level == "fail"
+
+
+def test_a_redirect_is_not_followed(serve: Serve, tmp_path: Path) -> None:
+    """What params.yaml does not name is not asked, and a key goes nowhere else."""
+    asked: list[str] = []
+    elsewhere = serve({"/v1/models": (200, {"data": [{"id": "qwen"}]}), "/health": (200, "OK")}, asked=asked)
+    address = serve({path: (307, f"{elsewhere}{path}") for path in ("/v1/models", "/health", "/api/health")})
+    (found,) = check_model_server("generator", f"{address}/v1", "qwen", "KEY", {"KEY": "right"})
+    assert found.level == "fail" and "HTTP 307, a redirect, which is not followed" in found.found
+    with pytest.raises(ServiceUnavailable, match="a redirect, which is not followed"):
+        read_store(tmp_path, address, Params.load(ROOT / "recipes/smoke.yaml"))
+    assert check_prefect(tmp_path, {"PREFECT_API_URL": f"{address}/api"})[0].level == "fail"
+    assert asked == []
 
 
 def test_a_model_server_with_key_and_model(serve: Serve) -> None:

@@ -251,6 +251,21 @@ def test_what_may_be_a_key_is_refused_and_not_told(name: str, value: object, tol
     assert told in str(refused.value) and KEY not in str(refused.value)
 
 
+@pytest.mark.parametrize("tail", [f"?token={KEY}", f"#{KEY}"])
+def test_the_address_of_a_store_takes_no_token(tail: str, tmp_path: Path) -> None:
+    """A database may need a query (``?sslmode=require``), a tracking server does not."""
+    values = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
+    for address in (f"http://h:5000{tail}", "postgresql://h/runs?sslmode=require"):
+        values["tracking"]["uri"] = address
+        (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
+        if address.startswith("postgresql"):
+            assert Params.load(tmp_path / "params.yaml").tracking.uri == address
+            continue
+        with pytest.raises(ParamsError) as refused:
+            Params.load(tmp_path / "params.yaml")
+        assert "tracking.uri: an address takes no query" in str(refused.value) and KEY not in str(refused.value)
+
+
 def test_fields_that_only_sound_like_a_key_are_taken(tmp_path: Path) -> None:
     values = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
     body = {"eos_token": "x", "max_tokens": 3, "chat_template_kwargs": {"enable_thinking": False}, "key": "f"}

@@ -229,6 +229,16 @@ def test_figures_of_another_model_or_corpus_are_not_registered(params: Params, m
     assert open_client(params).search_registered_models() == []
 
 
+def test_rows_without_their_hashes_are_not_registered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of another arm or model were put there, and the list that would tell was removed."""
+    shutil.copy("data/evaluation/frozen.jsonl", "data/evaluation/full.jsonl")
+    Path("data/evaluation/sha256sums.txt").unlink()
+    for register in (lambda: keep_candidate(params), lambda: merged(params, "one", monkeypatch)):
+        with pytest.raises(DamagedFile, match=r"sha256sums\.txt is missing, which tells rows that were played"):
+            register()
+    assert open_client(params).search_registered_models() == []
+
+
 def test_other_thresholds_are_another_version_and_never_those_of_today(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:
