@@ -15,7 +15,8 @@ def write_runs(
     """Write ``qrels.txt``, and for every run of an arm ``<arm>.run`` and its rows, ``<arm>.jsonl``.
 
     Of several searches of a question the documents stand in the order in which they came, and once. A run's score is 1
-    over the rank: tools order documents by it. White space in an id becomes an underscore, since it separates columns.
+    over the rank: tools order documents by it. The rows have the retriever's own ``scores``, where it has any. White
+    space in an id becomes an underscore, since it separates columns.
 
     Args:
         folder: is made where it is missing.
