@@ -118,9 +118,15 @@ def _read_qrels(root: Path, split: str) -> Judgements:
         what = f"it judges {', '.join(there)}" if there else "there are no judgements"
         raise CorpusError(f"download: no qrels/{split}.tsv in {root}; {what}: see download.train and download.test")
     judged: Judgements = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # other breaks of lines may stand in an id
+    except UnicodeDecodeError:
+        raise CorpusError(f"{path}: not UTF-8; convert the file to UTF-8") from None
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
-            query, passage, grade = line.split("\t")
+            query, passage, grade = (" ".join(part.split()) for part in line.split("\t"))  # ids as rows have them
             if number > 1 or grade != "score":
                 judged.setdefault(query, {})[passage] = int(grade)
         except ValueError:

@@ -6,7 +6,7 @@ from zlib import crc32
 
 from harr.datasets.local import passage_of
 from harr.datasets.source import Source
-from harr.errors import ParamsError
+from harr.errors import CorpusError, ParamsError
 from harr.io.files import fingerprint
 from harr.io.jsonl import read_rows
 from harr.params.download import TrafficParams
@@ -23,7 +23,8 @@ def traffic(params: TrafficParams) -> Source:
     left out and counted.
 
     Raises:
-        ParamsError: there is no log, or it has no texts. DamagedFile: a line of it is none of ours.
+        ParamsError: there is no log, or it has no texts. DamagedFile: a line of it is none of ours. CorpusError: most
+            of it is of another corpus.
     """
     searches, outcomes = read_log(Path(params.log))
     if not all(one.question for one in searches):
@@ -48,6 +49,11 @@ def traffic(params: TrafficParams) -> Source:
                 if whole:
                     asked.setdefault(one.question, []).append((one, outcomes[one.id]))
         figures["searches_of_other_passages"] = float(lost)
+        if 2 * lost > (told := sum(one.id in outcomes for one in searches)):
+            raise CorpusError(
+                f"{lost:,} of {told:,} searches in {params.log} are of passages that this corpus does not have; name "
+                "the passages that were searched (download.passages)"
+            )
         for text, rows in asked.items():
             question = _question(text, rows)
             held = crc32(question.id.encode()) % 1000 < 1000 * params.test_share

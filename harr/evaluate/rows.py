@@ -15,37 +15,30 @@ from harr.rag.scoring.ranking import (
     recall_at,
     reciprocal_rank,
     source_recall,
+    success_at,
 )
 from harr.rag.scoring.terms import answer_em, answer_f1, context_words
 from harr.types import Episode
 
 Row = dict[str, Any]
 
-NOT_METRICS = ("id", "question", "answer", "gold_answers", "gold", "ranked", "kind", "setting")
-NDCG_DEPTH = 10
-MEASURES = {
-    "recall_at_2": "R@2",
-    "recall_at_5": "R@5",
-    "recall_at_10": "R@10",
-    "ndcg_at_10": "nDCG@10",
-    "reciprocal_rank": "RR",
-}
-"""What trec_eval and ir-measures call the measures of a ranking; the mean of RR over questions is the MRR."""
+NOT_METRICS = ("id", "question", "answer", "gold_answers", "gold", "ranked", "scores", "kind", "setting")
+NDCG_DEPTH, SUCCESS_DEPTH = 10, 5
 
 
 def question_rows(
     episodes: Sequence[Episode], terms: Sequence[Mapping[str, float]] = (), *, picking: bool = False
 ) -> list[Row]:
     """Return one flat row per question: id, question, answer, gold_answers, where there are any its gold documents,
-    those retrieved (``ranked``), kind and setting, and every metric that applies.
+    those retrieved (``ranked``) and their ``scores``, kind and setting, and every metric that applies.
 
     A metric that does not apply to a question is absent from its row. Answers are scored where the
     question has gold answers; if no episode has an answer and no reply was malformed, the pipeline
     gives none by design and none is scored. Otherwise a missing answer scores 0. ``terms``: what the
     run's own reward says of each episode; a metric of the same name is kept as it is. ``picking``: passages
-    are picked one by one, so that fact_em and fact_f1 say how well. Recall at k is of every question where one of them
-    asked for so many passages; nDCG at k, which is of one ranking, where all did. Queries are audited where any is
-    written; where states tell a history or thoughts, the shares of these that their limit cut and dropped.
+    are picked one by one, so that fact_em and fact_f1 say how well. Recall and success at k are of every question where
+    one of them asked for so many passages; nDCG at k, which is of one ranking, where all did. Queries are audited where
+    any is written; where states tell a history or thoughts, the shares of these that their limit cut and dropped.
     """
     answering = any(episode.answer is not None or episode.outcome.malformed for episode in episodes)
     writing, depths = writes_queries(episodes), [depth(episode) for episode in episodes]
@@ -71,6 +64,7 @@ def _row(episode: Episode, ks: Sequence[int], answering: bool, picking: bool, wr
         "recall": recall(episode),
         "all_gold": all_gold(episode),
         **{f"recall_at_{k}": recall_at(episode, k) for k in ks},
+        f"success_at_{SUCCESS_DEPTH}": success_at(episode, SUCCESS_DEPTH) if SUCCESS_DEPTH in ks else None,
         f"ndcg_at_{NDCG_DEPTH}": ndcg_at(episode, NDCG_DEPTH) if ranking else None,
         "reciprocal_rank": reciprocal_rank(episode),
         **{f"hop_recall_{hop}": hop_recall(episode, hop) for hop in range(1, len(question.gold_documents) + 1)},
@@ -87,12 +81,25 @@ def _row(episode: Episode, ks: Sequence[int], answering: bool, picking: bool, wr
     facts = {
         "gold": list(question.gold_documents),
         "ranked": list(episode.documents),
+        "scores": _scores(episode),
         "kind": question.kind,
         "setting": question.setting,
     }
     known = {name: fact for name, fact in facts.items() if fact}
     measured = {name: value for name, value in metrics.items() if value is not None}
     return texts | {"gold_answers": list(question.answers)} | known | measured
+
+
+def _scores(episode: Episode) -> list[float]:
+    """Return the score of every document, that of its first passage; [] where a search has none."""
+    found: dict[str, float] = {}
+    for step in episode.steps:
+        passages, scores = step.retrieval.passages, step.retrieval.scores
+        if len(passages) != len(scores):
+            return []
+        for passage, score in zip(passages, scores, strict=True):
+            found.setdefault(passage.document, round(score, 6))
+    return list(found.values())
 
 
 def _shortened(episode: Episode, hops: bool, thoughts: bool) -> Row:

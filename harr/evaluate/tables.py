@@ -5,8 +5,8 @@ from textwrap import fill
 from typing import Any
 
 from harr.arms import ARMS, FULL
-from harr.evaluate.rows import MEASURES
 from harr.evaluate.summary import BEST_BY_KIND, Summary, baseline_of, flat_rows, headline, headlines
+from harr.params.measures import MEASURES
 
 LABELS = {
     "answer_f1": "answer F1",

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from harr.params.fields import MaybeAddress, PathOrName, Positive, Section, Variable, is_dotted
 from harr.params.generator import LocalParams, ServerParams
+from harr.params.measures import MEASURES, of_metrics
 
 
 class WeightParams(Section):
@@ -54,13 +55,16 @@ Terms = dict[str, float | WeightParams | tuple[WeightParams, ...]]
 
 
 def _one_at_a_time(terms: Terms) -> Terms:
-    """Check that no two weights of a term count in the same step, and return the terms as they are.
+    """Check that no two weights of a term count in the same step, and return the terms by the names of metrics.
 
+    >>> _one_at_a_time({"nDCG@10": 1.0})
+    {'ndcg_at_10': 1.0}
     >>> _one_at_a_time({"graph": (WeightParams(weight=0.4, end=30), WeightParams(weight=0.25, start=29))})
     Traceback (most recent call last):
     ...
     ValueError: graph has two weights at step 29; let one end where the next starts
     """
+    terms = of_metrics(terms)
     for name, weights in terms.items():
         if weights == ():
             raise ValueError(f"{name} has an empty list of weights; give at least one")
@@ -77,9 +81,8 @@ RELEVANCE = "relevance"
 
 TERM_NAMES = (
     "answer_f1", "answer_em", "substring_em", "rouge_l", "recall", "all_gold", "mrr", "format", "format_strict",
-    "graph", "length", "search_cost", "context_length", UNJUDGED, "reader_status", "novelty", "misses", "hop_gold",
-    "completion",
-    "judge", SEMANTIC, "answer_similarity", RELEVANCE,
+    *MEASURES, "graph", "length", "search_cost", "context_length", UNJUDGED, "reader_status", "novelty", "misses",
+    "hop_gold", "completion", "judge", SEMANTIC, "answer_similarity", RELEVANCE,
 )  # fmt: skip
 """The names that ``reward.terms`` may hold, beside functions (``harr/rag/scoring/reward.py``)."""
 
@@ -90,7 +93,7 @@ OF_ANSWERS = (
 """The terms that compare the final answer with gold answers."""
 
 
-OF_GOLD = ("recall", "all_gold", "mrr", "misses", "hop_gold", "completion")
+OF_GOLD = ("recall", "all_gold", "mrr", *MEASURES, "misses", "hop_gold", "completion")
 """The terms that compare what was found with gold passages."""
 
 
@@ -156,7 +159,8 @@ class RewardParams(Section):
     """Weighted terms by name (``harr/rag/scoring/terms.py``) or as ``package.module:function``, and how they mix."""
 
     terms: Annotated[Terms, AfterValidator(_one_at_a_time)] = Field({"answer_f1": 1.0}, min_length=1)
-    """Weights of the terms by name; a list of weights gives each its own training steps."""
+    """Weights of the terms by name, measures of a ranking maybe as ir-measures names them (``nDCG@10``); a list of
+    weights gives each its own training steps."""
     judge: Annotated[ServerParams | LocalParams, Field(discriminator="kind")] | None = None
     """Model that grades answers for the terms ``judge`` and ``semantic``; without one ``semantic`` is answer F1, and
     named so."""

@@ -1,10 +1,11 @@
 """Sections ``merge`` and ``tracking`` of params.yaml."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from harr.params.fields import ExperimentName, Fraction, MaybePathOrName, Positive, RegistryName, Section, StoreAddress
+from harr.params.measures import Metric, of_metrics
 
 ExploitName = Literal[
     "answer_in_query",
@@ -42,10 +43,10 @@ class TrackingParams(Section):
     """Name of the MLflow experiment that runs belong to."""
     registered_model: RegistryName = "harr-retriever"
     """Name of the model in MLflow's registry."""
-    metric: str = ""
-    """Metric that decides a promotion; if empty, the term of reward.terms with the largest weight, of equal ones the
-    first by name."""
-    veto: dict[str, float] = Field({})
+    metric: Metric = ""
+    """Metric that decides a promotion, a measure maybe as ir-measures names it (``nDCG@10``); if empty, the term of
+    reward.terms with the largest weight, of equal ones the first by name."""
+    veto: Annotated[dict[str, float], AfterValidator(of_metrics)] = Field({})
     """Metrics in which a candidate may not lose more than so much, such as ``{answer_f1: -0.01}``: its mean gain over
     the champion must not lie below."""
     min_questions: Positive = 100

@@ -31,6 +31,7 @@ class Replayed:
         outside: share of the passages that the model would take first, over the whole corpus, which no row drew from.
         served: what they earned, with its interval.
         found: the estimates by name.
+        lost: searches among passages that the corpus has no more, which are left out.
     """
 
     rows: int
@@ -38,6 +39,7 @@ class Replayed:
     outside: float
     served: tuple[float, float, float]
     found: dict[str, Estimate]
+    lost: int = 0
 
     def told(self) -> dict[str, Any]:
         """Return plain values for a json file."""
@@ -55,6 +57,8 @@ class Replayed:
             f"{self.rows:,} explored searches with an outcome, which count as {self.effective:,.0f}; of what the model "
             f"would take first {100 * self.outside:.1f} % was no candidate in the log"
         )
+        if self.lost:
+            rows.append(f"left out: {self.lost:,} searches among passages that the corpus has no more")
         return rows
 
 
@@ -65,7 +69,8 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
 
     Raises:
         ParamsError: the log has no texts, or its states are not those that the model reads.
-        CorpusError: too little was explored, or too little of it says anything of this model.
+        CorpusError: too little was explored, most of it in another corpus, or too little of it says anything of this
+            model.
     """
     rows = [one for one in searches if one.logprob is not None and one.pool and one.id in outcomes]
     if not rows:
@@ -74,7 +79,14 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
             "outcomes to /outcome"
         )
     _check_states(policy, rows)
-    rows = [one for one in rows if len(policy.passages.rows_of(one.pool)) == len(one.pool)]
+    row_of = policy.passages.rows_of({pid for one in rows for pid in one.pool})
+    kept = [one for one in rows if row_of.keys() >= {*one.pool}]
+    if 2 * (lost := len(rows) - len(kept)) > len(rows):
+        raise CorpusError(
+            f"{lost:,} of {len(rows):,} searches were among passages that this corpus does not have; name the project "
+            "whose data was searched (--index)"
+        )
+    rows = kept
     weights, features, expected, outside = [], [], [], []
     with bar(total=len(rows), desc="replay", unit="row") as progress:
         for start in range(0, len(rows), BATCH):
@@ -96,6 +108,7 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
         outside=float(np.concatenate(outside).mean()),
         served=interval(scores_B, groups_B),
         found=estimates(weights_B, scores_B, groups_B, torch.cat(features).numpy(), torch.cat(expected).numpy()),
+        lost=lost,
     )
 
 

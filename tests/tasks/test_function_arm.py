@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from tokenizers import Tokenizer
 
 from harr.builders.setup import open_players
 from harr.corpus.passages import Passages, read_questions
@@ -117,9 +120,31 @@ def test_the_retriever_of_the_examples_plays_from_a_folder_outside(place: Path) 
         assert [p.id for p in step.retrieval.passages] == [p.id for p in passages.take(best_N.tolist())]
 
 
+def test_a_static_encoder_plays_beside_ours_without_code(place: Path) -> None:
+    """A table of token vectors ranks by its own vectors, and its scores are kept."""
+    tokenizer = Tokenizer.from_file(str(find_folder(MODEL) / "tokenizer.json"))
+    table = np.random.default_rng(0).normal(size=(tokenizer.get_vocab_size(), 48)).astype(np.float32)
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, table)], device="cpu").save_pretrained("static")
+    arm = {"name": "static", "retriever": "harr.builders.other_encoder:OtherEncoder", "settings": {"model": "static"}}
+    run, asked = params("frozen", arm), read_questions(QUESTIONS / "test.jsonl")
+    _, episodes = play_arms.fn(run, asked, nothing, model=None)
+    passages, encoder = Passages.open(CORPUS), Encoder("static", max_tokens=256)
+    table_ND = encoder.encode(passages.contents(0, 200))
+    for step in (step for one in episodes["static"] for step in one.steps):
+        scores_N = table_ND @ encoder.encode([step.search.query])[0]
+        excluded = list(passages.rows_of(step.search.exclude_ids).values())
+        best_K = [row for row in np.argsort(-scores_N, kind="stable") if row not in excluded][: run.retriever.k]
+        assert [p.id for p in step.retrieval.passages] == [p.id for p in passages.take(best_K)]
+        assert step.retrieval.scores == pytest.approx(scores_N[best_K].tolist(), abs=1e-5)
+
+
 @pytest.mark.parametrize(
     ("arm", "line"),
     [
+        (
+            {"retriever": "harr.builders.other_encoder:OtherEncoder"},
+            r"evaluate\.arms: settings of OtherEncoder: unknown parameter pool",
+        ),
         ({"retriever": "mine.search:Nobody"}, r"evaluate\.arms: mine\.search:Nobody cannot be imported"),
         ({"retriever": "builtins:repr"}, r"evaluate\.arms: builtins:repr makes str without a method retrieve"),
     ],

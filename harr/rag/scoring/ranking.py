@@ -53,6 +53,12 @@ def recall_at(episode: Episode, k: int | None) -> float | None:
     return len(gold.intersection(episode.documents[:k])) / len(gold) if gold else None
 
 
+def success_at(episode: Episode, k: int) -> float | None:
+    """Return 1.0 if a gold document is among the first ``k``, else 0.0; None for a question without gold."""
+    share = recall_at(episode, k)
+    return None if share is None else float(share > 0.0)
+
+
 def reciprocal_rank(episode: Episode) -> float | None:
     """Return 1 over the rank of the first gold document, 0.0 if none came; None for a question without gold.
 

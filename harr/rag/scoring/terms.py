@@ -2,9 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
-from harr.rag.scoring.ranking import all_gold, best_reciprocal_rank, recall
+from harr.rag.scoring.ranking import (
+    all_gold,
+    best_reciprocal_rank,
+    ndcg_at,
+    recall,
+    recall_at,
+    reciprocal_rank,
+    success_at,
+)
 from harr.rag.scoring.text import exact_match, rouge_l, substring_match, token_f1
 from harr.types import Episode, Outcome, Term
 
@@ -176,6 +185,10 @@ TERMS: dict[str, Term] = {
     "recall": recall,
     "all_gold": all_gold,
     "mrr": best_reciprocal_rank,
+    **{f"recall_at_{k}": partial(recall_at, k=k) for k in (2, 5, 10)},
+    "success_at_5": partial(success_at, k=5),
+    "ndcg_at_10": partial(ndcg_at, k=10),
+    "reciprocal_rank": reciprocal_rank,
     "format": format_reward,
     "format_strict": strict_format,
     "graph": valid_graph,

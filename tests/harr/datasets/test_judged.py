@@ -66,12 +66,26 @@ def test_a_folder_of_beir_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert read("test") == [("q2", "Where is Acme?", ("d2", "d1"), (2, 1))]
 
 
+def test_ids_of_other_scripts_and_signs_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mark of UTF-8 first, a no-break space and a line separator within ids, a blank line, a negative grade."""
+    monkeypatch.chdir(tmp_path)
+    beir(tmp_path / "nf")
+    odd = "é\u00a0\u2028ü"
+    rows = [*CORPUS, {"_id": odd, "title": "", "text": "Acme in words."}]
+    with gzip.open("nf/corpus.jsonl.gz", "wt", encoding="utf-8") as corpus:
+        corpus.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    Path("nf/qrels/test.tsv").write_text(f"\ufeffq2\t{odd}\t2\nq2\td1\t-1\n\n", encoding="utf-8")
+    run(dataset="beir", root="nf")
+    assert read("test") == [("q2", "Where is Acme?", ("é ü",), (2,))]
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [
         ({"test": "dev"}, "no qrels/dev.tsv in nf; it judges test, train"),
         ({"root": "gone"}, "no queries.jsonl in gone"),
         ({"qrels": {**QRELS, "test": "q2 d1 1\n"}}, "test.tsv:2: 'q2 d1 1'; expected query-id, corpus-id and score"),
+        ({"qrels": {**QRELS, "test": ""}}, "no test questions"),
         ({"qrels": {**QRELS, "test": "q9\td1\t1\n"}}, "test judges query q9, which is not among the queries"),
         ({"qrels": {**QRELS, "test": "q2\td9\t1\n"}}, "supporting ids of test questions are not in the corpus"),
     ],

@@ -20,6 +20,7 @@ def test_rows_hold_every_metric_that_applies() -> None:
     assert rows[0] == {
         "id": "q1", "question": "Who is q1?", "answer": "the Ada", "gold_answers": ["Ada"],
         "answer_em": 1.0, "answer_f1": 1.0, "recall": 1.0, "all_gold": 1.0, "recall_at_2": 0.5, "recall_at_5": 1.0,
+        "success_at_5": 1.0,
         "reciprocal_rank": 1.0, "hop_recall_1": 1.0, "hop_recall_2": 1.0, "searches": 2.0, "context_words": 18.0,
         "malformed": 0.0, "repeated_queries": 0.0, "gold": ["a", "b"],
         "ranked": ["a", "x", "y", "z", "b"],
@@ -27,7 +28,7 @@ def test_rows_hold_every_metric_that_applies() -> None:
     assert rows[1] == {
         "id": "q2", "question": "Who is q2?", "answer": "Bob", "gold_answers": ["Ada"],
         "answer_em": 0.0, "answer_f1": 0.0, "recall": 1 / 3, "all_gold": 0.0, "recall_at_2": 1 / 3,
-        "recall_at_5": 1 / 3, "ranked": ["x", "a"],
+        "recall_at_5": 1 / 3, "success_at_5": 1.0, "ranked": ["x", "a"],
         "reciprocal_rank": 0.5, "hop_recall_1": 0.0, "hop_recall_2": 1.0, "hop_recall_3": 0.0,
         "searches": 1.0, "context_words": 6.0, "malformed": 2.0, "repeated_queries": 0.0,
         "gold": ["c", "a", "b"],

@@ -9,7 +9,7 @@ from harr.evaluate.tables import is_share, label, table
 def test_every_metric_has_words() -> None:
     both = join_candidates({name: question_rows([played("q1", "Ada", "abxyz")]) for name in ("corpus", "question")})
     words = [label(key) for key in both[0] if key not in NOT_METRICS]
-    assert len(set(words)) == len(words) == 26
+    assert len(set(words)) == len(words) == 28
 
 
 VALUES = {"mean": 0.5, "low": 0.25, "high": 1.0, "n": 12345, "seeds": []}

@@ -6,11 +6,13 @@ from random import Random
 
 import ir_measures
 import pytest
-from ir_measures import RR, R, nDCG
+from ir_measures import RR, R, Success, nDCG
 
-from harr.evaluate.rows import MEASURES, question_rows
+from harr.errors import CorpusError
+from harr.evaluate.rows import question_rows
 from harr.evaluate.trec import write_runs
 from harr.io.files import read_jsonl
+from harr.params.measures import MEASURES
 from harr.types import Episode, Passage, Question, Retrieval, Search, Step
 
 
@@ -38,7 +40,7 @@ def test_ir_measures_finds_our_figures_in_the_files(tmp_path: Path) -> None:
         qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "qrels.txt")))
         run = list(ir_measures.read_trec_run(str(tmp_path / name)))
         theirs = {(found.query_id, str(found.measure)): found.value for found in
-                  ir_measures.iter_calc([R @ 2, R @ 5, R @ 10, nDCG @ 10, RR], qrels, run)}  # fmt: skip
+                  ir_measures.iter_calc([R @ 2, R @ 5, R @ 10, nDCG @ 10, RR, Success @ 5], qrels, run)}  # fmt: skip
         assert len(theirs) == 40 * len(MEASURES)
         for row in ours:
             for metric, measure in MEASURES.items():
@@ -46,6 +48,24 @@ def test_ir_measures_finds_our_figures_in_the_files(tmp_path: Path) -> None:
         assert [row["ranked"] for row in read_jsonl((tmp_path / name).with_suffix(".jsonl"))] == [
             row["ranked"] for row in ours
         ]
+
+
+def test_ids_that_a_run_file_would_mix_up_are_one_line(tmp_path: Path) -> None:
+    question = Question("q", "Who?", gold_ids=("a",))
+    row = {"id": "q", "ranked": ["d 1", "x", "d_1"]}
+    with pytest.raises(CorpusError, match="--run: the ids 'd 1' and 'd_1' would be one in a run file; rename"):
+        write_runs(tmp_path / "run", {"bm25": [[row]]}, [question], seed=0)
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_have_the_score_of_every_document() -> None:
+    question = Question("q", "Who?", gold_ids=("a",))
+    found = tuple(Passage(pid, "") for pid in ("a_chunk_1", "b", "a_chunk_0"))
+    scored = Step(Search(question, "Who?"), Retrieval(found, scores=(0.9, 0.75, 0.5)))
+    [row] = question_rows([Episode(question, (scored,))])
+    assert (row["ranked"], row["scores"]) == (["a", "b"], [0.9, 0.75])
+    [row] = question_rows([Episode(question, (scored, Step(Search(question, "Who?"), Retrieval(found))))])
+    assert "scores" not in row, "a retriever without scores has none"
 
 
 def test_measures_at_k_are_of_all_questions_or_of_none() -> None:

@@ -64,6 +64,17 @@ def test_another_temperature_earns_what_playing_it_earns(setup: Setup) -> None:
         assert one.low <= truth <= one.high and one.high - one.low < 0.5
 
 
+def test_searches_of_another_corpus_are_told_and_a_foreign_log_is_refused(setup: Setup) -> None:
+    searches, outcomes = logged(setup)
+    foreign = [replace(one, chosen=(), pool=("elsewhere", *one.pool[1:])) for one in searches]
+    found = replay(setup.retriever, [*foreign[:3], *searches[3:]], outcomes)
+    assert (found.lost, found.rows) == (3, len(searches) - 3)
+    assert found.lines()[-1] == "left out: 3 searches among passages that the corpus has no more"
+    told = rf"{len(searches)} of {len(searches)} searches were among passages that this corpus does not have; name the"
+    with pytest.raises(CorpusError, match=told):
+        replay(setup.retriever, foreign, outcomes)
+
+
 def test_what_cannot_be_judged_is_refused(setup: Setup) -> None:
     searches, outcomes = logged(setup)
     for change, error, told in (

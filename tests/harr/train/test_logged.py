@@ -110,6 +110,11 @@ def test_what_cannot_be_learnt_from_is_one_line(setup: Setup, questions: list[Qu
     foreign = [replace(one, choices=(replace(one.choices[0], reads="json"),)) for one in questions[:1]]
     with pytest.raises(ParamsError, match="the log has states of json, and the model reads sep with history"):
         logged.choices_of(foreign, setup.retriever)
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    elsewhere.write_text('{"id": "other", "text": "Of another corpus."}\n')
+    other = section(tmp_path).model_copy(update={"passages": (str(elsewhere),)})
+    with pytest.raises(CorpusError, match=r"240 of 240 searches in .* are of passages that this corpus does not have"):
+        download(other, tmp_path / "corpus", tmp_path / "questions", tmp_path / "work")
     [day] = (tmp_path / "traffic").glob("outcomes-*.jsonl")
     day.write_text(day.read_text() + '{"format": 1, "id": "x"\n')
     with pytest.raises(DamagedFile, match=r"outcomes-\d+\.jsonl:241: no JSON"):

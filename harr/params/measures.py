@@ -1,0 +1,50 @@
+"""Measures of a ranking: how trec_eval and ir-measures name them, and how the rows of an evaluation do."""
+
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator
+
+Given = TypeVar("Given")
+MEASURES = {
+    "recall_at_2": "R@2",
+    "recall_at_5": "R@5",
+    "recall_at_10": "R@10",
+    "success_at_5": "Success@5",
+    "ndcg_at_10": "nDCG@10",
+    "reciprocal_rank": "RR",
+}
+"""The names that other tools show, by the names of metrics; the mean of RR over questions is the MRR."""
+
+
+def metric_of(name: str) -> str:
+    """Return the name of a metric that a user named, maybe as ir-measures does.
+
+    Raises:
+        ValueError: it looks like a measure of ir-measures, and is none that is computed.
+
+    >>> metric_of("nDCG@10"), metric_of("recall"), metric_of("RR")
+    ('ndcg_at_10', 'recall', 'reciprocal_rank')
+    """
+    names = {shown.lower(): metric for metric, shown in MEASURES.items()}
+    if "@" in name and name.lower() not in names:
+        raise ValueError(f"{name} is not measured; known: {', '.join(MEASURES.values())}")
+    return names.get(name.lower(), name)
+
+
+def of_metrics(values: dict[str, Given]) -> dict[str, Given]:
+    """Return the values by the names of metrics.
+
+    Raises:
+        ValueError: a measure is not computed, or is there twice.
+
+    >>> of_metrics({"R@5": -0.01})
+    {'recall_at_5': -0.01}
+    """
+    found = {metric_of(name): value for name, value in values.items()}
+    if len(found) < len(values):
+        raise ValueError(f"a measure is there twice among {', '.join(values)}; leave one out")
+    return found
+
+
+Metric = Annotated[str, AfterValidator(metric_of)]
+"""A metric by its name or that of ir-measures; "" names none."""
