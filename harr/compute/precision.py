@@ -5,6 +5,7 @@ Without AVX512_BF16, AMX or their like torch multiplies bfloat16 by a general ke
 goes on after a kill, compute alike.
 """
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -31,7 +32,7 @@ def multiplies_bfloat16() -> bool:
     """Return whether the GPU, or the processor where there is none, has products in bfloat16."""
     if torch.cuda.is_available():
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    able: dict[str, Any] = torch.cpu.get_capabilities()
+    able: Mapping[str, Any] = torch.cpu.get_capabilities()
     return any(able.get(name, False) for name in KERNELS)
 
 
