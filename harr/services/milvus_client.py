@@ -39,6 +39,11 @@ REFUSALS = (
 RESTARTING = {2, 101, 103, 106, 201, 202, 400, 401, 503, 901, 902}
 """Milvus's codes for a server, a replica or a channel that is not there, and for a collection that is not loaded."""
 NEEDS_LOADED = ("search", "query")
+SILENT = {"grpc.keepalive_time_ms": 2**31 - 1}
+"""Options of gRPC under which a client does not ask whether a silent server is alive. pymilvus asks every ten seconds;
+gRPC's server in Milvus Lite takes that for an attack after some minutes of silence, as while a graph is built, and
+hangs up ("too_many_pings"). pymilvus then asks for the index once more, is let in when the build has ended, and fails
+with "index already exists". Milvus Lite lives in this process, so there is nothing to ask."""
 FULL_TEXT_FROM = (2, 5)
 TRIED, TRIED_SECONDS = "harr_tried", 60
 """The collection that a kind of index is tried on, and the seconds that it may take; pymilvus waits for ever for an
@@ -157,7 +162,8 @@ def _connect_lite(where: str) -> MilvusClient:
     for noisy in ("milvus_lite", "grpc._server"):
         logging.getLogger(noisy).setLevel(logging.CRITICAL)
     try:
-        return MilvusClient(where, dedicated=True)  # a shared one stays open when it is closed
+        # A shared client stays open when it is closed.
+        return MilvusClient(where, dedicated=True, grpc_options=SILENT)
     except MilvusException as error:
         failure = reason(error)
     # pymilvus hides the cause; opening the folder directly names it.
