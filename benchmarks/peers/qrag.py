@@ -4,7 +4,8 @@ Both learn bAbI stories between sentences of the fictional encyclopaedia: the sa
 updates and picks per update, one after the other, each in a process of its own. Theirs has its published
 hyperparameters and reward (``qrag_code.py`` says what is patched), ours those of recipes/qrag_babilong_qa*.yaml; with
 ``--published`` theirs, too. Printed are fact EM (the share of test stories with all facts picked), fact F1, processor
-seconds an update, and peak memory. Then `harr convert` makes a model of their checkpoint, which must have the same values and picks.
+seconds an update, and peak memory. Then `harr convert` makes a model of their checkpoint, which must have the same
+values and picks.
 """
 
 import argparse
