@@ -107,22 +107,23 @@ class Encoder:
         texts: Sequence[str],
         *,
         prompt: str = "",
-        batch_size: int = 32,
+        batch_size: int | None = None,
         max_tokens: int | None = None,
         on_batch: Callable[[int], object] | None = None,
         alone: bool = False,
     ) -> NDArray[np.float32]:
         """Return vectors of ``texts``, shape (n, D), in their order, without gradient.
 
-        Batches hold texts of like length, the longest first; on a CPU small batches are the fast ones.
-        Lengths are counted in tokens: sorted by characters, batches of 32 real passages hold 22 % padding.
+        Batches hold texts of like length, the longest first. Lengths are counted in tokens: sorted by characters,
+        batches of 32 real passages hold 22 % padding.
         The last bits of a vector depend on the shape of its batch. With ``alone`` they do not depend on the other
         texts: the shape follows from the text's own length, and batches are filled up.
 
         Args:
             texts: any number of them.
             prompt: put before each.
-            batch_size: texts per forward pass; fewer from the first one on that a GPU has no room for.
+            batch_size: texts per forward pass; fewer from the first one on that a GPU has no room for. None is 16 on a
+                CPU, where batches of 32 take a quarter longer, and 32 elsewhere.
             max_tokens: cut here instead of at the encoder's own.
             on_batch: told how many texts were just done.
             alone: whether equal texts have equal bytes, whatever is embedded beside them.
@@ -135,6 +136,7 @@ class Encoder:
             read = [texts[row] for row in rows]
             return self.forward(read, prompt=prompt, max_tokens=max_tokens, multiple=multiple).cpu().numpy()
 
+        batch_size = batch_size or (16 if self.model.device.type == "cpu" else 32)
         vectors_ND = np.empty((len(texts), self.width), dtype=np.float32)
         limit, multiple = max_tokens or self.max_tokens, 0
         lengths = np.minimum(self.token_counts(texts, prompt=prompt if alone else ""), limit)
