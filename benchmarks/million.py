@@ -62,7 +62,7 @@ def download(passages: int, width: int) -> dict[str, float]:
     from harr.params.download import WorldParams
 
     world = WorldParams(dataset="world", passages=passages, train_questions=QUERIES, test_questions=QUERIES)
-    return fetch(world, Path("corpus"), Path("questions"))
+    return fetch(world, Path("corpus"), Path("questions"), Path("work-download"))
 
 
 def embed(passages: int, width: int) -> dict[str, float]:
