@@ -58,7 +58,7 @@ def serve(
     from harr.serve.service import RetrieverService
 
     followed = model or f"models:/{Params.load(project / 'params.yaml').tracking.registered_model}@{CHAMPION}"
-    searcher = Searcher(project, dtype)
+    searcher = Searcher(project, dtype, recording.explore_after if recording else 0)
     follower = Follower(followed, project, project / CACHE, searcher.load, searcher.changed)
     out = _own_stdout() if stdio else -1
     follower.start()

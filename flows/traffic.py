@@ -28,6 +28,9 @@ def serve(
     stdio: Annotated[bool, Option("--stdio", help="speak MCP on stdin and stdout, not HTTP")] = False,
     log: Annotated[Path | None, Option(metavar="DIR", help="keep searches and outcomes there (`harr replay`)")] = None,
     explore: Annotated[float, Option(min=0, max=1, help="share of searches whose passages are drawn by chance")] = 0.0,
+    explore_after: Annotated[
+        int, Option(min=0, metavar="N", help="of those, the first N passages stay the best; the others are drawn")
+    ] = 0,
     shadow: Annotated[
         str, Option(metavar="MODEL", help="another model, which ranks the same searches for the log alone")
     ] = "",
@@ -45,9 +48,13 @@ def serve(
 
     if explore and log is None:
         raise BadParameter("--explore draws passages to learn from; name a folder with --log")
+    if explore_after and not explore:
+        raise BadParameter(
+            "--explore-after keeps first ranks of searches that explore; name their share with --explore"
+        )
     if shadow and log is None:
         raise BadParameter("--shadow keeps what another model would have answered; name a folder with --log")
-    recording = None if log is None else Recording(log, explore, log_days, log_texts)
+    recording = None if log is None else Recording(log, explore, explore_after, log_days, log_texts)
     run_command(lambda: answer(model, index, host, port, token_variable, dtype, room, stdio, recording, shadow))
 
 

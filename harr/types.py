@@ -82,7 +82,8 @@ class Drawn:
     """A search that was drawn for a user, and how it went: ``score``, 0 to 1.
 
     ``reads`` says what the ``state`` tells (``harr/rag/policies/state.py``). The first ``chosen`` of ``pool``, ids of
-    all candidates, were returned; ``logprob`` (nats) is of that under the model that drew.
+    all candidates, were returned; ``logprob`` (nats) is of that under the model that drew. The first ``kept`` of them
+    were its best and not drawn, and the log-probability is of the others, given these.
     """
 
     reads: str
@@ -91,6 +92,7 @@ class Drawn:
     chosen: int
     logprob: float
     score: float
+    kept: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,8 @@ class Retrieval:
     """The retriever's answer: ``passages`` in rank (or sampled) order.
 
     A sampling retriever also stores its action: ``state`` (the text it encoded), ``pool`` (row
-    numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice. One
+    numbers of all candidates, the chosen ones first, in order) and ``logprob`` (nats) of the choice; the first ``kept``
+    passages were its best and not drawn. One
     that goes by values stores ``value``, the Q of its first passage. A source that failed brings no passages but an
     ``error``: the reason in a line, which the model is shown. ``scores``: one per passage, higher is better, of a
     retriever that ranks by scores of its own. ``shortened``: what the state lacks of question, history and thought.
@@ -296,6 +299,7 @@ class Retrieval:
     state: str = ""
     pool: tuple[int, ...] = ()
     logprob: float | None = None
+    kept: int = 0
     value: float | None = None
     error: str = ""
     scores: tuple[float, ...] = ()

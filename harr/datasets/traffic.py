@@ -66,7 +66,7 @@ def traffic(params: TrafficParams) -> Source:
 def _question(text: str, rows: list[tuple[LoggedSearch, Feedback]]) -> Question:
     gold = dict.fromkeys(name for one, outcome in rows for name in _taken(one, outcome))
     choices = tuple(
-        Drawn(one.reads, one.state, one.pool, len(one.chosen), one.logprob, outcome.score)
+        Drawn(one.reads, one.state, one.pool, len(one.chosen), one.logprob, outcome.score, one.kept)
         for one, outcome in rows
         if one.logprob is not None and one.pool and one.state
     )

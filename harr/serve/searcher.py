@@ -85,12 +85,13 @@ class Searcher:
     the stages can use data/index meanwhile (harr/index/scan.py).
     """
 
-    def __init__(self, project: Path, dtype: Dtype = "auto") -> None:
-        """Take a project's folder; ``dtype``: what queries are encoded in, with ``auto`` the faster one.
+    def __init__(self, project: Path, dtype: Dtype = "auto", explore_after: int = 0) -> None:
+        """Take a project's folder; ``dtype``: what queries are encoded in, with ``auto`` the faster one;
+        ``explore_after``: how many first ranks stay the best where passages are drawn.
 
         bfloat16 takes half of the time where the processor has it, and moves passages that are nearly level.
         """
-        self.project, self._dtype = project, dtype
+        self.project, self._dtype, self._keep = project, dtype, explore_after
         self._opened = ExitStack()
         self._made: tuple[bytes, ...] = ()
         """What the stages said of the corpus that is open."""
@@ -166,7 +167,8 @@ class Searcher:
                 searches = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, Search)]
                 texts = [(at, ask.wanted) for at in own if isinstance((ask := asks[at]).wanted, str)]
                 if searches:
-                    chosen_by = replace(policy, sampling=self._draws) if model == "explored" else policy
+                    explored = model == "explored"
+                    chosen_by = replace(policy, sampling=self._draws, keep=self._keep) if explored else policy
                     found = chosen_by.retrieve([one for _, one in searches])
                     for (at, _), one in zip(searches, found, strict=True):
                         answers[at] = Answer(version, told_of, found=one)

@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Sequence
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 from harr import __version__
 from harr.errors import ParamsError
@@ -51,28 +52,33 @@ class RetrieverService:
         wanted = body.search(statuses=bool(serving and serving.statuses))
         explores = self._explore > 0 and body.model == "champion" and random.random() < self._explore
         [told] = await self.ask([Ask("explored" if explores else body.model, wanted)])
-        assert told.found is not None
-        hits = zip(told.found.passages, told.found.scores, strict=True)
+        found = told.found
+        assert found is not None
+        if found.kept == len(found.passages):
+            found = replace(found, pool=(), logprob=None, kept=0)  # nothing was drawn
+        hits = zip(found.passages, found.scores, strict=True)
         answer = {
             "passages": [_passage(passage, score) for passage, score in hits],
-            "state": told.found.state,
+            "state": found.state,
             "model": body.model,
             "version": told.version,
         }
         if self.log is None:
             return answer
-        name = self._logged(self.log, wanted, told)
+        name = self._logged(self.log, wanted, told, found)
         if self.shadow and body.model == "champion":
-            self.shadow.answered(Answered(name, body, told.version, told.found))
+            self.shadow.answered(Answered(name, body, told.version, found))
         return answer | {"id": name}
 
-    def _logged(self, log: TrafficLog, wanted: Search, told: Answer) -> str:
+    def _logged(self, log: TrafficLog, wanted: Search, told: Answer, found: Retrieval) -> str:
         """Keep a search, and return its id, by which the application tells what became of it."""
-        found, name = cast(Retrieval, told.found), new_id()
+        name = new_id()
         pool = self.searcher.ids(found.pool)
         chosen = tuple(passage.id for passage in found.passages)
         texts = wanted.question.text, wanted.query, found.state
-        log.searched(LoggedSearch(name, now(), told.version, told.reads, *texts, chosen, pool, found.logprob))
+        log.searched(
+            LoggedSearch(name, now(), told.version, told.reads, *texts, chosen, pool, found.logprob, found.kept)
+        )
         return name
 
     def outcome(self, body: OutcomeBody) -> None:

@@ -160,6 +160,8 @@ def _chances(
 ) -> list[float | None]:
     """Return the log-probability of every choice that was drawn, under a policy, among the candidates of that time.
 
+    It is given the passages that were kept; whether the policy would keep the same its own first passages say.
+
     None where the best was served, and for a policy that weighs evidence, which a served choice does not hold.
     """
     if policy.evidence or not any(one.pool for one in served):
@@ -167,5 +169,5 @@ def _chances(
     with torch.no_grad():
         logits_BN = policy.logits(states_UD, state_of_B, pad([one.pool for one in served])).double()
     chosen_B = torch.tensor([len(one.passages) for one in served])
-    told = plackett_luce.log_prob(logits_BN, chosen_B).tolist()
+    told = plackett_luce.log_prob(logits_BN, chosen_B, torch.tensor([one.kept for one in served])).tolist()
     return [value if one.pool else None for value, one in zip(told, served, strict=True)]

@@ -18,6 +18,8 @@ LEAST_GROUPS = 50
 """Number of groups below which an interval by the normal law says too little."""
 LEAST_SHARE = 0.05
 """Effective share of the rows below which a few of them decide."""
+MOST_APART = 0.05
+"""Share of the rows, above which nothing is said, whose kept first ranks the policy would fill with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,27 @@ def check_support(weights_B: Array, groups_B: NDArray[np.int64]) -> None:
             f"the log does not hold what this model would choose: its mean weight is {mean:.2f}, not 1 within "
             f"{4 * error:.2f}; evaluate it by playing (harr evaluate)"
         )
+
+
+def check_kept(same_B: NDArray[np.bool_]) -> None:
+    """Refuse rows whose first ranks were kept, where the policy would keep others: it never makes such a choice.
+
+    Which rows those are does not hang on what was drawn, so that the other rows may stand alone.
+
+    Raises:
+        CorpusError: they are too many.
+    """
+    if (apart := 1.0 - float(same_B.mean())) > MOST_APART:
+        raise CorpusError(
+            f"in {100 * apart:.1f} % of the explored searches this model has other first passages than those that were "
+            "kept (harr serve --explore-after), and the log does not say what these earn; explore all ranks, or "
+            "evaluate it by playing (harr evaluate)"
+        )
+
+
+def apart_line(count: int) -> str:
+    """Return the line of a table on the rows that :func:`check_kept` lets pass, and that are left out."""
+    return f"left out: {count:,} explored searches whose kept first passages this model would have otherwise"
 
 
 def estimates(

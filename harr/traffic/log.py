@@ -40,6 +40,8 @@ class LoggedSearch:
     """Ids of all candidates, the chosen ones first, where the choice was drawn; empty where it was the best."""
     logprob: float | None = None
     """Log-probability (nats) of the choice under the model, where it was drawn (Plackett-Luce)."""
+    kept: int = 0
+    """Number of first passages that were the best, where the others were drawn; the log-probability is of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +77,14 @@ class Recording:
     Args:
         folder: of the files.
         explore: share of the searches whose passages are drawn by the model's own chances, not its best.
+        explore_after: how many first ranks of these stay the best.
         days: files of days before are deleted.
         texts: whether questions, queries and states are kept; without them no other model can be judged by the log.
     """
 
     folder: Path
     explore: float = 0.0
+    explore_after: int = 0
     days: int = 30
     texts: bool = True
 
@@ -210,6 +214,7 @@ def _rows(folder: Path, kind: str) -> Iterator[tuple[dict[str, Any], str]]:
 KINDS: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("id", "version", "reads", "question", "query", "state"), (str,)),
     **dict.fromkeys(("at", "score", "logprob"), (int, float)),
+    "kept": (int,),
     **dict.fromkeys(("chosen", "pool", "clicked"), (list,)),
 }
 LARGEST = 1e15
@@ -257,6 +262,8 @@ def _unsound(one: LoggedSearch | Feedback | Shadowed) -> str:
         return ""
     if len(set(one.pool)) < len(one.pool) or (one.pool and one.pool[: len(one.chosen)] != one.chosen):
         return "pool does not begin with chosen, or names a passage twice"
+    if not 0 <= one.kept <= (len(one.chosen) if one.pool else 0):
+        return f"kept is {one.kept}, and {len(one.chosen) if one.pool else 0} were chosen by chance"
     return (
         "" if bool(one.pool) == (one.logprob is not None) or not one.chosen else "pool without logprob, or the reverse"
     )

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from harr.errors import CorpusError
-from harr.traffic.estimate import LEAST_GROUPS, Estimate, check_support, effective, estimates, interval
+from harr.traffic.estimate import (
+    LEAST_GROUPS,
+    Estimate,
+    apart_line,
+    check_kept,
+    check_support,
+    effective,
+    estimates,
+    interval,
+)
 from harr.traffic.log import Feedback, LoggedSearch, Shadowed
 
 Pair = tuple[LoggedSearch, Shadowed]
@@ -34,7 +43,8 @@ class Compared:
         same, differs: mean score of what was served, where the first passage is the same, and where it is not.
         clicked: searches with a click. preferred: share of them whose clicked passage the candidate puts higher, less
             the share where it puts it lower or leaves it out.
-        explored: searches that were drawn and have an outcome. effective: how many they count as.
+        explored: searches that were drawn and have an outcome. effective: how many they count as. apart: how many more
+            there are whose first ranks were kept, and that the candidate would fill otherwise.
         found: estimates of what the candidate would have earned, by name; refused: why there are none.
     """
 
@@ -51,6 +61,7 @@ class Compared:
     preferred: Told
     explored: int
     effective: float
+    apart: int
     found: dict[str, Estimate]
     refused: str
 
@@ -76,6 +87,8 @@ class Compared:
             told.append(f"{f'earned ({name})':<23}{span:<22} gain {gain}")
         counted = f"{self.explored:,} explored searches with an outcome"
         told.append(self.refused or f"{counted}, which count as {self.effective:,.0f}")
+        if self.apart and not self.refused:
+            told.append(apart_line(self.apart))
         return told
 
 
@@ -108,7 +121,8 @@ def _compared(
     agrees = {search.id: search.chosen[:1] == shadow.chosen[:1] for search, shadow in best}
     clicks = [(pair, outcomes[pair[0].id].clicked) for pair in scored]
     clicked = [(pair, _higher(*pair, names)) for pair, names in clicks if set(names) & set(pair[0].chosen)]
-    weight, found, refused = _earned(drawn, outcomes)
+    same = [search.chosen[: search.kept] == shadow.chosen[: search.kept] for search, shadow in drawn]
+    weight, found, refused = _earned(drawn, same, outcomes)
     return Compared(
         version,
         tuple(sorted(served)),
@@ -121,8 +135,9 @@ def _compared(
         higher=sum(side > 0 for _, side in clicked),
         lower=sum(side < 0 for _, side in clicked),
         preferred=_mean(clicked),
-        explored=len(drawn),
+        explored=sum(same),
         effective=weight,
+        apart=len(same) - sum(same),
         found=found,
         refused=refused,
     )
@@ -137,10 +152,20 @@ def _higher(search: LoggedSearch, shadow: Shadowed, clicked: Sequence[str]) -> f
     return float(np.sign(place(search.chosen) - place(shadow.chosen)))
 
 
-def _earned(drawn: Sequence[Pair], outcomes: dict[str, Feedback]) -> tuple[float, dict[str, Estimate], str]:
-    """Return the effective number of rows, estimates by ``ips`` and ``snips``, and why there are none."""
+def _earned(
+    drawn: Sequence[Pair], same: Sequence[bool], outcomes: dict[str, Feedback]
+) -> tuple[float, dict[str, Estimate], str]:
+    """Return the effective number of rows, estimates by ``ips`` and ``snips``, and why there are none.
+
+    Only rows whose kept first ranks are the ``same`` in both are choices of the candidate.
+    """
     if not drawn:
         return 0.0, {}, "no search was both explored and has an outcome: what it would have earned is not known"
+    try:
+        check_kept(np.array(same))
+    except CorpusError as error:
+        return 0.0, {}, str(error)
+    drawn = [pair for pair, own in zip(drawn, same, strict=True) if own]
     weights_B = np.exp([float(shadow.logprob or 0.0) - float(search.logprob or 0.0) for search, shadow in drawn])
     scores_B = np.array([outcomes[search.id].score for search, _ in drawn])
     groups_B = np.unique([search.question or search.id for search, _ in drawn], return_inverse=True)[1]

@@ -13,7 +13,7 @@ from harr.io.progress import bar
 from harr.rag.policies import plackett_luce
 from harr.rag.policies.dense import DensePolicy, unique
 from harr.rag.policies.state import reads
-from harr.traffic.estimate import Estimate, check_support, effective, estimates, interval
+from harr.traffic.estimate import Estimate, apart_line, check_kept, check_support, effective, estimates, interval
 from harr.traffic.log import Feedback, LoggedSearch
 
 BATCH = 256
@@ -32,6 +32,7 @@ class Replayed:
         served: what they earned, with its interval.
         found: the estimates by name.
         lost: searches among passages that the corpus has no more, which are left out.
+        apart: searches whose first ranks were kept, and that the model would fill otherwise, which are left out.
     """
 
     rows: int
@@ -40,6 +41,7 @@ class Replayed:
     served: tuple[float, float, float]
     found: dict[str, Estimate]
     lost: int = 0
+    apart: int = 0
 
     def told(self) -> dict[str, Any]:
         """Return plain values for a json file."""
@@ -59,13 +61,16 @@ class Replayed:
         )
         if self.lost:
             rows.append(f"left out: {self.lost:,} searches among passages that the corpus has no more")
+        if self.apart:
+            rows.append(apart_line(self.apart))
         return rows
 
 
 def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict[str, Feedback]) -> Replayed:
     """Return what a model would have earned, had it drawn the passages by its own chances, as exploration does.
 
-    Searches of one question are a group. A choice can only be weighed among the candidates that were logged.
+    Searches of one question are a group. A choice can only be weighed among the candidates that were logged. One whose
+    kept first ranks the model would fill otherwise is none of its choices; such searches are left out, if they are few.
 
     Raises:
         ParamsError: the log has no texts, or its states are not those that the model reads.
@@ -80,25 +85,30 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
         )
     _check_states(policy, rows)
     row_of = policy.passages.rows_of({pid for one in rows for pid in one.pool})
-    kept = [one for one in rows if row_of.keys() >= {*one.pool}]
-    if 2 * (lost := len(rows) - len(kept)) > len(rows):
+    whole = [one for one in rows if row_of.keys() >= {*one.pool}]
+    if 2 * (lost := len(rows) - len(whole)) > len(rows):
         raise CorpusError(
             f"{lost:,} of {len(rows):,} searches were among passages that this corpus does not have; name the project "
             "whose data was searched (--index)"
         )
-    rows = kept
-    weights, features, expected, outside = [], [], [], []
+    rows = whole
+    weights, features, expected, outside, same = [], [], [], [], []
     with bar(total=len(rows), desc="replay", unit="row") as progress:
         for start in range(0, len(rows), BATCH):
             part = rows[start : start + BATCH]
             logits_BN, chosen_B, missing_B = _weighed(policy, part)
+            kept_B = torch.tensor([one.kept for one in part])
             logged_B = torch.tensor([one.logprob for one in part], dtype=torch.float64)
-            weights.append((plackett_luce.log_prob(logits_BN, chosen_B) - logged_B).exp())
+            weights.append((plackett_luce.log_prob(logits_BN, chosen_B, kept_B) - logged_B).exp())
             features.append(_features(logits_BN, chosen_B))
-            expected.append(_expected(logits_BN, chosen_B, seed=start))
+            expected.append(_expected(logits_BN, chosen_B, kept_B, seed=start))
             outside.append(missing_B)
+            same.append(plackett_luce.keeps(logits_BN, kept_B))
             progress.update(len(part))
-    weights_B = torch.cat(weights).numpy() if weights else np.zeros(0)
+    same_B = torch.cat(same).numpy()
+    check_kept(same_B)
+    rows = [one for one, own in zip(rows, same_B, strict=True) if own]
+    weights_B, features_BF, expected_BF = (torch.cat(one).numpy()[same_B] for one in (weights, features, expected))
     groups_B = np.unique([one.question or one.state for one in rows], return_inverse=True)[1]
     scores_B = np.array([outcomes[one.id].score for one in rows], dtype=np.float64)
     check_support(weights_B, groups_B)
@@ -107,8 +117,9 @@ def replay(policy: DensePolicy, searches: Sequence[LoggedSearch], outcomes: dict
         effective=effective(weights_B),
         outside=float(np.concatenate(outside).mean()),
         served=interval(scores_B, groups_B),
-        found=estimates(weights_B, scores_B, groups_B, torch.cat(features).numpy(), torch.cat(expected).numpy()),
+        found=estimates(weights_B, scores_B, groups_B, features_BF, expected_BF),
         lost=lost,
+        apart=int((~same_B).sum()),
     )
 
 
@@ -153,11 +164,11 @@ def _features(logits_BN: torch.Tensor, chosen_B: torch.Tensor) -> torch.Tensor:
     return torch.stack([(first_BN * taken_BN).sum(-1), first_BN[:, 0]], dim=-1)
 
 
-def _expected(logits_BN: torch.Tensor, chosen_B: torch.Tensor, seed: int) -> torch.Tensor:
+def _expected(logits_BN: torch.Tensor, chosen_B: torch.Tensor, kept_B: torch.Tensor, seed: int) -> torch.Tensor:
     """Return the mean of :func:`_features` over choices that the model draws, (B, 2)."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.zeros(len(logits_BN), 2, dtype=torch.float64)
     for _ in range(DRAWS):
-        order_BN = plackett_luce.sample(logits_BN, generator)
+        order_BN = plackett_luce.sample(logits_BN, generator, kept_B)
         drawn += _features(logits_BN.gather(-1, order_BN), chosen_B)
     return drawn / DRAWS

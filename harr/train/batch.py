@@ -150,7 +150,8 @@ class Batch:
     """All searches of a step's episodes as tensors; rows are sorted by state.
 
     states: U distinct texts. state_of_B: the state of each row. pool_BN: candidate rows, chosen
-    first, padded with -1. chosen_B: how many were chosen. old_B: behaviour log-probabilities.
+    first, padded with -1. chosen_B: how many were chosen; kept_B: how many of them were the best and not drawn.
+    old_B: behaviour log-probabilities.
     columns: further values per row, by name. known_BNF: what else is known of each candidate, or None.
     """
 
@@ -158,6 +159,7 @@ class Batch:
     state_of_B: Tensor
     pool_BN: NDArray[np.int64]
     chosen_B: Tensor
+    kept_B: Tensor
     old_B: Tensor
     columns: Mapping[str, Tensor]
     known_BNF: NDArray[np.float32] | None = None
@@ -182,6 +184,7 @@ class Batch:
             state_of_B=torch.from_numpy(state_of[order]),
             pool_BN=pad([retrieval.pool for retrieval in steps])[order],
             chosen_B=torch.tensor([len(retrieval.passages) for retrieval in steps])[order],
+            kept_B=torch.tensor([retrieval.kept for retrieval in steps])[order],
             old_B=torch.tensor([retrieval.logprob for retrieval in steps])[order],
             columns={name: torch.tensor(values, dtype=torch.float32)[order] for name, values in columns.items()},
             known_BNF=pad_tables(tables) if tables else None,
@@ -201,6 +204,7 @@ class Batch:
             state_of_B=state_of_B,
             pool_BN=self.pool_BN[rows.numpy()],
             chosen_B=self.chosen_B[rows],
+            kept_B=self.kept_B[rows],
             old_B=self.old_B[rows],
             columns={name: values[rows] for name, values in self.columns.items()},
             known_BNF=None if self.known_BNF is None else self.known_BNF[rows.numpy()],
@@ -215,6 +219,7 @@ class Batch:
                 state_of_B=self.state_of_B[low:high] - first,
                 pool_BN=self.pool_BN[low:high],
                 chosen_B=self.chosen_B[low:high],
+                kept_B=self.kept_B[low:high],
                 old_B=self.old_B[low:high],
                 columns={name: values[low:high] for name, values in self.columns.items()},
                 known_BNF=None if self.known_BNF is None else self.known_BNF[low:high],

@@ -102,7 +102,7 @@ def update(params: GRPOParams, learner: Learner, batch: Batch) -> dict[str, floa
     first_half = torch.empty(0)
     for number, rows in enumerate(passes, start=1):
         logits_BN = learner.logits(rows)
-        new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B)
+        new_B = plackett_luce.log_prob(logits_BN, rows.chosen_B, rows.kept_B)
         columns = (rows.old_B, rows.columns["advantage"], rows.columns["weight"])
         old_B, advantage_B, weight_B = (column.to(new_B) for column in columns)
         loss_B = clipped_surrogate(new_B, old_B, advantage_B, params.clip_low, params.clip_high, params.delta)

@@ -223,7 +223,7 @@ class Learner:
         """Return log-probabilities of the choices under the base encoder alone, (B,), without gradient."""
         with torch.no_grad(), cast(PeftModel, self.adapter).disable_adapter():
             logits_BN = self.dense.logits(self.vectors(rows.states), rows.state_of_B, rows.pool_BN)
-            return plackett_luce.log_prob(logits_BN, rows.chosen_B)
+            return plackett_luce.log_prob(logits_BN, rows.chosen_B, rows.kept_B)
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradient of one pass."""

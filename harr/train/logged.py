@@ -2,6 +2,7 @@
 
 The choices are those that a served model drew (``harr serve --explore``), with their exact log-probabilities; the ratio
 to them is clipped as PPO clips it (arXiv 1707.06347), so that nothing is learnt from where the log has no support.
+First ranks that were kept (``--explore-after``) are given, as the state is: the ranks after them are learnt from.
 """
 
 from collections import defaultdict
@@ -66,7 +67,7 @@ def choices_of(questions: Sequence[Question], policy: DensePolicy) -> tuple[list
 def _episode(question: Question, choice: Drawn, row_of: dict[str, int], policy: DensePolicy) -> Episode:
     pool = tuple(row_of[name] for name in choice.pool)
     taken = tuple(policy.passages.take(pool[: choice.chosen]))
-    told = Retrieval(taken, state=choice.state, pool=pool, logprob=choice.logprob)
+    told = Retrieval(taken, state=choice.state, pool=pool, logprob=choice.logprob, kept=choice.kept)
     return Episode(question, (Step(Search(question, question.text), told),))
 
 

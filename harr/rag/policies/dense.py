@@ -43,6 +43,7 @@ class DensePolicy:
         candidates: ``corpus`` searches the index; ``question`` ranks ``Question.candidate_ids`` only.
         style, history, max_tokens, pick_tokens: how a state is written (``harr/rag/policies/state.py``).
         sampling: random numbers for Plackett-Luce sampling; None takes the best K.
+        keep: how many first ranks stay the best where the others are sampled.
         evidence: what competes beside the nearest, and a small term that is added to the score of each candidate.
         late: whether token vectors are compared, too (``encoder`` tells them, :meth:`Encoder.late`).
         frozen: whether the encoder never changes, so that no state need be encoded twice.
@@ -60,6 +61,7 @@ class DensePolicy:
     history: bool
     max_tokens: int
     sampling: torch.Generator | None = None
+    keep: int = 0
     fusion: Fusion = DENSE
     pick_tokens: int = 0
     evidence: Evidence | None = None
@@ -223,12 +225,13 @@ class DensePolicy:
         chosen_B = np.minimum([search.k or self.k for search in searches], sizes_B)
         logprobs: list[float | None] = [None] * len(searches)
         if self.sampling is not None:
-            order_BN = plackett_luce.sample(logits_BN, self.sampling)
+            kept_B = torch.from_numpy(np.minimum(self.keep, chosen_B))
+            order_BN = plackett_luce.sample(logits_BN, self.sampling, kept_B)
             logits_BN = logits_BN.gather(-1, order_BN)
             scores_BN = np.take_along_axis(scores_BN, order_BN.numpy(), -1)
             pool_BN = np.take_along_axis(pool_BN, order_BN.numpy(), -1)
             best_BN = np.take_along_axis(best_BN, order_BN.numpy(), -1)
-            logprobs = plackett_luce.log_prob(logits_BN, torch.from_numpy(chosen_B)).tolist()
+            logprobs = plackett_luce.log_prob(logits_BN, torch.from_numpy(chosen_B), kept_B).tolist()
         taken = [pool_BN[b, : chosen_B[b]] for b in range(len(searches))]
         rows = np.unique(np.concatenate(taken)).tolist()
         passage_of = dict(zip(rows, self.passages.take(rows), strict=True))
@@ -238,6 +241,7 @@ class DensePolicy:
                 state=states[b],
                 pool=tuple(pool_BN[b, : sizes_B[b]].tolist()) if self.sampling is not None else (),
                 logprob=logprobs[b],
+                kept=min(self.keep, int(chosen_B[b])) if self.sampling is not None else 0,
                 scores=tuple(scores_BN[b, : chosen_B[b]].tolist()),
                 evidence=None if known_BNF is None or self.sampling is None else known_BNF[b, best_BN[b, : sizes_B[b]]],
                 reached=reached[b],

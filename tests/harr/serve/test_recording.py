@@ -5,7 +5,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import pytest
+import torch
 from starlette.testclient import TestClient
 
 from harr.builders.retrievers import Corpus
@@ -16,10 +18,11 @@ from harr.serve.follower import Follower
 from harr.serve.searcher import Searcher, Serving
 from harr.serve.service import RetrieverService
 from harr.traffic.log import Recording, read_log
+from harr.types import Question, Search
 
 
 def client(policy: DensePolicy, recording: Recording | None) -> TestClient:
-    searcher = Searcher(Path())
+    searcher = Searcher(Path(), explore_after=recording.explore_after if recording else 0)
     corpus = cast(Corpus, SimpleNamespace(passages=policy.passages, index=policy.index, vectors=policy.vectors))
     greedy = replace(policy, sampling=None)
     searcher.serving = Serving(corpus, greedy, lambda: greedy, False, "7", Path(), 0.0)
@@ -47,6 +50,31 @@ def test_searches_and_what_became_of_them_are_kept(setup: Setup, tmp_path: Path)
         assert len(search.pool) == 8 and search.logprob is not None and search.logprob < 0
     assert len({search.chosen for search in searches[:20]}) > 1, "explored searches are drawn"
     assert searches[20].logprob is None and searches[20].pool == ()
+
+
+def test_first_ranks_that_are_kept_are_the_best(setup: Setup, tmp_path: Path) -> None:
+    """The others are drawn, and the log-probability is theirs; a search of no more than those kept draws nothing."""
+    best = setup.retriever.greedy()
+    with client(setup.retriever, Recording(tmp_path, explore=1.0, explore_after=2)) as server:
+        asked = [(one.text, k) for one in setup.questions for k in (2, 4)]
+        told = [server.post("/search", json={"question": text, "k": k}).json()["passages"] for text, k in asked]
+    searches = read_log(tmp_path)[0]
+    for (text, k), answer, one in zip(asked, told, searches, strict=True):
+        [found] = best.retrieve([Search(Question("", text), text, k=k)])
+        ids = [passage.id for passage in found.passages]
+        assert [passage["id"] for passage in answer[:2]] == ids[:2] == list(one.chosen[:2])
+        assert (one.kept, len(one.pool)) == ((2, 8) if k == 4 else (0, 0))
+        if k == 2:
+            assert one.logprob is None
+            continue
+        rows = best.passages.rows_of(one.pool)
+        pool_1N = np.array([[rows[name] for name in one.pool]])
+        logits_N = best.logits(torch.from_numpy(best.encode([one.state])), torch.tensor([0]), pool_1N)[0].double()
+        third, fourth = (float(logits_N[rank:].log_softmax(-1)[0]) for rank in (2, 3))
+        assert one.logprob == pytest.approx(third + fourth, abs=1e-3)
+    drawn = {one.question: one.chosen for one in searches if one.pool}
+    greedy = best.retrieve([Search(Question("", text), text, k=4) for text in drawn])
+    assert any(tuple(p.id for p in own.passages) != drawn[text] for own, text in zip(greedy, drawn, strict=True))
 
 
 @pytest.mark.parametrize("kept", [True, False])

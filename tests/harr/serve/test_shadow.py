@@ -51,12 +51,14 @@ def project(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def served(log: Path, shadow: Path, explore: float = 0.0) -> Iterator[tuple[TestClient, RetrieverService]]:
+def served(
+    log: Path, shadow: Path, explore: float = 0.0, explore_after: int = 0
+) -> Iterator[tuple[TestClient, RetrieverService]]:
     """The server of a project's retriever, with another one in its shadow."""
-    searcher = Searcher(Path(), "float32")
+    searcher = Searcher(Path(), "float32", explore_after)
     follower = Follower(str(RETRIEVER), Path(), Path("cache"), searcher.load, searcher.changed)
     follower.start()
-    recording = Recording(log, explore=explore)
+    recording = Recording(log, explore=explore, explore_after=explore_after)
     service = RetrieverService(searcher, follower, room=100, recording=recording, shadow=str(shadow))
     with TestClient(application(service), base_url="http://127.0.0.1") as client:
         yield client, service
@@ -92,8 +94,9 @@ def test_it_ranks_what_the_candidate_would_find(project: Path, tmp_path: Path) -
     assert {one.logprob for one in ranked.values()} == {None}
 
 
-def test_what_was_drawn_is_weighed_as_replay_weighs_it(project: Path, tmp_path: Path) -> None:
-    with served(tmp_path, SECOND, explore=1.0) as (client, service):
+@pytest.mark.parametrize("kept", [0, 1])
+def test_what_was_drawn_is_weighed_as_replay_weighs_it(project: Path, tmp_path: Path, kept: int) -> None:
+    with served(tmp_path, SECOND, explore=1.0, explore_after=kept) as (client, service):
         for body in bodies(project):
             client.post("/search", json=body)
         wait_for(lambda: service.shadow is not None and service.shadow.ranked == len(bodies(project)))
@@ -105,9 +108,10 @@ def test_what_was_drawn_is_weighed_as_replay_weighs_it(project: Path, tmp_path: 
             rows = policy.passages.rows_of(one.pool)
             pool_1N = np.array([[rows[name] for name in one.pool]])
             logits_1N = policy.logits(torch.from_numpy(policy.encode([one.state])), torch.tensor([0]), pool_1N)
-            wanted = plackett_luce.log_prob(logits_1N.double(), torch.tensor([len(one.chosen)])).item()
-            assert ranked[one.id].logprob == pytest.approx(wanted, abs=1e-3)
-            assert one.logprob != pytest.approx(wanted, abs=1e-3)
+            wanted = plackett_luce.log_prob(logits_1N.double(), torch.tensor([len(one.chosen)]), torch.tensor([kept]))
+            assert one.kept == kept < len(one.chosen)
+            assert ranked[one.id].logprob == pytest.approx(wanted.item(), abs=1e-3)
+            assert one.logprob != pytest.approx(wanted.item(), abs=1e-3)
 
 
 def test_answers_go_first_and_what_finds_no_room_is_counted(

@@ -17,13 +17,14 @@ DRAWN = '{"format":1,"id":"s","at":1,"version":"1","reads":"sep"'
 def test_what_was_kept_is_read(tmp_path: Path) -> None:
     log = TrafficLog(Recording(tmp_path / "log"))
     best = replace(SEARCH, id="s2", pool=(), logprob=None)
-    for one in (SEARCH, best):
+    half = replace(SEARCH, id="s4", at=1.6, kept=1)
+    for one in (SEARCH, best, half):
         log.searched(one)
     for score in (0.0, 1.0):
         log.outcome(Feedback("s1", 2.0, score, ("p2",)))
     log.searched(replace(SEARCH, id="s3", chosen=(), question=""))
     searches, outcomes = read_log(tmp_path / "log")
-    assert searches == [SEARCH, best, replace(SEARCH, id="s3", chosen=(), question="")]
+    assert searches == [SEARCH, best, replace(SEARCH, id="s3", chosen=(), question=""), half]
     assert outcomes == {"s1": Feedback("s1", 2.0, 1.0, ("p2",))}, "the last one counts"
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "log").iterdir()} == {0o600}
 
@@ -63,6 +64,10 @@ def test_a_line_that_a_kill_broke_off_goes_at_the_next_start(tmp_path: Path) -> 
         (f'{DRAWN},"chosen":["a"],"pool":["a","b","b"],"logprob":-1}}', "names a passage twice"),
         (f'{DRAWN},"chosen":["a"],"pool":["a","b"]}}', "pool without logprob, or the reverse"),
         (f'{DRAWN},"chosen":["a"],"logprob":-1}}', "pool without logprob, or the reverse"),
+        (f'{DRAWN},"chosen":["a"],"pool":["a","b"],"logprob":-1,"kept":2}}', "kept is 2, and 1 were chosen by chance"),
+        (f'{DRAWN},"chosen":["a"],"kept":1}}', "kept is 1, and 0 were chosen by chance"),
+        (f'{DRAWN},"kept":-1}}', "kept is -1"),
+        (f'{DRAWN},"kept":true}}', "kept is 'True'"),
         (f'{DRAWN},"chosen":["a"],"pool":["a","b"],"logprob":1}}', "logprob is 1, more than 0"),
         (f'{DRAWN},"chosen":["a"],"pool":["a"],"logprob":-1{"0" * 400}}}', "logprob is '-1000"),
         (f'{DRAWN},"question":"\\ud800"}}', "no JSON"),

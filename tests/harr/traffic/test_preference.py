@@ -58,6 +58,29 @@ def test_what_it_would_have_earned_is_known_from_what_was_drawn() -> None:
     assert any(line.startswith("earned (snips)") for line in found.lines())
 
 
+def test_choices_after_other_first_passages_are_left_out_or_refused() -> None:
+    """The first passage was kept; a candidate that has another one never makes the logged choice."""
+    rng = np.random.default_rng(0)
+    searches, outcomes, shadows = [], {}, []
+    for n in range(N):
+        pool = ("a", "b", "c") if rng.random() < 0.5 else ("a", "c", "b")
+        name, right = f"s{n}", pool[1] == "b"
+        drawn = replace(BEST, id=name, question=name, chosen=pool[:2], pool=pool, logprob=float(np.log(0.5)), kept=1)
+        searches.append(drawn)
+        shadows.append(Shadowed(name, 0.0, "4", ("a", "b"), float(np.log(0.8 if right else 0.2))))
+        outcomes[name] = Feedback(name, 0.0, float(right))
+    [found] = compare(searches, outcomes, shadows)
+    assert (found.explored, found.apart, found.refused) == (N, 0, "")
+    assert found.found["ips"].low < 0.8 < found.found["ips"].high
+    other = [replace(one, chosen=("c", "a")) for one in shadows]
+    [few] = compare(searches, outcomes, [*other[:10], *shadows[10:]])
+    assert (few.explored, few.apart, few.refused) == (N - 10, 10, "")
+    assert few.lines()[-1].startswith("left out: 10 explored searches whose kept first passages")
+    [many] = compare(searches, outcomes, [*other[:30], *shadows[30:]])
+    assert many.found == {} and many.refused.startswith("in 7.5 % of the explored searches this model has other first")
+    assert many.lines()[-1] == many.refused
+
+
 def test_candidates_apart_lost_searches_and_few_questions() -> None:
     searches, outcomes, shadows = served(120)
     shadows = [replace(one, version="5") if n >= 60 else one for n, one in enumerate(shadows) if n % 3]

@@ -17,9 +17,9 @@ from harr.types import Search
 ROUNDS = 12
 
 
-def logged(setup: Setup, *, k: int = 2) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
-    """A log of every question in twelve forms, whose first passage was right or was not."""
-    policy: DensePolicy = setup.retriever
+def logged(setup: Setup, *, k: int = 2, keep: int = 0) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
+    """A log of every question in twelve forms, whose first drawn passage was right or was not."""
+    policy: DensePolicy = replace(setup.retriever, keep=keep)
     searches, outcomes = [], {}
     for number in range(ROUNDS):
         asked = [Search(q, f"{q.text} {number}", k=k) for q in setup.questions]
@@ -29,9 +29,12 @@ def logged(setup: Setup, *, k: int = 2) -> tuple[list[LoggedSearch], dict[str, F
             chosen = tuple(passage.id for passage in found.passages)
             told = reads(policy.style, policy.history)
             searches.append(
-                LoggedSearch(name, 0.0, "1", told, search.query, search.query, found.state, chosen, pool, found.logprob)
+                LoggedSearch(
+                    *(name, 0.0, "1", told, search.query, search.query, found.state, chosen),
+                    *(pool, found.logprob, found.kept),
+                )
             )
-            outcomes[name] = Feedback(name, 0.0, float(chosen[0] in search.question.gold_ids))
+            outcomes[name] = Feedback(name, 0.0, float(chosen[keep] in search.question.gold_ids))
     return searches, outcomes
 
 
@@ -45,9 +48,11 @@ def test_the_model_that_chose_earned_what_it_earned(setup: Setup) -> None:
     assert found.lines()[0].startswith("served") and "count as" in found.lines()[-1]
 
 
-def test_another_temperature_earns_what_playing_it_earns(setup: Setup) -> None:
-    """The truth is exact: the chance of every first passage under the candidate."""
-    searches, outcomes = logged(setup)
+@pytest.mark.parametrize("keep", [0, 1])
+def test_another_temperature_earns_what_playing_it_earns(setup: Setup, keep: int) -> None:
+    """The truth is exact: the chance of every first passage, and of every second where the first is kept, under the
+    candidate."""
+    searches, outcomes = logged(setup, keep=keep)
     candidate: DensePolicy = replace(setup.retriever, temperature=0.03)
     gold = {f"{q.text} {n}": set(q.gold_ids) for q in setup.questions for n in range(ROUNDS)}
     chances = []
@@ -55,11 +60,13 @@ def test_another_temperature_earns_what_playing_it_earns(setup: Setup) -> None:
         rows = candidate.passages.rows_of(one.pool)
         pool = np.array([[rows[pid] for pid in one.pool]])
         state = torch.from_numpy(candidate.encode([one.state]))
-        first = candidate.logits(state, torch.tensor([0]), pool).softmax(-1)[0]
-        chances.append(sum(float(p) for p, pid in zip(first, one.pool, strict=True) if pid in gold[one.question]))
+        first = candidate.logits(state, torch.tensor([0]), pool)[:, keep:].softmax(-1)[0]
+        ids = one.pool[keep:]
+        chances.append(sum(float(p) for p, pid in zip(first, ids, strict=True) if pid in gold[one.question]))
     found = replay(candidate, searches, outcomes)
     truth = float(np.mean(chances))
-    assert truth > found.served[0]
+    assert keep or truth > found.served[0]
+    assert found.apart == 0
     for one in found.found.values():
         assert one.low <= truth <= one.high and one.high - one.low < 0.5
 
@@ -73,6 +80,25 @@ def test_searches_of_another_corpus_are_told_and_a_foreign_log_is_refused(setup:
     told = rf"{len(searches)} of {len(searches)} searches were among passages that this corpus does not have; name the"
     with pytest.raises(CorpusError, match=told):
         replay(setup.retriever, foreign, outcomes)
+
+
+def test_a_choice_after_other_first_passages_is_none_of_the_model(setup: Setup) -> None:
+    """A few such searches are left out and told; a model with other first passages is refused in one line."""
+    searches, outcomes = logged(setup, k=3, keep=1)
+    few = len(searches) // 40
+    turned = [
+        replace(one, chosen=(one.pool[1], one.pool[0], *one.pool[2:3]), pool=(one.pool[1], one.pool[0], *one.pool[2:]))
+        for one in searches
+    ]
+    found = replay(setup.retriever, [*turned[:few], *searches[few:]], outcomes)
+    assert (found.apart, found.rows) == (few, len(searches) - few)
+    assert found.effective == pytest.approx(found.rows, rel=1e-3)
+    told = f"left out: {few} explored searches whose kept first passages this model would have otherwise"
+    assert found.lines()[-1] == told
+    other = replace(setup.retriever, temperature=-0.05)
+    for policy, log in ((other, searches), (setup.retriever, turned)):
+        with pytest.raises(CorpusError, match=r"^in (99|100)\.\d % of the explored searches this model"):
+            replay(policy, log, outcomes)
 
 
 def test_what_cannot_be_judged_is_refused(setup: Setup) -> None:

@@ -19,7 +19,7 @@ from harr.rag.policies.state import reads
 from harr.rag.setup import Setup
 from harr.traffic.log import Feedback, LoggedSearch, Recording, TrafficLog
 from harr.train import infonce, logged
-from harr.types import Question, Search
+from harr.types import Drawn, Question, Search
 from tasks.download import questions_frame
 
 SMOKE = yaml.safe_load((Path(__file__).parents[3] / "recipes/smoke.yaml").read_text())
@@ -84,6 +84,26 @@ def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_
     assert right() >= before + 0.2, (before, right())
     assert rows[0]["logprob_gap"] < 1e-3 < rows[-1]["logprob_gap"], "the first update is of the model that drew"
     assert (tmp_path / "adapter" / "harr.json").exists()
+
+
+def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) -> None:
+    """Users took the second passage where it was right; the first, the best, was kept and is given."""
+    policy = replace(setup.retriever, keep=1)
+    told = reads(policy.style, policy.history)
+    asked = [Search(q, q.text, k=2) for q in setup.questions for _ in range(ROUNDS)]
+    first = {one.question.text: found.passages[0].id for one, found in zip(asked, policy.retrieve(asked), strict=True)}
+    choices: dict[str, list[Drawn]] = {one.text: [] for one in setup.questions}
+    for search, found in zip(asked, policy.retrieve(asked), strict=True):
+        pool = tuple(passage.id for passage in policy.passages.take(found.pool))
+        assert found.kept == 1 and found.logprob is not None and pool[0] == first[search.question.text]
+        right = float(pool[1] in search.question.gold_ids)
+        choices[search.question.text].append(Drawn(told, found.state, pool, 2, found.logprob, right, kept=1))
+    params = GRPOParams(method="grpo", rollouts="logged", steps=12, questions_per_step=8, learning_rate=5e-4)
+    own = replace(setup, questions=[replace(one, choices=tuple(choices[one.text])) for one in setup.questions])
+    rows = logged.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
+    assert rows[0]["logprob_gap"] < 1e-3 < rows[-1]["logprob_gap"], "the first update is of the model that drew"
+    episodes, _ = logged.choices_of(own.questions, setup.retriever)
+    assert {step.retrieval.kept for episode in episodes for step in episode.steps} == {1}
 
 
 def test_searches_that_nobody_took_anything_of_are_targets_and_hinder_no_rival(

@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 import torch
 
-from harr.rag.policies.plackett_luce import MASKED, entropy, log_prob, sample
+from harr.rag.policies.plackett_luce import LEVEL, MASKED, entropy, keeps, log_prob, sample
 from harr.train.advantages import group_advantages
 
 
@@ -49,6 +49,35 @@ def test_samples_follow_the_probabilities() -> None:
         p = log_p.exp().item()
         seen = (drawn == order[:2]).all(-1).float().mean().item()
         assert abs(seen - p) < 4 * (p * (1 - p) / draws) ** 0.5
+
+
+@pytest.mark.parametrize(("n", "k", "kept"), [(5, 3, 1), (5, 3, 2), (5, 3, 3), (4, 4, 1), (4, 2, 0)])
+def test_ranks_after_those_kept_are_a_choice_among_the_rest(n: int, k: int, kept: int) -> None:
+    """Enumerated: given the best first ranks, the others are Plackett-Luce over what remains, and sampled so."""
+    logits_N = torch.randn(n, dtype=torch.float64, generator=torch.Generator().manual_seed(6)).sort(descending=True)[0]
+    table_PN = orders(n, k)
+    own_PN = table_PN[(table_PN[:, :kept] == torch.arange(kept)).all(-1)]
+    count = len(own_PN)
+    logs_P = log_prob(logits_N[own_PN], torch.full((count,), k), torch.full((count,), kept))
+    assert logs_P.exp().sum().item() == pytest.approx(1.0, abs=1e-12)
+    for order_N, log_p in zip(own_PN.tolist(), logs_P, strict=True):
+        by_hand = 1.0
+        for rank in range(kept, k):
+            by_hand *= float(logits_N[order_N[rank]].exp() / logits_N[order_N[rank:]].exp().sum())
+        assert log_p.exp().item() == pytest.approx(by_hand, rel=1e-12)
+    draws = 20_000
+    kept_B = torch.full((draws,), kept)
+    drawn = sample(logits_N.expand(draws, n), torch.Generator().manual_seed(7), kept_B)
+    assert (drawn[:, :kept] == torch.arange(kept)).all() and keeps(logits_N[drawn], kept_B).all()
+    for order, p in zip(own_PN, logs_P.exp().tolist(), strict=True):
+        seen = (drawn[:, :k] == order[:k]).all(-1).float().mean().item()
+        assert abs(seen - p) <= 4.5 * (p * (1 - p) / draws) ** 0.5 + 1e-12
+
+
+def test_a_model_keeps_its_best_alone() -> None:
+    logits_BN = torch.tensor([[2.0, 1.0, 3.0], [3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [3.0, 3.0 + LEVEL / 2, MASKED]])
+    for kept, told in ((0, [True] * 4), (1, [False, True, True, True]), (2, [False, False, True, True])):
+        assert keeps(logits_BN, torch.full((4,), kept)).tolist() == told
 
 
 def test_padding_is_never_drawn_before_a_candidate() -> None:
