@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from harr.errors import ParamsError
 from harr.io.files import read_state, write_json, write_text
 from harr.params import Params
-from harr.params.download import BabiLongParams, RulerParams
+from harr.params.download import LongDocumentParams
 from harr.params.embed import EmbedParams
 from tasks.paths import ADAPTER, PLACES, WORK
 
@@ -38,21 +38,20 @@ def play_lengths(
         CorpusError: a document shorter than its story, or noise shorter than a document; before anything is encoded.
     """
     from harr.builders.retrievers import trained_towers
-    from harr.datasets.haystack import check_lengths, sentences_for, tokens_per_sentence
-    from harr.datasets.noise import noise_sentences
+    from harr.datasets.haystack import check_lengths, noise_of, sentences_for, tokens_per_sentence
     from harr.evaluate.lengths import by_length, identity, whole_lines
     from harr.params.pipeline import PickParams
     from harr.report.plots import lengths_plot
 
     told = params.download
-    if not isinstance(told, BabiLongParams | RulerParams) or not isinstance(params.pipeline, PickParams):
+    if not isinstance(told, LongDocumentParams) or not isinstance(params.pipeline, PickParams):
         raise ParamsError(
-            "evaluation over lengths needs download.dataset babilong or ruler and pipeline.name pick; "
+            "evaluation over lengths needs download.dataset babilong, ruler or ruler_qa and pipeline.name pick; "
             "see recipes/qrag_babilong_small.yaml"
         )
     told = told.model_copy(update={"seed": seed, "test_questions": questions or told.test_questions})
     towers = trained_towers(params.encoder, params.retriever, model or ADAPTER)
-    mean = tokens_per_sentence(noise_sentences(told.noise, seed=seed), towers.actions.token_counts)
+    mean = tokens_per_sentence(noise_of(told, 0), towers.actions.token_counts)
     lengths = sorted({*lengths, *(sentences_for(count, mean) for count in tokens)})
     check_lengths(told, lengths)
     data = told.model_dump(mode="json", exclude={"seed", "test_questions"})  # a log's name and length tell them
@@ -87,7 +86,7 @@ def _claim(out: Path, game: dict[str, Any]) -> None:
 
 
 def _play_length(
-    told: BabiLongParams | RulerParams,
+    told: LongDocumentParams,
     sentences: int,
     towers: "TwoTowerPolicy",
     embed: EmbedParams,
@@ -124,24 +123,27 @@ def ask_reader(params: Params, logs: Sequence[Path], keep: str = "all", limit: f
     """Let the generator answer the questions of some logs from the picks that a rule keeps; EM and F1 by length.
 
     Each log gets a neighbour, ``answers_<name>``, with every line and its answer. The rules and their ``limit`` are
-    those of :mod:`harr.evaluate.stopping`.
+    those of :mod:`harr.evaluate.stopping`, prompts and scores those of the data set's task
+    (:mod:`harr.evaluate.answers`).
 
     Raises:
         ParamsError: a log is missing, or its name tells no length; or there is no generator.
     """
     from harr.builders.writers import build_generator
-    from harr.evaluate.lengths import by_length, read_answers, whole_lines
+    from harr.evaluate.answers import read_answers, task_of
+    from harr.evaluate.lengths import by_length, whole_lines
     from harr.evaluate.stopping import shown
 
     generator = build_generator(params.generator, params.seed, PLACES)
     if generator is None:
         raise ParamsError("generator.kind: none reads nothing; set generator to a server or a local model")
     rows_of: dict[int, list[dict[str, Any]]] = {}
+    task = task_of(params.download)
     for log in logs:
         name = re.fullmatch(r"eval_seed\d+_ns(\d+)\.jsonl", log.name)
         if not name or not log.exists():
             raise ParamsError(f"{log}: expected a log eval_seed<seed>_ns<sentences>.jsonl of `harr lengths`")
-        answered = read_answers([shown(row, keep, limit) for row in whole_lines(log)], generator)
+        answered = read_answers([shown(row, keep, limit) for row in whole_lines(log)], generator, task)
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in answered)
         write_text(log.with_name(f"answers_{log.name}"), lines)
         rows_of.setdefault(int(name[1]), []).extend(answered)

@@ -67,8 +67,13 @@ def _of_medquad(params: Any) -> str:
 
 
 def _of_noise(params: Any) -> str:
-    noise = "the fictional encyclopaedia" if params.noise == "world" else params.noise
-    return f"documents of {params.sentences:,} sentences; what is told in between is from {noise}"
+    made = {
+        "world": "is from the fictional encyclopaedia",
+        "repeated": "are five sentences again and again",
+        "needles": "are other needles",
+    }
+    between = made.get(params.noise, f"is from {params.noise}")
+    return f"documents of {params.sentences:,} sentences or paragraphs; what is told in between {between}"
 
 
 def _function(params: Any) -> Source:
@@ -101,6 +106,7 @@ DATASETS = {
     "medquad": Dataset(medquad, _of_medquad, cut=True),
     "babilong": Dataset(long_documents, _of_noise, apart=True),
     "ruler": Dataset(long_documents, _of_noise, apart=True),
+    "ruler_qa": Dataset(long_documents, _of_noise),
     "function": Dataset(_function, lambda params: f"what {params.function} gives"),
 }
 

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from harr.corpus.sample import draw_rows
 from harr.datasets.babi import Story, make_stories, read_stories
-from harr.datasets.needles import make_needles
+from harr.datasets.needles import distractors, make_needles
 from harr.datasets.noise import noise_sentences
+from harr.datasets.ruler_qa import other_paragraphs, qa_stories
 from harr.datasets.source import Source
 from harr.datasets.splits import hold_out
 from harr.errors import CorpusError
-from harr.params.download import BabiLongParams, RulerParams
+from harr.params.download import BabiLongParams, LongDocumentParams, RulerParams, RulerQAParams
 from harr.types import Passage, Question
 
 _TRIES = 50
@@ -85,8 +86,8 @@ def sentences_for(tokens: int, mean: float) -> int:
     return max(1, int(tokens / mean))
 
 
-def documents(params: BabiLongParams | RulerParams) -> Source:
-    """Open bAbI (BABILong, arXiv 2406.10149) or needles (RULER, arXiv 2404.06654) in long documents.
+def documents(params: LongDocumentParams) -> Source:
+    """Open bAbI (BABILong, arXiv 2406.10149), needles or questions (RULER, arXiv 2404.06654) in long documents.
 
     Noise and facts are passages; documents of training and validation are filled from the first half of the noise, or
     its beginning.
@@ -95,7 +96,7 @@ def documents(params: BabiLongParams | RulerParams) -> Source:
         CorpusError: a file or the noise is missing or wrong, or too few stories fit into a document.
     """
     told = stories(params)
-    noise = noise_sentences(params.noise, params.sentences, params.seed)
+    noise = noise_of(params, params.sentences)
     ids = [f"n{row:07d}" for row in range(len(noise))]
     half = len(ids) // 2
     first = ids[: min(half, params.train_noise or half)]
@@ -120,14 +121,16 @@ def documents(params: BabiLongParams | RulerParams) -> Source:
     )
 
 
-def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
+def stories(params: LongDocumentParams) -> dict[str, list[Story]]:
     """Return the stories of all splits, from official files or made; none is in two. Those of validation are drawn
     from those of training."""
 
     def of_split(split: str, count: int) -> list[Story]:
         tries = 2 * _TRIES * count
         if isinstance(params, RulerParams):
-            made = make_needles(params.kind, tries, params.seed)
+            made = make_needles(params.kind, tries, params.seed, params.keys, params.values)
+        elif isinstance(params, RulerQAParams):
+            return _draw(qa_stories(params, split), split, count, params)
         elif files := getattr(params, split):
             read = chain.from_iterable(read_stories(Path(path), params.task) for path in files)
             return _draw(read, split, count, params)
@@ -145,17 +148,30 @@ def stories(params: BabiLongParams | RulerParams) -> dict[str, list[Story]]:
     return {"train": train, "validation": validation, "test": test}
 
 
-def noise_for(params: BabiLongParams | RulerParams, sentences: int) -> list[str]:
+def noise_of(params: LongDocumentParams, sentences: int) -> list[str]:
+    """Return what stands between the facts; what is made has at least twice as many sentences.
+
+    Raises:
+        CorpusError: the file is missing or wrong, or there are not as many needles.
+    """
+    if isinstance(params, RulerQAParams):
+        return other_paragraphs(params)
+    if isinstance(params, RulerParams) and params.noise == "needles":
+        return distractors(2 * max(sentences, 1), params.seed, params.keys, params.values)
+    return noise_sentences(params.noise, sentences, params.seed)
+
+
+def noise_for(params: LongDocumentParams, sentences: int) -> list[str]:
     """Return noise for documents of ``sentences`` sentences, from the half that training did not read.
 
     Raises:
         CorpusError: the file is missing or wrong.
     """
-    noise = noise_sentences(params.noise, sentences, params.seed)
+    noise = noise_of(params, sentences)
     return noise[len(noise) // 2 :][: max(sentences, SHARED)]
 
 
-def check_lengths(params: BabiLongParams | RulerParams, lengths: Iterable[int]) -> None:
+def check_lengths(params: LongDocumentParams, lengths: Iterable[int]) -> None:
     """Make sure that every test story, and enough noise, is there for documents of all ``lengths``.
 
     Raises:
@@ -173,7 +189,7 @@ def check_lengths(params: BabiLongParams | RulerParams, lengths: Iterable[int]) 
 
 
 def longer(
-    params: BabiLongParams | RulerParams, sentences: int, noise: Sequence[str]
+    params: LongDocumentParams, sentences: int, noise: Sequence[str]
 ) -> Iterator[tuple[Question, tuple[Passage, ...]]]:
     """Yield the test stories once more, each in a document of ``sentences`` sentences, with its passages in order.
 
@@ -192,17 +208,17 @@ def longer(
         yield question, tuple(facts.get(name) or known[name] for name in question.candidate_ids)
 
 
-def _name(params: BabiLongParams | RulerParams) -> str:
-    return f"qa{params.task}" if isinstance(params, BabiLongParams) else params.kind
+def _name(params: LongDocumentParams) -> str:
+    if isinstance(params, BabiLongParams):
+        return f"qa{params.task}"
+    return params.kind if isinstance(params, RulerParams) else "qa"
 
 
-def _question_id(params: BabiLongParams | RulerParams, split: str, number: int) -> str:
+def _question_id(params: LongDocumentParams, split: str, number: int) -> str:
     return f"{_name(params)}-{split}-{number:05d}"
 
 
-def _question(
-    params: BabiLongParams | RulerParams, qid: str, story: Story, noise: Sequence[str], sentences: int
-) -> Question:
+def _question(params: LongDocumentParams, qid: str, story: Story, noise: Sequence[str], sentences: int) -> Question:
     """Return the question of a story in its document; ``noise`` are ids of passages."""
     told = replace(story, facts=_fact_ids(qid, story))
     document, gold = hide(told, noise, sentences, random.Random(f"{params.seed}/{qid}"))
@@ -233,7 +249,7 @@ def _take(stories: Iterable[Story], split: str, count: int, sentences: int) -> l
     return kept
 
 
-def _draw(stories: Iterable[Story], split: str, count: int, params: BabiLongParams) -> list[Story]:
+def _draw(stories: Iterable[Story], split: str, count: int, params: LongDocumentParams) -> list[Story]:
     """Return at most ``count`` stories of files that fit into a document, drawn by the seed."""
     read = list(stories)
     fitting = [story for story in read if len(story.facts) <= params.sentences]

@@ -1,63 +1,112 @@
-"""Needles after RULER (arXiv 2404.06654): sentences that give a number to a name, and a question about some of them.
+"""RULER's needles (arXiv 2404.06654): sentences that give a number or UUID to a name, and a question about some.
 
-Names are an adjective and a noun, numbers have seven digits; no name and no number comes twice in a story.
+Names are an adjective and a noun, or UUIDs; numbers have seven digits. No name and no value comes twice in a story,
+and no name of a story stands in a haystack of needles.
 """
 
 import random
 from collections.abc import Iterator
+from functools import cache
+from uuid import UUID
 
 from harr.datasets.babi import Story
 from harr.errors import CorpusError
 
 KINDS = {"single": (1, 1, 1), "multi_key": (4, 1, 1), "multi_value": (1, 4, 1), "multi_query": (4, 1, 4)}
-"""How many names a story has, how many numbers each has, and how many names are asked for."""
+"""How many names a story has, how many values each has, and how many names are asked for."""
 ADJECTIVES = (
-    "amber ancient brave bright calm clever copper crimson distant eager gentle golden hollow humble icy jolly "
-    "lonely lucky marble mellow misty noble orange pale quiet rapid rusty secret silent silver sleepy velvet"
+    "amber ancient arctic bashful bitter bold brave bright brisk broad bumpy calm careful cheerful chilly clever "
+    "cloudy copper cosmic crimson crooked curious daring dim distant dusty eager early elegant emerald faint faithful "
+    "fancy fearless fierce flat foggy fragile fresh frosty gentle gigantic glossy golden graceful grand grateful green "
+    "hasty heavy hidden hollow humble icy idle ivory jolly keen lazy lively lonely loud lucky marble mellow mighty "
+    "misty modest muddy narrow neat nimble noble odd orange pale patient plain polite proud puzzled quick quiet rapid "
+    "rare restless rough rusty secret shallow sharp shiny silent silver sleepy smooth snowy solid spare velvet wild"
 ).split()
 NOUNS = (
-    "anchor badger barrel beacon bridge candle canyon castle comet compass falcon fiddle harbor hedgehog island "
-    "kettle ladder lantern lighthouse meadow mirror orchard otter parrot pebble puzzle river saddle thimble "
-    "trumpet violin windmill"
+    "anchor acorn anvil apron badger banjo barley barrel basket beacon bell blanket bottle bridge bucket button cabin "
+    "cactus camel candle canyon castle cedar cello chimney clover comet compass coral cradle cricket crystal curtain "
+    "daisy desert dolphin dragon eagle engine falcon feather fiddle fossil fountain garlic glacier goblet hammer "
+    "harbor hedgehog helmet island jacket jungle kettle ladder lagoon lantern lemon lighthouse lizard magnet mango "
+    "meadow mirror mitten monsoon orchard otter oyster paddle parrot pebble pepper pillow planet prairie pumpkin "
+    "puzzle quartz rabbit river rocket saddle salmon sparrow spider thimble tiger trumpet tunnel turtle valley violin "
+    "volcano walnut windmill zebra"
 ).split()
 
 
-def make_needles(kind: str, count: int, seed: int) -> Iterator[Story]:
+def make_needles(kind: str, count: int, seed: int, keys: str = "words", values: str = "numbers") -> Iterator[Story]:
     """Make ``count`` stories of a kind: single, multi_key (4 names, 1 asked for), multi_value (1 name, 4
-    numbers) or multi_query (4 names, all asked for).
+    values) or multi_query (4 names, all asked for).
 
-    The answer is one string with all numbers that are asked for; gold are their facts, in that order.
+    ``keys``: words or uuids; ``values``: numbers or uuids. The answer is one string with all values that are asked for;
+    gold are their facts, in that order.
 
     >>> story = next(make_needles("single", 1, seed=0))
-    >>> story.question, story.facts, story.gold
-    ('What is the magic number of the noble comet?', ('A magic number of the noble comet is 1749472.',), (0,))
+    >>> story.facts[0].startswith("One of the special magic numbers for "), story.gold
+    (True, (0,))
 
     Raises:
         CorpusError: an unknown kind.
     """
     if kind not in KINDS:
         raise CorpusError(f"needle kind {kind!r} is unknown; expected one of {', '.join(KINDS)}")
-    names, numbers, asked = KINDS[kind]
-    rng = random.Random(f"{seed}/{kind}")
+    names, each, asked = KINDS[kind]
+    rng = random.Random(f"{seed}/{kind}/{keys}/{values}")
+    words = _names()[0]
     for _ in range(count):
-        pairs = rng.sample(range(len(ADJECTIVES) * len(NOUNS)), names)
-        keys = [f"{ADJECTIVES[pair // len(NOUNS)]} {NOUNS[pair % len(NOUNS)]}" for pair in pairs]
-        values = [str(value) for value in rng.sample(range(1_000_000, 10_000_000), names * numbers)]
-        statements = [(keys[i // numbers], value) for i, value in enumerate(values)]
+        own = rng.sample(words, names) if keys == "words" else [_uuid(rng) for _ in range(names)]
+        statements = [(own[i // each], value) for i, value in enumerate(_values(values, names * each, rng))]
         rng.shuffle(statements)
-        wanted = keys[:asked]
+        wanted = own[:asked]
         gold = [place for key in wanted for place, (name, _) in enumerate(statements) if name == key]
         yield Story(
-            question=_ask(wanted, numbers),
+            question=_ask(wanted, each, values),
             answers=(", ".join(statements[place][1] for place in gold),),
-            facts=tuple(f"A magic number of the {name} is {value}." for name, value in statements),
+            facts=tuple(_needle(name, value, values) for name, value in statements),
             gold=tuple(gold),
         )
 
 
-def _ask(keys: list[str], numbers: int) -> str:
-    if numbers > 1:
-        return f"What are all magic numbers of the {keys[0]}?"
-    if len(keys) > 1:
-        return f"What are the magic numbers of the {', the '.join(keys[:-1])} and the {keys[-1]}?"
-    return f"What is the magic number of the {keys[0]}?"
+def distractors(count: int, seed: int, keys: str = "words", values: str = "numbers") -> list[str]:
+    """Return a haystack of ``count`` needles, none of which any story asks for.
+
+    Raises:
+        CorpusError: there are not as many names.
+    """
+    rng = random.Random(f"{seed}/haystack/{keys}/{values}")
+    words = _names()[1]
+    if keys == "words" and count > len(words):
+        raise CorpusError(
+            f"a haystack of {count:,} needles needs as many names, found {len(words):,}; set download.keys to uuids, "
+            "or lower download.sentences (both splits have a haystack of their own)"
+        )
+    own = rng.sample(words, count) if keys == "words" else [_uuid(rng) for _ in range(count)]
+    return [_needle(name, value, values) for name, value in zip(own, _values(values, count, rng), strict=True)]
+
+
+@cache
+def _names() -> tuple[list[str], list[str]]:
+    """Return all names of words in two halves: those of stories, and those of haystacks."""
+    pairs = [f"{adjective}-{noun}" for adjective in ADJECTIVES for noun in NOUNS]
+    random.Random(0).shuffle(pairs)
+    return pairs[: len(pairs) // 2], pairs[len(pairs) // 2 :]
+
+
+def _values(values: str, count: int, rng: random.Random) -> list[str]:
+    if values == "uuids":
+        return [_uuid(rng) for _ in range(count)]
+    return [str(value) for value in rng.sample(range(1_000_000, 10_000_000), count)]
+
+
+def _uuid(rng: random.Random) -> str:
+    return str(UUID(int=rng.getrandbits(128), version=4))
+
+
+def _needle(name: str, value: str, values: str) -> str:
+    return f"One of the special magic {values} for {name} is: {value}."
+
+
+def _ask(keys: list[str], each: int, values: str) -> str:
+    if each == len(keys) == 1:
+        return f"What is the special magic {values[:-1]} for {keys[0]} mentioned in the provided text?"
+    listed = keys[0] if len(keys) == 1 else f"{', '.join(keys[:-1])}, and {keys[-1]}"
+    return f"What are all the special magic {values} for {listed} mentioned in the provided text?"

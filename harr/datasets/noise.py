@@ -1,7 +1,8 @@
-"""Sentences that say nothing about a story: a book, any file with texts, or the fictional encyclopaedia."""
+"""Sentences that say nothing about a story: a book, any file with texts, the encyclopaedia, or RULER's five."""
 
 import re
 from collections.abc import Iterable
+from itertools import cycle, islice
 from pathlib import Path
 
 from harr.datasets.babi_rules import event_of
@@ -9,6 +10,14 @@ from harr.errors import CorpusError
 from harr.io.jsonl import read_rows
 from harr.world.world import make_world
 
+REPEATED = (
+    "The grass is green.",
+    "The sky is blue.",
+    "The sun is yellow.",
+    "Here we go.",
+    "There and back again.",
+)
+"""RULER's haystack without content (arXiv 2404.06654), said again and again."""
 _SMALLEST_WORLD = 2000
 _OF_A_PASSAGE = 3
 """Mean number of sentences of a passage of the encyclopaedia that stand nowhere before it."""
@@ -20,12 +29,14 @@ def noise_sentences(source: str, at_least: int = 0, seed: int = 0) -> list[str]:
     """Return the sentences of ``source`` in their order, each text once, without those that state a bAbI fact.
 
     ``source``: a text file (paragraphs end at an empty line), a JSON lines file with a field
-    ``text`` (plain or gzipped), or ``world``: an encyclopaedia, of at least 2,000 passages, that has no
-    fewer than twice ``at_least`` sentences.
+    ``text`` (plain or gzipped), ``world``: an encyclopaedia, of at least 2,000 passages, that has no
+    fewer than twice ``at_least`` sentences, or ``repeated``: as many, the same five again and again.
 
     Raises:
         CorpusError: the file is missing, is not UTF-8, has a row without text, or holds no sentence.
     """
+    if source == "repeated":
+        return list(islice(cycle(REPEATED), max(_SMALLEST_WORLD, 2 * at_least)))
     if source == "world":
         world = make_world(max(_SMALLEST_WORLD, -(-2 * at_least // _OF_A_PASSAGE)), seed)
         texts: Iterable[str] = (passage.text for passage in world.passages())

@@ -19,13 +19,11 @@ from harr.io.files import fingerprint, read_jsonl
 from harr.io.progress import bar
 from harr.params.embed import EmbedParams
 from harr.rag.pipelines.pick import pick
-from harr.rag.pipelines.replies import passages_text, prompt, short_answer
 from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold, gold_f1
-from harr.rag.scoring.text import exact_match, token_f1
-from harr.types import Episode, Generator, Passage, Question
+from harr.types import Episode, Passage, Question
 
 BATCH, ROOM = 16, 200_000
 """Maximum numbers of documents that are searched at a time, and of sentences that they have in all."""
@@ -145,20 +143,6 @@ def _row(episode: Episode, place: Mapping[str, int]) -> dict[str, Any]:
         "fact_em": all_gold(episode),
         "fact_f1": gold_f1(episode),
     }
-
-
-def read_answers(rows: Sequence[Mapping[str, Any]], generator: Generator) -> list[dict[str, Any]]:
-    """Return the lines of a log with the answer that a language model reads out of the picks, its EM and its F1."""
-    requests = []
-    for row in rows:
-        told = sorted(zip(row["picked"], row["texts"], strict=True))
-        shown, _ = passages_text([Passage(str(place), text) for place, text in told])
-        requests.append(prompt("pick", Question(row["id"], row["question"]), (), passages=shown))
-    read = []
-    for row, answer in zip(rows, map(short_answer, generator.complete(requests)), strict=True):
-        matches = {"answer_em": exact_match(answer, row["answers"]), "answer_f1": token_f1(answer, row["answers"])}
-        read.append({**row, "answer": answer, **matches})
-    return read
 
 
 def by_length(

@@ -244,7 +244,8 @@ class HaystackParams(QuestionsParams):
     """What is told in between the sentences of a long text."""
 
     noise: PathOrName = "world"
-    """Long text: a text file, a JSON lines file with ``text``, or world, the fictional encyclopaedia."""
+    """Long text: a text file, a JSON lines file with ``text``, world (the fictional encyclopaedia), or repeated
+    (RULER's five sentences again and again)."""
     sentences: Positive = 100
     """Length of a document in sentences; longer stories are left out."""
     train_noise: int = Field(0, ge=0)
@@ -274,12 +275,39 @@ class BabiLongParams(HaystackParams):
 
 
 class RulerParams(HaystackParams):
-    """Needles in a haystack: numbers told in between the sentences of a long text (RULER, arXiv 2404.06654)."""
+    """Needles in a haystack: values told in between the sentences of a long text (RULER, arXiv 2404.06654)."""
 
     dataset: Literal["ruler"]
     """Selects the needles of RULER."""
     kind: Literal["single", "multi_key", "multi_value", "multi_query"]
     """Task of RULER: one needle, distractors with other keys, several values of a key, or several keys asked for."""
+    keys: Literal["words", "uuids"] = "words"
+    """What is asked for: an adjective and a noun, or a UUID."""
+    values: Literal["numbers", "uuids"] = "numbers"
+    """What is told of a key: a number of seven digits, or a UUID."""
+    noise: PathOrName = "world"
+    """Haystack: a text file (RULER's essays), a JSON lines file with ``text``, world (the fictional encyclopaedia),
+    repeated (RULER's five sentences again and again), or needles (of keys that nobody asks for)."""
+
+
+class RulerQAParams(HaystackParams):
+    """Questions whose gold paragraphs stand between those of other questions (RULER's QA, arXiv 2404.06654)."""
+
+    dataset: Literal["ruler_qa"]
+    """Selects the questions of RULER."""
+    noise: PathOrName
+    """JSON lines file with the paragraphs, ``{id, text, title?}``: the gold ones, and those told in between."""
+    train: NonEmpty[PathOrName]
+    """Files of training questions ``{id, question, answers, supporting}``, of which at most train_questions are drawn
+    by the seed."""
+    test: NonEmpty[PathOrName]
+    """Files of test questions, of which at most test_questions are drawn by the seed."""
+    sentences: Positive = 100
+    """Length of a document in paragraphs; questions with more gold ones are left out."""
+
+
+LongDocumentParams = BabiLongParams | RulerParams | RulerQAParams
+"""Data sets that tell a story in documents of any length."""
 
 
 class ScrapeParams(Section):
@@ -354,8 +382,7 @@ DatasetParams = Annotated[
     | TrafficParams
     | HubParams
     | HoverParams
-    | BabiLongParams
-    | RulerParams
+    | LongDocumentParams
     | MedQuADParams
     | FunctionDatasetParams,
     Field(discriminator="dataset"),

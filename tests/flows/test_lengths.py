@@ -50,7 +50,7 @@ def test_an_option_goes_before_the_section_and_that_before_the_run(
 
 def test_a_run_without_stories_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("--params", str(ROOT / "params.yaml"), "--out", str(tmp_path)) == 1
-    assert "needs download.dataset babilong or ruler" in capsys.readouterr().err
+    assert "needs download.dataset babilong, ruler or ruler_qa" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")

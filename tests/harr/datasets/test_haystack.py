@@ -19,7 +19,7 @@ from harr.datasets.download import download
 from harr.datasets.haystack import documents, hide, longer, noise_for, sentences_for, tokens_per_sentence
 from harr.datasets.noise import noise_sentences, split_sentences
 from harr.errors import CorpusError
-from harr.params.download import BabiLongParams, RulerParams
+from harr.params.download import BabiLongParams, RulerParams, RulerQAParams
 from harr.types import Question
 
 BOOK = [f"Sentence number {i} is about nothing." for i in range(300)]
@@ -125,16 +125,70 @@ def test_a_document_answers_its_question(book: str, task: int) -> None:
             assert question.kind == f"qa{task}"
 
 
+@pytest.mark.parametrize("noise", ["book.txt", "world", "repeated", "needles"])
 @pytest.mark.parametrize("kind", ["single", "multi_key", "multi_value", "multi_query"])
-def test_needles_are_in_the_document(book: str, kind: str) -> None:
+def test_needles_are_in_the_document(book: str, kind: str, noise: str) -> None:
     source = documents(
-        RulerParams(dataset="ruler", kind=kind, noise=book, sentences=40, train_questions=6, test_questions=5)
+        RulerParams(dataset="ruler", kind=kind, noise=noise, sentences=40, train_questions=6, test_questions=5)
     )
     passages = {passage.id: passage.text for passage in source.passages}
     for question in (*source.train, *source.test):
         numbers = [passages[pid].rstrip(".").split()[-1] for pid in question.gold_ids]
         assert ", ".join(numbers) == question.answers[0]
         assert len(question.candidate_ids) == 40 and set(question.gold_ids) <= set(question.candidate_ids)
+        between = [passages[pid] for pid in question.candidate_ids if pid.startswith("n")]
+        assert len(set(between)) == (5 if noise == "repeated" else len(between))
+        assert all(text.startswith("One of the special") for text in between) == (noise == "needles")
+
+
+def ruler_qa(folder: Path, **changed: object) -> RulerQAParams:
+    """Six questions of two paragraphs each, among 50 others."""
+    rows = [{"id": f"p{i}", "title": f"Title {i}", "text": f"Paragraph {i}."} for i in range(62)]
+    (folder / "paragraphs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for split, first in (("train", 0), ("test", 3)):
+        asked = [
+            {"id": f"q{i}", "question": f"What of {i}?", "answers": [f"a{i}"], "supporting": [f"p{i}", f"p{i + 6}"]}
+            for i in range(first, first + 3)
+        ]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    values = {
+        "noise": str(folder / "paragraphs.jsonl"),
+        "train": [str(folder / "train.jsonl")],
+        "test": [str(folder / "test.jsonl")],
+        "sentences": 12,
+    }
+    return RulerQAParams.model_validate({"dataset": "ruler_qa", **values, **changed})
+
+
+def test_gold_paragraphs_stand_among_those_of_no_question(tmp_path: Path) -> None:
+    source = documents(ruler_qa(tmp_path))
+    passages = {passage.id: passage.text for passage in source.passages}
+    train, test = list(source.train), list(source.test)
+    assert [len(train), len(test)] == [3, 3]
+    for question in (*train, *test):
+        number = int(question.text.split()[-1].rstrip("?"))
+        told = [passages[pid] for pid in question.gold_ids]
+        assert told == [f"Title {i}: Paragraph {i}." for i in (number, number + 6)]
+        assert question.answers == (f"a{number}",) and question.kind == "qa" and len(question.candidate_ids) == 12
+        others = {passages[pid] for pid in question.candidate_ids} - set(told)
+        assert all(int(text.split()[-1].rstrip(".")) >= 12 for text in others) and len(others) == 10
+    noise = [{pid for q in split for pid in q.candidate_ids if pid.startswith("n")} for split in (train, test)]
+    assert not noise[0] & noise[1]
+    orders = {q.candidate_ids.index(q.gold_ids[0]) < q.candidate_ids.index(q.gold_ids[1]) for q in (*train, *test)}
+    assert orders == {True, False}, "gold paragraphs come in any order"
+    longer_ones = list(longer(params := ruler_qa(tmp_path), 20, noise_for(params, 20)))
+    assert [len(passages) for _, passages in longer_ones] == [20] * 3
+
+
+def test_a_question_without_its_paragraphs_is_one_line(tmp_path: Path) -> None:
+    params = ruler_qa(tmp_path)
+    row = {"id": "odd", "question": "What?", "answers": ["a"]}
+    (tmp_path / "test.jsonl").write_text(json.dumps(row))
+    with pytest.raises(CorpusError, match="question 'odd': no supporting paragraphs; RULER's QA hides"):
+        documents(params)
+    (tmp_path / "test.jsonl").write_text(json.dumps({**row, "supporting": ["p99"]}))
+    with pytest.raises(CorpusError, match=r"question 'odd': supporting 'p99' is not in .*paragraphs\.jsonl"):
+        documents(params)
 
 
 def stored(questions: list[Question], passages: dict[str, str]) -> tuple[set[str], set[tuple[str, ...]]]:

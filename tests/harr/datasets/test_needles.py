@@ -1,37 +1,66 @@
-"""Needles: the numbers asked for are the numbers of the gold facts, and of no other."""
+"""Needles: the values asked for are the values of the gold facts, and of no other."""
 
 import re
 
 import pytest
 
-from harr.datasets.needles import ADJECTIVES, KINDS, NOUNS, make_needles
+from harr.datasets.needles import ADJECTIVES, KINDS, NOUNS, distractors, make_needles
 from harr.errors import CorpusError
 
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+KEY = {"words": r"[a-z]+-[a-z]+", "uuids": UUID}
+VALUE = {"numbers": r"\d{7}", "uuids": UUID}
 
+
+def told(fact: str, keys: str, values: str) -> tuple[str, str]:
+    """The key and the value of a needle, which must have RULER's form."""
+    found = re.fullmatch(f"One of the special magic {values} for ({KEY[keys]}) is: ({VALUE[values]})\\.", fact)
+    assert found, fact
+    return found[1], found[2]
+
+
+@pytest.mark.parametrize("keys", list(KEY))
+@pytest.mark.parametrize("values", list(VALUE))
 @pytest.mark.parametrize(
     ("kind", "facts", "gold"), [("single", 1, 1), ("multi_key", 4, 1), ("multi_value", 4, 4), ("multi_query", 4, 4)]
 )
-def test_gold_facts_are_those_of_the_names_in_the_question(kind: str, facts: int, gold: int) -> None:
-    for story in make_needles(kind, 100, seed=0):
+def test_gold_facts_are_those_of_the_names_in_the_question(
+    kind: str, facts: int, gold: int, keys: str, values: str
+) -> None:
+    for story in make_needles(kind, 50, 0, keys, values):
         assert (len(story.facts), len(story.gold)) == (facts, gold)
-        told = [re.fullmatch(r"A magic number of the (\w+ \w+) is (\d{7})\.", fact) for fact in story.facts]
-        assert all(told)
-        asked = {place for place, found in enumerate(told) if found and found[1] in story.question}
+        pairs = [told(fact, keys, values) for fact in story.facts]
+        asked = {place for place, (key, _) in enumerate(pairs) if key in story.question}
         assert set(story.gold) == asked
-        assert story.answers == (", ".join(found[2] for place in story.gold if (found := told[place])),)
-        assert len({found[2] for found in told if found}) == facts
+        assert story.answers == (", ".join(pairs[place][1] for place in story.gold),)
+        assert len({value for _, value in pairs}) == facts
+        assert story.question.startswith("What are all the special" if gold > 1 else "What is the special")
+
+
+@pytest.mark.parametrize("keys", list(KEY))
+def test_no_needle_of_a_haystack_has_a_name_of_a_story(keys: str) -> None:
+    hay = [told(needle, keys, "numbers")[0] for needle in distractors(4000, 0, keys)]
+    assert len(set(hay)) == 4000
+    own = {told(fact, keys, "numbers")[0] for story in make_needles("multi_key", 300, 0, keys) for fact in story.facts}
+    assert not own & set(hay)
+    if keys == "words":
+        parts = [{key.split("-")[side] for key in hay} for side in (0, 1)]
+        assert all({key.split("-")[side] for key in own} <= parts[side] for side in (0, 1)), "no word tells them apart"
 
 
 def test_equal_seeds_give_equal_needles() -> None:
     for kind in KINDS:
         assert list(make_needles(kind, 5, seed=1)) == list(make_needles(kind, 9, seed=1))[:5]
         assert list(make_needles(kind, 5, seed=1)) != list(make_needles(kind, 5, seed=2))
+    assert distractors(9, 1) == distractors(9, 1) != distractors(9, 2)
 
 
 def test_words_are_distinct() -> None:
     assert len({*ADJECTIVES, *NOUNS}) == len(ADJECTIVES) + len(NOUNS)
 
 
-def test_an_unknown_kind_is_named() -> None:
+def test_an_unknown_kind_and_too_many_names_are_one_line() -> None:
     with pytest.raises(CorpusError, match="needle kind 'few' is unknown; expected one of single, multi_key"):
         list(make_needles("few", 1, 0))
+    with pytest.raises(CorpusError, match=r"5,000 needles needs as many names, found 4,949; set download\.keys to"):
+        distractors(5000, 0)

@@ -9,13 +9,13 @@ import torch
 from harr.datasets.haystack import longer, noise_for
 from harr.embed.encoder import Encoder
 from harr.evaluate import lengths
-from harr.evaluate.lengths import QuestionDocument, by_length, on_disk, play_documents, read_answers
+from harr.evaluate.lengths import QuestionDocument, by_length, on_disk, play_documents
 from harr.evaluate.plan import plan
 from harr.params.download import BabiLongParams
 from harr.params.embed import EmbedParams
 from harr.rag.policies.sentence_vectors import Sentences
 from harr.rag.policies.two_tower import TwoTowerPolicy
-from harr.types import Generate, Hop, Search
+from harr.types import Hop, Search
 
 TOLD = BabiLongParams(dataset="babilong", task=1, sentences=20, train_questions=4, test_questions=6)
 
@@ -80,29 +80,6 @@ def test_the_table_has_a_row_per_length_and_metric() -> None:
         (1000, "fact_em", 0.5, 2),
         (1000, "fact_f1", 0.5, 2),
     ]
-
-
-class FirstWord:
-    """Answers with the last word of the first sentence it is shown."""
-
-    def complete(self, requests: Sequence[Generate]) -> list[str]:
-        texts = [request.messages[-1]["content"].splitlines()[2] for request in requests]
-        return [f"Answer: {text.split()[-1]}" for text in texts]
-
-    def usage(self) -> dict[str, float]:
-        return {}
-
-
-def test_a_reader_answers_from_the_picks_in_the_order_of_the_text() -> None:
-    row = {
-        "id": "q",
-        "question": "Where?",
-        "answers": ["office"],
-        "picked": [9, 4],
-        "texts": ["to Bath.", "to office."],
-    }
-    answered = read_answers([row], FirstWord())[0]
-    assert (answered["answer"], answered["answer_em"], answered["answer_f1"]) == ("office", 1.0, 1.0)
 
 
 EMBED = EmbedParams(dtype="float32", shard_size=20)
