@@ -110,6 +110,7 @@ def status_lines(state: "Status") -> list[str]:
         *section("corpus", [(state.training,)] if state.training else [], "stage index has not told"),
         *section("last runs", runs, "none yet"),
         *section(f"model {state.model}", versions, "none registered yet"),
+        *([f"  {painted('warn')}  {state.stray}", ""] if state.stray else []),
         *section("processes", processes, "none"),
         *section("orphans", [(one,) for one in state.orphans], "none"),
         *section("left behind", [(one,) for one in state.leftovers], "nothing"),

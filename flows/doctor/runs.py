@@ -156,6 +156,17 @@ def check_runs(address: str, store: Store, executions: set[str]) -> list[Finding
     return [ok("runs", f"{len(store.runs)} seen, none abandoned")]
 
 
+def models_folder(params: Params) -> Path:
+    """Return where stage merge leaves the trained model."""
+    return LLM if params.writer_learns else RETRIEVER
+
+
+def model_here(root: Path, params: Params) -> str:
+    """Return the hash of the files of the trained model that is here, as a version notes it; empty without one."""
+    here = root / models_folder(params)
+    return digest_of(here) if here.exists() else ""
+
+
 def check_registry(root: Path, store: Store, params: Params) -> list[Finding]:
     """Look whether the champion was trained for the index that is here, and the candidate is the model in models/."""
     name = params.tracking.registered_model
@@ -172,8 +183,7 @@ def check_registry(root: Path, store: Store, params: Params) -> list[Finding]:
                 findings.append(fail("registry", what, fix))
             else:
                 findings.append(warn("registry", what, "dvc repro"))
-        here = root / (LLM if params.writer_learns else RETRIEVER)
-        if version.alias == "candidate" and version.model and here.exists() and digest_of(here) != version.model:
+        if version.alias == "candidate" and version.model and model_here(root, params) not in ("", version.model):
             what = f"candidate {version.number} of {name} is not the model in models/"
             findings.append(warn("registry", what, "harr register   (or `dvc repro`, where that is not up to date)"))
     named = ", ".join(f"{version.alias} {version.number}" for version in store.versions)

@@ -9,7 +9,7 @@ from typing import Any
 
 from flows.doctor import folders, processes, stages
 from flows.doctor.finding import DEADLINE_SECONDS, broken, in_background
-from flows.doctor.runs import Store, Version, lost_runs, read_store, store_address
+from flows.doctor.runs import Store, Version, lost_runs, model_here, models_folder, read_store, store_address
 from harr.errors import HarrError
 from harr.io.files import read_state
 from harr.params import Params
@@ -43,13 +43,17 @@ class RunStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """What `harr status` shows; ``trouble`` says in a line what could not be read."""
+    """What `harr status` shows; ``trouble`` says in a line what could not be read.
+
+    ``stray`` says in a line that the model in models/ is none of ``versions``; empty where it is one.
+    """
 
     stages: tuple[StageStatus, ...]
     runs: tuple[RunStatus, ...]
     model: str
     headline: str
     versions: tuple[Version, ...]
+    stray: str
     processes: tuple[processes.Process, ...]
     orphans: tuple[str, ...]
     leftovers: tuple[str, ...]
@@ -71,6 +75,7 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         "stages": in_background(lambda: stages.read_stages(root)),
         "training": in_background(lambda: _since_training(root, params.index.retrain_after)),
         "MLflow": in_background(lambda: read_store(root, address, params)),
+        "model": in_background(lambda: model_here(root, params)),
         "left behind": in_background(lambda: _leftovers(root, ours)),
         "processes": in_background(lambda: processes.live_executions(ours, root)),
         "orphans": in_background(lambda: processes.orphans(ours, root)),
@@ -79,6 +84,7 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         "stages": (),
         "training": "",
         "MLflow": Store(),
+        "model": "",
         "left behind": (),
         "processes": set(),
         "orphans": (),
@@ -97,6 +103,7 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         model=params.tracking.registered_model,
         headline=params.headline,
         versions=store.versions,
+        stray=_stray(store.versions, read["model"], models_folder(params)),
         processes=ours,
         orphans=tuple(f"{one.name} (pid {one.pid}): {why}" for one, why in read["orphans"]),
         leftovers=read["left behind"],
@@ -144,6 +151,14 @@ def _runs(store: Store, alive: set[str] | None) -> tuple[RunStatus, ...]:
         ran = run.ended - run.started if run.ended and run.status != "RUNNING" else 0.0
         found.append(RunStatus(run.name, state, run.started, ran, tuple(dict.fromkeys(children))))
     return tuple(found)
+
+
+def _stray(versions: tuple[Version, ...], here: str, folder: Path) -> str:
+    """Return that the model in models/ is no version with an alias, so that somebody changed or exchanged it."""
+    known = {one.model for one in versions if one.model}
+    if not here or not known or here in known:
+        return ""
+    return f"{folder} holds none of these models; `dvc checkout merge` puts it back, or `harr register` registers it"
 
 
 def _leftovers(root: Path, ours: tuple[processes.Process, ...]) -> tuple[str, ...]:

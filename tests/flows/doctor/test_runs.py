@@ -13,6 +13,8 @@ import pytest
 from flows.doctor import addresses
 from flows.doctor.addresses import ask
 from flows.doctor.runs import Store, Version, check_registry, check_runs, lost_runs, read_store, store_address
+from flows.doctor.status import status
+from flows.terminal import status_lines
 from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, write_json
 from harr.params import Params
@@ -135,6 +137,20 @@ def test_a_candidate_that_is_not_the_model_in_models(tmp_path: Path) -> None:
         assert found.level == level
     assert found.found == f"candidate 3 of {PARAMS.tracking.registered_model} is not the model in models/"
     assert found.fix.startswith("harr register")
+
+
+def test_a_model_that_is_no_version_is_a_line_of_the_status(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody changed the weights in models/ after a promotion; the champion's are in the registry as ever."""
+    write_json(project / "models/retriever/harr.json", {})
+    here = digest_of(project / "models/retriever")
+    monkeypatch.setattr("flows.doctor.stages.read_stages", lambda root: [])
+    told = "models/retriever holds none of these models; `dvc checkout merge` puts it back, or `harr register` "
+    for model, stray in ((here, False), ("", False), ("0123", True)):
+        store = Store(versions=(Version("champion", "3", "run", "", 0.0, model=model),))
+        monkeypatch.setattr("flows.doctor.status.read_store", lambda *given, store=store: store)
+        state = status(project, {})
+        assert state.stray.startswith(told) == stray and bool(state.stray) == stray
+        assert any(told in line for line in status_lines(state)) == stray
 
 
 def test_what_is_read_is_not_written(written: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
 from harr.errors import DamagedFile, IndexMismatch, ServiceUnavailable
 from harr.index.build import build_index
+from harr.index.collection import count
 from harr.index.passage_index import PassageIndex
 from harr.io.files import SUMS, finish, sha256, write_json
 from harr.params.index import IndexParams
@@ -320,6 +321,19 @@ def test_a_kill_while_milvus_lite_makes_a_collection_bars_no_build(built: Path, 
     stump = note.with_suffix("") / "out/milvus.db/collections" / collection.name
     stump.mkdir(parents=True)
     assert build_index(passages, vectors, IndexParams(), tmp_path / "again", work)["inserted"] == 172
+
+
+def test_searches_and_counts_are_strongly_consistent() -> None:
+    """Else a server may answer from before the last insert; Milvus Lite cannot show that, nor a server reliably."""
+    client = MagicMock()
+    client.query.return_value = [{"count(*)": 9}]
+    manifest = {"collection": "harr_x", "rows": 9, "width": 2, "full_text": True, "search": {"kind": "flat"}}
+    index = PassageIndex(milvus_client.Connection(client, "http://127.0.0.1:9"), "", manifest, MagicMock())
+    index.search(np.ones((1, 2), dtype=np.float32), 3)
+    index.search_text(["snow"], 3)
+    assert count(client, "harr_x", 9) == 9
+    asked = [*client.search.call_args_list, *client.query.call_args_list]
+    assert [call.kwargs["consistency_level"] for call in asked] == ["Strong"] * 3
 
 
 def test_where_somebody_waits_a_server_that_is_away_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
