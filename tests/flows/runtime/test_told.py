@@ -62,14 +62,14 @@ def test_a_stage_is_a_block_on_a_terminal_and_in_a_log(
 def test_a_stage_that_breaks_is_not_done(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ValueError, match="broken"), told.block("train", Params.load()):
         raise ValueError("broken")
-    assert capsys.readouterr().out == "train: teach the retriever by grpo\n"
+    assert capsys.readouterr().out == "train: train the retriever by grpo\n"
 
 
 def test_every_stage_has_a_line_of_what_and_on_what(workplace: Path) -> None:
     write_text(Path("data/questions/test.jsonl"), "{}\n" * 32)
     lines = {stage: words(Params.load()) for stage, words in SENTENCES.items()}
     assert lines["evaluate"] == "play 6 arms on 32 test questions"
-    assert lines["arms"] == "train what full is compared with: 2 runs"
+    assert lines["arms"] == "train the rivals of full: 2 runs"
     assert lines["index"] == "put the vectors of passages into Milvus Lite"  # the stage itself says that none are there
     assert all(len(f"{stage}: {line}") <= 100 for stage, line in lines.items())
 
