@@ -100,7 +100,8 @@ def _line(shown: Mapping[str, Any], *, ended: bool = False) -> str:
     units = shown["unit"] + ("" if (total or n) == 1 else "s")
     left = f", {tqdm.format_interval((total - n) / rate)} left" if total and rate and not ended else ""
     more = f", {shown['postfix']}" if shown.get("postfix") else ""
-    took = f"{tqdm.format_interval(seconds)}{left}, {_speed(rate, shown['unit'])}"
+    speed = f", {_speed(rate, shown['unit'])}" if rate else ""
+    took = f"{tqdm.format_interval(seconds)}{left}{speed}"
     return f"{shown['prefix']}: {n:,}{whole} {units} in {took}{more}"
 
 
