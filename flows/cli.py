@@ -24,7 +24,7 @@ PAGES_PORT = 8003
 MlflowPort = Annotated[int, Option(help="port of the MLflow server")]
 
 app = Typer(
-    help="Teach the retriever of a RAG pipeline, from corpus to promoted model. `harr init DIR` makes a project.",
+    help="Train the retriever of a RAG pipeline, from corpus to promoted model. `harr init DIR` makes a project.",
     no_args_is_help=True,
     **PLAIN,
 )

@@ -76,11 +76,13 @@ def play_arms(
 
     rows: list[dict[str, Rows]] = [{} for _ in runs]
     shown: dict[str, list[Episode]] = {}
+    several = len(params.evaluate.candidates) > 1
     for candidates in params.evaluate.candidates:
         asked = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
         with open_players(params, PLACES, asked, candidates=candidates) as player:
             for run, found in zip(runs, rows, strict=True):  # no name holds a game, so one model is loaded at a time
-                desc, retriever = f"{run} ({candidates})", player(run.arm, run.folder)
+                desc = (str(run) if run.folder else run.name) + (f" ({candidates})" if several else "")
+                retriever = player(run.arm, run.folder)
                 episodes, found[candidates] = play_run(params, run, game(run, desc, retriever), asked, reward, log)
                 shown.setdefault(run.name, episodes)
     report_usage(log, generator=generator, reader=reader, judge=reward)

@@ -12,12 +12,12 @@ SENTENCES: dict[str, Callable[[Params], str]] = {
     "download": lambda own: f"make or fetch passages and questions: {own.download.dataset}",
     "embed": lambda own: f"turn {_passages()} into vectors by {own.encoder.model}",
     "index": lambda own: f"put the vectors of {_passages()} into {own.index.uri or 'Milvus Lite'}",
-    "generator": lambda own: f"get ready who answers: generator.kind {own.generator.kind}",
-    "filter": lambda own: f"choose what teaches, of {_questions('train')}",
-    "train": lambda own: f"teach the {own.train.learns.replace('_', ' ')} by {own.train.method}{_kept()}",
-    "arms": lambda own: f"train what full is compared with: {_rivals(own)}",
+    "generator": lambda own: f"prepare the generator of answers: kind {own.generator.kind}",
+    "filter": lambda own: f"choose what to learn from, out of {_questions('train')}",
+    "train": lambda own: f"train the {own.train.learns.replace('_', ' ')} by {own.train.method}{_kept()}",
+    "arms": lambda own: f"train the rivals of full: {_rivals(own)}",
     "evaluate": lambda own: f"play {len(own.evaluate.arm_table)} arms on {_questions('test')}",
-    "merge": lambda own: "fold what learnt into the model, and register it",
+    "merge": lambda own: "merge the trained weights into the model, and register it",
 }
 """What every stage does, and on what."""
 
@@ -27,10 +27,10 @@ def description(stage: str, params: Params) -> str:
 
     >>> from harr.params import Params
     >>> description("merge", Params.model_construct())
-    'Fold what learnt into the model, and register it.'
+    'Merge the trained weights into the model, and register it.'
     """
     if stage == "register":
-        return "Register the model in models/, which another folder or a run of before has made."
+        return "Register the model in models/, which another folder or an earlier run made."
     said = SENTENCES[stage](params) if stage in SENTENCES else ""
     return f"{said[:1].upper()}{said[1:]}{'.' if said else ''}"
 

@@ -151,6 +151,9 @@ def test_the_headline_is_the_only_metric_and_its_tables_fit(tmp_path: Path) -> N
 
     shown("git", "init", "--quiet")
     shown(*dvc, "init", "--quiet")
+    kept = {"path": "data/files.json", "hash": "md5", "md5": "0" * 32, "size": 2}
+    lock = {"schema": "2.0", "stages": {"download": {"cmd": ENTRIES["download"]["cmd"], "deps": [kept]}}}
+    (tmp_path / "dvc.lock").write_text(yaml.safe_dump(lock))
     for seed in (0, 1):
         write_json(tmp_path / HEADLINE, figures | {"answer_f1": 0.7 + seed / 100, "n": 1000, "runs": 1})
         text = (ROOT / "params.yaml").read_text()
@@ -158,8 +161,10 @@ def test_the_headline_is_the_only_metric_and_its_tables_fit(tmp_path: Path) -> N
         shown("git", "add", ".")
         shown(*commit)
     assert shown(*dvc, "metrics", "show").split()[:9] == ["Path", *sorted([*figures, "n", "runs"])]
-    table = shown(*dvc, "exp", "show", "-n", "2", "--only-changed", "--drop", "/", "--csv")
+    table = shown(*dvc, "exp", "show", "-n", "2", "--only-changed", "--drop", ".*/", "--csv")
     columns = table.split("\n")[0].split(",")
+    assert "seed" in shown(*dvc, "params", "diff", "HEAD~1")
+    assert "dvc_plots/index.html" in shown(*dvc, "plots", "show")
     assert columns[-2:] == ["answer_f1", "seed"] and len(columns) <= 12
 
 

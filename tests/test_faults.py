@@ -413,6 +413,6 @@ def test_what_needs_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_model_that_is_nowhere_is_one_line_offline() -> None:
     from harr.io.model_folder import find_folder
 
-    with pytest.raises(ModelError, match="is neither a folder nor to be had from the hub") as error:
+    with pytest.raises(ModelError, match="is no folder here and could not be fetched from the hub") as error:
         find_folder("nobody/no-such-model")
     assert "\n" not in str(error.value)

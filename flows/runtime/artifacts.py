@@ -48,10 +48,13 @@ def _verdict(told: str) -> str:
 
 
 def _arms() -> str:
-    """Return the arms of the last evaluation as tables."""
-    from tasks.evaluate import show
+    """Return what the last evaluation means, and its arms as tables."""
+    from tasks.evaluate import show, summary_here
+    from tasks.headline import headline_words
 
-    return f"## Arms\n{show(markdown=True)}" if (METRICS / "evaluate.json").exists() else ""
+    if not (METRICS / "evaluate.json").exists():
+        return ""
+    return f"{headline_words(summary_here())}\n\n## Arms\n{show(markdown=True)}".lstrip()
 
 
 def _links(params: Params, servers: Mapping[str, str], home: Path) -> str:

@@ -25,6 +25,8 @@ from harr.io import progress
 WAIT_SECONDS = 600.0
 """Time for which the server is waited for, in all."""
 PAUSE_SECONDS = 1.0
+NOTICE_SECONDS = 3.0
+"""Time for which nothing is said: a local server on a busy machine may be late by a second."""
 BUSY = (408, 429, 502, 503)
 """Statuses with which a server, or a proxy before it, says: not now."""
 EVENT_TRIES = 120
@@ -32,10 +34,11 @@ EVENT_TRIES = 120
 
 
 class _Outage:
-    """What all clients of this process know of the server: since when it is away (None: it is not)."""
+    """What all clients of this process know of the server: since when it is away, and whether a line said so."""
 
     lock = threading.Lock()
     since: float | None = None
+    said = False
 
 
 def outlast_the_server() -> None:
@@ -66,7 +69,7 @@ def outlast_the_server() -> None:
 
 @contextlib.contextmanager
 def _attempt() -> Iterator[None]:
-    """Suppress the error of a server that is away where it is worth to ask again; the first to miss it says so.
+    """Suppress the error of a server that is away where it is worth to ask again; a line says so after NOTICE_SECONDS.
 
     Raises:
         ServiceUnavailable: it has been away for WAIT_SECONDS. A process that was asked to stop gets the error itself.
@@ -83,9 +86,11 @@ def _attempt() -> Iterator[None]:
         with _Outage.lock:
             if _Outage.since is None:
                 _Outage.since = time.monotonic()
+            away = time.monotonic() - _Outage.since
+            if away >= NOTICE_SECONDS and not _Outage.said:
+                _Outage.said = True
                 what = "does not answer; the work goes on and is reported when it is back"
                 print(f"warning: the Prefect server at {where} {what}", file=sys.stderr, flush=True)
-            away = time.monotonic() - _Outage.since
         if away > WAIT_SECONDS:
             raise ServiceUnavailable(
                 f"the Prefect server at {where} did not answer for {WAIT_SECONDS:.0f} s; start it, or unset "
@@ -93,6 +98,9 @@ def _attempt() -> Iterator[None]:
             ) from None
     else:
         with _Outage.lock:
-            if _Outage.since is not None:
-                away, _Outage.since = time.monotonic() - _Outage.since, None
+            if _Outage.since is None:
+                return
+            away, said = time.monotonic() - _Outage.since, _Outage.said
+            _Outage.since, _Outage.said = None, False
+            if said:
                 print(f"the Prefect server answers again, after {away:.0f} s", file=sys.stderr, flush=True)

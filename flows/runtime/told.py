@@ -60,10 +60,11 @@ def end_of_run(params: Params) -> str:
         DamagedFile: there is no evaluation, or it is damaged.
     """
     from tasks.evaluate import show, summary_here
-    from tasks.headline import headline_words
+    from tasks.headline import headline_figures, headline_words
 
+    summary = summary_here()
     page = f"report: {REPORT.resolve()}" if REPORT.exists() else "no report page yet; run `dvc repro evaluate`"
-    words = "\n".join(textwrap.fill(line, width()) for line in headline_words(summary_here()).splitlines())
+    words = "\n".join(textwrap.fill(line, width()) for line in headline_words(summary).splitlines())
     installed, here = Path(sys.executable).with_name("harr"), Path.cwd()
     named = "VIRTUAL_ENV" in os.environ or not installed.is_relative_to(here)
     harr = "harr" if named else str(installed.relative_to(here))  # as the shell finds it
@@ -72,7 +73,12 @@ def end_of_run(params: Params) -> str:
         if params.writer_learns
         else ("harr serve --model models/retriever", "answer searches with it")
     )
-    steps = [("harr promote", "make the model the champion, if the gate lets it"), use, ("harr ui", "see all runs")]
+    first = (
+        ("harr promote", "make the model the champion, if the gate lets it")
+        if headline_figures(summary).get("gain_low", 1.0) > 0
+        else ("harr diagnose", "what training could add here, and what to do")
+    )
+    steps = [first, use, ("harr ui", "see all runs")]
     commands = [(command.replace("harr", harr, 1), what) for command, what in steps]
     longest = max(len(command) for command, _ in commands)
     told = [f"  {command:<{longest}}  {what}" for command, what in commands]

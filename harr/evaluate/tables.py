@@ -189,12 +189,12 @@ def p_value(gain: Mapping[str, Any]) -> str:
 
 
 def percent(share: float, form: str = ".1f") -> str:
-    """Return a share in percent, with one decimal.
+    """Return a share in percent, with one decimal; one that was read from a file, with six, reads the same.
 
-    >>> percent(0.4567)
-    '45.7'
+    >>> percent(0.4567), percent(0.157499999999), percent(0.1575)
+    ('45.7', '15.8', '15.8')
     """
-    return format(100 * share, form)
+    return format(100 * round(share, 6), form)
 
 
 def spread(values: Mapping[str, float], centre: str, form: str = ".1f") -> str:

@@ -68,7 +68,7 @@ def find_folder(name: str, parameter: str = "encoder.model") -> Path:
         raise
     except (OSError, ValueError) as error:
         raise ModelError(
-            f"model {name!r} is neither a folder nor to be had from the hub: {one_line(error, 300)}; "
+            f"model {name!r} is no folder here and could not be fetched from the hub: {one_line(error, 300)}; "
             f"set {parameter} to a folder" + (f" or to {PACKAGED}" if parameter == "encoder.model" else "")
         ) from None
 

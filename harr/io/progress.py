@@ -90,7 +90,7 @@ def _line(shown: Mapping[str, Any], *, ended: bool = False) -> str:
 
     >>> told = {"prefix": "train", "n": 12, "initial": 0, "total": 64, "elapsed": 180.0, "unit": "step", "rate": None}
     >>> print(_line(told))
-    train: 12 of 64 steps, 03:00 gone, 13:00 left, 15.0 s/step
+    train: 12 of 64 steps in 03:00, 13:00 left, 15.0 s/step
     >>> print(_line(told | {"n": 64, "postfix": "reward=0.5"}, ended=True))
     train: 64 steps in 03:00, 2.8 s/step, reward=0.5
     """
@@ -98,10 +98,11 @@ def _line(shown: Mapping[str, Any], *, ended: bool = False) -> str:
     rate = shown["rate"] or ((n - shown["initial"]) / seconds if seconds else 0.0)
     whole = f" of {total:,}" if total and total != n else ""
     units = shown["unit"] + ("" if (total or n) == 1 else "s")
-    time_told = f" in {tqdm.format_interval(seconds)}" if ended else f", {tqdm.format_interval(seconds)} gone"
     left = f", {tqdm.format_interval((total - n) / rate)} left" if total and rate and not ended else ""
     more = f", {shown['postfix']}" if shown.get("postfix") else ""
-    return f"{shown['prefix']}: {n:,}{whole} {units}{time_told}{left}, {_speed(rate, shown['unit'])}{more}"
+    speed = f", {_speed(rate, shown['unit'])}" if rate else ""
+    took = f"{tqdm.format_interval(seconds)}{left}{speed}"
+    return f"{shown['prefix']}: {n:,}{whole} {units} in {took}{more}"
 
 
 def _speed(rate: float, unit: str) -> str:

@@ -118,8 +118,8 @@
           on: { click: () => { set({ open: here ? "" : one.id }); focus(one.id); } } }, one.text),
         make("small", {}, [one.id, one.kind].filter(Boolean).join(" · "))),
         make("td", { "data-label": "gold answer" }, one.gold.join(" / ") || "–"),
-        make("td", { "data-label": state.a }, number(score(one, state.a))),
-        make("td", { "data-label": state.b }, number(score(one, state.b))),
+        make("td", { class: "number", "data-label": state.a }, number(score(one, state.a))),
+        make("td", { class: "number", "data-label": state.b }, number(score(one, state.b))),
         make("td", { "data-label": "change", class: moved > 0 ? "up" : moved < 0 ? "down" : "" }, number(moved, true)));
       return here ? [row, opened(one)] : [row];
     }));

@@ -186,7 +186,7 @@ def _best_paid(rows: Sequence[Mapping[str, Any]], count: int = 10) -> list[dict[
 def _alarms(audit: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row for every exploit that the pipeline makes possible, and what the evidence swap told in words."""
     swap = audit.get("swap", {})
-    told = f"not asked: {swap['untold']}" if "untold" in swap else spread(swap, "fall", "+.1f") if swap else ""
+    told = f"not asked: {swap['untold']}" if "untold" in swap else spread(swap, "fall") if swap else ""
     rows = [
         {
             **one,

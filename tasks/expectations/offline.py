@@ -13,6 +13,7 @@ ELSEWHERE = re.compile(
     re.DOTALL,
 )
 """What a page has from other machines, the scripts that need jQuery, and an advertisement."""
+STATUS = re.compile(r"Status:\s*(?:<[^>]*>\s*)*(\w+)")
 STYLE = """<style>
 body { font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 1100px; padding: 1em; color: #222; }
 h1, h2, h3, h4, h5, h6, .h6 { font-size: 1em; font-weight: 600; margin: .6em 0 .2em; }
@@ -51,18 +52,34 @@ def make_offline(site: Path) -> None:
             for old, new in UNNAMED.items():
                 found = found.replace(old, new)
             write_text(page, found.replace("</head>", STYLE, 1))
-    checks = "".join(map(_suite, sorted((site / "validations").glob("*"))))
+    checks = "".join(map(_suite, sorted((site / "validations").glob("*"), key=_latest)))
     head = f"<!doctype html><html><head><meta charset=utf-8>{PHONE}<title>Checks of the data</title>{STYLE}"
     write_text(site / "index.html", f"{head}<body><h4>Checks of the data</h4><table>{checks}</table></body></html>")
 
 
 def _suite(folder: Path) -> str:
-    """Return a row: a suite's name, and its pages, the latest first, by the time of the check."""
-    pages = sorted(folder.rglob("*.html"), key=lambda page: page.parent.name, reverse=True)
+    """Return a row: a suite's name, and its pages, the latest first, each with what came of the check."""
     links = ", ".join(
-        f'<a href="{quote(page.relative_to(folder.parents[1]).as_posix())}">{_time(page)}</a>' for page in pages
+        f'<a href="{quote(page.relative_to(folder.parents[1]).as_posix())}">{_time(page)}</a> {_status(page)}'
+        for page in _pages(folder)
     )
     return f"<tr><th>{folder.name}</th><td>{links}</td></tr>"
+
+
+def _pages(folder: Path) -> list[Path]:
+    """Return the pages of a suite by the time of the check, the latest first."""
+    return sorted(folder.rglob("*.html"), key=lambda page: page.parent.name, reverse=True)
+
+
+def _latest(folder: Path) -> list[str]:
+    """Return the time of a suite's latest check, by which suites stand in the order of the pipeline."""
+    return [page.parent.name for page in _pages(folder)[:1]]
+
+
+def _status(page: Path) -> str:
+    """Return what came of a check, in the words of its page: succeeded or failed."""
+    found = STATUS.search(page.read_text(encoding="utf-8"))
+    return found[1].lower() if found else ""
 
 
 def _time(page: Path) -> str:

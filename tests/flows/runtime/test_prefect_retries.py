@@ -17,7 +17,7 @@ from flows.runtime import prefect_retries
 from flows.runtime.command import run_command
 from harr.io import progress
 
-prefect_retries.WAIT_SECONDS = 1.5
+prefect_retries.WAIT_SECONDS, prefect_retries.NOTICE_SECONDS = 1.5, 0.5
 prefect_retries.outlast_the_server()
 prefect_retries.outlast_the_server()
 

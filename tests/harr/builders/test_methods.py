@@ -14,7 +14,8 @@ def test_a_card_says_what_was_trained_and_how() -> None:
         "steps": "3, each 4 questions x 8 rollouts",
         "learning rate": "0.0005",
     }
-    assert METHODS["grpo"].describe(GRPOParams(method="grpo"))["method"] == "grpo", "which is no GRPO by TRL"
+    warm = METHODS["grpo"].describe(GRPOParams(method="grpo", warm_start=16))
+    assert warm["method"] == "grpo" and warm["warm start"] == "16 steps", "which is no GRPO by TRL"
     found = METHODS["leret"].describe(LeReTParams(method="leret"))
     assert found["epochs"] == "SFT 1 of batch 8, IPO 2 of 4" and found["target margin"] == "10 nats"
 

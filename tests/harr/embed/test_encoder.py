@@ -206,4 +206,4 @@ def test_damaged_and_missing_models_give_one_line(tiny: Path, tmp_path: Path) ->
     (tiny / "modules.json").write_text("not json")
     assert "modules.json" in refused(tiny)
     assert "does not exist" in refused(tmp_path / "none")
-    assert "neither a folder nor to be had from the hub" in refused("nobody/nothing")
+    assert "is no folder here and could not be fetched from the hub" in refused("nobody/nothing")

@@ -89,7 +89,7 @@ def test_a_bar_moves_on_a_terminal_while_one_step_lasts(monkeypatch: pytest.Monk
 
 def test_a_log_gets_plain_lines_while_one_step_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = watched(monkeypatch, False, lambda text: text.count("\n") > 1).splitlines()
-    assert lines[:2] == ["train: 0 of 2 steps, _ gone, ? s/step"] * 2
+    assert lines[:2] == ["train: 0 of 2 steps in _"] * 2
     assert lines[-1] == "train: 2 steps in _, _ reward=0.5" and not [line for line in lines if "\r" in line]
 
 

@@ -79,7 +79,7 @@ def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(tmp_path: Pa
 def test_what_one_run_shows_is_said_of_that_run_and_without_p(tmp_path: Path) -> None:
     text = words(report(tmp_path / "index.html", seeds=1)).split("Training Before")[0]
     assert "This training run raised answer F1 from 10.0 % to 90.0 %: +80.0 [+" in text
-    assert "It is one training run, seed 7, and what is said of training is said of this run." in text
+    assert "It is one training run, seed 7; another seed may come out differently." in text
     assert "Trained arms have 1 run: no p values" in text and "p = " not in text and "p < " not in text
 
 
@@ -135,7 +135,7 @@ def test_alarms_stand_in_a_table_and_the_swap_below(tmp_path: Path) -> None:
     text = words(page)
     assert "no_search nothing is searched for 90.0 % 30 10.0 % 30 +60.0 +0.250" in text
     assert page.count("class=flag>90.0 %") == 1 and '"share">10.0 %</td>' in page
-    assert "falls from 80.0 to 75.0, by +5.0 [-1.0, +11.0] points (n = 50). The answers do not depend on" in text
+    assert "falls from 80.0 to 75.0, by 5.0 [-1.0, 11.0] points (n = 50). The answers do not depend on" in text
     untold = summary | {"audit": {"exploits": found, "swap": {"untold": "the pipeline gives no answers"}}}
     assert "not asked: the pipeline gives no answers" in words(report(tmp_path / "index.html", summary=untold))
     assert "Alarms" not in words(report(tmp_path / "index.html"))

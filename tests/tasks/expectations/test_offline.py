@@ -14,7 +14,8 @@ PAGE = """<html><head><link rel="stylesheet" href="https://cdn.example/a.css"><s
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    for name in ("validations/corpus/__none__/20261123T095221.402483Z/a1.html", "expectations/corpus.html"):
+    checks = ("corpus/__none__/20261123T095221.402483Z/a1.html", "all/__none__/20261123T095300.000000Z/b.html")
+    for name in (*(f"validations/{check}" for check in checks), "expectations/corpus.html"):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(PAGE)
     make_offline(tmp_path)
@@ -32,7 +33,8 @@ def test_a_page_asks_no_other_machine_and_keeps_what_it_says(site: Path) -> None
 def test_the_first_page_leads_to_every_check(site: Path) -> None:
     text = (site / "index.html").read_text()
     assert 'href="validations/corpus/__none__/20261123T095221.402483Z/a1.html"' in text
-    assert "2026-11-23 09:52:21" in text and "width=device-width" in text
+    assert "2026-11-23 09:52:21</a> succeeded" in text and "width=device-width" in text
+    assert text.index(">corpus<") < text.index(">all<"), "in the order in which they were made"
 
 
 def test_a_second_time_changes_nothing(site: Path) -> None:
