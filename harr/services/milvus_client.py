@@ -43,7 +43,9 @@ SILENT = {"grpc.keepalive_time_ms": 2**31 - 1}
 """Options of gRPC under which a client does not ask whether a silent server is alive. pymilvus asks every ten seconds;
 gRPC's server in Milvus Lite takes that for an attack after some minutes of silence, as while a graph is built, and
 hangs up ("too_many_pings"). pymilvus then asks for the index once more, is let in when the build has ended, and fails
-with "index already exists". Milvus Lite lives in this process, so there is nothing to ask."""
+with "index already exists"."""
+LITE = "milvus_lite"
+"""Beginning of the version that Milvus Lite tells, also as a server (`milvus-lite server`)."""
 FULL_TEXT_FROM = (2, 5)
 TRIED, TRIED_SECONDS = "harr_tried", 60
 """The collection that a kind of index is tried on, and the seconds that it may take; pymilvus waits for ever for an
@@ -139,7 +141,7 @@ def _connect_server(params: IndexParams) -> MilvusClient:
 
     try:
         return retry(
-            lambda: MilvusClient(params.uri, token=token, timeout=5, dedicated=True),
+            lambda: _open_server(params.uri, token),
             CONNECT_SECONDS,
             lambda error: _failed(error) and not _refuses(error),
             longest=LONGEST_PAUSE,
@@ -151,6 +153,15 @@ def _connect_server(params: IndexParams) -> MilvusClient:
             f"no Milvus at {where}{waited} ({reason(error)}); start it, "
             f"or correct index.uri or the token in ${params.token_variable}"
         ) from None
+
+
+def _open_server(uri: str, token: str) -> MilvusClient:
+    """Return a client of a server, which pings it unless it is Milvus Lite's (``SILENT``)."""
+    client = MilvusClient(uri, token=token, timeout=5, dedicated=True)
+    if not str(client.get_server_version(timeout=5)).startswith(LITE):
+        return client
+    client.close()
+    return MilvusClient(uri, token=token, timeout=5, dedicated=True, grpc_options=SILENT)
 
 
 def _connect_lite(where: str) -> MilvusClient:

@@ -1,6 +1,7 @@
-"""The way to Milvus Lite outlasts a build that says nothing for long."""
+"""The way to Milvus Lite, a folder or a server, outlasts a build that says nothing for long."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 pytest.importorskip("milvus_lite")
 
 import grpc
+from milvus_lite.adapter.grpc.server import start_server_in_thread
 from milvus_lite.index.faiss_hnsw import FaissHnswIndex
 from pymilvus import DataType
 from pymilvus.client import grpc_handler
@@ -20,7 +22,21 @@ SILENCE_SECONDS = 7
 """Length of the build; at a tenth of its intervals pymilvus was hung up on after 4.5 seconds."""
 
 
-def test_a_long_build_in_milvus_lite_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(params=["folder", "server"])
+def params(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexParams]:
+    """Milvus Lite within the process, and its server (`milvus-lite server`) at an address."""
+    if request.param == "folder":
+        yield IndexParams()
+        return
+    server, database, port = start_server_in_thread(str(tmp_path / "served"))
+    yield IndexParams(uri=f"http://127.0.0.1:{port}")
+    server.stop(grace=2)
+    database.close()
+
+
+def test_a_long_build_in_milvus_lite_is_asked_for_once(
+    params: IndexParams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     builds: list[Any] = []
     real_channel, real_build = grpc.insecure_channel, FaissHnswIndex.build.__func__
 
@@ -36,7 +52,7 @@ def test_a_long_build_in_milvus_lite_is_asked_for_once(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(grpc_handler.grpc, "insecure_channel", hasty_channel)
     monkeypatch.setattr(FaissHnswIndex, "build", classmethod(slow_build))
-    connection = connect(IndexParams(), str(tmp_path / "milvus.db"))
+    connection = connect(params, params.uri or str(tmp_path / "milvus.db"))
     try:
         schema = connection.create_schema(auto_id=False)
         schema.add_field("key", DataType.INT64, is_primary=True)

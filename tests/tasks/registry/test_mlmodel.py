@@ -14,41 +14,24 @@ from typing import Any
 import mlflow
 import numpy as np
 import pytest
+from exported import export_moved
 from sentence_transformers import SentenceTransformer
 from servers import wait_for
 
 from flows.server import free_port
-from harr.embed.encoder import Encoder
 from harr.io.files import read_json
-from harr.io.model_folder import PACKAGED
-from harr.merge.retriever import ExportedTower, merge
-from harr.rag.policies.encoder_adapter import add_adapter, save_adapter
 from harr.services.model_registry import LOADABLE
 from tasks.registry.mlmodel import write_mlmodel
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc warns of its own types
-FACTS = {"statuses": True, "history": True, "retriever": {"state": "lines", "max_tokens": 64}}
 TEXTS = ["Query: Where was she born?", "Acme was founded by Ada Brown."]
 
 
 @pytest.fixture(scope="module", params=["both", "query"])
 def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the registry keeps of a retriever with a moved encoder and prompts: of both towers, or of queries alone."""
-    import torch
-
     folder = tmp_path_factory.mktemp("kept")
-    base, trained = (Encoder(PACKAGED, max_tokens=64, query_prompt="ask: ", passage_prompt="read: ") for _ in range(2))
-    handle = add_adapter(trained, rank=4, alpha=8, seed=0)
-    with torch.no_grad():
-        for name, weight in handle.named_parameters():
-            if "lora_B" in name:
-                weight.normal_(std=0.05, generator=torch.Generator().manual_seed(1))
-    save_adapter(handle, trained, folder / "adapter")
-    queries = Encoder(PACKAGED, max_tokens=64, query_prompt="ask: ", passage_prompt="read: ")
-    documents = ExportedTower(base, "read: ") if request.param == "both" else None
-    tower = ExportedTower(queries, "ask: ", folder / "adapter")
-    facts = FACTS | {"towers": request.param}
-    merge(tower, folder / LOADABLE, folder / "work", documents=documents, min_cosine=0.9999, facts=facts)
+    export_moved(folder / LOADABLE, tmp_path_factory.mktemp("work"), request.param)
     write_mlmodel(folder, folder / LOADABLE)
     return folder
 
@@ -86,7 +69,7 @@ def test_mlflow_reads_what_stands_in_the_file_and_no_file_can_run_code(kept: Pat
     }
     assert "code" not in model.flavors["python_function"] and not (kept / "code").exists()
     assert model.mlflow_version == mlflow.__version__
-    names = [path.name for path in kept.rglob("*") if path.is_file() and "adapter" not in path.parts]
+    names = [path.name for path in kept.rglob("*") if path.is_file()]
     assert {Path(name).suffix for name in names} == {".safetensors", ".json", ".yaml", ".txt", ".md", ""}
     assert [name for name in names if not Path(name).suffix] == ["MLmodel"], "yaml, too"
     pinned = (kept / "requirements.txt").read_text().splitlines()
