@@ -27,7 +27,7 @@ from tasks.embed import vectors_manifest
 from tasks.filter import statistics_rows
 from tasks.headline import headline_figures
 from tasks.paths import AUDIT, EVALUATION, FILTERED, HEADLINE, METRICS, PLACES, PLOTS, REPORT, STATS, WORK
-from tasks.played import PLAYED, played, told_corpus
+from tasks.played import FIGURES, PLAYED, figures, played, told_corpus
 from tasks.samples import chosen, play_samples_of, with_samples
 from tasks.tracking.run import told_params
 from tasks.train import training_figure
@@ -184,10 +184,12 @@ def evaluation_frame(rows: Mapping[str, list[Rows]]) -> pd.DataFrame:
 def write_evaluation(
     params: Params, rows: Mapping[str, list[Rows]], episodes: Mapping[str, list[Episode]], summary: dict[str, Any]
 ) -> None:
-    """Write question rows, trajectories, the audit, what was played with, and the figures in metrics/."""
+    """Write the figures in metrics/, and with their hashes question rows, trajectories, audit and what was played."""
     from harr.evaluate.summary import CONTRASTS
     from harr.report.examples import trajectories
 
+    write_json(METRICS / "evaluate.json", rounded({name: part for name, part in summary.items() if name != CONTRASTS}))
+    write_json(METRICS / "contrasts.json", rounded(summary[CONTRASTS]))
     with draft(WORK / "evaluate" / "evaluation", EVALUATION) as folder:
         for arm, by_seed in rows.items():
             for seed, arm_rows in enumerate(by_seed, start=params.seed):
@@ -195,9 +197,7 @@ def write_evaluation(
                 write_text(folder / (f"{arm}.jsonl" if seed == params.seed else f"{arm}-{seed}.jsonl"), "".join(lines))
         write_json(folder / "trajectories.json", trajectories(episodes, baseline=params.baseline, seed=params.seed))
         write_json(folder / AUDIT, rounded(summary.get("audit", {})))
-        write_json(folder / PLAYED, played(params))
-    write_json(METRICS / "evaluate.json", rounded({name: part for name, part in summary.items() if name != CONTRASTS}))
-    write_json(METRICS / "contrasts.json", rounded(summary[CONTRASTS]))
+        write_json(folder / PLAYED, played(params) | {FIGURES: figures()})
     write_json(HEADLINE, headline_figures(summary))
 
 

@@ -13,9 +13,9 @@ from harr.errors import DamagedFile, StaleState
 from harr.io.files import SUMS, digest_of, fingerprint, read_manifest, read_state, sha256
 from harr.params import Params
 from tasks.embed import vectors_manifest
-from tasks.paths import ADAPTER, EVALUATION, GENERATOR, QUESTIONS, TRAINED_ON
+from tasks.paths import ADAPTER, EVALUATION, GENERATOR, METRICS, QUESTIONS, TRAINED_ON
 
-PLAYED = "played.json"
+PLAYED, FIGURES = "played.json", "figures"
 WORDS = {
     "model": f"the adapter ({ADAPTER})",
     "generator": f"the language model ({GENERATOR})",
@@ -100,6 +100,11 @@ def content_of(folder: Path) -> str | None:
     return sha256(folder / SUMS)
 
 
+def figures() -> dict[str, str]:
+    """Return the hashes of the figures in metrics/ that a version carries."""
+    return {name: sha256(METRICS / name) for name in ("evaluate.json", "contrasts.json")}
+
+
 def corpus_facts() -> dict[str, Any]:
     """Return on which corpus is played, and as ``trained_on`` on which what plays was trained, where that is noted."""
     vectors = vectors_manifest()
@@ -147,7 +152,8 @@ def check_played(params: Params) -> dict[str, Any]:
 
     Raises:
         StaleState: the evaluation is of another model, corpus, index, questions or parameters.
-        DamagedFile: as :func:`read_played` says; or the list of hashes is gone, and rows may have been exchanged.
+        DamagedFile: as :func:`read_played` says; or the list of hashes is gone, and rows may have been exchanged; or
+            the figures in metrics/ are not those of the rows.
     """
     here, record = played(params), read_played()
     if not (EVALUATION / SUMS).exists():
@@ -158,4 +164,7 @@ def check_played(params: Params) -> dict[str, Any]:
             f"{EVALUATION} was played with another state of {', '.join(changed)} than lies here, so its figures are "
             "not of this model; run `dvc repro`, or `dvc checkout` for what was there"
         )
+    for name, digest in record.get(FIGURES, {}).items():  # an older record has none
+        if not (METRICS / name).exists() or sha256(METRICS / name) != digest:
+            raise DamagedFile(f"{METRICS / name} is not what stage evaluate wrote; run `dvc checkout evaluate`")
     return record

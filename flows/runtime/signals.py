@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import json
 import os
 import signal
 import sys
@@ -23,6 +24,8 @@ LAST_SECONDS = 3.0
 
 LOOK_SECONDS = 1.0
 """How often a stage looks whether the DVC that started it is there."""
+RWLOCK = Path(".dvc/tmp/rwlock")
+"""Where DVC notes which of its processes writes what."""
 
 
 class _Left:
@@ -64,20 +67,29 @@ def ended_soon() -> Iterator[None]:
 def follow_dvc() -> None:
     """Stop this stage as SIGTERM does once the DVC that started it is gone: nobody would note what it makes.
 
-    Without DVC (it names its stage in the environment) there is nobody to follow.
+    Without DVC (it names its stage in the environment) there is nobody to follow. One that died while this process was
+    still importing is no parent any more; its lock file names it.
     """
     above = psutil.Process().parents() if "DVC_STAGE" in os.environ else []
     leader = next((one for one in above if _is_dvc(one)), None)
-    if leader:
+    if leader or _dvc_has_died():
         threading.Thread(target=_follow, args=(leader,), name="follow-dvc", daemon=True).start()
 
 
-def _follow(leader: psutil.Process) -> None:
-    while _lives(leader):
+def _follow(leader: psutil.Process | None) -> None:
+    while leader and _lives(leader):
         time.sleep(LOOK_SECONDS)
     if not progress.stop_asked():  # the same signal may have come here: a second one would end the stage at once
         _tell("the dvc that started this stage is gone")
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _dvc_has_died() -> bool:
+    """Return whether the DVC that has noted to write what this stage makes lives no more; every stage makes figures."""
+    made = Path("metrics", f"{os.environ.get('DVC_STAGE')}.json").resolve()
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return not psutil.pid_exists(json.loads(RWLOCK.read_text(encoding="utf-8"))["write"][made.as_posix()]["pid"])
+    return False
 
 
 def _is_dvc(process: psutil.Process) -> bool:

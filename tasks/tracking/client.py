@@ -39,8 +39,9 @@ def client_of(address: str) -> Any:
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 
-    for noisy in ("alembic", "mlflow.store.db.utils", "mlflow.tracking", "mlflow.store.model_registry"):
+    for noisy in ("alembic", "mlflow.tracking", "mlflow.store.model_registry"):
         logging.getLogger(noisy).setLevel(logging.ERROR)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs a traceback and raises it, too
     try:
         return MlflowClient(address)
     except MlflowException:  # of the scheme; its text may hold a password

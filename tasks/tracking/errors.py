@@ -19,7 +19,7 @@ def service() -> Iterator[None]:
     """Turn the errors of MLflow's clients into ours.
 
     Raises:
-        ServiceUnavailable: the server does not answer, or its store is busy.
+        ServiceUnavailable: the server does not answer, or its store is busy or may not be written.
         DamagedFile: its store is broken.
         Refused: it says no.
     """
@@ -36,6 +36,11 @@ def service() -> Iterator[None]:
             ) from None
         if not isinstance(error, MlflowException):
             raise
+        if "readonly database" in error.message:
+            raise ServiceUnavailable(
+                "the MLflow store, mlflow.db or what tracking.uri names, cannot be written; give the right to write "
+                "there and run the same command again"
+            ) from None
         if error.error_code == "TEMPORARILY_UNAVAILABLE":  # the database behind it, or mlflow.db itself
             raise ServiceUnavailable(f"the MLflow store is busy or away ({error.message.splitlines()[0]})") from None
         if "API request to" not in error.message:

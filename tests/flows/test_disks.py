@@ -2,6 +2,7 @@
 
 import errno
 import functools
+import json
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows.runtime import locks
+from flows.runtime import locks, signals
 from flows.runtime.errors import machine_fault
 from harr.io.files import publish, write_text
 
@@ -109,3 +110,24 @@ def test_a_stage_whose_dvc_is_killed_finishes_its_unit_and_ends(tmp_path: Path) 
     lines = told.read_text().splitlines()
     assert "the dvc that started this stage is gone" in lines and lines[-1].startswith("stopped; finished work is kept")
     assert lines.count("begun") == lines.count("ended"), "the unit was finished"
+
+
+def test_a_stage_whose_dvc_was_killed_before_it_looked_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stage was still importing, so that DVC is not among its parents; DVC's lock file names a dead process."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_STAGE", "train")
+    assert not signals._dvc_has_died()
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for pid, gone in ((os.getpid(), False), (dead.pid, True)):
+        held = {"write": {str(tmp_path / "metrics/train.json"): {"pid": pid, "cmd": "dvc repro"}}}
+        write_text(Path(".dvc/tmp/rwlock"), json.dumps(held))
+        assert signals._dvc_has_died() == gone
+    Path("stage.py").write_text(FOLLOWED)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-u", "stage.py"], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 143 and "the dvc that started this stage is gone" in done.stderr

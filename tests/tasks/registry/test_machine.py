@@ -4,7 +4,7 @@ A state machine: hypothesis draws sequences of what people and machines do to a 
 looked at. Folders are a few bytes, the registry stands in memory; what decides is the real thing: the record beside the
 evaluation, registration, the gate, promotion, rollback and the notes of champions.
 
-200 steps in every test run; ``HARR_STEPS=10000`` for a long one.
+200 steps in every test run; ``HARR_STEPS=10000 pytest -o timeout=0`` for a long one.
 """
 
 import json

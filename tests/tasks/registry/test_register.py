@@ -14,7 +14,7 @@ from harr.io.files import digest_of, publish, read_json, write_json
 from harr.params import Params
 from harr.services.model_registry import LOADABLE, resolve
 from tasks.merge import register_model
-from tasks.played import content_of, played
+from tasks.played import FIGURES, content_of, figures, played
 from tasks.registry.candidate import has_model, keep_candidate
 from tasks.registry.promote import CHAMPION, promote, rollback
 from tasks.registry.pull import pull
@@ -50,11 +50,11 @@ def finished(right: int, text: str = "first") -> None:
     write_json(Path("work/evaluation/audit.json"), {"exploits": {}, "named": {}, "swap": SWAP})
     write_json(Path("work/adapter/weights.json"), text)
     publish(Path("work/adapter"), Path("models/adapter"))
-    write_json(Path("work/evaluation/played.json"), played(Params.load()))
+    summary: Any = summarise(arms, resamples=200, seed=0)
+    write_json(Path("metrics/contrasts.json"), summary.pop("contrasts"))
+    write_json(Path("metrics/evaluate.json"), summary | {"expected_evaluation": 4.0})
+    write_json(Path("work/evaluation/played.json"), played(Params.load()) | {FIGURES: figures()})
     publish(Path("work/evaluation"), Path("data/evaluation"))
-    figures: Any = summarise(arms, resamples=200, seed=0)
-    write_json(Path("metrics/contrasts.json"), figures.pop("contrasts"))
-    write_json(Path("metrics/evaluate.json"), figures | {"expected_evaluation": 4.0})
     for stage, held in SUITES.items():
         write_json(Path(f"metrics/{stage}.json"), held)
     made = {"towers": "both", "text": text, "adapter": content_of(Path("models/adapter"))}
@@ -236,6 +236,22 @@ def test_rows_without_their_hashes_are_not_registered(params: Params, monkeypatc
     for register in (lambda: keep_candidate(params), lambda: merged(params, "one", monkeypatch)):
         with pytest.raises(DamagedFile, match=r"sha256sums\.txt is missing, which tells rows that were played"):
             register()
+    assert open_client(params).search_registered_models() == []
+
+
+@pytest.mark.parametrize("name", ["evaluate.json", "contrasts.json"])
+def test_figures_that_somebody_edited_are_not_registered(
+    name: str, params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would stand on the version's page, though the gate goes by the rows."""
+    path = Path("metrics", name)
+    path.write_text(path.read_text().replace("0.6", "0.9"))
+    for register in (lambda: keep_candidate(params), lambda: merged(params, "one", monkeypatch)):
+        with pytest.raises(DamagedFile, match=rf"{name} is not what stage evaluate wrote; run `dvc checkout evaluate`"):
+            register()
+    path.unlink()
+    with pytest.raises(DamagedFile, match=f"{name} is not what stage evaluate wrote"):
+        keep_candidate(params)
     assert open_client(params).search_registered_models() == []
 
 

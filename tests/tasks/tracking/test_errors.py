@@ -14,7 +14,8 @@ from harr.evaluate.summary import summarise
 from harr.params import Params
 from tasks.paths import NOTES
 from tasks.registry.register import register
-from tasks.tracking.errors import Refused, uploading
+from tasks.tracking.client import client_of
+from tasks.tracking.errors import Refused, service, uploading
 from tasks.tracking.report import send_reports
 from tasks.tracking.run import tracked_run
 
@@ -95,6 +96,15 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
     with pytest.raises(Refused, match="403"), tracked_run("merge", params) as run:
         register(run, params, "llm", Path("model"), Path("evaluation"), {}, summary)
     assert MlflowClient().search_registered_models() == []
+
+
+def test_a_store_that_cannot_be_written_is_one_line(stored: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """As in a project on a disk that is mounted to be read; MLflow logs a traceback of each such error."""
+    client = client_of("sqlite:///file:mlflow.db?mode=ro&uri=true")
+    told = "the MLflow store, mlflow.db or what tracking.uri names, cannot be written; give the right to write there"
+    with pytest.raises(ServiceUnavailable, match=told), service():
+        client.create_registered_model("x")
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("status", "kind"), [(403, Refused), (503, ServiceUnavailable)])
