@@ -151,8 +151,8 @@ def chain(place: Place, stage: str, calm: Told, planned: list[Kill]) -> tuple[li
             found.append(f"runs on {END_SECONDS:.0f} s after {kill[1]} of {told['victim']}")
             for process in _processes(place):
                 process.kill()
-    else:
         mend_lock(place.here)  # as `harr run` does: a kill while DVC writes its lock of stages leaves that empty
+    else:
         told = run(place, stage)
     return met, found + troubles(place, stage, told, calm, met)
 

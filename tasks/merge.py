@@ -20,6 +20,7 @@ from tasks.paths import ADAPTER, EVALUATION, LLM, METRICS, RETRIEVER, WORK
 from tasks.played import check_played, content_of, same_game
 from tasks.registry.register import register
 from tasks.tracking.fingerprints import revisions
+from tasks.tracking.inputs import LOCK, check_settings
 from tasks.tracking.run import Run
 
 
@@ -127,7 +128,10 @@ def register_model(run: Run, params: Params) -> str:
 
     Raises:
         StaleState: the evaluation is of another model than the merged one, or of another corpus than is here.
+        ParamsError: a stage before ran with other parameters, so that those of today do not tell of its work.
     """
+    if LOCK.exists():
+        check_settings(but="merge")
     kind, folder = trained_folder(params)
     tags = version_tags(params)
     return register(run, params, kind, folder, EVALUATION, tags, summary())

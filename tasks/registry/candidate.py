@@ -1,20 +1,15 @@
 """The alias ``candidate`` for a model that no stage has just made here: DVC took it from its cache or a remote."""
 
-from pathlib import Path
-
-from harr.errors import CorpusError, ParamsError
+from harr.errors import CorpusError
 from harr.io.files import SUMS, check_sums
-from harr.io.yaml_file import read_yaml
 from harr.params import Params
 from tasks.merge import summary, trained_folder, version_tags
 from tasks.paths import EVALUATION
 from tasks.registry.register import CANDIDATE, hashes, propose, register, registered
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import found, service
-from tasks.tracking.inputs import SETTINGS, at
+from tasks.tracking.inputs import check_settings
 from tasks.tracking.run import tracked_run
-
-LOCK = Path("dvc.lock")
 
 
 def has_model(params: Params) -> bool:
@@ -53,27 +48,9 @@ def keep_candidate(params: Params, *, by_hand: bool = False) -> str:
                 return f"version {known.version} of {name} was rolled back; `harr register` makes it the candidate"
             same = before and str(before.version) == str(known.version)
             return "" if same else f"candidate of {name} is version {known.version}: the model in {folder}"
-    _check_settings()
+    check_settings()
     tags, figures = version_tags(params), summary()
     with tracked_run("register", params) as run:
         version = register(run, params, kind, folder, EVALUATION, tags, figures)
         run.tag(version=version)
     return f"registered {name} version {version} (alias candidate): the model in {folder}"
-
-
-def _check_settings() -> None:
-    """Refuse to tell by params.yaml how a model was made where it is another since.
-
-    Raises:
-        ParamsError: names the first parameter that dvc.lock has otherwise.
-    """
-    again = "run `dvc repro`"
-    stages = read_yaml(LOCK, mend=again)["stages"]
-    now = read_yaml(SETTINGS, mend=again)
-    for stage in ("evaluate", "merge"):
-        for name, value in stages.get(stage, {}).get("params", {}).get(SETTINGS.name, {}).items():
-            if name != "tracking.registered_model" and at(now, name) != value:
-                raise ParamsError(
-                    f"{name} in {SETTINGS} is not what stage {stage} ran with, so the model in models/ was not made "
-                    f"by it; {again}, or restore {SETTINGS}"
-                )

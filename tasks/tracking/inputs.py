@@ -13,8 +13,9 @@ from harr.errors import ParamsError, StaleState
 from harr.io.files import SUMS, sha256
 from harr.io.yaml_file import read_yaml
 from harr.params import Params
+from tasks.sentences import SENTENCES
 
-DVC, SETTINGS = Path("dvc.yaml"), Path("params.yaml")
+DVC, LOCK, SETTINGS = Path("dvc.yaml"), Path("dvc.lock"), Path("params.yaml")
 Stamps = Mapping[str, str]
 
 
@@ -61,6 +62,26 @@ def check_unchanged(stage: str, params: Params, before: Stamps) -> None:
                 f"{name} was changed while stage {stage} ran, so DVC would note what was not used; put it back and "
                 f"run again, or remove work/{stage} and run again with what is there now"
             )
+
+
+def check_settings(*, but: str = "") -> None:
+    """Refuse to tell by params.yaml how a model was made where it is another since.
+
+    Args:
+        but: the stage that runs, which DVC notes only when it has ended.
+
+    Raises:
+        ParamsError: names the first parameter that dvc.lock has otherwise.
+    """
+    again = "run `dvc repro`"
+    now, noted = read_yaml(SETTINGS, mend=again), read_yaml(LOCK, mend=again)["stages"]
+    for stage in (name for name in SENTENCES if name != but):
+        for name, value in noted.get(stage, {}).get("params", {}).get(SETTINGS.name, {}).items():
+            if name != "tracking.registered_model" and at(now, name) != value:
+                raise ParamsError(
+                    f"{name} in {SETTINGS} is not what stage {stage} ran with, so the model in models/ was not made "
+                    f"by it; {again}, or restore {SETTINGS}"
+                )
 
 
 def at(values: Any, name: str) -> Any:

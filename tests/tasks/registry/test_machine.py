@@ -219,7 +219,7 @@ class Project(RuleBasedStateMachine):
         patch(registration, "purpose", lambda facts: "")
         patch(registration, "plain_facts", dict)
         patch(candidate, "tracked_run", lambda stage, params: nullcontext(Reported(client)))
-        patch(candidate, "_check_settings", lambda: None)
+        patch(candidate, "check_settings", lambda: None)
         patch(candidate, "summary", dict)
         patch(merge, "revisions", dict)
         patch(merge, "held_expectations", lambda params: {"corpus": 5.0})

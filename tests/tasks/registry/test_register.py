@@ -62,6 +62,7 @@ def finished(right: int, text: str = "first") -> None:
     publish(Path("work/model"), Path("models/retriever"))
     used = yaml.safe_load(Path("params.yaml").read_text())
     stages = {stage: {"params": {"params.yaml": {"retriever": used["retriever"]}}} for stage in ("evaluate", "merge")}
+    stages["train"] = {"params": {"params.yaml": {"train": used["train"]}}}
     Path("dvc.lock").write_text(yaml.safe_dump({"stages": stages}))
 
 
@@ -235,6 +236,18 @@ def test_rows_without_their_hashes_are_not_registered(params: Params, monkeypatc
     Path("data/evaluation/sha256sums.txt").unlink()
     for register in (lambda: keep_candidate(params), lambda: merged(params, "one", monkeypatch)):
         with pytest.raises(DamagedFile, match=r"sha256sums\.txt is missing, which tells rows that were played"):
+            register()
+    assert open_client(params).search_registered_models() == []
+
+
+def test_parameters_that_trained_another_model_are_not_registered(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither stage evaluate nor merge reads the learning rate; the version would say that it learnt with it."""
+    values = yaml.safe_load(Path("params.yaml").read_text())
+    Path("params.yaml").write_text(yaml.safe_dump(values | {"train": values["train"] | {"learning_rate": 0.9}}))
+    for register in (lambda: keep_candidate(Params.load()), lambda: merged(Params.load(), "one", monkeypatch)):
+        with pytest.raises(ParamsError, match=r"train in params\.yaml is not what stage train ran with"):
             register()
     assert open_client(params).search_registered_models() == []
 
