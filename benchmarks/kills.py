@@ -26,7 +26,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from benchmarks.crash import ROOT, STAGES, Place, Told, artifacts, give_gain, prepare, troubles
+from benchmarks.crash import STAGES, Place, Told, give_gain, prepare, troubles
+from benchmarks.made import ROOT, artifacts
 from flows.runtime.flow_runs import mend_lock
 from harr.io.files import fingerprint, publish
 from harr.project.create import create_project
