@@ -15,6 +15,7 @@ import psutil
 
 from flows.runtime.launch import is_main_process, process_count
 from harr.io import progress
+from tasks.paths import METRICS
 
 FINISH_SECONDS = 4.0
 """Time a stopped stage may take to finish its shard, batch or step."""
@@ -86,7 +87,7 @@ def _follow(leader: psutil.Process | None) -> None:
 
 def _dvc_has_died() -> bool:
     """Return whether the DVC that has noted to write what this stage makes lives no more; every stage makes figures."""
-    made = Path("metrics", f"{os.environ.get('DVC_STAGE')}.json").resolve()
+    made = (METRICS / f"{os.environ.get('DVC_STAGE')}.json").resolve()
     with contextlib.suppress(OSError, ValueError, KeyError):
         return not psutil.pid_exists(json.loads(RWLOCK.read_text(encoding="utf-8"))["write"][made.as_posix()]["pid"])
     return False

@@ -61,7 +61,7 @@ def test_a_project_is_made_and_its_commands_run(site: Path, tmp_path: Path) -> N
     assert json.loads(done.stdout)["questions"] == 1200
     wrong = (mine / "flows/cli.py").read_text().replace("Train the retriever", "Mine: train the retriever")
     (mine / "flows/cli.py").write_text(wrong)
-    assert "Mine: teach" in run(site, mine, "--help").stdout, "the project's own flows are not what runs"
+    assert "Mine: train" in run(site, mine, "--help").stdout, "the project's own flows are not what runs"
 
 
 def test_outside_a_project_one_line(site: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_stages_are_children_of_one_run_with_params_figures_and_inputs(client: M
     assert json.loads(Path("metrics/download.json").read_text()) == {"passages": 400.0, "share": 0.333333}
     notes = {name: one.data.tags.get("mlflow.note.content", "") for name, one in found.items()}
     assert notes["download"] == "Make or fetch passages and questions: world."
-    assert notes["train"] == "Teach the retriever by grpo."
+    assert notes["train"] == "Train the retriever by grpo."
     assert notes["pipeline"] == f"- **download**: {notes['download']}\n- **train**: {notes['train']}"
     with tracked_run("evaluate", params) as run:
         run.headline({"answer_f1": 0.5}, "full is better")
