@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from accelerate.state import GradientState
 
 from harr.corpus.passages import read_questions
 from harr.datasets.download import download
@@ -84,6 +85,17 @@ def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_
     assert right() >= before + 0.2, (before, right())
     assert rows[0]["logprob_gap"] < 1e-3 < rows[-1]["logprob_gap"], "the first update is of the model that drew"
     assert (tmp_path / "adapter" / "harr.json").exists()
+
+
+def test_it_learns_after_a_training_that_was_stopped_midway(
+    setup: Setup, questions: list[Question], tmp_path: Path
+) -> None:
+    """Accelerate has one switch for all trainings of a process, which such a one leaves off."""
+    GradientState()._set_sync_gradients(False)
+    params = GRPOParams(method="grpo", rollouts="logged", steps=3, questions_per_step=8, learning_rate=5e-4)
+    own = replace(setup, questions=questions)
+    rows = logged.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
+    assert rows[-1]["logprob_gap"] > 1e-4
 
 
 def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) -> None:
