@@ -95,7 +95,7 @@ class Learner:
         policy = setup.policy
         with patch_environment(ACCELERATE_USE_FSDP="false"):  # it would also cut up what learns; see processes.shard
             accelerator = Accelerator(mixed_precision=PRECISION[params.precision])
-        # One switch for the whole process: a training of TRL that was stopped midway leaves it off, and none would step.
+        # One switch for the whole process: a training of TRL that was stopped midway leaves it off, and no other steps.
         accelerator.sync_gradients = True
         adapter = adapter or begin(policy.encoder, params.lora, seed)
         if params.precision == "bfloat16":
