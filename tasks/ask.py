@@ -7,7 +7,7 @@ from harr.arms import ARMS, FULL
 from harr.errors import ModelError, ParamsError
 from harr.params import Params
 from harr.types import Episode, Question
-from tasks.paths import ADAPTER, LLM, PLACES, RETRIEVER
+from tasks.paths import ADAPTER, PLACES, trained_folder
 
 SHOWN = 200
 """Number of characters of a passage that are printed."""
@@ -56,7 +56,7 @@ def trained_model(params: Params, model: Path | None) -> Path:
     Raises:
         ModelError: there is none.
     """
-    merged = LLM if params.writer_learns else RETRIEVER
+    _, merged = trained_folder(params)
     known = [model] if model else [merged, ADAPTER]
     for folder in known:
         if any((folder / name).exists() for name in ("config.json", "adapter_config.json", "modules.json")):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from prefect import task
 
@@ -16,7 +16,7 @@ from harr.params.reward import metric_name
 from tasks.common import TASK
 from tasks.embed import vectors_manifest
 from tasks.filter import filter_suite
-from tasks.paths import ADAPTER, EVALUATION, LLM, METRICS, RETRIEVER, WORK
+from tasks.paths import ADAPTER, EVALUATION, LLM, METRICS, RETRIEVER, WORK, trained_folder
 from tasks.played import check_played, content_of, same_game
 from tasks.registry.register import register
 from tasks.tracking.fingerprints import revisions
@@ -135,11 +135,6 @@ def register_model(run: Run, params: Params) -> str:
     kind, folder = trained_folder(params)
     tags = version_tags(params)
     return register(run, params, kind, folder, EVALUATION, tags, summary())
-
-
-def trained_folder(params: Params) -> tuple[Literal["retriever", "llm"], Path]:
-    """Return what was trained, and where stage merge wrote it."""
-    return ("llm", LLM) if params.writer_learns else ("retriever", RETRIEVER)
 
 
 def summary() -> dict[str, Any]:

@@ -2,8 +2,12 @@
 stand in harr/builders/places.py."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from harr.builders.places import Places
+
+if TYPE_CHECKING:
+    from harr.params import Params
 
 PLACES = Places.of_project(Path())
 """What the builders of the library read and remember."""
@@ -42,3 +46,8 @@ NOTES, RUNS = WORK / "mlflow", STATE / "runs"
 """What MLflow has not received (tasks/tracking/report.py), and the folders of recipes, each with the same paths."""
 CHECKS = Path("gx/uncommitted/data_docs/local_site/validations")
 """Pages of the expectations, a folder per suite."""
+
+
+def trained_folder(params: "Params") -> tuple[Literal["retriever", "llm"], Path]:
+    """Return what was trained, and where stage merge wrote it."""
+    return ("llm", LLM) if params.writer_learns else ("retriever", RETRIEVER)

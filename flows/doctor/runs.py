@@ -13,7 +13,7 @@ from flows.doctor.finding import Finding, fail, ok, warn
 from harr.errors import DamagedFile, ServiceUnavailable, bare
 from harr.io.files import digest_of, read_jsonl, read_state
 from harr.params import Params
-from tasks.paths import LLM, RETRIEVER
+from tasks.paths import trained_folder
 from tasks.tracking.client import client_of
 from tasks.tracking.errors import found, service
 
@@ -156,14 +156,9 @@ def check_runs(address: str, store: Store, executions: set[str]) -> list[Finding
     return [ok("runs", f"{len(store.runs)} seen, none abandoned")]
 
 
-def models_folder(params: Params) -> Path:
-    """Return where stage merge leaves the trained model."""
-    return LLM if params.writer_learns else RETRIEVER
-
-
 def model_here(root: Path, params: Params) -> str:
     """Return the hash of the files of the trained model that is here, as a version notes it; empty without one."""
-    here = root / models_folder(params)
+    here = root / trained_folder(params)[1]
     return digest_of(here) if here.exists() else ""
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from flows.doctor import folders, processes, stages
 from flows.doctor.finding import DEADLINE_SECONDS, broken, in_background
-from flows.doctor.runs import Store, Version, lost_runs, model_here, models_folder, read_store, store_address
+from flows.doctor.runs import Store, Version, lost_runs, model_here, read_store, store_address
 from harr.errors import HarrError
 from harr.io.files import read_state
 from harr.params import Params
-from tasks.paths import METRICS, SINCE
+from tasks.paths import METRICS, SINCE, trained_folder
 
 RUNS = 6
 """Number of the last runs that are shown."""
@@ -103,7 +103,7 @@ def status(root: Path, environment: Mapping[str, str]) -> Status:
         model=params.tracking.registered_model,
         headline=params.headline,
         versions=store.versions,
-        stray=_stray(store.versions, read["model"], models_folder(params)),
+        stray=_stray(store.versions, read["model"], trained_folder(params)[1]),
         processes=ours,
         orphans=tuple(f"{one.name} (pid {one.pid}): {why}" for one, why in read["orphans"]),
         leftovers=read["left behind"],

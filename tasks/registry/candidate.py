@@ -3,8 +3,8 @@
 from harr.errors import CorpusError
 from harr.io.files import SUMS, check_sums
 from harr.params import Params
-from tasks.merge import summary, trained_folder, version_tags
-from tasks.paths import EVALUATION
+from tasks.merge import summary, version_tags
+from tasks.paths import EVALUATION, trained_folder
 from tasks.registry.register import CANDIDATE, hashes, propose, register, registered
 from tasks.tracking.client import open_client
 from tasks.tracking.errors import found, service
