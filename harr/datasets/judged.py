@@ -49,11 +49,12 @@ def ir_datasets(params: IrDatasetsParams) -> Source:
         if not (found.has_queries() and found.has_qrels()):
             raise CorpusError(f"download: {name} of ir_datasets has no judged queries; take one of its parts that has")
         judged: Judgements = {}
-        for one in _fetched(found.qrels_iter(), name):
+        for one in _fetched(found.qrels_iter, name):
             judged.setdefault(one.query_id, {})[one.doc_id] = int(one.relevance)
-        return {query.query_id: query.default_text() for query in _fetched(found.queries_iter(), name)}, judged
+        return {query.query_id: query.default_text() for query in _fetched(found.queries_iter, name)}, judged
 
-    documents = _fetched(opened(params.test).docs_iter(), params.test)
+    opened(params.train)  # a wrong name is told before anything is fetched
+    documents = _fetched(opened(params.test).docs_iter, params.test)
     texts = (
         (one.doc_id, getattr(one, "title", ""), getattr(one, "text", "") or one.default_text()) for one in documents
     )
@@ -139,10 +140,10 @@ def _text(row: Row, key: str) -> str:
     return row.text(key, "passage") if row.values.get(key) else ""
 
 
-def _fetched(rows: Iterator[Any], name: str) -> Iterator[Any]:
-    """Pass rows on; a file that cannot be had is an error in one line."""
+def _fetched(rows: Callable[[], Iterator[Any]], name: str) -> Iterator[Any]:
+    """Pass rows on; a file that cannot be had is an error in one line. Some are fetched when they are asked for."""
     try:
-        yield from rows
+        yield from rows()
     except (OSError, RuntimeError, ValueError) as error:
         raise CorpusError(
             f"download: {name} of ir_datasets cannot be read ({one_line(error)}); connect, or put its files where "
