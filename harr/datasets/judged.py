@@ -8,7 +8,7 @@ from harr.corpus.sample import draw_questions
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError, one_line
-from harr.io.jsonl import Row, read_rows
+from harr.io.jsonl import Row, fold, read_rows
 from harr.params.download import BeirParams, IrDatasetsParams, JudgedParams
 from harr.types import Passage, Question
 
@@ -67,7 +67,7 @@ def _source(params: JudgedParams, texts: Iterator[tuple[str, str, str]], split: 
 
     def passages() -> Iterator[Passage]:
         for name, title, text in texts:
-            title, text = " ".join(title.split()), " ".join(text.split())
+            title, text = fold(title), fold(text)
             if title or text:  # what has a title only is that title
                 yield Passage(name, text or title, title if text else "")
             else:
@@ -81,7 +81,7 @@ def _source(params: JudgedParams, texts: Iterator[tuple[str, str, str]], split: 
             if gold and qid not in queries:
                 raise CorpusError(f"download: {name} judges query {qid}, which is not among the queries")
             if gold:
-                text = " ".join(queries[qid].split())
+                text = fold(queries[qid])
                 kept.append(Question(qid, text, gold_ids=tuple(gold), grades=tuple(gold.values()), kind="judged"))
         figures[f"{part}_queries_without_relevant_passages"] = float(len(judged) - len(kept))
         yield from draw_questions(kept, count, params.seed) if count else kept
@@ -127,7 +127,7 @@ def _read_qrels(root: Path, split: str) -> Judgements:
         if not line.strip():
             continue
         try:
-            query, passage, grade = (" ".join(part.split()) for part in line.split("\t"))  # ids as rows have them
+            query, passage, grade = (fold(part) for part in line.split("\t"))  # ids as rows have them
             if number > 1 or grade != "score":
                 judged.setdefault(query, {})[passage] = int(grade)
         except ValueError:
