@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +42,7 @@ from harr.train import infonce
 from harr.types import Question, Search
 
 WORLD = WorldParams(dataset="world", passages=400, train_questions=100, test_questions=200, hops=(2,))
-GAME = {"pool": 30, "temperature": 0.05, "candidates": "corpus", "style": "sep", "history": True}
+GAME: dict[str, Any] = {"pool": 30, "temperature": 0.05, "candidates": "corpus", "style": "sep", "history": True}
 PLAYS = 5_000
 """Number of times that a question is played for the truth."""
 
@@ -104,7 +105,7 @@ def compare(folder: Path, logs: int, rows: int, k: int) -> None:
     build_index(passages, vectors, IndexParams(), folder / "index", folder / "work" / "index")
     train, test = (read_questions(folder / "questions" / f"{name}.jsonl") for name in ("train", "test"))
     with PassageIndex.open(folder / "index", IndexParams(), identity=vectors.identity) as index:
-        base = DensePolicy(encoder(), index, vectors, passages, k=k, max_tokens=64, frozen=True, **GAME)  # type: ignore[arg-type]
+        base = DensePolicy(encoder(), index, vectors, passages, max_tokens=64, k=k, frozen=True, **GAME)
         policies = {
             "sharper": replace(base, temperature=0.04),
             "taught": taught(base, train, folder),
