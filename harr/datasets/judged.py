@@ -8,7 +8,7 @@ from harr.corpus.sample import draw_questions
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError, one_line
-from harr.io.jsonl import Row, read_rows
+from harr.io.jsonl import Row, fold, read_rows
 from harr.params.download import BeirParams, IrDatasetsParams, JudgedParams
 from harr.types import Passage, Question
 
@@ -49,11 +49,12 @@ def ir_datasets(params: IrDatasetsParams) -> Source:
         if not (found.has_queries() and found.has_qrels()):
             raise CorpusError(f"download: {name} of ir_datasets has no judged queries; take one of its parts that has")
         judged: Judgements = {}
-        for one in _fetched(found.qrels_iter(), name):
+        for one in _fetched(found.qrels_iter, name):
             judged.setdefault(one.query_id, {})[one.doc_id] = int(one.relevance)
-        return {query.query_id: query.default_text() for query in _fetched(found.queries_iter(), name)}, judged
+        return {query.query_id: query.default_text() for query in _fetched(found.queries_iter, name)}, judged
 
-    documents = _fetched(opened(params.test).docs_iter(), params.test)
+    opened(params.train)  # a wrong name is told before anything is fetched
+    documents = _fetched(opened(params.test).docs_iter, params.test)
     texts = (
         (one.doc_id, getattr(one, "title", ""), getattr(one, "text", "") or one.default_text()) for one in documents
     )
@@ -66,7 +67,7 @@ def _source(params: JudgedParams, texts: Iterator[tuple[str, str, str]], split: 
 
     def passages() -> Iterator[Passage]:
         for name, title, text in texts:
-            title, text = " ".join(title.split()), " ".join(text.split())
+            title, text = fold(title), fold(text)
             if title or text:  # what has a title only is that title
                 yield Passage(name, text or title, title if text else "")
             else:
@@ -80,7 +81,7 @@ def _source(params: JudgedParams, texts: Iterator[tuple[str, str, str]], split: 
             if gold and qid not in queries:
                 raise CorpusError(f"download: {name} judges query {qid}, which is not among the queries")
             if gold:
-                text = " ".join(queries[qid].split())
+                text = fold(queries[qid])
                 kept.append(Question(qid, text, gold_ids=tuple(gold), grades=tuple(gold.values()), kind="judged"))
         figures[f"{part}_queries_without_relevant_passages"] = float(len(judged) - len(kept))
         yield from draw_questions(kept, count, params.seed) if count else kept
@@ -126,7 +127,7 @@ def _read_qrels(root: Path, split: str) -> Judgements:
         if not line.strip():
             continue
         try:
-            query, passage, grade = (" ".join(part.split()) for part in line.split("\t"))  # ids as rows have them
+            query, passage, grade = (fold(part) for part in line.split("\t"))  # ids as rows have them
             if number > 1 or grade != "score":
                 judged.setdefault(query, {})[passage] = int(grade)
         except ValueError:
@@ -139,10 +140,10 @@ def _text(row: Row, key: str) -> str:
     return row.text(key, "passage") if row.values.get(key) else ""
 
 
-def _fetched(rows: Iterator[Any], name: str) -> Iterator[Any]:
-    """Pass rows on; a file that cannot be had is an error in one line."""
+def _fetched(rows: Callable[[], Iterator[Any]], name: str) -> Iterator[Any]:
+    """Pass rows on; a file that cannot be had is an error in one line. Some are fetched when they are asked for."""
     try:
-        yield from rows
+        yield from rows()
     except (OSError, RuntimeError, ValueError) as error:
         raise CorpusError(
             f"download: {name} of ir_datasets cannot be read ({one_line(error)}); connect, or put its files where "

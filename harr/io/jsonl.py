@@ -18,6 +18,15 @@ HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """How JSON spells one half of a character beyond the first 65,536."""
 
 
+def fold(text: str) -> str:
+    """Return a text with inner white space and control characters folded to a space.
+
+    >>> fold(" in vitro\\x96 4\\n")
+    'in vitro 4'
+    """
+    return " ".join((text if text.isprintable() else CONTROL.sub(" ", text)).split())
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One object of a file and where it stands; ``place`` is ``file:line``."""
@@ -32,8 +41,7 @@ class Row:
             CorpusError: names the place, the key and what was found.
         """
         found = self.values.get(key)
-        written = found if isinstance(found, str) else ""
-        folded = " ".join((written if written.isprintable() else CONTROL.sub(" ", written)).split())
+        folded = fold(found) if isinstance(found, str) else ""
         if not folded:
             what = "is missing" if found is None else f"is {str(found)[:40]!r}"
             raise CorpusError(f"{self.place}: {kind} without {key} ({key} {what}); expected a non-empty string")

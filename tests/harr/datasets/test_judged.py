@@ -101,10 +101,10 @@ def test_what_is_wrong_is_one_line(
 
 
 class Docs(BaseDocs):
-    """Two documents."""
+    """Two documents, one with a character that would act on a terminal, as SciFact's have."""
 
     def docs_iter(self) -> Any:
-        return iter([GenericDoc("d1", "Ada founded Acme."), GenericDoc("d2", "Acme is in Ashford.")])
+        return iter([GenericDoc("d1", "Ada founded\x96 Acme."), GenericDoc("d2", "Acme is in Ashford.")])
 
 
 class Queries(BaseQueries):
@@ -139,6 +139,27 @@ def test_a_data_set_of_ir_datasets_is_read(tmp_path: Path, monkeypatch: pytest.M
     assert run(dataset="ir_datasets", train="harr-tests/train", test="harr-tests/test")["passages"] == 2
     assert read("train") == [("q1", "Who founded Acme?", ("d1",), (1,))]
     assert read("test") == [("q2", "Where is Acme?", ("d2",), (2,))]
+    assert Passages.open(Path("data/corpus")).take([0])[0].text == "Ada founded Acme."
     for name, line in (("gone", "gone is no data set of ir_datasets"), ("harr-tests/bare", "has no judged queries")):
         with pytest.raises(CorpusError, match=line):
             run(dataset="ir_datasets", train=name, test="harr-tests/test")
+
+
+class Unreached(BaseDocs):
+    """Documents that are fetched when they are asked for, and cannot be."""
+
+    def docs_iter(self) -> Any:
+        raise ConnectionError("no route to host")
+
+
+def test_documents_that_cannot_be_fetched_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a network; a wrong name of the training part is told before anything is fetched."""
+    monkeypatch.chdir(tmp_path)
+    if "harr-tests/unreached" not in ir_datasets.registry:
+        ir_datasets.registry.register("harr-tests/unreached", Dataset(Unreached(), Queries(), Qrels()))
+    for name, line in (
+        ("harr-tests/unreached", r"harr-tests/unreached of ir_datasets cannot be read \(.*no route to host\); connect"),
+        ("gone", "gone is no data set of ir_datasets"),
+    ):
+        with pytest.raises(CorpusError, match=line):
+            run(dataset="ir_datasets", train=name, test="harr-tests/unreached")
