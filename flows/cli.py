@@ -195,9 +195,14 @@ def preview(
 ) -> None:
     """Check questions, gold passages and reward beforehand.
 
-    Shows the questions of a split as section download stands for them. Exit 1 if something must be mended.
+    Shows the questions of a split as section download stands for them, and about how much memory the stages will hold.
+    Exit 1 if something must be mended.
     """
+    import psutil
+
     from flows.files import check_named
+    from flows.runtime.limits import memory_limit
+    from flows.runtime.memory import memory_check
     from flows.terminal import check_lines, preview_lines, show
     from harr.corpus.passages import write_questions
     from harr.datasets import open_spans
@@ -218,6 +223,7 @@ def preview(
             raise CorpusError(f"{export}: cannot be written ({error.strerror}); name another file") from None
     found = preview(params.download, split, questions, left_out, examples)
     told = checks(data, list(params.reward.terms), params.pipeline, params.tracking.min_questions)
+    told += memory_check(params, data, memory_limit(psutil.virtual_memory().total))
     lines = [*preview_lines(found, export), *check_lines(told)]
     shown = asdict(found) | {"checks": [asdict(one) for one in told]}
     show(shown, lines, as_json=as_json, code=int(any(one.level == "fail" for one in told)))

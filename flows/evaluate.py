@@ -1,6 +1,7 @@
 """Stage evaluate: `python -m flows.evaluate`; with options it is `harr evaluate`, for any model and any questions."""
 
 import sys
+from collections.abc import Mapping
 
 from prefect import flow
 
@@ -60,9 +61,21 @@ async def evaluate() -> None:
         say(line)
 
 
+def join(params: Params) -> None:
+    """Do what every further process of `accelerate launch -m flows.evaluate` does: it plays what the main one plays."""
+    questions = asked_questions(params, QUESTIONS / "test.jsonl")
+    rows, episodes = play_arms.fn(params, questions, unlogged, model=None)
+    audit_play.fn(params, rows, episodes, unlogged, model=None)
+    play_occluded.fn(params, questions, rows, unlogged, model=None)
+
+
+def unlogged(step: int, values: Mapping[str, float]) -> None:
+    """Log nothing: the main process does."""
+
+
 if __name__ == "__main__":
     if sys.argv[1:]:
         from flows.cli import main
 
         main("evaluate", *sys.argv[1:])
-    run_stage(evaluate, checks=True)
+    run_stage(evaluate, checks=True, join=join)

@@ -49,7 +49,12 @@ def command(
     if join:
         run_command(lambda: join_parts(join))
     else:
-        run_stage(filter, checks=True)
+        run_stage(filter, checks=True, join=beside)
+
+
+def beside(params: Params) -> None:
+    """Do what every further process of `accelerate launch -m flows.filter` does."""
+    filter_training_questions.fn(params, lambda step, values: None)
 
 
 def join_parts(folders: Sequence[Path]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 from prefect import task
 
+from harr.errors import ParamsError
 from harr.io.files import check_sums, read_jsonl, write_json
 from harr.params import Params
 from harr.types import Log
@@ -19,7 +20,10 @@ def filter_training_questions(params: Params, log: Log) -> dict[str, float]:
     """Try training questions until enough are found that the method can learn from."""
     from harr.builders.methods import method_of
     from harr.builders.setup import open_setup
+    from harr.compute import distributed
 
+    if params.train.prefers and distributed.count() > 1:
+        raise ParamsError("train.method leret samples in one process: `python -m flows.filter`; or filter.preferences")
     prepare = method_of(params.train).prepare
     with open_setup(params, PLACES, QUESTIONS / "train.jsonl") as setup:
         figures = prepare(params.filter, setup, FILTERED, WORK / "filter", log, params.seed)

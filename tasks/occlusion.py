@@ -30,10 +30,12 @@ def play_occluded(
     for every metric its mean without the part and what the part is worth (``cost``), paired by question.
     metrics/occlusion.json is empty where ``evaluate.occlusion`` is not set.
     """
+    from harr.compute import distributed
+
     runs = [run for run in arm_runs(params, model) if run.name == FULL]
     played = params.evaluate.occlusion
     figures = rounded(_occlusion(params, questions, runs, rows[FULL], log)) if played else {}
-    write_json(OCCLUSION, figures)
+    distributed.main_process_only(lambda: write_json(OCCLUSION, figures))
     return dict(figures)
 
 

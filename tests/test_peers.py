@@ -1,6 +1,7 @@
 """The table of docs/performance.md is that of what was measured last: `python -m benchmarks.peers --page` writes it."""
 
-from benchmarks.peers.__main__ import END, KEPT, PAGE, START, page, row
+from benchmarks.peers.__main__ import END, KEPT, PAGE, START, page, with_others
+from benchmarks.peers.turns import row
 from harr.io.files import read_json
 
 
@@ -15,3 +16,9 @@ def test_a_ratio_is_of_runs_that_were_neighbours() -> None:
     found = row("work", runs, ours="harr", peer="peer", unit="texts/s", count=8.0, limit=16.0)
     assert found["ratio"] == [2.0, 1.0, 2.0]
     assert (found["speed"], found["peer_speed"], found["share"]) == (4, 4, 0.25)
+
+
+def test_a_part_that_is_measured_again_replaces_its_rows_alone() -> None:
+    kept = [{"what": "words", "peer": "bm25s", "speed": 1}, {"what": "vectors", "peer": "faiss", "speed": 2}]
+    anew = {"what": "words", "peer": "bm25s", "speed": 3}
+    assert with_others(kept, [anew]) == [kept[1], anew]

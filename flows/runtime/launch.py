@@ -1,5 +1,7 @@
 """The processes of `accelerate launch`: all of them train; the main one talks to Prefect, MLflow and the user."""
 
+import contextlib
+import io
 import os
 import time
 from collections.abc import Callable
@@ -45,7 +47,8 @@ def join_main_process(stage: str, join: Callable[[Any], Any] | None) -> None:
     try:
         if join is None:
             raise ParamsError(f"stage {stage} runs in one process: `python -m flows.{stage}`")
-        join(Params.load())
+        with contextlib.redirect_stdout(io.StringIO()):  # the main one tells it
+            join(Params.load())
     except HarrError:
         time.sleep(0 if is_main_process() else LEAD_SECONDS)
         raise

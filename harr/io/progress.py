@@ -1,5 +1,6 @@
 """Progress bars with rate and ETA, quiet enough for a log file; and loops that can be stopped between two units."""
 
+import os
 import sys
 import threading
 import time
@@ -125,7 +126,11 @@ def bar(
     initial: int = 0,
     shown: bool = True,
 ) -> Bar:
-    """Return a bar on stderr over units (a word in the singular), if it is ``shown``; close it or use ``with``."""
+    """Return a bar on stderr over units (a word in the singular), if it is ``shown``; close it or use ``with``.
+
+    Of several processes of `accelerate launch` the main one alone shows it.
+    """
+    shown = shown and os.environ.get("RANK", "0") == "0"
     return Bar(iterable, total=total, desc=desc, unit=unit, initial=initial, disable=not shown)
 
 

