@@ -252,6 +252,18 @@ def test_parameters_that_trained_another_model_are_not_registered(
     assert open_client(params).search_registered_models() == []
 
 
+def test_a_note_of_dvc_that_lost_its_stages_vouches_for_nothing(params: Params) -> None:
+    """dvc.lock was emptied, or is an older one: it cannot tell that params.yaml has another learning rate."""
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"train": {"params": ["train"]}}}))
+    lock = yaml.safe_load(Path("dvc.lock").read_text())
+    for stages in ({}, {name: entry for name, entry in lock["stages"].items() if name != "train"}, None):
+        Path("dvc.lock").write_text(yaml.safe_dump({"stages": stages} if stages is not None else []))
+        with pytest.raises(ParamsError, match=r"dvc\.lock does not tell with which parameters stage train ran; run"):
+            keep_candidate(params)
+    Path("dvc.lock").write_text(yaml.safe_dump(lock))
+    assert keep_candidate(params).startswith("registered harr-smoke version 1")
+
+
 @pytest.mark.parametrize("name", ["evaluate.json", "contrasts.json"])
 def test_figures_that_somebody_edited_are_not_registered(
     name: str, params: Params, monkeypatch: pytest.MonkeyPatch
