@@ -177,6 +177,23 @@ def test_what_was_rolled_back_becomes_the_candidate_only_by_hand(params: Params)
     assert promote.fn(params).startswith("promoted: version 2") and number(params, CHAMPION) == "2"
 
 
+def test_where_all_champions_were_deleted_the_next_one_is_the_first_again(params: Params) -> None:
+    """There is none that `harr rollback` could name; where one is left, the gate asks for that."""
+    keep_candidate(params)
+    promote.fn(params)
+    open_client(params).delete_model_version(NAME, "1")
+    keep_candidate(params)
+    assert promote.fn(params).startswith("promoted: version 2 of harr-smoke against its own arm frozen")
+    finished(right=36, text="second")
+    keep_candidate(params)
+    promote.fn(params)
+    open_client(params).delete_model_version(NAME, "3")
+    keep_candidate(params)
+    with pytest.raises(PromotionRefused, match="version 3 was champion and is none any more"):
+        promote.fn(params)
+    assert "champion of harr-smoke is version 2" in rollback.fn(params, to="2")
+
+
 def test_what_is_not_as_the_stages_left_it_is_not_registered(params: Params) -> None:
     values = yaml.safe_load(Path("params.yaml").read_text())
     Path("params.yaml").write_text(yaml.safe_dump(values | {"retriever": values["retriever"] | {"k": 7}}))
