@@ -187,6 +187,15 @@ def test_a_model_folder_that_is_not_only_weights_is_refused(tmp_path: Path, file
     assert told in str(refused.value) and "\n" not in str(refused.value)
 
 
+def test_a_pipe_in_a_model_folder_is_refused_before_anybody_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "gone.json").symlink_to("nowhere")
+    check_loadable(tmp_path)
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ModelError, match=r"config\.json is no file, and reading it may never end; remove it"):
+        check_loadable(tmp_path)
+
+
 @pytest.mark.parametrize("file", ["weights.bin", "notes.html", "run", "model.pt", "sub/x.py"])
 def test_a_model_with_a_file_of_another_kind_is_not_registered(tmp_path: Path, file: str) -> None:
     for fine in ("model.safetensors", "config.json", "vocab.txt", "README.md"):

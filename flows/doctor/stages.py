@@ -18,6 +18,7 @@ from harr.io.files import read_state
 from harr.io.resume import differences
 from harr.io.yaml_file import read_yaml
 from tasks.paths import FILES
+from tasks.tracking.inputs import noted_otherwise
 
 SECONDS = 60
 """DVC may take so long: it waits while another DVC is at work, and hashes what changed."""
@@ -55,6 +56,7 @@ def read_stages(root: Path) -> list[Stage]:
         changes = _dvc_status(root, *asked)
     changes = _looked(changes, root)
     lock, params = _mapping(root / "dvc.lock").get("stages") or {}, _mapping(root / "params.yaml")
+    wrong = noted_otherwise(root)
     found: dict[str, Stage] = {}
     for name in declared:
         above = [one for one in found if made[one] & used[name] and found[one].state != "fresh"]
@@ -62,6 +64,8 @@ def read_stages(root: Path) -> list[Stage]:
             found[name] = Stage(name, "running")
         elif name not in lock:
             found[name] = Stage(name, "never run")
+        elif name in wrong:
+            found[name] = Stage(name, "changed", (f"dvc.lock has not what it ran with: `dvc repro -f -s {name}`",))
         elif name in changes:
             recorded = lock[name].get("params", {}).get("params.yaml", {})
             found[name] = Stage(name, "changed", tuple(_reasons(changes[name], recorded, params)))

@@ -148,6 +148,8 @@ def _parse(line: bytes, place: str, *, first: bool) -> dict[str, Any]:
     try:
         row = json.loads(line.decode("utf-8-sig" if first else "utf-8"))
     except UnicodeDecodeError:
+        if first and line.startswith(b"\x1f\x8b"):
+            raise CorpusError(f"{place}: packed by gzip; let its name end in .gz") from None
         raise CorpusError(f"{place}: not UTF-8; convert the file to UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"{place}: not JSON ({error}); expected one object a line") from None

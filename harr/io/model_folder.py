@@ -163,9 +163,13 @@ def check_loadable(folder: Path) -> None:
     Pickles beside safetensors are left alone: they are never read.
 
     Raises:
-        ModelError: it holds code, or pickles in place of safetensors, or names files outside.
+        ModelError: it holds code, or pickles in place of safetensors, or names files outside, or holds a pipe.
     """
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    found = sorted(folder.rglob("*"))
+    files = [path for path in found if path.is_file()]
+    for path in found:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise ModelError(f"{path} is no file, and reading it may never end; remove it")
     code = [path for path in files if path.suffix.lower() in CODE]
     if code:
         raise ModelError(

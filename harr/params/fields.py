@@ -28,9 +28,12 @@ SECRET = "secret"
 """The type of a fault whose value is not told."""
 KEPT = "put it into the environment variable that key_variable or token_variable names, or leave it out"
 CREDENTIAL = re.compile(
-    r"(?i)(api|access|secret|private|auth|bearer|hf)[-_]?(key|token)|^token$|secret|passw|credential|authorization"
+    r"(?i)(api|access|secret|private|auth|bearer|hf|x)[-_]?(key|token)|^(token|auth|bearer|pwd)$"
+    r"|secret|passw|credential|authorization|cookie"
 )
 """Names of what belongs into the environment; ``max_tokens`` and ``eos_token`` are none."""
+BEARER = re.compile(r"(?i)bearer \S{8}")
+"""What a header says before a key, whatever the field is called."""
 
 STORE = "put a token into the environment variable MLFLOW_TRACKING_TOKEN"
 
@@ -86,14 +89,20 @@ def _variable(value: str) -> str:
 
 
 def _no_credentials(values: dict[str, Any]) -> dict[str, Any]:
-    """Refuse fields that are named like a key or password, at any depth: their value would be written down."""
-    for name, value in values.items():
-        if CREDENTIAL.search(name) and isinstance(value, str):
+    """Refuse fields that are named like a key or password, at any depth: their value would be written down.
+
+    Numbers and truth values are taken: they count or switch something.
+    """
+    left: list[tuple[str, Any]] = list(values.items())
+    while left:
+        name, value = left.pop()
+        named = CREDENTIAL.search(name) and isinstance(value, str | list | dict) and value
+        if named or (isinstance(value, str) and BEARER.match(value)):
             raise PydanticCustomError(SECRET, f"{name} looks like a key or password; " + KEPT)
-        parts = value if isinstance(value, list) else [value]
-        for part in parts:
-            if isinstance(part, dict):
-                _no_credentials(part)
+        if isinstance(value, dict):
+            left += [(str(key), part) for key, part in value.items()]
+        elif isinstance(value, list):
+            left += [(name, part) for part in value]
     return values
 
 

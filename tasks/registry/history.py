@@ -19,7 +19,8 @@ MOST = 200
 def champions(client: Any, name: str) -> list[str]:
     """Return the numbers of all champions, the present one last; of a store without a note, the one that was promoted.
 
-    A move that a kill cut off is brought to its end first.
+    A move that a kill cut off is brought to its end first. Where all of them were deleted there is none to go back to,
+    and the next one is the first again.
     """
     model = found(client.get_registered_model, name)
     if model is None:
@@ -34,7 +35,8 @@ def champions(client: Any, name: str) -> list[str]:
     if not noted and version and PROMOTED in version.tags:
         before = found(client.get_model_version_by_alias, name, PREVIOUS)
         return [*([str(before.version)] if before else []), now]
-    return noted
+    left = version or any(found(client.get_model_version, name, number) for number in set(noted))
+    return noted if left else []
 
 
 def moved_by_hand(past: list[str], champion: Any | None) -> str:

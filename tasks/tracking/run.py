@@ -19,7 +19,7 @@ from tasks.tracking.client import open_client
 from tasks.tracking.errors import Refused, service
 from tasks.tracking.execution import execution_id, identity, recipe_here
 from tasks.tracking.fingerprints import revisions
-from tasks.tracking.inputs import check_unchanged, described, stamps
+from tasks.tracking.inputs import check_noted, check_unchanged, described, stamps
 from tasks.tracking.report import NOTE, Report, has_answered, open_run, remember, send, send_left
 
 FLUSH_SECONDS, RETRY_SECONDS, WAIT_SECONDS = 5.0, 15.0, 300.0
@@ -151,8 +151,10 @@ def tracked_run(stage: str, params: Params) -> Iterator[Run]:
 
     Raises:
         ServiceUnavailable: the server does not answer and never has.
-        ParamsError, StaleState: parameters or dependencies changed while it ran (tasks/tracking/inputs.py).
+        ParamsError, StaleState: parameters or dependencies changed while it ran, or dvc.lock has other parameters of a
+            stage before than that ran with (tasks/tracking/inputs.py).
     """
+    check_noted(stage)
     before = stamps(stage)
     with service():
         client = open_client(params)

@@ -1,5 +1,6 @@
 """The state of stages is DVC's own, seen on a small project that the real DVC runs."""
 
+import hashlib
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from flows.doctor import stages
 from flows.doctor.stages import check_stages, read_stages
@@ -82,6 +84,19 @@ def test_a_change_is_named(path: str, text: str, reason: str, place: Path) -> No
     assert (first.state, first.reasons) == ("changed", (reason,))
     assert second.state == ("changed" if path == "out/a" else "follows")
     assert check_stages(place)[0].level == "warn"
+
+
+def test_a_note_of_other_parameters_than_a_stage_ran_with_is_told(place: Path) -> None:
+    """DVC compares its note with params.yaml, which was changed as the stage ended."""
+    (place / "metrics").mkdir()
+    (place / "metrics/first.json").write_text('{"ran_with": "0123456789abcdef"}')
+    lock = yaml.safe_load((place / "dvc.lock").read_text())
+    made = hashlib.md5((place / "metrics/first.json").read_bytes()).hexdigest()
+    lock["stages"]["first"]["outs"].append({"path": "metrics/first.json", "md5": made})
+    (place / "dvc.lock").write_text(yaml.safe_dump(lock))
+    first, second = read_stages(place)
+    assert first.reasons == ("dvc.lock has not what it ran with: `dvc repro -f -s first`",)
+    assert (first.state, second.state) == ("changed", "follows")
 
 
 def test_a_parameter_that_no_stage_reads_changes_nothing(place: Path) -> None:

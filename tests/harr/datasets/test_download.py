@@ -130,6 +130,13 @@ def test_a_truncated_gzip_is_named(write: Callable[..., JsonlParams]) -> None:
     assert not Path("data").exists()
 
 
+def test_a_gzip_whose_name_hides_it_is_named(write: Callable[..., JsonlParams]) -> None:
+    params = write()
+    Path("p.jsonl.GZ").write_bytes(gzip.compress(Path("corpus.jsonl").read_bytes()))
+    with pytest.raises(CorpusError, match=r"p\.jsonl\.GZ:1: packed by gzip; let its name end in \.gz"):
+        run(params.model_copy(update={"passages": ("p.jsonl.GZ",)}))
+
+
 def test_the_world_is_a_data_set_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     counts = run(WorldParams(dataset="world", passages=300, train_questions=20, test_questions=10))

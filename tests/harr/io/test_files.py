@@ -12,6 +12,7 @@ import pytest
 
 from harr.errors import DamagedFile
 from harr.io.files import (
+    SUMS,
     appears_whole,
     check_shard,
     check_sums,
@@ -23,6 +24,7 @@ from harr.io.files import (
     reopen_work,
     sha256,
     write_json,
+    write_text,
 )
 
 
@@ -194,6 +196,18 @@ def test_a_damaged_checkpoint_is_put_aside_for_the_one_before(
     assert newest_sound(folders) == tmp_path / "1" and not (tmp_path / "2").exists()
     assert "2/f is damaged" in capsys.readouterr().err
     assert newest_sound([]) is None
+
+
+def test_a_list_of_hashes_that_was_emptied_is_damage_and_that_of_an_empty_folder_is_not(tmp_path: Path) -> None:
+    for name in ("full", "empty"):
+        (tmp_path / "work" / name).mkdir(parents=True)
+    write_text(tmp_path / "work/full/a", "a")
+    for name in ("full", "empty"):
+        publish(tmp_path / "work" / name, tmp_path / name)
+        check_sums(tmp_path / name, "dvc repro")
+    (tmp_path / "full" / SUMS).write_text("")
+    with pytest.raises(DamagedFile, match=r"full/sha256sums\.txt is damaged; run `dvc repro`"):
+        check_sums(tmp_path / "full", "dvc repro")
 
 
 def test_a_shard_is_checked_by_hash(tmp_path: Path) -> None:

@@ -240,6 +240,12 @@ KEY = "sk-proj-0123456789-abcdef"
         ("key_variable", KEY, "generator.key_variable: should be the name of an environment variable"),
         ("extra_body", {"api_key": KEY}, "generator.extra_body: api_key looks like a key or password"),
         ("extra_body", {"a": [{"Authorization": KEY}]}, "generator.extra_body: Authorization looks like a key"),
+        ("extra_body", {"a": [[{"pwd": KEY}]]}, "generator.extra_body: pwd looks like a key"),
+        ("extra_body", {"api_key": [KEY]}, "generator.extra_body: api_key looks like a key"),
+        ("extra_body", {"credentials": {"a": KEY}}, "generator.extra_body: credentials looks like a key"),
+        ("extra_body", {"headers": {"Cookie": KEY}}, "generator.extra_body: Cookie looks like a key"),
+        ("extra_body", {"headers": {"X-Key": KEY}}, "generator.extra_body: X-Key looks like a key"),
+        ("extra_body", {"a": [f"Bearer {KEY}"]}, "generator.extra_body: a looks like a key"),
     ],
 )
 def test_what_may_be_a_key_is_refused_and_not_told(name: str, value: object, told: str, tmp_path: Path) -> None:
@@ -269,6 +275,7 @@ def test_the_address_of_a_store_takes_no_token(tail: str, tmp_path: Path) -> Non
 def test_fields_that_only_sound_like_a_key_are_taken(tmp_path: Path) -> None:
     values = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
     body = {"eos_token": "x", "max_tokens": 3, "chat_template_kwargs": {"enable_thinking": False}, "key": "f"}
+    body |= {"secret": False, "auth_key_bytes": 16, "stop": ["The bearer said"]}
     values["generator"] = {"kind": "server", "model": "m", "base_url": "http://h/v1", "extra_body": body}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
     assert Params.load(tmp_path / "params.yaml").generator.model_dump()["extra_body"] == body

@@ -177,6 +177,23 @@ def test_what_was_rolled_back_becomes_the_candidate_only_by_hand(params: Params)
     assert promote.fn(params).startswith("promoted: version 2") and number(params, CHAMPION) == "2"
 
 
+def test_where_all_champions_were_deleted_the_next_one_is_the_first_again(params: Params) -> None:
+    """There is none that `harr rollback` could name; where one is left, the gate asks for that."""
+    keep_candidate(params)
+    promote.fn(params)
+    open_client(params).delete_model_version(NAME, "1")
+    keep_candidate(params)
+    assert promote.fn(params).startswith("promoted: version 2 of harr-smoke against its own arm frozen")
+    finished(right=36, text="second")
+    keep_candidate(params)
+    promote.fn(params)
+    open_client(params).delete_model_version(NAME, "3")
+    keep_candidate(params)
+    with pytest.raises(PromotionRefused, match="version 3 was champion and is none any more"):
+        promote.fn(params)
+    assert "champion of harr-smoke is version 2" in rollback.fn(params, to="2")
+
+
 def test_what_is_not_as_the_stages_left_it_is_not_registered(params: Params) -> None:
     values = yaml.safe_load(Path("params.yaml").read_text())
     Path("params.yaml").write_text(yaml.safe_dump(values | {"retriever": values["retriever"] | {"k": 7}}))
@@ -250,6 +267,18 @@ def test_parameters_that_trained_another_model_are_not_registered(
         with pytest.raises(ParamsError, match=r"train in params\.yaml is not what stage train ran with"):
             register()
     assert open_client(params).search_registered_models() == []
+
+
+def test_a_note_of_dvc_that_lost_its_stages_vouches_for_nothing(params: Params) -> None:
+    """dvc.lock was emptied, or is an older one: it cannot tell that params.yaml has another learning rate."""
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"train": {"params": ["train"]}}}))
+    lock = yaml.safe_load(Path("dvc.lock").read_text())
+    for stages in ({}, {name: entry for name, entry in lock["stages"].items() if name != "train"}, None):
+        Path("dvc.lock").write_text(yaml.safe_dump({"stages": stages} if stages is not None else []))
+        with pytest.raises(ParamsError, match=r"dvc\.lock does not tell with which parameters stage train ran; run"):
+            keep_candidate(params)
+    Path("dvc.lock").write_text(yaml.safe_dump(lock))
+    assert keep_candidate(params).startswith("registered harr-smoke version 1")
 
 
 @pytest.mark.parametrize("name", ["evaluate.json", "contrasts.json"])

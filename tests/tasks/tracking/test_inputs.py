@@ -1,11 +1,13 @@
 """What was changed while a stage ran is told, and nothing is certified that was not used."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
+import yaml
 from mlflow import MlflowClient
 
-from harr.errors import HarrError
+from harr.errors import HarrError, ParamsError
 from harr.io.files import publish, write_text
 from harr.params import Params
 from tasks.tracking.run import tracked_run
@@ -69,3 +71,53 @@ def test_what_a_stage_does_not_read_may_change_and_so_may_the_writing(place: Pat
         Path("elsewhere.txt").write_text("new")
     client = MlflowClient(f"sqlite:///{place}/mlflow.db")
     assert {run.info.status for run in client.search_runs(["1"])} == {"FINISHED"}
+
+
+def noted() -> None:
+    """What DVC notes when stage train has ended: the parameters that are in params.yaml by then, and what it made."""
+    values = yaml.safe_load(Path("params.yaml").read_text())
+    used = {"seed": values["seed"], "train": values["train"], "evaluate.arms": values["evaluate"]["arms"]}
+    made = {"path": "metrics/train.json", "md5": hashlib.md5(Path("metrics/train.json").read_bytes()).hexdigest()}
+    entry = {"params": {"params.yaml": used, "code.json": {"harr/train": "1"}}, "outs": [made]}
+    Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"train": entry}}))
+
+
+def trained() -> None:
+    """Stage train, which ends well."""
+    with tracked_run("train", Params.load()) as run:
+        run.record("train", {"reward": 0.5})
+
+
+def test_an_edit_between_the_end_of_a_stage_and_the_note_of_dvc_is_found_by_whoever_builds_on_it(place: Path) -> None:
+    """The stage has looked for the last time, and DVC reads params.yaml a second later."""
+    trained()
+    noted()
+    for stage in ("arms", "register", "train"):
+        with tracked_run(stage, Params.load()):
+            pass
+    trained()
+    edited("learning_rate: 5.0e-4", "learning_rate: 1.0e-6")
+    noted()
+    for stage in ("arms", "register"):
+        with (
+            pytest.raises(
+                ParamsError, match=r"dvc\.lock has other parameters of stage train .* `dvc repro -f -s train`"
+            ),
+            tracked_run(stage, Params.load()),
+        ):
+            pytest.fail("it must not begin")
+    trained()  # what the line says
+    noted()
+    with tracked_run("arms", Params.load()):
+        pass
+
+
+def test_figures_that_dvc_has_not_noted_say_nothing_of_its_note(place: Path) -> None:
+    """The stage ran by hand since, with other parameters: DVC itself sees that."""
+    trained()
+    noted()
+    edited("learning_rate: 5.0e-4", "learning_rate: 1.0e-6")
+    with tracked_run("train", Params.load()) as run:
+        run.record("train", {"reward": 0.6})
+    with tracked_run("arms", Params.load()):
+        pass
