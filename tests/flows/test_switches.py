@@ -17,3 +17,15 @@ def test_threads_that_wait_leave_their_core_to_others(said: dict[str, str], poli
 def test_a_stage_starts_without_the_client_of_servers() -> None:
     told = "import sys, flows.train, harr.builders.setup; print('openai' in sys.modules, 'torch' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", told], text=True).split() == ["False", "True"]
+
+
+@pytest.mark.parametrize(("said", "kept"), [({}, "128"), ({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}, "7")])
+def test_a_stage_keeps_few_kernels(said: dict[str, str], kept: str) -> None:
+    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+    environment = {key: value for key, value in os.environ.items() if key != name} | said
+    told = (
+        "import os, flows.runtime.command as command, flows.runtime.stage as stage\n"
+        f"stage.run_flow = lambda flow, checks: print(os.environ.get({name!r}))\n"
+        "command.run_stage(None)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", told], env=environment, text=True).strip() == kept
