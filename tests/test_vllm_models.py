@@ -1,0 +1,107 @@
+"""Models that harr made, behind a real vLLM on the CPU (``make vllm``): there they say what they say in the process."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from letters import OnePassage, nothing
+from openai import OpenAI
+from projects import make_project
+from transformers import AutoTokenizer
+from vllm_cpu import START, Vllm, vllm
+
+from harr.adapters.openai_tool import TOOL, answer_call
+from harr.builders.setup import open_setup
+from harr.filter import try_questions
+from harr.generator.small_lm import train_small_lm
+from harr.io.files import SUMS
+from harr.params import Params
+from harr.params.filter import FilterParams
+from harr.params.generator import ServerParams, SmallLMParams
+from harr.params.pipeline import SearchR1Params
+from harr.rag.generation.local_model import LocalGenerator
+from harr.rag.generation.server import ServerGenerator
+from harr.rag.pipelines.multistep import multistep
+from harr.rag.pipelines.react import react
+from harr.rag.rollout import play
+from harr.types import Passage, Pipeline, Question
+from tasks.evaluate import asked_questions, play_arms
+from tasks.paths import GENERATOR, PLACES, QUESTIONS, WORK
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(4 * START)]
+TEMPLATE = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
+SMALL = SmallLMParams(kind="small_lm", steps=150, layers=2)
+"""A tenth of the steps of recipes/harr_small_lm.yaml, and half the layers: it knows the format, and little else."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A project with an index, and a small language model that was taught to play search_r1."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("project"))
+        make_project(evidence=False)
+        train_small_lm(SMALL, GENERATOR, WORK / "generator", nothing, 0)
+        tokenizer = AutoTokenizer.from_pretrained(GENERATOR)
+        tokenizer.chat_template = TEMPLATE  # it was taught without one, and vLLM takes no chat then
+        tokenizer.save_pretrained(GENERATOR)
+        (GENERATOR / SUMS).unlink()  # a folder that somebody changed by hand is taken as it is
+        yield Path.cwd()
+
+
+@pytest.fixture(scope="module")
+def server(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vllm]:
+    tools = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+    with vllm(str(project / GENERATOR), tmp_path_factory.mktemp("log") / "vllm.log", *tools) as started:
+        yield started
+
+
+def game(generator: SmallLMParams | ServerParams) -> Params:
+    """The parameters of the project, played by this language model."""
+    params = Params.load()
+    untrained = params.evaluate.model_copy(update={"arms": ["bm25", "frozen", "history"]})
+    pipeline = SearchR1Params(name="search_r1", template="bare")
+    return params.model_copy(update={"generator": generator, "pipeline": pipeline, "evaluate": untrained})
+
+
+def behind(server: Vllm) -> ServerParams:
+    return ServerParams(
+        kind="server", base_url=f"{server.url}/v1", model="tiny", temperature=0.0, max_tokens=SMALL.max_tokens
+    )
+
+
+def test_stage_filter_keeps_the_same_and_every_arm_plays_the_same(project: Path, server: Vllm) -> None:
+    kept, played = [], []
+    for section in (SMALL, behind(server)):
+        params = game(section)
+        with open_setup(params, PLACES, QUESTIONS / "train.jsonl") as setup:
+            filtered = FilterParams(group_size=4, batch_size=12, keep="disagreeing")
+            kept.append(try_questions(filtered, setup, setup.questions, seed=0))
+        questions = asked_questions(params, QUESTIONS / "test.jsonl")
+        played.append(play_arms.fn(params, questions, nothing, model=None))
+    assert kept[0] == kept[1] and len(kept[0]) == 12
+    assert played[0] == played[1]
+    episodes = [episode for arm in played[1][1].values() for episode in arm]
+    assert sum(bool(episode.steps) for episode in episodes) > len(episodes) / 2, "it knows the format"
+
+
+@pytest.mark.parametrize("pipeline", [partial(react, max_searches=2), partial(multistep, max_hops=2)])
+def test_conversations_are_the_same_as_in_the_process(project: Path, server: Vllm, pipeline: Pipeline) -> None:
+    here = LocalGenerator(str(GENERATOR), temperature=0.0, max_tokens=SMALL.max_tokens, batch_size=8, seed=0)
+    questions = [Question(f"q{number}", f"Who taught number {number}?") for number in range(8)]
+    own, found = (play(questions, pipeline, OnePassage(), writer) for writer in (here, ServerGenerator(behind(server))))
+    assert own == found
+
+
+def test_the_tool_schema_is_taken_and_its_calls_are_answered(server: Vllm) -> None:
+    client = OpenAI(base_url=f"{server.url}/v1", api_key="none")
+    asked: Any = {"model": "tiny", "messages": [{"role": "user", "content": "Who founded Acme?"}], "tools": [TOOL]}
+    chosen = client.chat.completions.create(**asked, tool_choice="auto", max_tokens=64, seed=0)
+    assert chosen.choices[0].message.role == "assistant"
+    forced = client.chat.completions.create(**asked, tool_choice="required", max_tokens=1000, seed=0, temperature=0.5)
+    session: Any = SimpleNamespace(searched=False, search=lambda query: (Passage("p", "By Ada Brown.", "Acme"),))
+    for call in forced.choices[0].message.tool_calls or []:
+        assert call.function.name == "search"
+        assert answer_call(session, call.function.arguments)
