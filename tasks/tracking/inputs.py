@@ -24,10 +24,14 @@ RAN_WITH = "ran_with"
 Stamps = Mapping[str, str]
 
 
+def declared() -> dict[str, Any]:
+    """Return what dvc.yaml says of every stage; nothing where there is no such file."""
+    return dict(read_yaml(DVC, mend="restore it")["stages"]) if DVC.exists() else {}
+
+
 def described(stage: str) -> dict[str, Any]:
     """Return what dvc.yaml says of a stage; nothing where it is no stage of it."""
-    stages = read_yaml(DVC, mend="restore it")["stages"] if DVC.exists() else {}
-    return dict(stages.get(stage, {}))
+    return dict(declared().get(stage, {}))
 
 
 def stamps(stage: str) -> dict[str, str]:
@@ -126,9 +130,9 @@ def check_settings(*, but: str = "") -> None:
         ParamsError: names the first parameter that dvc.lock has otherwise.
     """
     again = "run `dvc repro`"
-    now, noted = read_yaml(SETTINGS, mend=again), locked()
+    now, noted, stages = read_yaml(SETTINGS, mend=again), locked(), declared()
     for stage in (name for name in SENTENCES if name != but):
-        if described(stage) and stage not in noted:
+        if stage in stages and stage not in noted:
             raise ParamsError(f"{LOCK} does not tell with which parameters stage {stage} ran; {again}")
         for name, value in noted.get(stage, {}).get("params", {}).get(SETTINGS.name, {}).items():
             if name != "tracking.registered_model" and at(now, name) != value:
