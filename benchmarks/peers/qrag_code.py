@@ -2,7 +2,7 @@
 
 Patched: ``vllm``, which it imports and does not use here, is an empty module where it is not installed, and
 torch.compile is off. ``rotary-embedding-torch`` and ``einops`` must be installed. The algorithm, its networks, its
-environment and its feedback are theirs, and so are the hyperparameters (configs/algo/pqn.yaml); the base model, its
+environment and its feedback are theirs, and so are the hyperparameters (configs/algo); the base model, its
 width and its layers are given, and warm-up and random picks are a share of the run as in 50,000 updates.
 """
 
@@ -39,7 +39,9 @@ class Stories:
 class Peer:
     """Their agent and environment."""
 
-    def __init__(self, folder: Path, model: str, *, positions: str, tokens: int, updates: int, seed: int) -> None:
+    def __init__(
+        self, folder: Path, model: str, *, positions: str, tokens: int, algorithm: str, updates: int, seed: int
+    ) -> None:
         if not (folder / "rl/agents/pqn.py").exists():
             raise SystemExit(f"{folder} holds no copy of github.com/griver/Q-RAG")
         sys.path.insert(0, str(folder.resolve()))
@@ -54,7 +56,7 @@ class Peer:
 
         base = AutoConfig.from_pretrained(model)
         values = {
-            "algo": OmegaConf.load(folder / "configs/algo/pqn.yaml"),
+            "algo": OmegaConf.load(folder / f"configs/algo/{algorithm}.yaml"),
             "envs": {"positions_processor": positions},
             "accumulate_grads": 1,
             "steps_count": updates,
