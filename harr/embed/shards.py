@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -18,6 +19,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import LARGEST
 from harr.embed.encoder import Encoder
 from harr.embed.known import Known, checked, encoded, text_hashes
+from harr.embed.lean import lean
 from harr.embed.served import ServedEncoder
 from harr.errors import DamagedFile
 from harr.io.files import (
@@ -136,11 +138,11 @@ def _made_here(
 
 
 def computing(encoder: Encoder, manifest: Mapping[str, Any], served: ServedEncoder | None) -> Encoder | ServedEncoder:
-    """Return what computes vectors as the manifest says: the encoder, with token vectors or without, its bfloat16 copy,
-    or the server."""
+    """Return what computes vectors as the manifest says: the encoder, with token vectors or without, what stands for it
+    in bfloat16, or the server."""
     if tokens := manifest.get("tokens"):
         encoder = encoder.late(tokens["width"], tokens["kept"])
-    return served or (encoder.bfloat16() if manifest["dtype"] == "bfloat16" else encoder)
+    return served or (lean(encoder, torch.bfloat16) if manifest["dtype"] == "bfloat16" else encoder)
 
 
 def embed_shard(
@@ -288,7 +290,7 @@ def _choose_dtype(passages: Passages, encoder: Encoder, batch_size: int) -> str:
     """Try both types on passages from all over the corpus: bfloat16 must be faster and agree."""
     rows = np.unique(np.linspace(0, len(passages) - 1, batch_size).astype(np.int64))
     texts = [passage.content for passage in passages.take(rows.tolist())]
-    half = encoder.bfloat16()
+    half = lean(encoder, torch.bfloat16)
     seconds = {"float32": float("inf"), "bfloat16": float("inf")}
     vectors: dict[str, NDArray[np.float32]] = {}
     begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""The encoder of a server tells the vectors of the ordinary one, whatever it is asked beside it."""
+"""The encoder of a server, and of a corpus in bfloat16, tells the vectors of the ordinary one."""
 
 import copy
 
@@ -31,6 +31,13 @@ def test_vectors_are_those_of_the_ordinary_encoder(encoder: Encoder, dtype: torc
         told_ND = found.encode(TEXTS, prompt=prompt, max_tokens=max_tokens)
         assert told_ND.dtype == np.float32 and float((wanted_ND * told_ND).sum(-1).min()) > least
     assert found.encode([]).shape == (0, encoder.width)
+
+
+def test_alone_a_text_has_the_same_bytes_whatever_is_encoded_beside_it(encoder: Encoder) -> None:
+    found = lean(encoder, torch.bfloat16)
+    together_ND = found.encode(TEXTS, batch_size=8, alone=True)
+    apart_ND = np.concatenate([found.encode([text], batch_size=8, alone=True) for text in TEXTS[:12]])
+    np.testing.assert_array_equal(apart_ND, together_ND[:12])
 
 
 def test_another_model_keeps_the_ordinary_way(encoder: Encoder) -> None:
