@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pydantic_core import from_json
+from starlette.requests import ClientDisconnect
 
 from harr.errors import one_line
 from harr.serve.bodies import MAX_BYTES
@@ -16,6 +17,8 @@ OPEN = ("/", "/health")
 """Routes without a token: the page holds nothing, and health is asked by what starts containers."""
 HERE = ("127.0.0.1", "localhost", "[::1]")
 """Names of a server on loopback; a page of the web that gave the address a name (DNS rebinding) has another."""
+GONE = 499
+"""How a request is counted whose client left before all of it had come."""
 Asgi = Callable[..., Any]
 
 
@@ -46,6 +49,8 @@ class Door:
                 await self._app(scope, _limited(receive), sending)
         except TooLarge:
             await refuse(sending, 413, f"the body has more than {MAX_BYTES} bytes")
+        except ClientDisconnect:
+            told["status"] = GONE
         finally:
             route = scope.get("route")
             self._counted(getattr(route, "path", "other"), told["status"], time.perf_counter() - started)

@@ -43,6 +43,7 @@ class Follower:
         self.changes = 0
         """Number of versions that were taken over after the first one."""
         self._version, self._folder = "", Path()
+        """What is served: its number and the hash of its files, since a registry begun anew gives numbers again."""
         self._unfit = ("", "")
         """The version that does not fit here, and why: it is not loaded at every look."""
         self._client: Any = None
@@ -61,7 +62,7 @@ class Follower:
         if not (
             told.get("model") == self.model
             and digest_of(kept) == told.get("digest")
-            and self._took(kept, str(told["version"]))
+            and self._took(kept, f"{told['version']} {told['digest']}")
         ):
             self._unfit = ("", "")
             self._take(*self._look())
@@ -75,7 +76,7 @@ class Follower:
         while not self._ended.wait(EVERY_SECONDS):
             try:
                 if self._renewed():
-                    self._load(self._folder, self._version)
+                    self._load(self._folder, _number(self._version))
                     self._unfit = ("", "")
                 folder, version = self._look()
                 if version == self._unfit[0]:
@@ -102,11 +103,12 @@ class Follower:
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
             self._client = open_registry(registry_address(self._project))
         found = resolve(self._client, self.model)
-        if found.number in (self._version, self._unfit[0]):
-            return Path(), found.number
+        version = f"{found.number} {found.digest}"
+        if version in (self._version, self._unfit[0]):
+            return Path(), version
         if found.kind != "retriever":
             raise ModelError(f"{found.uri} is of kind {found.kind}; a server answers with a retriever")
-        return fetch(self._client, found, self._cache), found.number
+        return fetch(self._client, found, self._cache), version
 
     def _took(self, folder: Path, version: str) -> bool:
         """Return whether the version that was served last can be served now, too; if not, the registry is asked."""
@@ -119,13 +121,14 @@ class Follower:
     def _take(self, folder: Path, version: str) -> None:
         """Load a version, and note that it is served; one that does not fit here is not tried again."""
         try:
-            self._load(folder, version)
+            self._load(folder, _number(version))
         except (IndexMismatch, ModelError) as error:
             self._unfit = (version, one_line(error, 300))
             raise
         before, self._version, self._folder = self._folder, version, folder
         if is_registered(self.model):
-            told = {"model": self.model, "version": version, "folder": folder.name, "digest": digest_of(folder)}
+            number, digest = version.split()
+            told = {"model": self.model, "version": number, "folder": folder.name, "digest": digest}
             write_json(self._cache / LAST, told)
             if before.name:
                 self._prune({folder.name, before.name})
@@ -137,3 +140,8 @@ class Follower:
         for folder in self._cache.iterdir():
             if downloaded.fullmatch(folder.name) and folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _number(version: str) -> str:
+    """Return what a person reads of a version."""
+    return version.partition(" ")[0]

@@ -1,5 +1,6 @@
 """An HTTP client that a server cannot hold up, fill up or send elsewhere, and a call that ends in time."""
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -29,8 +30,9 @@ def bounded_client(seconds: float, *, secret: str = "") -> httpx.Client:
     """Return a client whose answers are read whole: in so many ``seconds``, up to ``MOST_BYTES``, as they were sent.
 
     It follows no redirect and asks for no compression, which can hide any size. Where an answer holds the ``secret``
-    that was sent with the question, three asterisks take its place before anybody reads it.
+    that was sent, also in the escapes of JSON, three asterisks take its place before anybody reads it.
     """
+    spelt = re.compile("".join(rf"(?:\\?{re.escape(one)}|(?i:\\u{ord(one):04x}))" for one in secret).encode())
 
     def read(answer: httpx.Response) -> None:
         stream, deadline, body = answer.stream, time.monotonic() + seconds, bytearray()
@@ -46,7 +48,7 @@ def bounded_client(seconds: float, *, secret: str = "") -> httpx.Client:
                     raise httpx.ReadTimeout(f"not whole after {seconds:g} s", request=answer.request)
         finally:
             stream.close()
-        answer.stream = httpx.ByteStream(bytes(body).replace(secret.encode(), b"***") if secret else bytes(body))
+        answer.stream = httpx.ByteStream(spelt.sub(b"***", body) if secret else bytes(body))
 
     return _Client(
         timeout=seconds,

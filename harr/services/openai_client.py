@@ -97,8 +97,11 @@ class Service:
         self._unreachable, self._overloaded = unreachable, overloaded
         self._refused = refused or f"{name}.base_url, {name}.model ({model}) and {name}.max_tokens"
         self._timeout, self._deadline = timeout_seconds, deadline_seconds
-        self._key = os.environ.get(key_variable) or "no-key"
-        bounded: Any = bounded_client(timeout_seconds, secret=os.environ.get(key_variable, "").strip())
+        key = os.environ.get(key_variable, "").strip()  # of a file it may have brought the end of the line
+        if not (key.isascii() and key.isprintable()):
+            raise ParamsError(f"the environment variable {key_variable} holds letters that no key has; set it again")
+        self._key = key or "no-key"
+        bounded: Any = bounded_client(timeout_seconds, secret=key)
         from openai import OpenAI
 
         self._addresses = [

@@ -154,9 +154,10 @@ class StateFormat:
             lengths = reader.token_counts([texts[i] for i in check], prompt=self.prompt)
             over = [i for i, length in zip(check, lengths, strict=True) if length > self.max_tokens]
             for i in over:
-                if drafts[i].hops:
-                    drafts[i] = replace(drafts[i], hops=drafts[i].hops[1:])
-                    texts[i], lost[i] = self._text(drafts[i]), replace(lost[i], dropped=lost[i].dropped + 1)
+                if hops := drafts[i].hops:
+                    drafts[i] = self._with_last_hops(drafts[i], reader)
+                    texts[i] = self._text(drafts[i])
+                    lost[i] = replace(lost[i], dropped=len(hops) - len(drafts[i].hops))
                 elif drafts[i].thought:
                     drafts[i] = self._with_less_thought(drafts[i], reader)
                     texts[i], lost[i] = self._text(drafts[i]), replace(lost[i], thought_cut=True)
@@ -201,6 +202,14 @@ class StateFormat:
             alone = state_text(search, style=self.style, history=False)
             return alone, self._fits(alone, reader)
         return asking(self._most(asking, len(question), reader)), True
+
+    def _with_last_hops(self, search: Search, reader: StateReader) -> Search:
+        """Return a search with as many of its last hops as have room in the state, found by halves."""
+
+        def telling(kept: int) -> Search:
+            return replace(search, hops=search.hops[len(search.hops) - kept :])
+
+        return telling(self._most(lambda kept: self._text(telling(kept)), len(search.hops), reader))
 
     def _with_less_thought(self, search: Search, reader: StateReader) -> Search:
         """Return a search with as much of the end of its thought as has room in the state, which may be none."""

@@ -1,5 +1,6 @@
 """What the server says when something behind it fails, and that it ends with a request that never does."""
 
+import asyncio
 import http.client
 import signal
 import socket
@@ -54,6 +55,25 @@ def test_who_is_to_blame_is_told(error: HarrError, status: int) -> None:
     with TestClient(application(service), base_url="http://127.0.0.1") as client:
         reply = client.post("/search", json={"question": "Who?"})
     assert (reply.status_code, reply.json()) == (status, {"error": str(error)})
+
+
+def test_a_client_that_leaves_before_its_body_has_come_is_no_fault_of_the_server() -> None:
+    searcher = Searcher(Path())
+    service = RetrieverService(searcher, Follower("x", Path(), Path(), searcher.load), room=10)
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/search",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1")],
+    }
+
+    async def left(*_: object) -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    asyncio.run(application(service)(scope, left, left))
+    service.close()
+    assert b'harr_requests_total{route="/search",status="499"} 1.0' in service.monitor.text()
 
 
 def test_a_body_that_never_comes_does_not_keep_the_server(tmp_path: Path) -> None:

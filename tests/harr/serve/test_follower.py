@@ -107,6 +107,26 @@ def test_an_alias_that_moves_is_taken_over_and_back(
     assert follower.problem == ""
 
 
+def test_another_model_of_the_same_number_is_taken_over(
+    client: Any, following: Made, loaded: list[tuple[str, str]], refused: list[str]
+) -> None:
+    first = register(client, model("first"))
+    follower = following(CHAMPION)
+    follower.start()
+    client.delete_registered_model(NAME)  # or mlflow.db went back to a copy of before: numbers are given again
+    register(client, model("another, for another index"))
+    wait_for(lambda: refused == [first])
+    client.delete_registered_model(NAME)
+    register(client, model("third"))
+    wait_for(lambda: len(loaded) == 2)
+    follower.close()
+    client.delete_registered_model(NAME)
+    register(client, model("fourth"))
+    following(CHAMPION).start()  # with what was served last, until it has looked
+    wait_for(lambda: len(loaded) == 4)
+    assert {version for version, _ in loaded} == {first} and "fourth" in loaded[-1][1]
+
+
 def test_what_cannot_be_taken_over_is_told_until_it_can(
     client: Any, following: Made, loaded: list[tuple[str, str]]
 ) -> None:

@@ -110,6 +110,28 @@ def test_a_key_in_an_answer_is_kept_nowhere(monkeypatch: pytest.MonkeyPatch) -> 
         assert served.keys == {"Bearer sk-secret-0123"}
 
 
+def test_a_key_in_the_escapes_of_json_is_kept_nowhere_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some write a slash as two characters, and = by its number."""
+    monkeypatch.setenv("MY_KEY", "sk/secret=")
+    body = b'{"id": "1", "choices": [{"message": {"content": "it is sk\\/secret\\u003D and \\u0073k/secret="}}]}'
+    with raw(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body) as address:
+        assert generator(address, timeout_seconds=5.0).complete(ASKED) == ["it is *** and ***"]
+
+
+def test_a_key_with_the_end_of_its_line_is_sent_without_and_one_that_no_header_holds_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-secret-0123\n")
+    with serving(lambda body, number: (200, chat("yes"))) as served:
+        assert generator(served.base_url, timeout_seconds=5.0).complete(ASKED) == ["yes"]
+        assert served.keys == {"Bearer sk-secret-0123"}
+    for key in ("sk-sécret", "sk-secret\r\nX-Other: 1"):
+        monkeypatch.setenv("MY_KEY", key)
+        with pytest.raises(ParamsError, match="variable MY_KEY holds letters that no key has") as told:
+            generator("http://127.0.0.1:1/v1")
+        assert "cret" not in str(told.value)
+
+
 def test_what_a_terminal_would_act_on_is_not_told() -> None:
     with (
         serving(lambda body, number: (400, {"error": {"message": "\x1b[2J\u202eno\x07"}})) as served,
