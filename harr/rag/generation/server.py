@@ -18,15 +18,14 @@ class ServerGenerator:
     Failed attempts are tried again as :class:`harr.services.openai_client.Service` says. Every request carries the same
     ``seed``, so equal requests of a batch are asked once. A prompt that is longer than the model reads is answered by
     nothing (:class:`harr.types.PromptTooLong`), which is counted: one such prompt ends no run. One that left less room
-    than ``max_tokens`` is counted as ``no_room``: vLLM then writes what fits, and says so only by its count of tokens.
+    than it asked for is counted as ``no_room``: vLLM then writes what fits, and says so only by its count of tokens.
     """
 
     def __init__(self, params: ServerParams, *, seed: int = 0, name: str = "generator") -> None:
         """Connect to the server of ``params``; errors speak of the section ``name`` of params.yaml."""
         self._params, self._name = params, name
         self._seed = seed
-        limited = {"max_tokens", "max_completion_tokens"} & params.extra_body.keys()
-        self._wanted = 0 if limited else params.max_tokens
+        self._limited = bool({"max_tokens", "max_completion_tokens"} & params.extra_body.keys())
         self._service = Service(
             name,
             base_url=params.base_url,
@@ -65,10 +64,11 @@ class ServerGenerator:
 
     def _complete(self, request: Generate) -> str:
         """Send one request: raw text goes to /completions, messages to /chat/completions."""
+        limit = min(request.max_tokens or self._params.max_tokens, self._params.max_tokens)
         options: dict[str, Any] = {
             "model": self._params.model,
             "temperature": self._params.temperature,
-            "max_tokens": min(request.max_tokens or self._params.max_tokens, self._params.max_tokens),
+            "max_tokens": limit,
             "seed": self._seed,
             "extra_body": self._params.extra_body,
         }
@@ -92,13 +92,11 @@ class ServerGenerator:
             )
         usage = getattr(reply, "usage", None)
         read, written = (_count(getattr(usage, f"{kind}_tokens", 0)) for kind in ("prompt", "completion"))
-        cut_short = isinstance(text, TruncatedCompletion) and 0 < written < self._wanted
+        cut_short = isinstance(text, TruncatedCompletion) and not self._limited and 0 < written < limit
         with self._lock:
             self._usage.update(requests=1, prompt_tokens=read, completion_tokens=written, no_room=int(cut_short))
         if cut_short:
-            return ContextFull.of(
-                text, f"{self._service.where}: room for {written} of {self._wanted} tokens after {read}"
-            )
+            return ContextFull.of(text, f"{self._service.where}: room for {written} of {limit} tokens after {read}")
         return text
 
 

@@ -16,7 +16,7 @@ from harr.rag.generation.server import ServerGenerator
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_f1
-from harr.types import Episode, Question
+from harr.types import Episode, Generate, Question
 
 REFUSAL = {
     "message": "This model's maximum context length is 4096 tokens. However, your messages resulted in 5012 tokens.",
@@ -105,6 +105,19 @@ def test_an_answer_of_the_whole_limit_is_remembered(tmp_path: Path) -> None:
         again = remembering(served.base_url, tmp_path)
         played(again, 1, of=1)
     assert first.usage()["no_room"] == 0.0 and again.usage()["requests"] == 0.0
+
+
+def test_a_budget_that_is_used_up_is_no_want_of_room(tmp_path: Path) -> None:
+    """A request may ask for less than ``max_tokens``, as one for a thought does (``pipeline.thinking_tokens``)."""
+    thoughts = [Generate(prompt=f"<think>{number}", stop=("</think>",), max_tokens=16) for number in range(8)]
+    with serving(lambda body, number: written("so", "length", body["max_tokens"])) as served:
+        assert remembering(served.base_url, tmp_path).complete(thoughts) == ["so"] * 8
+        again = remembering(served.base_url, tmp_path)
+        again.complete(thoughts)
+    assert (again.usage()["cached"], again.usage()["no_room"]) == (8.0, 0.0)
+    refused = pytest.raises(ParamsError, match=r"room for 15 of 16 tokens after 4090; 8 of 8 prompts leave no room")
+    with serving(lambda body, number: written("so", "length", 15)) as served, refused:
+        remembering(served.base_url, tmp_path / "other").complete(thoughts)
 
 
 def test_a_few_prompts_are_no_rule(tmp_path: Path) -> None:
