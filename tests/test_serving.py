@@ -5,11 +5,13 @@ import os
 import re
 import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from vllm_cpu import environment
 
 from harr.params import Params
@@ -106,6 +108,17 @@ def test_a_container_is_pinned_healthy_and_reached_from_this_machine_only(servic
     (device,) = spec["deploy"]["resources"]["reservations"]["devices"]
     assert any(re.match(r"--gpu-memory-utilization=\$\{\w+:-0\.\d\}$", word) for word in spec["command"])
     assert device["capabilities"] == ["gpu"] and device["driver"] == "nvidia"
+
+
+def test_harr_takes_the_transformers_of_vllm() -> None:
+    """vLLM 0.31 wants those before 5.18, which want huggingface-hub before 2, and 0.32 the ones that .ci/vllm has."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    takes = {one.name: one.specifier for one in map(Requirement, project["dependencies"])}
+    installed = re.findall(r"(transformers|tokenizers|torch)==(\S+)", (ROOT / ".ci/vllm").read_text())
+    assert len(installed) == 3
+    older = [("transformers", "5.10.4"), ("transformers", "5.17.0"), ("huggingface-hub", "1.33.0")]
+    for name, version in [*installed, *older, ("tokenizers", "0.22.2")]:
+        assert takes[name].contains(version), (name, version)
 
 
 def parse(commands: list[list[str]]) -> list[dict[str, Any]]:
