@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harr.errors import HarrError, IndexMismatch, ModelError, one_line
 from harr.io.files import SUMS, digest_of, read_json, sha256, write_json
@@ -15,6 +15,16 @@ from harr.services.model_registry import SCHEME, fetch, is_registered, open_regi
 EVERY_SECONDS = 2.0
 LAST = "serving.json"
 """What was served last, in the cache: a server that comes up again begins with it, also while MLflow is away."""
+
+
+class Served(NamedTuple):
+    """What is served: its number, or name, and the hash of its files, as a registry begun anew gives numbers again."""
+
+    name: str
+    digest: str = ""
+
+
+NONE = Served("")
 
 
 class Follower:
@@ -42,9 +52,8 @@ class Follower:
         """Why the last look failed, in one line."""
         self.changes = 0
         """Number of versions that were taken over after the first one."""
-        self._version, self._folder = "", Path()
-        """What is served: its number and the hash of its files, since a registry begun anew gives numbers again."""
-        self._unfit = ("", "")
+        self._version, self._folder = NONE, Path()
+        self._unfit = (NONE, "")
         """The version that does not fit here, and why: it is not loaded at every look."""
         self._client: Any = None
         self._ended = threading.Event()
@@ -62,9 +71,9 @@ class Follower:
         if not (
             told.get("model") == self.model
             and digest_of(kept) == told.get("digest")
-            and self._took(kept, f"{told['version']} {told['digest']}")
+            and self._took(kept, Served(str(told["version"]), told["digest"]))
         ):
-            self._unfit = ("", "")
+            self._unfit = (NONE, "")
             self._take(*self._look())
         self._thread.start()
 
@@ -76,8 +85,8 @@ class Follower:
         while not self._ended.wait(EVERY_SECONDS):
             try:
                 if self._renewed():
-                    self._load(self._folder, _number(self._version))
-                    self._unfit = ("", "")
+                    self._load(self._folder, self._version.name)
+                    self._unfit = (NONE, "")
                 folder, version = self._look()
                 if version == self._unfit[0]:
                     self.problem = self._unfit[1]
@@ -85,32 +94,32 @@ class Follower:
                 if version != self._version:
                     self._take(folder, version)
                     self.changes += 1
-                self.problem, self._unfit = "", ("", "")
+                self.problem, self._unfit = "", (NONE, "")
             except HarrError as error:
                 self.problem = one_line(error, 300)
             except Exception as error:  # whatever a library raises: the model of before goes on
                 self.problem = f"{type(error).__name__}: {one_line(error, 300)}"
 
-    def _look(self) -> tuple[Path, str]:
-        """Return the folder and name of the version of now; one that is served already is not fetched."""
+    def _look(self) -> tuple[Path, Served]:
+        """Return the folder of the version of now, and which it is; one that is served already is not fetched."""
         if not is_registered(self.model):
             folder = Path(self.model).expanduser()
             if not (folder / SUMS).exists():
                 raise ModelError(f"{folder} is no folder of stage merge; name models/retriever, or run `dvc repro`")
-            return folder, sha256(folder / SUMS)[:12]
+            return folder, Served(sha256(folder / SUMS)[:12])
         if self._client is None:
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # this thread asks again by itself
             os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
             self._client = open_registry(registry_address(self._project))
         found = resolve(self._client, self.model)
-        version = f"{found.number} {found.digest}"
+        version = Served(found.number, found.digest)
         if version in (self._version, self._unfit[0]):
             return Path(), version
         if found.kind != "retriever":
             raise ModelError(f"{found.uri} is of kind {found.kind}; a server answers with a retriever")
         return fetch(self._client, found, self._cache), version
 
-    def _took(self, folder: Path, version: str) -> bool:
+    def _took(self, folder: Path, version: Served) -> bool:
         """Return whether the version that was served last can be served now, too; if not, the registry is asked."""
         try:
             self._take(folder, version)
@@ -118,17 +127,16 @@ class Follower:
             return False
         return True
 
-    def _take(self, folder: Path, version: str) -> None:
+    def _take(self, folder: Path, version: Served) -> None:
         """Load a version, and note that it is served; one that does not fit here is not tried again."""
         try:
-            self._load(folder, _number(version))
+            self._load(folder, version.name)
         except (IndexMismatch, ModelError) as error:
             self._unfit = (version, one_line(error, 300))
             raise
         before, self._version, self._folder = self._folder, version, folder
         if is_registered(self.model):
-            number, digest = version.split()
-            told = {"model": self.model, "version": number, "folder": folder.name, "digest": digest}
+            told = {"model": self.model, "version": version.name, "folder": folder.name, "digest": version.digest}
             write_json(self._cache / LAST, told)
             if before.name:
                 self._prune({folder.name, before.name})
@@ -140,8 +148,3 @@ class Follower:
         for folder in self._cache.iterdir():
             if downloaded.fullmatch(folder.name) and folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
-
-
-def _number(version: str) -> str:
-    """Return what a person reads of a version."""
-    return version.partition(" ")[0]
