@@ -1,4 +1,4 @@
-"""Real servers that a test starts: MLflow, and a stand-in for S3."""
+"""What a test of tasks starts: real servers of MLflow, a stand-in for S3, and Great Expectations' process."""
 
 import os
 import signal
@@ -13,6 +13,23 @@ import pytest
 from servers import wait_for
 
 from flows.server import free_port
+from tasks.expectations.process import checker
+
+
+@pytest.fixture(autouse=True)
+def expectations_end(tmp_path: Path) -> Iterator[None]:
+    """End the process of Great Expectations with the test that began it: it works in that test's folder."""
+    before = checker.cache_info().currsize
+    yield
+    if not before:
+        end_checker()
+
+
+def end_checker() -> None:
+    """Let the process write its last page and end."""
+    if checker.cache_info().currsize:
+        checker().communicate(timeout=60)
+    checker.cache_clear()
 
 
 @dataclass

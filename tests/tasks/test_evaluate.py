@@ -20,7 +20,8 @@ from tasks.expectations.process import expect
 RECIPES = Path(__file__).parents[2] / "recipes"
 
 
-def test_the_seeds_of_an_arm_pass_the_suite() -> None:
+def test_the_seeds_of_an_arm_pass_the_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     row = {"id": "q1", "recall": 1.0, "answer_f1": 0.5}
     frame = evaluation_frame.fn({"frozen": [[row]], "full": [[row], [row]]})
     assert list(frame["arm"]) == ["frozen-0", "full-0", "full-1"]

@@ -45,15 +45,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("checks"))
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-        end_checker()
+        process = checker()
         yield Path.cwd()
-        end_checker()
-
-
-def end_checker() -> None:
-    """End the process that the last user of this worker left, an earlier file's stage perhaps."""
-    if checker.cache_info().currsize:
-        checker().communicate(timeout=60)
+        process.communicate(timeout=60)
     checker.cache_clear()
 
 
