@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -70,6 +71,16 @@ def _joined() -> torch.device:
     return cast(torch.device, _accelerate().PartialState().device)
 
 
+@cache
+def _objects() -> torch.distributed.ProcessGroup | None:
+    """Return the group in which processes hand each other objects: gloo's, also beside GPUs.
+
+    Whoever waits in NCCL keeps a core and a GPU busy, and the others wait for as long as the main one plays.
+    """
+    _joined()
+    return torch.distributed.new_group(backend="gloo", timeout=WAIT)
+
+
 def _accelerate() -> ModuleType:
     """Return what several processes need; a single one does without, such as an application that searches."""
     return optional("accelerate", "pipeline")
@@ -99,14 +110,14 @@ def main_process_only(call: Callable[[], T]) -> T:
     """Return what ``call`` returns in the main process, which alone calls it; its ``HarrError`` is raised in all."""
     if count() == 1:
         return call()
-    _joined()
+    group = _objects()
     answer: list[Any] = [None, None]
     if is_main():
         try:
             answer[0] = call()
         except HarrError as error:
             answer[1] = error
-    _accelerate().utils.broadcast_object_list(answer)
+    torch.distributed.broadcast_object_list(answer, group=group)
     if answer[1] is not None:
         raise answer[1]
     return cast(T, answer[0])
@@ -138,8 +149,9 @@ def joined(mine: Sequence[T]) -> list[T]:
     """
     if count() == 1:
         return list(mine)
-    _joined()
-    return list(_accelerate().utils.gather_object(list(mine)))
+    found: list[Any] = [None] * count()
+    torch.distributed.all_gather_object(found, list(mine), group=_objects())
+    return [one for part in found for one in part]
 
 
 def shared_out(size: int, work: Callable[[Sequence[int]], Sequence[T]]) -> list[T]:
