@@ -1,22 +1,22 @@
 """Every variation that the pages name, `dvc exp run -S KEY=VALUES`, is one that DVC takes and has valid values."""
 
 import re
+import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 
 from harr.params import Params
 
 ROOT = Path(__file__).parents[1]
-COPY = re.compile(r"`cp (recipes/[\w.]+\.yaml) params\.yaml`")
-SET = re.compile(r"-S (\+*)([\w.]+)=(\S+)")
+COPY = re.compile(r"cp (recipes/[\w.]+\.yaml) params\.yaml")
 
 
-def variations() -> Iterator[tuple[str, str, str, str]]:
-    """Yield file, marks (``++`` sets what the file does not name), key and value of all that the pages name.
+def variations() -> Iterator[tuple[str, list[str]]]:
+    """Yield file and settings of every run that the pages name; several values of a key are several runs.
 
     The file is the recipe that the same page copies before, or params.yaml.
     """
@@ -26,22 +26,20 @@ def variations() -> Iterator[tuple[str, str, str, str]]:
             if copied := COPY.search(line):
                 file = copied[1]
             if "dvc exp run" in line:
-                yield from (
-                    (file, marks, key, value) for marks, key, of in SET.findall(line) for value in of.split(",")
-                )
+                words = shlex.split(line.partition("dvc exp run")[2].partition("`")[0], comments=True)
+                asked = [words[place + 1] for place, word in enumerate(words) if word == "-S"]
+                yield from ((file, run["params.yaml"]) for run in get_hydra_sweeps({"params.yaml": asked}))
 
 
-@pytest.mark.parametrize(("file", "marks", "key", "value"), list(variations()))
-def test_a_variation_is_taken_and_valid(file: str, marks: str, key: str, value: str) -> None:
-    values: Any = yaml.safe_load((ROOT / file).read_text())
-    *sections, name = key.split(".")
-    own = values
-    for section in sections:
-        own = own[section]
-    assert marks == "++" or name in own, f"{file} does not name {key}: DVC refuses -S {key}, and takes -S ++{key}"
-    own[name] = yaml.safe_load(value)
-    Params.model_validate(values)
+@pytest.mark.parametrize(("file", "asked"), [pytest.param(*one, id=" ".join(one[1])) for one in variations()])
+def test_a_variation_is_taken_and_valid(file: str, asked: list[str], tmp_path: Path) -> None:
+    """DVC refuses a key that the file does not name, unless ``++`` stands before it."""
+    path = tmp_path / "params.yaml"
+    shutil.copy(ROOT / file, path)
+    apply_overrides(path, asked)
+    Params.load(path)
 
 
 def test_the_pages_name_variations() -> None:
-    assert {"pipeline.picks", "train.learning_rate"} <= {key for _, _, key, _ in variations()}
+    named = {setting.strip("+").partition("=")[0] for _, asked in variations() for setting in asked}
+    assert {"pipeline.picks", "train.learning_rate"} <= named
