@@ -19,7 +19,7 @@ from harr.corpus.passages import Passages
 from harr.corpus.vectors import LARGEST
 from harr.embed.encoder import Encoder
 from harr.embed.known import Known, checked, encoded, text_hashes
-from harr.embed.lean import lean
+from harr.embed.lean import is_bert, lean
 from harr.embed.served import ServedEncoder
 from harr.errors import DamagedFile
 from harr.io.files import (
@@ -67,7 +67,8 @@ def embed_corpus(
     ``work/<fingerprint>`` and are taken up by the next call with the same corpus, encoder, dtype
     and shard size; a shard there whose hash differs is made again, alone; so is one of a damaged ``out``.
     ``served`` computes in place of ``encoder``, after they agreed on the first passages. ``spread`` has the
-    shards made elsewhere, in any order: the bytes are the same.
+    shards made elsewhere, in any order: the bytes are the same. The weights of ``encoder`` may be in bfloat16
+    afterwards (:func:`computing`).
 
     Returns:
         Figures for the metrics file; ``embedded``, ``reused``, ``seconds`` and ``texts_per_second`` are of this call.
@@ -139,10 +140,19 @@ def _made_here(
 
 def computing(encoder: Encoder, manifest: Mapping[str, Any], served: ServedEncoder | None) -> Encoder | ServedEncoder:
     """Return what computes vectors as the manifest says: the encoder, with token vectors or without, what stands for it
-    in bfloat16, or the server."""
+    in bfloat16, or the server.
+
+    The weights of ``encoder`` become bfloat16 in place, where no other model stands for it: of 4 billion weights a copy
+    beside those in float32 would fill a GPU of 24 GB.
+    """
     if tokens := manifest.get("tokens"):
         encoder = encoder.late(tokens["width"], tokens["kept"])
-    return served or (lean(encoder, torch.bfloat16) if manifest["dtype"] == "bfloat16" else encoder)
+    if served or manifest["dtype"] != "bfloat16":
+        return served or encoder
+    if is_bert(encoder):
+        return lean(encoder, torch.bfloat16)
+    encoder.model.bfloat16()
+    return encoder
 
 
 def embed_shard(

@@ -43,6 +43,7 @@ def on_disk(noise: Sequence[str], actions: Encoder, params: EmbedParams, folder:
     tower.identity = fingerprint([actions.identity, _weights(actions)])
     out = folder / fingerprint([passages.identity, tower.identity])
     if not (out / "manifest.json").exists():
+        tower.model = copy.deepcopy(actions.model)  # the one that plays stays as it is
         embed_corpus(passages, tower, params, out, folder)
     return Sentences(noise, Vectors.of(passages, out))
 

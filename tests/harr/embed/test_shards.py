@@ -202,6 +202,14 @@ def test_resumed_run_keeps_its_dtype(
     assert next(encoder.model.parameters()).dtype == torch.float32
 
 
+def test_there_is_one_copy_of_the_weights_once_bfloat16_is_chosen() -> None:
+    encoder = Encoder(PACKAGED, max_tokens=32)
+    used = embed.computing(encoder, {"dtype": "bfloat16", "tokens": {"width": 16, "kept": 8}}, None)
+    assert isinstance(used, Encoder) and used.model is encoder.model
+    assert {weight.dtype for weight in encoder.model.parameters()} == {torch.bfloat16}
+    assert used.encode(["Who founded Acme?"]).dtype == np.float32
+
+
 def test_probe_takes_bfloat16_only_if_it_agrees(
     passages: Passages, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
