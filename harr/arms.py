@@ -48,8 +48,9 @@ class Arm:
     """Whether it is there only where stage generator taught the language model."""
     demonstrations: Literal["", "best", "all"] = ""
     """The sets of demonstrations from stage filter that the language model is shown."""
-    choose: Literal["", "votes", "judge"] = ""
-    """Who chooses one of ``evaluate.samples`` sampled episodes of a question; empty: it plays once, greedily."""
+    choose: Literal["", "votes", "judge", "each_search"] = ""
+    """Who chooses one of ``evaluate.samples`` sampled episodes of a question: a vote, a judge at the end, or a judge
+    after each search as well; empty: it plays once, greedily."""
     function: str = ""
     """``package.module:name`` of a retriever of another package."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -192,6 +193,15 @@ ARMS = {
         trained=True,
         inside=".",
         choose="judge",
+    ),
+    "beam": Arm(
+        "is full, which plays as often, but after every search those that evaluate.selector finds most promising go on "
+        "in place of the others; it grades the answers, too",
+        "purple H",
+        learner="writer",
+        trained=True,
+        inside=".",
+        choose="each_search",
     ),
     FULL: Arm("was trained by reward", "green D", learner="either", trained=True),
 }

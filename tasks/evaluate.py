@@ -112,7 +112,7 @@ def play_run(
 
     section = params.evaluate
     groups = play_samples_of(params, run, game, questions)
-    episodes = chosen(params, run, groups, log) or game.play(questions, batch_size=section.batch_size)
+    episodes, paid = chosen(params, run, game, questions, groups, log)
     report_usage(log, **({str(run): game.generator} if params.writer_learns else {}), sources=game.retriever)
     lost = [step.retrieval.shortened for episode in episodes for step in episode.steps]
     if dropped := sum(own.dropped for own in lost):
@@ -120,11 +120,11 @@ def play_run(
     if cut := sum(own.thought_cut for own in lost):
         print(f"{game.desc}: {cut} thoughts cut in states longer than retriever.max_tokens")
     rows = game.rows(episodes, reward.means(episodes), picking=params.pipeline.name == "pick")
-    if section.pass_at and not groups:
+    if section.pass_at and not params.writer_learns:
         warmth, ks = section.sample_temperature, section.pass_at
         rates = pass_rates(questions, game, samples=section.samples, ks=ks, seed=run.number, temperature=warmth)
         rows = [row | rates.get(row["id"], {}) for row in rows]
-    return episodes, with_samples(params, run, rows, episodes, groups)
+    return episodes, with_samples(params, rows, groups, paid)
 
 
 def arm_pipelines(params: Params) -> dict[str, Pipeline]:

@@ -49,11 +49,12 @@ class EvaluateParams(Section):
     """Numbers k of samples, of each of which the share of questions is reported that at least one of k samples
     solves."""
     samples: Positive = 8
-    """Number of samples of a question for ``pass_at`` and the arms majority and best_of."""
+    """Number of samples of a question for ``pass_at`` and the arms majority, best_of and beam."""
     sample_temperature: float | None = Field(None, gt=0)
     """Divisor of the scores of a retriever that is sampled for ``pass_at``; null means retriever.temperature."""
     selector: Annotated[ServerParams | LocalParams, Field(discriminator="kind")] | None = None
-    """Model that grades sampled answers for the arm best_of, by question and passages, without gold."""
+    """Model that grades sampled answers for the arms best_of and beam, by question and passages, without gold; for beam
+    also what was found so far."""
     batch_size: Positive = 512
     """Number of questions that are played together."""
     reader: Annotated[ServerParams | LocalParams | ScriptedParams, Field(discriminator="kind")] | None = None

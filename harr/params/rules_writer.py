@@ -20,12 +20,12 @@ def a_chat_template_can_be_read(params: "Params") -> None:
 
 
 def somebody_selects(params: "Params") -> None:
-    """The arm best_of has a model that chooses."""
-    judged = any(arm.choose == "judge" for arm in params.evaluate.arm_table.values())
+    """The arms best_of and beam have a model that chooses."""
+    judged = any(arm.choose in ("judge", "each_search") for arm in params.evaluate.arm_table.values())
     if judged != (params.evaluate.selector is not None):
         raise ValueError(
-            "evaluate.arms best_of and evaluate.selector, the model that grades its answers, go together; give both "
-            "or neither"
+            "the arms best_of and beam and evaluate.selector, the model that grades answers, go together; give both or "
+            "neither"
         )
 
 

@@ -41,8 +41,8 @@ def test_a_majority_of_samples_answers_and_pays_for_all(params: Params, monkeypa
     for name in ("majority", "full"):
         run = ArmRun(name, ARMS[name], 0, None)
         groups = play_samples_of(params, run, game, ASKED)
-        found = chosen(params, run, groups, lambda step, values: None) or game.play(ASKED, batch_size=1)
-        rows[name] = with_samples(params, run, [{"id": "q", "answer": found[0].answer}], found, groups)[0]
+        found, paid = chosen(params, run, game, ASKED, groups, lambda step, values: None)
+        rows[name] = with_samples(params, [{"id": "q", "answer": found[0].answer}], groups, paid)[0]
     rates = {"pass_at_1": pytest.approx(2 / 3), "pass_at_3": 1.0}
     assert rows["majority"] == {"id": "q", "answer": "Ada", "written_tokens": 9.0, **rates}
     assert rows["full"] == {"id": "q", "answer": "Cy", "written_tokens": 2.0, **rates}

@@ -1,0 +1,102 @@
+"""A beam over searches: the episodes of a question are compared after every search, and the best ones go on.
+
+N episodes begin by chance. Whenever all of them have searched or ended, a model grades what each has found; the best
+quarter of those that go on does so in place of the others (arXiv 2408.03314, section 5.1: of N beams N / M are kept,
+with M = 4). The answer is chosen among the N that end (:func:`harr.evaluate.samples.best_of`). Nobody sees gold.
+"""
+
+from collections.abc import Generator as PyGenerator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harr.evaluate.play import Game
+from harr.evaluate.samples import Group
+from harr.rag.pipelines.replies import chat, passages_text
+from harr.rag.scoring.judge import grade_of
+from harr.types import Episode, Generate, Generator, Outcome, Pipeline, Question, Request
+
+M = 4
+"""Number of episodes of which one goes on after a search."""
+PAUSED = Outcome()
+"""The outcome of an episode that has searched and not ended."""
+
+
+def play_beam(
+    questions: Sequence[Question], game: Game, writers: Sequence[Generator], judge: Generator, *, batch_size: int
+) -> tuple[list[Group], list[Group]]:
+    """Return the ended episodes of every question, one for each of ``writers``, which sample; and all that was played
+    for them, every part once, with the parts that were given up."""
+    going = {question.id: [Episode(question) for _ in writers] for question in questions}
+    ended: dict[str, list[Episode]] = {question.id: [] for question in questions}
+    parts: dict[str, list[Episode]] = {question.id: [] for question in questions}
+    while any(going.values()):
+        paused: dict[str, list[Episode]] = {name: [] for name in going}
+        for number, writer in enumerate(writers):
+            begun = {name: episodes[number] for name, episodes in going.items() if number < len(episodes)}
+            desc = f"{game.desc}: next search, {number + 1}/{len(writers)}"
+            stretch = replace(game, pipeline=_up_to_search(game.pipeline, begun), generator=writer, desc=desc)
+            asked = [episode.question for episode in begun.values()]
+            for part, (name, before) in zip(stretch.play(asked, batch_size=batch_size), begun.items(), strict=True):
+                whole = replace(part, steps=before.steps + part.steps, turns=before.turns + part.turns)
+                parts[name].append(part)
+                (paused if part.outcome is PAUSED else ended)[name].append(whole)
+        best = _best(paused, judge)
+        going = {name: _filled(best[name], len(writers) - len(ended[name])) for name in going}
+    return [tuple(found) for found in ended.values()], [tuple(played) for played in parts.values()]
+
+
+def _up_to_search(pipeline: Pipeline, begun: Mapping[str, Episode]) -> Pipeline:
+    """Return a pipeline that goes on from what is ``begun`` of a question, by id, and pauses after its next search."""
+
+    def play(question: Question) -> PyGenerator[Request, Any, Outcome]:
+        moves, before = pipeline(question), begun[question.id]
+        retrievals = iter([step.retrieval for step in before.steps])
+        completions = iter([turn.completion for turn in before.turns])
+        answer, searched, left = None, False, len(before.steps) + len(before.turns)
+        while True:
+            try:
+                request = moves.send(answer)
+            except StopIteration as end:
+                outcome: Outcome = end.value
+                return outcome
+            if searched and isinstance(request, Generate):
+                return PAUSED
+            if not left:
+                answer = yield request
+                searched = searched or not isinstance(request, Generate)
+            elif isinstance(request, tuple):
+                answer = [next(retrievals) for _ in request]
+                left -= len(request)
+            else:
+                answer, left = next(completions if isinstance(request, Generate) else retrievals), left - 1
+
+    return play
+
+
+def _best(groups: Mapping[str, Sequence[Episode]], judge: Generator) -> dict[str, list[Episode]]:
+    """Return the best quarter of each group, at least one of any, by what was found; of equals those that were first.
+
+    A grade that cannot be read is 0.
+    """
+    asked = [_request(episode) for group in groups.values() for episode in group]
+    grades = iter([-(grade_of(reply) or 0.0) for reply in (judge.complete(asked) if asked else [])])
+    found = {}
+    for name, group in groups.items():
+        own = [next(grades) for _ in group]
+        order = sorted(range(len(group)), key=own.__getitem__)
+        found[name] = [group[number] for number in order[: max(1, len(group) // M)]]
+    return found
+
+
+def _filled(episodes: Sequence[Episode], count: int) -> list[Episode]:
+    """Return ``count`` episodes, each as often as the others; none of none.
+
+    >>> [episode.question.id for episode in _filled([Episode(Question(name, "")) for name in "ab"], 3)]
+    ['a', 'b', 'a']
+    """
+    return [episodes[number % len(episodes)] for number in range(count)] if episodes else []
+
+
+def _request(episode: Episode) -> Generate:
+    passages, _ = passages_text(episode.retrieved)
+    return chat("promising", question=" ".join(episode.question.text.split()), passages=passages)
