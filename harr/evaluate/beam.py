@@ -52,7 +52,8 @@ def _up_to_search(pipeline: Pipeline, begun: Mapping[str, Episode]) -> Pipeline:
         moves, before = pipeline(question), begun[question.id]
         retrievals = iter([step.retrieval for step in before.steps])
         completions = iter([turn.completion for turn in before.turns])
-        answer, searched, left = None, False, len(before.steps) + len(before.turns)
+        searched, left = False, len(before.steps) + len(before.turns)
+        answer: Any = None
         while True:
             try:
                 request = moves.send(answer)

@@ -1,6 +1,8 @@
 """Two processes hand each other objects by a group of their own, so that none waits for another in NCCL."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +27,13 @@ def tell(out: Path, patch: pytest.MonkeyPatch) -> None:
     """Write down what one process heard, and the backend of each group that it was heard in, unless that is the one
     of gradients."""
     groups = []
+
+    def heard(ask: Callable[..., None], *args: Any, group: Any = None) -> None:
+        groups.append(group and torch.distributed.get_backend(group))
+        ask(*args, group=group)
+
     for name in OBJECTS:
-
-        def heard(*args: Any, ask: Any = getattr(torch.distributed, name), group: Any = None, **options: Any) -> None:
-            groups.append(group and torch.distributed.get_backend(group))
-            ask(*args, group=group, **options)
-
-        patch.setattr(torch.distributed, name, heard)
+        patch.setattr(torch.distributed, name, partial(heard, getattr(torch.distributed, name)))
     told = distributed.main_process_only(lambda: f"by {distributed.number()}")
     joined = distributed.joined([distributed.number()])
     write_json(out / f"{distributed.number()}.json", {"told": told, "joined": joined, "groups": groups})

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 from trl import chat_template_utils
 
 from harr.errors import ModelError
-from harr.rag.generation.chat_template import keep_turns, keeps_turns
+from harr.rag.generation.chat_template import keep_turns, keeps_turns, turn_frame
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.pipelines.react import react_passages
@@ -79,6 +79,17 @@ def test_a_loaded_model_has_the_kept_template_and_saves_it(folder: Path, tmp_pat
     loaded = load_model(str(tmp_path / "thinking"))[1]
     loaded.save_pretrained(tmp_path / "again")
     assert keeps_turns(AutoTokenizer.from_pretrained(tmp_path / "again"))
+
+
+def test_a_model_is_loaded_with_what_its_template_is_to_be_told(folder: Path, tmp_path: Path) -> None:
+    """A model that thinks cannot be told not to by a program that loads it as it is (review F5)."""
+    model, tokenizer = load_model(str(folder))
+    tokenizer.chat_template = chat_template_utils.qwen3_chat_template
+    for saved in (model, tokenizer):
+        saved.save_pretrained(tmp_path)
+    told = load_model(str(tmp_path), chat_template_kwargs={"enable_thinking": False})[1]
+    assert turn_frame(told, "tiny")[1].endswith("<think>\n\n</think>\n\n")
+    assert "think" not in turn_frame(load_model(str(tmp_path))[1], "tiny")[1]
 
 
 REPLIES = [

@@ -400,6 +400,13 @@ def test_bug_9_a_run_starts_as_its_recipe_says_and_what_no_one_reads_is_refused(
         Params.load(tmp_path / "params.yaml")
 
 
+@pytest.mark.parametrize("recipe", ["r_search", "r_search_small"])
+def test_form_counts_whole_or_not_at_all_as_published(recipe: str) -> None:
+    """A share of well-formed turns made a bad answer cost half of what the paper takes (review F4)."""
+    terms = Params.load(Path(harr.__file__).parents[1] / f"recipes/{recipe}.yaml").reward.terms
+    assert "format_strict" in terms and "format" not in terms
+
+
 def test_bug_10_the_answer_is_sampled_with_the_results_in_sight() -> None:
     """Every token of the results is read, and none is hidden. That TRL does so, too, is in ``train/test_agent.py``."""
     known = {"mother of Ada Brown": Retrieval((MOTHER,)), "birthplace of Clara": Retrieval((TOWN,))}
