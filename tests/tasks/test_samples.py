@@ -56,8 +56,10 @@ def test_a_beam_has_a_judge_and_pays_for_what_it_gives_up(params: Params, monkey
     monkeypatch.setattr(writers, "written_by", lambda *_: SimpleNamespace(tokens=lambda text: 1))
     judge = SimpleNamespace(complete=lambda asked: ['{"score": 1.0}' for _ in asked], usage=lambda: {"requests": 3.0})
     monkeypatch.setattr(writers, "build_reader", lambda *_: judge)
-    section = params.evaluate.model_copy(update={"arms": ("beam", "full")})
-    params = params.model_copy(update={"evaluate": section})
+    values = params.model_dump(exclude_unset=True)
+    selector = {"kind": "server", "base_url": "http://127.0.0.1:9/v1", "model": "judge"}
+    values["evaluate"] |= {"arms": ["beam", "full"], "selector": selector}
+    params = Params.model_validate(values)
     game = Game("arm", lambda asked: search_r1(asked, max_searches=1), OnePassage(), None)
     run = ArmRun("beam", ARMS["beam"], 0, None)
     assert play_samples_of(params, run, game, ASKED) == []

@@ -307,8 +307,11 @@ def test_sources_are_for_an_agent(changes: dict[str, Any], line: str, tmp_path: 
             {"retriever": {"state": "thought"}},
             "retriever.state thought is for a retriever that learns: with train.method agent all search for the query",
         ),
-        ({"generator": {"kind": "local", "model": "m"}}, "arms warmstart .* choose from base, majority, best_of, full"),
-        ({"evaluate": {"arms": ["best_of", "full"]}}, "arms best_of and evaluate.selector, .* go together"),
+        (
+            {"generator": {"kind": "local", "model": "m"}},
+            "arms warmstart .* choose from base, majority, best_of, beam, full",
+        ),
+        ({"evaluate": {"arms": ["best_of", "full"]}}, "arms best_of and beam and evaluate.selector, .* go together"),
         ({"evaluate": {"arms": ["majority"]}}, "the arm majority is what full was trained from; add full"),
         (
             {"train": {"method": "agent", "credit": "step"}},
