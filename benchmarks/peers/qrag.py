@@ -25,7 +25,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.peers.qrag_code import Document, Peer
+from benchmarks.peers.qrag_code import Document, Peer, random_picks
 from harr.corpus.sample import draw_questions
 from harr.datasets.babi import make_stories
 from harr.datasets.haystack import hide
@@ -100,6 +100,8 @@ def ours(args: argparse.Namespace, out: Path) -> dict[str, Any]:
     training = documents(args, "train")
     questions = _attach(towers, training, "train")
     update = {"steps": args.updates, "questions_per_step": args.batch // args.picks, "warmup_steps": args.updates // 50}
+    if args.published:
+        update["random_steps"] = -(-random_picks(args.batch, args.updates) // args.batch)
     changed = params.train.model_copy(update=update | {"precision": "float32"})
     reward = Reward({name: float(weight) for name, weight in yaml.safe_load(_terms(params)).items()})
     setup = Setup(questions, partial(pick, picks=args.picks), towers, None, reward, "peers")
@@ -198,6 +200,8 @@ def converted(args: argparse.Namespace, out: Path, test: Sequence[Document], pla
     from tasks.convert import convert_checkpoint
 
     params = game(args.task, args.sentences, published=True)
+    if args.task == "hotpotqa":  # theirs collects with 220 tokens of a pick and plays with 128, two of them its own
+        params = params.model_copy(update={"retriever": params.retriever.model_copy(update={"pick_tokens": 126})})
     towers = trained_towers(
         params.encoder, params.retriever, convert_checkpoint(params, out / "model_last.pt", out / "m")
     )
