@@ -38,18 +38,26 @@ def bring_home(address: str) -> None:
     its own. Any other place, such as a disk for artifacts, was chosen by a person and stays.
 
     Raises:
-        ServiceUnavailable: another process has the database.
+        ServiceUnavailable: another process has the database, or it cannot be written.
     """
     database = own_database(address)
     if database is None or not (strangers := foreign_roots(database)):
         return
     here = database.parent / FILES
-    with closing(sqlite3.connect(database, timeout=SECONDS)) as store, store:
-        for there in strangers:
-            for table, columns in PLACES.items():
-                for column in columns:
-                    moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
-                    store.execute(moved, (f"{here}/", len(there) + 2, len(there) + 1, f"{there}/"))
+    try:
+        with closing(sqlite3.connect(database, timeout=SECONDS)) as store, store:
+            for there in strangers:
+                for table, columns in PLACES.items():
+                    for column in columns:
+                        moved = (
+                            f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
+                        )
+                        store.execute(moved, (f"{here}/", len(there) + 2, len(there) + 1, f"{there}/"))
+    except sqlite3.OperationalError as error:
+        raise ServiceUnavailable(
+            f"{database} was copied or moved, and its places of artifacts cannot be changed ({error}); let it be "
+            "written, and run the same command again"
+        ) from None
     left = "" if any(here.glob("*/*")) else "; files of earlier runs were not copied along"
     was = ", ".join(strangers)
     print(f"{DATABASE} was copied or moved: its artifacts are in {here} now, not in {was}{left}", file=sys.stderr)
