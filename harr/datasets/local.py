@@ -12,7 +12,7 @@ from harr.corpus.sample import draw_questions
 from harr.datasets.source import Source
 from harr.datasets.splits import rows_to_read
 from harr.errors import CorpusError
-from harr.io.jsonl import Row, read_rows
+from harr.io.jsonl import Row, fold, read_rows
 from harr.params.download import JsonlParams, OwnQuestionsParams, PeopleParams, WorldParams
 from harr.types import Passage, Question
 from harr.world.people import People
@@ -151,7 +151,7 @@ def question_of(row: Row) -> Question:
     """
     only = (row.text("answer", "question"),) if "answer" in row.values and "answers" not in row.values else ()
     grades = _grades(row)
-    gold_ids = row.strings("supporting") or tuple(grades)
+    gold_ids = row.ids("supporting") or tuple(grades)
     if grades and set(gold_ids) != set(grades):
         odd = sorted(set(gold_ids) ^ set(grades))[0]
         raise CorpusError(f"{row.place}: {short(odd)} is in one of supporting and grades; grade every gold passage")
@@ -161,7 +161,7 @@ def question_of(row: Row) -> Question:
         answers=only or row.strings("answers") or row.strings("golden_answers"),
         gold_ids=gold_ids,
         grades=tuple(grades[name] for name in gold_ids) if grades else (),
-        candidate_ids=row.strings("context_ids"),
+        candidate_ids=row.ids("context_ids"),
         kind=str(row.values.get("type") or ""),
         level=str(row.values.get("level") or ""),
         setting=next((name for key in ("setting", "labels") if isinstance(name := row.values.get(key), str)), ""),
@@ -173,7 +173,7 @@ def _grades(row: Row) -> dict[str, int]:
     found = row.values.get("grades") or {}
     if not isinstance(found, dict) or not all(type(grade) is int for grade in found.values()):
         raise CorpusError(f"{row.place}: grades is {str(found)[:60]!r}; expected {{passage id: whole number}}")
-    return {name: grade for name, grade in sorted(found.items(), key=lambda own: -own[1]) if grade > 0}
+    return {fold(name): grade for name, grade in sorted(found.items(), key=lambda own: -own[1]) if grade > 0}
 
 
 def read_question_file(path: Path) -> Iterator[Question]:

@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Characters that would act on a terminal."""
 HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 """How JSON spells one half of a character beyond the first 65,536."""
+LONGEST = 64 << 20
+"""Bytes of a line that is read: a small gzip may hold one of gigabytes."""
 
 
 def fold(text: str) -> str:
@@ -58,6 +61,10 @@ class Row:
             raise CorpusError(f"{self.place}: {key} is {str(found)[:60]!r}; expected a list of strings")
         return tuple(found)
 
+    def ids(self, key: str) -> tuple[str, ...]:
+        """Return the list of ids under ``key``, folded as :meth:`text` folds the id that each of them names."""
+        return tuple(map(fold, self.strings(key)))
+
     def matches(self, where: Mapping[str, Any]) -> bool:
         """Return True where every field equals the wanted value, or contains it if the field is a list.
 
@@ -82,7 +89,8 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
     ``leave_out`` is told of a line that is no object; without one the first ends the reading.
 
     Raises:
-        CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8.
+        CorpusError: the file is missing, is no gzip, breaks off, or has a line that is no JSON object in UTF-8, or is
+            longer than LONGEST.
     """
     if not path.is_file():
         what = "is no file" if path.exists() else "is missing"
@@ -96,7 +104,10 @@ def read_rows(path: Path, leave_out: Callable[[CorpusError], None] = _refuse) ->
     number = 0
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
-            for number, line in enumerate(handle, 1):
+            for number, line in enumerate(iter(partial(handle.readline, LONGEST + 1), b""), 1):
+                if len(line) > LONGEST:
+                    told = f"a line of more than {LONGEST >> 20} MiB; expected one object a line"
+                    raise CorpusError(f"{path}:{number}: {told}")
                 if line.strip():
                     try:
                         row = Row(_parse(line, f"{path}:{number}", first=number == 1), f"{path}:{number}")

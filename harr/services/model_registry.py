@@ -160,7 +160,7 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
             kept = {file.path for file in client.list_artifacts(version.run, version.kind)}
             place = f"{version.kind}/{LOADABLE}"
             path = place if place in kept else version.kind
-            folder = Path(client.download_artifacts(version.run, path, str(work)))
+            folder = copied(client, version.run, path, work)
         (folder / MLFLOW_NOTE).unlink(missing_ok=True)
         check_publishable(folder)
         if digest_of(folder) != version.digest:
@@ -171,6 +171,23 @@ def download(client: Any, version: RegisteredVersion, out: Path) -> None:
         publish(folder, out)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def copied(client: Any, run: str, path: str, place: Path) -> Path:
+    """Return the copy in ``place`` of what a run keeps under ``path``.
+
+    Raises:
+        ServiceUnavailable: there is none; MLflow keeps the reason to itself.
+    """
+    try:
+        return Path(client.download_artifacts(run, path, str(place)))
+    except Exception as error:
+        if getattr(error, "error_code", "") not in ABSENT:
+            raise
+        raise ServiceUnavailable(
+            f"MLflow does not copy {path} of run {run} to {place}: its artifact store has lost a file, or the disk "
+            "here is full; restore it, or make room"
+        ) from None
 
 
 def _changed(folder: Path) -> str:

@@ -15,6 +15,7 @@ from harr.arms import FULL
 from harr.errors import DamagedFile, IndexMismatch, PromotionRefused
 from harr.io.files import fingerprint, read_json, read_jsonl, sha256
 from harr.report.promotion import Condition, Verdict
+from harr.services.model_registry import copied
 from tasks.embed import vectors_manifest
 from tasks.paths import AUDIT, VECTORS
 from tasks.played import PLAYED
@@ -298,7 +299,7 @@ def _kept(client: Any, version: Any, name: str) -> Any:
     if name not in listed:
         return {}
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(client.download_artifacts(version.run_id, "evaluation", place))
+        folder = copied(client, version.run_id, "evaluation", Path(place))
         found = fingerprint({path.name: sha256(path) for path in sorted(folder.iterdir())})
         if version.tags.get("results", found) != found:
             raise PromotionRefused(

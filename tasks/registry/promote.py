@@ -67,6 +67,8 @@ def promote(params: Params, *, again: bool = False) -> str:
             print(f"{table(verdict.conditions)}\nkept as promotion.html with run {candidate.run_id}")
             if verdict.refusal:
                 raise PromotionRefused(f"{verdict.refusal}; the alias stays where it is")
+            if champions(client, name) != past:  # a champion that is played again may take longer than LEASE_SECONDS
+                raise PromotionRefused(f"another champion of {name} was made meanwhile; run `harr promote` again")
             outcome = f"version {candidate.version} of {name} against {verdict.against}: {verdict.conditions[2].found}"
             client.set_model_version_tag(name, candidate.version, PROMOTED, outcome)
             move(client, name, str(candidate.version), past)
@@ -143,8 +145,8 @@ def alone(client: Any, name: str) -> Iterator[None]:
     whoever comes meanwhile waits. One whose process was of this machine and is gone, or that is older
     than LEASE_SECONDS, belongs to a process that died; it is renamed after its time of creation, which
     also works only once, and deleted. So two never work at the same time unless one takes longer than
-    LEASE_SECONDS, for which it has seconds of work. One that dies between the two aliases leaves both
-    at the old champion, and the next promotion goes on.
+    LEASE_SECONDS, as where a champion is played again; it then looks who is champion before it moves the alias.
+    One that dies between the two aliases leaves both at the old champion, and the next promotion goes on.
 
     Raises:
         PromotionRefused: another was at work for WAIT_SECONDS.

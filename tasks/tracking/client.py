@@ -6,7 +6,7 @@ from typing import Any
 
 from harr.errors import ParamsError, bare
 from harr.params import Params
-from tasks.tracking.relocate import bring_home
+from tasks.tracking.relocate import bring_home, files_beside
 
 LONGEST = 500
 """Bytes of a path that SQLite opens, with its journal beside it (it takes 512)."""
@@ -43,7 +43,8 @@ def client_of(address: str) -> Any:
         logging.getLogger(noisy).setLevel(logging.ERROR)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it logs a traceback and raises it, too
     try:
-        return MlflowClient(address)
+        with files_beside(address):
+            return MlflowClient(address)
     except MlflowException:  # of the scheme; its text may hold a password
         remedy = "set tracking.uri or MLFLOW_TRACKING_URI to http://... or sqlite:///..."
         raise ParamsError(f"{bare(address)} is no address of an MLflow store; {remedy}") from None

@@ -8,13 +8,16 @@ import os
 import re
 import sqlite3
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from harr.errors import ServiceUnavailable
 
 FILES, DATABASE = "mlruns", "mlflow.db"
 """What a store in a folder consists of."""
+ARTIFACTS = "_MLFLOW_SERVER_ARTIFACT_ROOT"
+"""The variable by which MLflow gives the experiments that it makes a place."""
 ROOT = re.compile(rf"(/.*/{FILES})/\d+")
 PLACES = {
     "experiments": ("artifact_location",),
@@ -35,27 +38,51 @@ def bring_home(address: str) -> None:
     its own. Any other place, such as a disk for artifacts, was chosen by a person and stays.
 
     Raises:
-        ServiceUnavailable: another process has the database.
+        ServiceUnavailable: another process has the database, or it cannot be written.
     """
     database = own_database(address)
     if database is None or not (strangers := foreign_roots(database)):
         return
     here = database.parent / FILES
-    with closing(sqlite3.connect(database, timeout=SECONDS)) as store, store:
-        for there in strangers:
-            for table, columns in PLACES.items():
-                for column in columns:
-                    moved = f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
-                    store.execute(moved, (f"{here}/", len(there) + 2, len(there) + 1, f"{there}/"))
+    try:
+        with closing(sqlite3.connect(database, timeout=SECONDS)) as store, store:
+            for there in strangers:
+                for table, columns in PLACES.items():
+                    for column in columns:
+                        moved = (
+                            f"UPDATE {table} SET {column} = ? || substr({column}, ?) WHERE substr({column}, 1, ?) = ?"
+                        )
+                        store.execute(moved, (f"{here}/", len(there) + 2, len(there) + 1, f"{there}/"))
+    except sqlite3.OperationalError as error:
+        raise ServiceUnavailable(
+            f"{database} was copied or moved, and its places of artifacts cannot be changed ({error}); let it be "
+            "written, and run the same command again"
+        ) from None
     left = "" if any(here.glob("*/*")) else "; files of earlier runs were not copied along"
     was = ", ".join(strangers)
     print(f"{DATABASE} was copied or moved: its artifacts are in {here} now, not in {was}{left}", file=sys.stderr)
 
 
+@contextmanager
+def files_beside(address: str) -> Iterator[None]:
+    """Let a store that is opened in the block keep artifacts beside its database file, unless a variable says where.
+
+    MLflow would take the current folder: a worktree that shares the database of another, and is removed one day.
+    """
+    if os.environ.get(ARTIFACTS) or not address.startswith("sqlite:///"):
+        yield
+        return
+    os.environ[ARTIFACTS] = str(Path(address.removeprefix("sqlite:///")).absolute().parent / FILES)
+    try:
+        yield
+    finally:
+        del os.environ[ARTIFACTS]
+
+
 def own_database(address: str) -> Path | None:
     """Return the database file of an address whose artifacts belong beside it; None for any other store."""
     path = Path(address.removeprefix("sqlite:///")).absolute()
-    root = Path(os.environ.get("_MLFLOW_SERVER_ARTIFACT_ROOT") or FILES).absolute()
+    root = Path(os.environ.get(ARTIFACTS) or FILES).absolute()
     beside = address.startswith("sqlite:///") and "?" not in address and root == path.parent / FILES
     return path if beside and path.is_file() else None
 

@@ -137,6 +137,31 @@ def test_a_gzip_whose_name_hides_it_is_named(write: Callable[..., JsonlParams]) 
         run(params.model_copy(update={"passages": ("p.jsonl.GZ",)}))
 
 
+def test_a_line_without_end_is_named_before_it_fills_the_memory(write: Callable[..., JsonlParams]) -> None:
+    params = write()
+    Path("bomb.jsonl.gz").write_bytes(gzip.compress(b'{"id": "p1", "text": "' + b"a" * (65 << 20) + b'"}'))
+    with pytest.raises(CorpusError, match=r"^bomb\.jsonl\.gz:1: a line of more than 64 MiB; expected one object a"):
+        run(params.model_copy(update={"passages": ("bomb.jsonl.gz",)}))
+    assert not Path("data").exists()
+
+
+def test_questions_name_passages_by_the_same_letters_whatever_white_space_is_folded(
+    write: Callable[..., JsonlParams],
+) -> None:
+    odd = " p1\n\u2028\x1b"
+    graded = {key: value for key, value in OTHER.items() if key != "supporting"} | {"context_ids": [odd, "p2"]}
+    run(
+        write(
+            passages=[{**PASSAGES[0], "id": odd}, PASSAGES[1]],
+            train=[{**QUESTION, "supporting": [odd]}],
+            test=[{**graded, "grades": {odd: 2}}],
+        )
+    )
+    assert Passages.open(Path("data/corpus")).rows_of(["p1"]) == {"p1": 0}
+    (question,) = read_questions(Path("data/questions/test.jsonl"))
+    assert question.gold_ids == ("p1",) and question.candidate_ids == ("p1", "p2")
+
+
 def test_the_world_is_a_data_set_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     counts = run(WorldParams(dataset="world", passages=300, train_questions=20, test_questions=10))

@@ -1,11 +1,12 @@
 """A version of the registry becomes a folder: the one that was registered, whole, or a line that says why not."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harr.errors import DamagedFile, ModelError, ParamsError
+from harr.errors import DamagedFile, ModelError, ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, publish, write_json
 from harr.services import model_registry
 from harr.services.model_registry import LOADABLE, download, fetch, open_registry, registry_address, resolve
@@ -80,6 +81,20 @@ def test_what_is_damaged_in_the_artifact_store_is_refused_and_what_was_there_sta
     ):
         download(client, version, Path("pulled"))
     assert digest_of(Path("pulled")) == was and not list(Path().glob(".*.tmp"))
+
+
+def test_a_model_that_the_artifact_store_lost_is_not_one_that_the_registry_never_had(client: Any) -> None:
+    """MLflow says the same of both, and of a disk here that is full."""
+    register(client, model("first"))
+    version = resolve(client, f"models:/{NAME}@champion")
+    (store,) = Path("mlruns").rglob("artifacts")
+    shutil.rmtree(store)
+    lost = (
+        rf"does not copy retriever of run {version.run} to .*: its artifact store has lost a file, or the disk here is"
+    )
+    with pytest.raises(ServiceUnavailable, match=lost):
+        download(client, version, Path("pulled"))
+    assert not Path("pulled").exists()
 
 
 def test_code_in_the_artifact_store_is_refused(client: Any) -> None:

@@ -305,6 +305,28 @@ def test_promotions_at_once_keep_the_previous_champion(params: Params) -> None:
     assert [model.name for model in open_client(params).search_registered_models()] == ["harr-smoke"]
 
 
+def test_a_promotion_that_took_too_long_moves_nothing_once_another_champion_is_there(
+    params: Params, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its comparison was with the champion of before; its mark was taken for that of a dead process meanwhile."""
+    first = add(params, right=12)
+    promote.fn(params)
+    second = add(params, right=24)
+    promote.fn(params)
+    add(params, right=39)
+    compared = registry.judge
+
+    def slow(*given: Any) -> Any:
+        monkeypatch.setattr(registry, "LEASE_SECONDS", -1.0)
+        rollback.fn(params)
+        return compared(*given)
+
+    monkeypatch.setattr(registry, "judge", slow)
+    with pytest.raises(PromotionRefused, match="another champion of harr-smoke was made meanwhile; run `harr promote`"):
+        promote.fn(params)
+    assert champion(params) == first and champions(open_client(params), "harr-smoke") == [first, second, first]
+
+
 def test_the_mark_of_a_dead_promotion_is_put_aside_and_a_live_one_is_waited_for(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:

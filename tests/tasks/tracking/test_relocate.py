@@ -2,14 +2,18 @@
 
 import shutil
 import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
-from harr.errors import ParamsError
+from harr.errors import ParamsError, ServiceUnavailable
 from harr.io.files import digest_of
 from harr.params import Params
+from tasks.tracking import relocate
 from tasks.tracking.client import client_of, open_client
 from tasks.tracking.relocate import foreign_roots
 from tasks.tracking.run import tracked_run
@@ -91,6 +95,33 @@ def test_a_place_that_a_person_chose_stays(old: Path, monkeypatch: pytest.Monkey
     old.rename(moved)
     client_of(f"sqlite:///{moved}/mlflow.db")
     assert foreign_roots(moved / "mlflow.db") == [f"{old}/mlruns"]
+
+
+def test_a_copied_database_that_cannot_be_written_is_one_line(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = old.with_name("new")
+    shutil.copytree(old, new, symlinks=True)
+    monkeypatch.chdir(new)
+    monkeypatch.setattr(relocate, "SECONDS", 0.1)
+    with closing(sqlite3.connect(new / "mlflow.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        told = r"was copied or moved, and its places of artifacts cannot be changed \(database is locked\); let it be"
+        with pytest.raises(ServiceUnavailable, match=told):
+            client_of(f"sqlite:///{new}/mlflow.db")
+
+
+def test_a_worktree_that_shares_a_database_leaves_its_artifacts_beside_it(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the worktree they would go with it; where it has a database, too, it is taken for what a copy was made of."""
+    worktree = old.with_name("worktree")
+    worktree.mkdir()
+    monkeypatch.chdir(worktree)
+    code = (
+        f"from tasks.tracking.client import client_of; client_of('sqlite:///{old}/mlflow.db').create_experiment('two')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)  # MLflow remembers in a process where a store was opened
+    made = MlflowClient().get_experiment_by_name("two")
+    assert made is not None and str(made.artifact_location).startswith(f"{old}/mlruns/")
 
 
 def test_a_path_that_sqlite_does_not_open_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
