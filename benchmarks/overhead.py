@@ -32,7 +32,8 @@ for name in sys.argv[1:]:
         path.write_text("{}")
     else:
         path.mkdir()
-        (path / "manifest.json").write_text("{}")
+        for part in ("manifest.json", "train.jsonl", "validation.jsonl", "test.jsonl"):
+            (path / part).write_text("{}")
 """
 PLAIN = """
 def flow(function=None, **options):

@@ -53,6 +53,6 @@ except FileNotFoundError:
 os.makedirs(os.environ["PREFECT_HOME"], exist_ok=True)
 
 # Imports make a million objects that are never garbage: looking for it less often saves a quarter of the start.
-gc.set_threshold(50_000, 20, 20)
+gc.set_threshold(500_000, 10, 10)
 # Libraries warn each other about names to come; nothing a user of harr can act on.
 warnings.filterwarnings("ignore", category=FutureWarning)

@@ -42,47 +42,59 @@ def train_arms(params: Params, log: Log) -> dict[str, float]:
         Per run, the mean reward of its last ten steps, and what validation told.
     """
     shutil.rmtree(DRAFT, ignore_errors=True)
-    figures = train_each(params, log, print)
+    figures, told = train_each(params, log, print) if due(params) else ({"runs": 0.0, "steps": 0.0}, {})
+    write_json(DRAFT / TOLD, told)
     publish(DRAFT, ARMS)
     return figures
 
 
-def train_each(params: Params, log: Log, tell: Callable[[str], object]) -> dict[str, float]:
-    """Do the plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``, and figures."""
+def due(params: Params) -> list[tuple[str, int, Path]]:
+    """Return arm, seed and folder of every run that stage train did not make."""
+    return [
+        (name, seed, folder)
+        for name, folders in trained_runs(params).items()
+        for seed, folder in enumerate(folders, start=params.seed)
+        if folder != ADAPTER and not params.evaluate.arm_table[name].inside
+    ]
+
+
+def train_each(
+    params: Params, log: Log, tell: Callable[[str], object]
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Do the plain work of ``train_arms``, which further processes share in: adapters in ``DRAFT``.
+
+    Returns:
+        Figures, and by the name of a run's folder what :func:`told_runs` reads.
+    """
     from harr.builders.methods import METHODS, method_of
     from harr.builders.setup import arm_params, open_setup
-    from harr.compute import distributed
     from harr.corpus.passages import read_questions
 
-    runs, questions = trained_runs(params), FILTERED / "questions.jsonl"
-    for kind in {params.evaluate.arm_table[name].method for name in runs} - {""}:
+    runs, questions = due(params), FILTERED / "questions.jsonl"
+    for kind in {params.evaluate.arm_table[name].method for name, _, _ in runs} - {""}:
         if check := METHODS[kind].check:
             check(read_questions(questions))
     figures: dict[str, float] = {}
     runs_told: dict[str, dict[str, float]] = {}
     steps = 0
-    for name, folders in runs.items():
+    for name, seed, folder in runs:
         arm = params.evaluate.arm_table[name]
-        for seed, folder in enumerate(folders, start=params.seed):
-            if folder == ADAPTER or arm.inside:
-                continue
-            tell(f"arm {name}, seed {seed}")
-            own = arm_params(params, arm)
-            asked = questions if arm.history or not params.filter.by_variant else own_questions(own)
-            with open_setup(own, PLACES, asked, history=arm.history, validation=VALIDATION) as setup:
-                method = METHODS[arm.method] if arm.method else method_of(params.train)
-                history = method.train(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
-                count = len(setup.questions)
-                if asked != questions:
-                    tell(f"arm {name} learnt from {count} questions that its own rollouts disagree on")
-            figures[f"{folder.name}.{method.figure}{LAST}"] = mean_reward(history[-10:])
-            runs_told[folder.name] = run_figures(history) | {"questions": float(count)}
-            figures |= {f"{folder.name}.{key}": value for key, value in runs_told[folder.name].items()}
-            figures |= {f"{folder.name}.{key}": value for key, value in validation_summary(history).items()}
-            steps += len(history)
-            log(steps, {name: value for name, value in figures.items() if name.startswith(folder.name)})
-    distributed.main_process_only(lambda: write_json(DRAFT / TOLD, runs_told))
-    return figures | {"runs": float(sum(name.endswith(LAST) for name in figures)), "steps": float(steps)}
+        tell(f"arm {name}, seed {seed}")
+        own = arm_params(params, arm)
+        asked = questions if arm.history or not params.filter.by_variant else own_questions(own)
+        with open_setup(own, PLACES, asked, history=arm.history, validation=VALIDATION) as setup:
+            method = METHODS[arm.method] if arm.method else method_of(params.train)
+            history = method.train(params.train, setup, DRAFT / folder.name, RUNS, lambda step, values: None, seed)
+            count = len(setup.questions)
+            if asked != questions:
+                tell(f"arm {name} learnt from {count} questions that its own rollouts disagree on")
+        figures[f"{folder.name}.{method.figure}{LAST}"] = mean_reward(history[-10:])
+        runs_told[folder.name] = run_figures(history) | {"questions": float(count)}
+        figures |= {f"{folder.name}.{key}": value for key, value in runs_told[folder.name].items()}
+        figures |= {f"{folder.name}.{key}": value for key, value in validation_summary(history).items()}
+        steps += len(history)
+        log(steps, {name: value for name, value in figures.items() if name.startswith(folder.name)})
+    return figures | {"runs": float(len(runs)), "steps": float(steps)}, runs_told
 
 
 def run_figures(history: Sequence[Mapping[str, Any]]) -> dict[str, float]:

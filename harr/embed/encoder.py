@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from harr.compute.batching import auto_batch
+from harr.compute.products import by_onednn
 from harr.errors import ModelError
 from harr.io.files import fingerprint
 from harr.io.model_folder import ROUTER_FILE, file_hashes, find_folder, load_safely
@@ -76,6 +77,7 @@ class Encoder:
             )
         self.name = name
         self.model = _pooled(load_safely(SentenceTransformer, name, folder, device), normalize)
+        by_onednn(self.model)
         if self.model.device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32: several times as fast, on tensor cores
         self.query_prompt = query_prompt

@@ -22,6 +22,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from harr.compute.checkpoints import Checkpoints
+from harr.compute.products import by_onednn
 from harr.generator.query_styles import QUERY_HOPS, examples, share_as_taught
 from harr.generator.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
 from harr.io.files import draft, note_published
@@ -148,6 +149,7 @@ def _model(vocabulary: int, width: int, layers: int) -> Qwen3ForCausalLM:
     start_with_induction(model)
     for layer in model.model.layers:  # stays zero: vLLM passes over it (docs/serving.md)
         layer.self_attn.o_proj.bias.requires_grad_(False)
+    by_onednn(model)
     return model
 
 

@@ -10,10 +10,9 @@ import pytest
 from harr.builders.methods import Method
 from harr.corpus.passages import write_questions
 from harr.errors import CorpusError
-from harr.io.files import read_json
 from harr.params import Params
 from harr.types import Question
-from tasks.arms import DRAFT, train_each, trained_runs
+from tasks.arms import train_each, trained_runs
 
 
 def params_with(workplace: Path, **changes: object) -> Params:
@@ -62,12 +61,11 @@ def test_an_arm_without_history_learns_from_questions_of_its_own(
     method = Method(learn, prepare)  # type: ignore[arg-type]
     monkeypatch.setattr("harr.builders.setup.open_setup", setup)
     monkeypatch.setattr("harr.builders.methods.METHODS", {"grpo": method, "infonce": method})
-    figures = train_each(params, lambda step, values: None, lambda text: None)
+    figures, told = train_each(params, lambda step, values: None, lambda text: None)
     assert filtered == ([False] if own else [])
     trained = {history: folder for folder, history in opened if folder != "questions"}
     assert trained[True] == "filtered" and (trained[False] != "filtered") == own
     assert figures["rl_no_history-4.zero_std_share"] == 0.25 and figures["infonce-5.questions"] == 3.0
-    told = read_json(DRAFT / "runs.json")
     assert told["full-5"] == {"zero_std_share": 0.25, "questions": 3.0} and "full-4" not in told
 
 

@@ -1,0 +1,53 @@
+"""Products of linear layers in float32 on a CPU: by oneDNN, where torch would ask MKL.
+
+MKL uses only half of what an AMD processor with AVX512 can do: 848 rows by 384 x 1,536 took one core of an EPYC at 105
+billion operations a second, and 228 by oneDNN. The sums are the same but for their last bits.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+
+class _Product(torch.autograd.Function):
+    """A linear layer whose product, and that of its backward pass, oneDNN computes."""
+
+    @staticmethod
+    def forward(context: Any, rows_BI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+        context.save_for_backward(rows_BI if weight_OI.requires_grad else None, weight_OI)
+        return _product(rows_BI, weight_OI, bias_O)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        [gradient_BO], (rows_BI, weight_OI) = gradients, context.saved_tensors
+        to_rows, to_weight, to_bias = context.needs_input_grad
+        flat_BO = gradient_BO.reshape(-1, gradient_BO.shape[-1])
+        return (
+            _product(gradient_BO, weight_OI.t(), None) if to_rows else None,
+            _product(flat_BO.t(), rows_BI.reshape(-1, rows_BI.shape[-1]).t(), None) if to_weight else None,
+            flat_BO.sum(0) if to_bias else None,
+        )
+
+
+def _product(rows_BI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
+    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(rows_BI, weight_OI, bias_O, "none", [], ""))
+
+
+class Linear(torch.nn.Linear):
+    """A linear layer as torch has it, computed by oneDNN where all is float32 on a CPU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the layer's product."""
+        plain = input.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+        if plain and input.device.type == "cpu" and input.numel():
+            return cast(Tensor, _Product.apply(input, self.weight, self.bias))
+        return super().forward(input)
+
+
+def by_onednn(model: torch.nn.Module) -> None:
+    """Let the linear layers of a model be :class:`Linear`; one of a class of its own stays as it is."""
+    if torch.backends.mkldnn.is_available():
+        for part in model.modules():
+            if type(part) is torch.nn.Linear:
+                part.__class__ = Linear

@@ -1,0 +1,45 @@
+"""A linear layer by oneDNN gives the products and gradients of torch's own."""
+
+import copy
+
+import pytest
+import torch
+
+from harr.compute.products import Linear, by_onednn
+
+
+@pytest.mark.parametrize("shape", [(1, 24), (7, 24), (3, 5, 24)])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("frozen", [True, False])
+def test_products_and_gradients_are_those_of_torch(shape: tuple[int, ...], bias: bool, frozen: bool) -> None:
+    torch.manual_seed(0)
+    theirs = torch.nn.Sequential(torch.nn.Linear(24, 40, bias=bias), torch.nn.GELU(), torch.nn.Linear(40, 8))
+    theirs.requires_grad_(not frozen)
+    ours = copy.deepcopy(theirs)
+    by_onednn(ours)
+    assert [type(part) for part in ours] == [Linear, torch.nn.GELU, Linear]
+    told = []
+    for model in (theirs, ours):
+        rows = torch.linspace(-1, 1, torch.Size(shape).numel()).reshape(shape).requires_grad_()
+        out = model(rows)
+        out.square().sum().backward()
+        told.append([out.detach(), rows.grad, *(weight.grad for weight in model.parameters())])
+    for theirs_own, ours_own in zip(*told, strict=True):
+        if theirs_own is None:
+            assert ours_own is None
+        else:
+            torch.testing.assert_close(ours_own, theirs_own, atol=1e-5, rtol=1e-5)
+
+
+def test_other_number_formats_and_classes_are_left_to_torch() -> None:
+    class Other(torch.nn.Linear):
+        pass
+
+    layer, other = torch.nn.Sequential(torch.nn.Linear(24, 40)), torch.nn.Sequential(Other(24, 40))
+    by_onednn(layer)
+    by_onednn(other)
+    assert type(other[0]) is Other
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(torch.ones(2, 24)).dtype == torch.bfloat16
+    assert layer.bfloat16()(torch.ones(2, 24, dtype=torch.bfloat16)).dtype == torch.bfloat16
+    assert torch.nn.Sequential(Linear(24, 40))(torch.ones(0, 24)).shape == (0, 40)
