@@ -37,7 +37,7 @@ from tasks.arms import trained_runs
 SHARES = (0.25, 0.5, 0.75)
 RESAMPLES = 4999
 Scores = list[list[float]]
-"""Of an arm: answer EM in each of its runs, and there of each question."""
+"""Answer EM of an arm: in each of its runs, of each question."""
 
 
 @dataclass(frozen=True)
