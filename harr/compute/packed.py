@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from harr.compute.products import product
+
 
 class Packed:
     """A linear layer, or the vectors of a corpus, in the layout that the processor's kernel reads.
@@ -20,9 +22,7 @@ class Packed:
     def __call__(self, rows_BI: Tensor, *, gelu: bool = False) -> Tensor:
         """Return ``rows_BI @ weight_OI.T + bias_O``, (B, O), through GELU where that is asked for."""
         if self._laid_out:
-            kind = "gelu" if gelu else "none"
-            told: Tensor = torch.ops.mkldnn._linear_pointwise(rows_BI, self._weight, self._bias_O, kind, [], "none")
-            return told
+            return product(rows_BI, self._weight, self._bias_O, "gelu" if gelu else "none")
         told = torch.nn.functional.linear(rows_BI, self._weight, self._bias_O)
         return torch.nn.functional.gelu(told) if gelu else told
 

@@ -16,7 +16,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(context: Any, rows_BI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
         context.save_for_backward(rows_BI if weight_OI.requires_grad else None, weight_OI)
-        return _product(rows_BI, weight_OI, bias_O)
+        return product(rows_BI, weight_OI, bias_O)
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -24,14 +24,15 @@ class _Product(torch.autograd.Function):
         to_rows, to_weight, to_bias = context.needs_input_grad
         flat_BO = gradient_BO.reshape(-1, gradient_BO.shape[-1])
         return (
-            _product(gradient_BO, weight_OI.t(), None) if to_rows else None,
-            _product(flat_BO.t(), rows_BI.reshape(-1, rows_BI.shape[-1]).t(), None) if to_weight else None,
+            product(gradient_BO, weight_OI.t(), None) if to_rows else None,
+            product(flat_BO.t(), rows_BI.reshape(-1, rows_BI.shape[-1]).t(), None) if to_weight else None,
             flat_BO.sum(0) if to_bias else None,
         )
 
 
-def _product(rows_BI: Tensor, weight_OI: Tensor, bias_O: Tensor | None) -> Tensor:
-    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(rows_BI, weight_OI, bias_O, "none", [], ""))
+def product(rows_BI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, then: str = "none") -> Tensor:
+    """Return ``rows_BI @ weight_OI.T + bias_O``, (B, O), by oneDNN; ``then`` may be gelu."""
+    return cast(Tensor, torch.ops.mkldnn._linear_pointwise(rows_BI, weight_OI, bias_O, then, [], "none"))
 
 
 class Linear(torch.nn.Linear):
