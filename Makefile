@@ -6,6 +6,10 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # The other switches are in flows/__init__.py.
 export DO_NOT_TRACK := true
 export DVC_NO_ANALYTICS := true
+# uv, where it is there, is faster than pip. It takes PyTorch without CUDA where there is no GPU (auto), from PyTorch's
+# own index; `make run TORCH=` takes it from yours, like all else.
+TORCH ?= auto
+INSTALL = $(if $(shell command -v uv),uv pip install --python $(VENV)/bin/python $(TORCH:%=--torch-backend=%),$(VENV)/bin/python -m pip install)
 
 .PHONY: help run test unit lint types docs smoke vllm ui up down
 
@@ -51,7 +55,6 @@ down:            ## stop what `harr up` started
 $(VENV)/ready: constraints.txt pyproject.toml
 	@echo "setting up $(VENV): two to four minutes the first time, 2.5 GB"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --upgrade pip
-	$(VENV)/bin/python -m pip install --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 	@echo "$(VENV) is ready"

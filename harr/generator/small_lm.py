@@ -13,6 +13,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
+from itertools import accumulate, count
 from pathlib import Path
 
 import torch
@@ -36,6 +37,8 @@ from harr.types import Log
 
 END = "<|endoftext|>"
 HEADS, CONTEXT, TOKENS_PER_STEP = 4, 2048, 4096
+TOGETHER = 8
+"""Number of steps whose texts are sorted by length and then dealt out, so that little of a step is padding."""
 MUON_RATE, ADAMW_RATE, WEIGHT_DECAY = 0.01, 2e-3, 0.01
 RECALL, RECITATION, PRACTICE, ONE_HOP, TWO_HOPS = 0.08, 0.2, 0.4, 0.5, 0.6
 """The share of the steps at which each lesson ends; three-hop traces come last."""
@@ -73,10 +76,13 @@ def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed:
     start = int(figures["step"])
     if start:
         print(f"resuming the generator at step {start}/{params.steps}")
+    texts: list[list[Row]] = []
     with bar(total=params.steps, desc="generator", unit="step", initial=start) as progress:
         for step in stoppable(range(start, params.steps)):
             began = time.perf_counter()
-            ids_BT, own_BT = _pad(_rows(tokenizer, step, params, seed))
+            if not texts or step % TOGETHER == 0:
+                texts = _dealt(tokenizer, step // TOGETHER, params, seed)
+            ids_BT, own_BT = _pad(texts[step % TOGETHER])
             loss, right = _learn(model, optimizers, ids_BT, own_BT, step / params.steps)
             figures["step"], figures["tokens"] = step + 1.0, figures["tokens"] + ids_BT.numel()
             figures["seconds"] += time.perf_counter() - began
@@ -198,24 +204,35 @@ def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
     ]
 
 
-def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, seed: int) -> list[Row]:
-    """Return texts of one step: at most ``TOKENS_PER_STEP`` tokens with their padding, from a world of their own."""
+def _dealt(tokenizer: PreTrainedTokenizerFast, block: int, params: SmallLMParams, seed: int) -> list[list[Row]]:
+    """Return the texts of ``TOGETHER`` steps, each step's of about equal length and all of as many tokens."""
+    steps = range(block * TOGETHER, (block + 1) * TOGETHER)
+    rows = sorted((row for step in steps for row in _rows(tokenizer, step, params, seed)), key=lambda row: len(row[0]))
+    ends = list(accumulate(len(ids) for ids, _ in rows))
+    dealt: list[list[Row]] = [[] for _ in steps]
+    for row, end in zip(rows, ends, strict=True):
+        dealt[(end - 1) * TOGETHER // ends[-1]].append(row)
+    random.Random(f"{seed}/{block}").shuffle(dealt)
+    return dealt
+
+
+def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, seed: int) -> Iterator[Row]:
+    """Yield texts from a world of the step's own, of ``TOKENS_PER_STEP`` tokens together."""
     rng, done = random.Random(f"{seed}/{step}"), step / params.steps
     hops = (1,) if done < ONE_HOP else (1, 2) if done < TWO_HOPS else (1, 2, 3)
     hops = QUERY_HOPS if params.plays == "leret" else hops
     reader = open_world(seed * 100_000 + 100 + step, hops)
     length = rng.randint(16, 64)
-    rows: list[Row] = []
-    width = 0
-    while True:
+    tokens = 0
+    for number in count():
         if done < RECALL:
             row = _recall(len(tokenizer), rng, length)
         else:
-            row = _lesson(tokenizer, reader, rng, done, len(rows), params.plays)
-        width = max(width, len(row[0]))
-        if rows and width * (len(rows) + 1) > TOKENS_PER_STEP:
-            return rows
-        rows.append(row)
+            row = _lesson(tokenizer, reader, rng, done, number, params.plays)
+        tokens += len(row[0])
+        if number and tokens > TOKENS_PER_STEP:
+            return
+        yield row
 
 
 def _lesson(

@@ -18,10 +18,10 @@ from harr.errors import IndexMismatch
 
 SPARE = 64
 """Number of passages beyond those asked for that are scored again in float32."""
-BLOCK = 64
-"""Number of scores of which the best alone is looked at first."""
-SCORES = 1 << 25
-"""Number of scores that are in memory at a time."""
+STEP = 16
+"""One in so many scores is looked at further: the best of its block."""
+AT_ONCE = 64
+"""Number of queries whose scores are in memory at a time: those of more would leave the processor's cache."""
 BF16_STEP = 2.0**-8
 """Largest share of a number that bfloat16 loses when a vector, or a score, is rounded."""
 
@@ -54,50 +54,51 @@ class VectorScan:
             raise IndexMismatch(f"query vectors have width {queries_QD.shape[1]}, but the corpus has {self.width}")
         rows_QN = np.full((len(queries_QD), n), -1, dtype=np.int64)
         scores_QN = np.full((len(queries_QD), n), -np.inf, dtype=np.float32)
-        step = max(1, SCORES // max(1, self.rows))
-        for start in range(0, len(queries_QD) if self.rows else 0, step):
-            for q, (found, scores) in enumerate(self._nearest(queries_QD[start : start + step], n), start):
-                best = np.lexsort((found, -scores.round(6)))[:n]
-                rows_QN[q, : len(best)], scores_QN[q, : len(best)] = self._row_of[found[best]], scores[best]
+        for start in range(0, len(queries_QD) if self.rows else 0, AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            places_QM, found_QM = self._nearest(queries_QD[some], n)
+            best_QN = np.lexsort((places_QM, -found_QM.round(6)))[:, :n]
+            rows_QN[some, : self.rows] = self._row_of[np.take_along_axis(places_QM, best_QN, -1)]
+            scores_QN[some, : self.rows] = np.take_along_axis(found_QM, best_QN, -1)
         return rows_QN, scores_QN
 
-    def _nearest(self, queries_QD: Tensor, n: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Return candidates and their scores for every query, the ``n`` nearest and all that are level among them."""
+    def _nearest(self, queries_QD: Tensor, n: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return candidates for every query, the ``n`` nearest and all that are level among them, and their scores."""
         wanted = min(n + SPARE, self.rows)
         if self._half is None:
             scores_QM, places_QM = _best(queries_QD @ self._full_ND.T, wanted)
-            return list(zip(places_QM.numpy(), scores_QM.numpy(), strict=True))
+            return places_QM.numpy(), scores_QM.numpy()
         half_QD = queries_QD.bfloat16()
-        rough_QM, places_QM = _best(self._half(half_QD).float(), wanted)
-        exact_QM = torch.einsum("qd,qmd->qm", queries_QD, self._full_ND[places_QM])
-        least_Q, size_Q = rough_QM[:, -1], queries_QD.norm(dim=-1)
+        rough_QM, places_QM = _best(self._half(half_QD), wanted)
+        pairs = zip(queries_QD, places_QM, strict=True)
+        exact_QM = torch.stack([self._full_ND.index_select(0, places_M) @ query_D for query_D, places_M in pairs])
+        least_Q, size_Q = rough_QM[:, -1].float(), queries_QD.norm(dim=-1)
         lost_Q = self._lost * size_Q + (queries_QD - half_QD).norm(dim=-1) + BF16_STEP * least_Q.abs()
         unseen_Q = least_Q + lost_Q  # no passage that is not among the candidates scores more
-        sure_Q = exact_QM.sort(descending=True)[0][:, min(n, wanted) - 1] > unseen_Q + 1e-6
-        found = list(zip(places_QM.numpy(), exact_QM.numpy(), strict=True))
-        for q in (~sure_Q).nonzero()[:, 0].tolist() if wanted < self.rows else ():
+        unsure_Q = exact_QM.topk(min(n, wanted))[0][:, -1] <= unseen_Q + 1e-6
+        for q in unsure_Q.nonzero()[:, 0].tolist() if wanted < self.rows else ():
             scores_1M, places_1M = _best(queries_QD[q : q + 1] @ self._full_ND.T, wanted)
-            found[q] = (places_1M[0].numpy(), scores_1M[0].numpy())
-        return found
+            exact_QM[q], places_QM[q] = scores_1M[0], places_1M[0]
+        return places_QM.numpy(), exact_QM.numpy()
 
 
 def _best(scores_QN: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Return the ``n`` highest scores of every row, best first, and their places.
 
-    They lie in the ``n`` blocks with the highest best score, so that most scores are looked at once.
+    They lie in the ``n`` blocks with the highest best score, so that most scores are looked at once. A block is one
+    score in every so many, which lets the processor compare many blocks at a time.
 
     >>> _best(torch.tensor([[0.1, 0.9, 0.5]]), 2)
     (tensor([[0.9000, 0.5000]]), tensor([[1, 2]]))
     """
     rows, size = scores_QN.shape
-    blocks = size // BLOCK
+    blocks = size // STEP
     if blocks <= 2 * n:
         scores, places = scores_QN.topk(n)
         return scores, places
-    whole_QBK = scores_QN[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
-    top_QM = whole_QBK.amax(-1).topk(n, sorted=False)[1]
-    places_QX = (top_QM[..., None] * BLOCK + torch.arange(BLOCK)).flatten(1)
-    rest_QR = torch.arange(blocks * BLOCK, size).expand(rows, -1)
+    top_QM = scores_QN[:, : STEP * blocks].unflatten(1, (STEP, blocks)).amax(1).topk(n, sorted=False)[1]
+    places_QX = (top_QM[..., None] + blocks * torch.arange(STEP)).flatten(1)
+    rest_QR = torch.arange(STEP * blocks, size).expand(rows, -1)
     places_QX = torch.hstack([places_QX, rest_QR])
     scores, at = scores_QN.gather(1, places_QX).topk(n)
     return scores, places_QX.gather(1, at)

@@ -117,7 +117,7 @@ def test_the_first_induction_head_is_there_from_the_start(prepared: bool, monkey
 
 
 def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_lm, "TOKENS_PER_STEP", 256)
+    monkeypatch.setattr(small_lm, "TOKENS_PER_STEP", 1024)
     monkeypatch.setattr(small_lm, "SAVE_EVERY", 2)
     monkeypatch.setattr(small_lm, "TESTED", 1)
 
