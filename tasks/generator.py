@@ -16,7 +16,7 @@ def make_generator(params: Params, log: Log) -> dict[str, float]:
     if section.kind == "small_lm":
         from harr.generator.small_lm import train_small_lm
 
-        return train_small_lm(section, GENERATOR, work, log, params.seed)
+        return train_small_lm(section, params.retriever.k, GENERATOR, work, log, params.seed)
     if section.kind == "warmstart":
         from harr.generator.warmstart import train_warmstart
 

@@ -43,7 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("project"))
         make_project(evidence=False)
-        train_small_lm(SMALL, GENERATOR, WORK / "generator", nothing, 0)
+        train_small_lm(SMALL, 3, GENERATOR, WORK / "generator", nothing, 0)
         tokenizer = AutoTokenizer.from_pretrained(GENERATOR)
         tokenizer.chat_template = TEMPLATE  # it was taught without one, and vLLM takes no chat then
         tokenizer.save_pretrained(GENERATOR)

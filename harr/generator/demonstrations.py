@@ -18,11 +18,14 @@ from jinja2 import TemplateError
 
 from harr.compute.trl import Tokens
 from harr.errors import CorpusError, ModelError
-from harr.generator.traces import MISSING, PASSAGES, Oracle, Piece, open_world, trace
+from harr.generator.traces import MISSING, Oracle, Piece, open_world, trace
 from harr.io.jsonl import Row, read_rows
 from harr.rag.generation.chat_template import turn_frame
 from harr.rag.generation.local_model import LanguageModel
 from harr.types import Generate
+
+PASSAGES = 3
+"""Passages that a search shows in the traces that are made here."""
 
 
 def read_demonstrations(path: Path, writer: LanguageModel) -> list[Tokens]:

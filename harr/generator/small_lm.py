@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from harr.compute.checkpoints import Checkpoints
 from harr.compute.products import by_onednn
 from harr.generator.query_styles import QUERY_HOPS, examples, share_as_taught
-from harr.generator.traces import MISSING, PASSAGES, Oracle, Reader, game_of, open_world, practice, recitation, trace
+from harr.generator.traces import MISSING, Oracle, Reader, game_of, open_world, practice, recitation, trace
 from harr.io.files import draft, note_published
 from harr.io.progress import bar, stop_asked, stoppable
 from harr.io.resume import unfinished
@@ -53,10 +53,11 @@ Row = tuple[list[int], list[bool]]
 """Token ids, and which of them the model learns to write."""
 
 
-def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
+def train_small_lm(params: SmallLMParams, k: int, out: Path, work: Path, log: Log, seed: int) -> dict[str, float]:
     """Train the model and write it to ``out`` as a folder for transformers; a killed run resumes in ``work``.
 
-    ``out/base`` is the model that it began from, before any training.
+    A search shows ``k`` passages, as it will where the model plays: taught on three and shown two, a model took what
+    the last one says. ``out/base`` is the model that it began from, before any training.
 
     Returns:
         Tokens, seconds and parameters; the mean loss of the last steps; and the exact match on
@@ -64,7 +65,7 @@ def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed:
         ``leret`` the share, after one demonstration, that is as the teacher writes them.
     """
     shape = params.model_dump(include={"plays", "steps", "vocabulary", "width", "layers"})
-    run = unfinished(work, {"shape": shape, "seed": seed})
+    run = unfinished(work, {"shape": shape, "k": k, "seed": seed})
     torch.manual_seed(seed)
     tokenizer = _tokenizer(params.vocabulary, params.plays)
     model = _model(len(tokenizer), params.width, params.layers)
@@ -81,7 +82,7 @@ def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed:
         for step in stoppable(range(start, params.steps)):
             began = time.perf_counter()
             if not texts or step % TOGETHER == 0:
-                texts = _dealt(tokenizer, step // TOGETHER, params, seed)
+                texts = _dealt(tokenizer, step // TOGETHER, params, k, seed)
             ids_BT, own_BT = _pad(texts[step % TOGETHER])
             loss, right = _learn(model, optimizers, ids_BT, own_BT, step / params.steps)
             figures["step"], figures["tokens"] = step + 1.0, figures["tokens"] + ids_BT.numel()
@@ -95,7 +96,7 @@ def train_small_lm(params: SmallLMParams, out: Path, work: Path, log: Log, seed:
     with draft(run / "model", out) as folder:
         _save_model(model, tokenizer, folder)
         shutil.move(run / BASE, folder / BASE)
-        figures |= {"parameters": float(model.num_parameters()), **_test(folder, params)}
+        figures |= {"parameters": float(model.num_parameters()), **_test(folder, params, k)}
         note_published(run)
     return figures
 
@@ -204,10 +205,12 @@ def _optimizers(model: Qwen3ForCausalLM) -> list[torch.optim.Optimizer]:
     ]
 
 
-def _dealt(tokenizer: PreTrainedTokenizerFast, block: int, params: SmallLMParams, seed: int) -> list[list[Row]]:
+def _dealt(tokenizer: PreTrainedTokenizerFast, block: int, params: SmallLMParams, k: int, seed: int) -> list[list[Row]]:
     """Return the texts of ``TOGETHER`` steps, each step's of about equal length and all of as many tokens."""
     steps = range(block * TOGETHER, (block + 1) * TOGETHER)
-    rows = sorted((row for step in steps for row in _rows(tokenizer, step, params, seed)), key=lambda row: len(row[0]))
+    rows = sorted(
+        (row for step in steps for row in _rows(tokenizer, step, params, k, seed)), key=lambda row: len(row[0])
+    )
     ends = list(accumulate(len(ids) for ids, _ in rows))
     dealt: list[list[Row]] = [[] for _ in steps]
     for row, end in zip(rows, ends, strict=True):
@@ -216,7 +219,7 @@ def _dealt(tokenizer: PreTrainedTokenizerFast, block: int, params: SmallLMParams
     return dealt
 
 
-def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, seed: int) -> Iterator[Row]:
+def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, k: int, seed: int) -> Iterator[Row]:
     """Yield texts from a world of the step's own, of ``TOKENS_PER_STEP`` tokens together."""
     rng, done = random.Random(f"{seed}/{step}"), step / params.steps
     hops = (1,) if done < ONE_HOP else (1, 2) if done < TWO_HOPS else (1, 2, 3)
@@ -228,7 +231,7 @@ def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, 
         if done < RECALL:
             row = _recall(len(tokenizer), rng, length)
         else:
-            row = _lesson(tokenizer, reader, rng, done, number, params.plays)
+            row = _lesson(tokenizer, reader, rng, done, number, params.plays, k)
         tokens += len(row[0])
         if number and tokens > TOKENS_PER_STEP:
             return
@@ -236,7 +239,7 @@ def _rows(tokenizer: PreTrainedTokenizerFast, step: int, params: SmallLMParams, 
 
 
 def _lesson(
-    tokenizer: PreTrainedTokenizerFast, reader: Reader, rng: random.Random, done: float, number: int, plays: str
+    tokenizer: PreTrainedTokenizerFast, reader: Reader, rng: random.Random, done: float, number: int, plays: str, k: int
 ) -> Row:
     """Return one row of the lesson that is due when the share ``done`` of all steps is over."""
     documents, dice = rng.randint(1, 4), rng.random()
@@ -247,9 +250,9 @@ def _lesson(
     if done < PRACTICE or dice < REVISION:
         return _encode(tokenizer, practice(reader, rng, documents, plays))
     if plays == "leret":
-        return _encode(tokenizer, examples(reader, rng, PASSAGES))
+        return _encode(tokenizer, examples(reader, rng, k))
     question = reader.questions[number % len(reader.questions)]
-    return _encode(tokenizer, trace(question, Oracle(reader, rng, PASSAGES, MISSING), plays))
+    return _encode(tokenizer, trace(question, Oracle(reader, rng, k, MISSING), plays))
 
 
 def _recall(vocabulary: int, rng: random.Random, length: int) -> Row:
@@ -294,19 +297,19 @@ def _learn(
     return loss.item(), (logits_LV.argmax(-1) == target_L).float().mean().item()
 
 
-def _test(folder: Path, params: SmallLMParams) -> dict[str, float]:
+def _test(folder: Path, params: SmallLMParams, k: int) -> dict[str, float]:
     """Return exact match on questions of worlds that were not read, when the oracle searches; or queries as taught."""
     generator = LocalGenerator(
         str(folder), temperature=0.0, max_tokens=params.max_tokens, batch_size=params.batch_size, seed=0
     )
     if params.plays == "leret":
-        return {"queries_as_taught": share_as_taught(generator, open_world(-1, QUERY_HOPS), TESTED, PASSAGES)}
+        return {"queries_as_taught": share_as_taught(generator, open_world(-1, QUERY_HOPS), TESTED, k)}
     pipeline = game_of(params.plays, searches=3)
     right: list[bool] = []
     number = 0
     while len(right) < TESTED:
         number -= 1
         reader = open_world(number, hops=(1, 2, 3))
-        episodes = play(reader.questions, pipeline, Oracle(reader, random.Random(number), PASSAGES), generator)
+        episodes = play(reader.questions, pipeline, Oracle(reader, random.Random(number), k), generator)
         right += [episode.answer in episode.question.answers for episode in episodes]
     return {"em_with_gold_passages": sum(right) / len(right)}

@@ -24,8 +24,6 @@ from harr.world.relations import RELATIONS, SOURCES
 from harr.world.world import make_world
 
 PASSAGES_PER_WORLD, QUESTIONS_PER_WORLD = 400, 24
-PASSAGES = 3
-"""Passages that a search shows."""
 ALIKE = 0.8
 """Share of passages that a search shows beside what it looks for, and of those read together, that are of one kind."""
 FIRST = 0.8

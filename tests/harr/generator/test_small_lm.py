@@ -125,11 +125,11 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: py
         if step == 5:
             raise KeyboardInterrupt
 
-    whole = small_lm.train_small_lm(TINY, tmp_path / "a", tmp_path / "work", lambda step, values: None, 0)
+    whole = small_lm.train_small_lm(TINY, 3, tmp_path / "a", tmp_path / "work", lambda step, values: None, 0)
     finish(tmp_path / "work")
     with pytest.raises(KeyboardInterrupt):
-        small_lm.train_small_lm(TINY, tmp_path / "b", tmp_path / "work", kill, 0)
-    resumed = small_lm.train_small_lm(TINY, tmp_path / "b", tmp_path / "work", lambda step, values: None, 0)
+        small_lm.train_small_lm(TINY, 3, tmp_path / "b", tmp_path / "work", kill, 0)
+    resumed = small_lm.train_small_lm(TINY, 3, tmp_path / "b", tmp_path / "work", lambda step, values: None, 0)
     weights, others = (load_file(tmp_path / name / "model.safetensors") for name in "ab")
     assert all(torch.equal(weights[name], others[name]) for name in weights)
     assert whole["tokens"] == resumed["tokens"] > 0
