@@ -102,6 +102,24 @@ def test_most_names_are_few_tokens_and_only_the_models_words_are_learnt() -> Non
     assert all(text not in pieces[0][0] for text, learnt in pieces if not learnt and text.startswith("\n("))
 
 
+@pytest.mark.parametrize("k", [2, 4])
+def test_a_search_shows_as_many_passages_as_where_the_model_plays(k: int) -> None:
+    """A model that was taught on three and shown two takes what the last one says."""
+    tokenizer, last = tokenizer_of("r_search"), SmallLMParams(kind="small_lm", plays="r_search", steps=10)
+    steps = small_lm._dealt(tokenizer, 1, last, k, 0)
+    texts = [tokenizer.decode(ids) for rows in steps for ids, _ in rows]
+    counts = Counter(shown.count("(Title: ") for text in texts for shown in text.split("<result>")[2:])
+    assert set(counts) <= {0, k} and counts[k] > 10
+
+
+def test_steps_learn_from_texts_of_like_lengths() -> None:
+    steps = small_lm._dealt(tokenizer_of("search_r1"), 1, SmallLMParams(kind="small_lm", steps=20), 3, 0)
+    lengths = [[len(ids) for ids, _ in rows] for rows in steps]
+    assert len(steps) == small_lm.TOGETHER
+    assert all(0.7 < sum(one) / small_lm.TOKENS_PER_STEP < 1.3 for one in lengths)
+    assert sum(len(one) * max(one) for one in lengths) < 1.2 * sum(map(sum, lengths))
+
+
 @pytest.mark.parametrize("prepared", [True, False])
 def test_the_first_induction_head_is_there_from_the_start(prepared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Soon random tokens are recalled; a model that starts from noise is still far behind."""
