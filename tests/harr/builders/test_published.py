@@ -4,6 +4,7 @@ What is not here is replaced: the encoder by the packaged one, the data by a sma
 Milvus Lite. Q-RAG's recipes ask nobody, so that they learn for two updates; HARR's end where the generator is asked.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -61,8 +62,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def format_of_its_own() -> None:
-    """A process has one number format, and the recipes have two."""
+def format_of_its_own() -> Iterator[None]:
+    """A process has one number format, the recipes have two, and what is tested after them may have the other one."""
+    AcceleratorState._reset_state(True)
+    yield
     AcceleratorState._reset_state(True)
 
 
