@@ -9,7 +9,9 @@ export DVC_NO_ANALYTICS := true
 # uv, where it is there, is faster than pip. It takes PyTorch without CUDA where there is no GPU (auto), from PyTorch's
 # own index; `make run TORCH=` takes it from yours, like all else.
 TORCH ?= auto
-INSTALL = $(if $(shell command -v uv),uv pip install --python $(VENV)/bin/python $(TORCH:%=--torch-backend=%),$(VENV)/bin/python -m pip install)
+UV := $(shell command -v uv)
+PIP := $(VENV)/bin/python -m pip
+INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python $(TORCH:%=--torch-backend=%),$(PIP) install)
 
 .PHONY: help run test unit lint types docs smoke vllm ui up down
 
@@ -55,6 +57,7 @@ down:            ## stop what `harr up` started
 $(VENV)/ready: constraints.txt pyproject.toml
 	@echo "setting up $(VENV): two to four minutes the first time, 2.5 GB"
 	test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	$(if $(UV),,$(PIP) install --quiet --upgrade pip)
 	$(INSTALL) --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 	@echo "$(VENV) is ready"
