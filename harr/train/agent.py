@@ -5,7 +5,6 @@ it is. Tokens that the environment put in are attended to and have no loss (``en
 engine samples, whose log-probabilities TRL corrects for by importance sampling.
 """
 
-import inspect
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,6 @@ import torch
 from accelerate.utils import patch_environment
 from datasets import Dataset
 from trl.trainer.grpo_config import GRPOConfig
-from trl.trainer.grpo_trainer import GRPOTrainer
 
 from harr.compute import distributed
 from harr.compute.checkpoints import Checkpoints
@@ -40,6 +38,7 @@ from harr.rag.scoring.reward import Scores
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, kept_facts
 from harr.train.advantages import all_alike
+from harr.train.agent_trainer import AgentTrainer, skip_padding
 from harr.train.alarm import alarm_figures
 from harr.train.batch import drawn, open_questions, rate_share, reward_figures
 from harr.train.guard import chosen, verdict, worth_keeping
@@ -291,7 +290,7 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
         # of what is experimental in TRL we use rollout_func alone
         with patch_environment(TRL_EXPERIMENTAL_SILENCE="1", ACCELERATE_USE_FSDP="false"), vllm_reached(params):
             trainer = open_trainer(
-                GRPOTrainer,
+                AgentTrainer,
                 callback,
                 lambda step: rate_share(params, step),
                 args=trl_config(params, checkpoints.folder / "trl", params.steps - callback.done, seed),
@@ -305,22 +304,6 @@ def train(params: AgentParams, setup: Setup, out: Path, work: Path, log: Log, se
         run_trl(trainer, callback)
     distributed.main_process_only(lambda: finish(callback, setup.writer, out))
     return learning.history
-
-
-def skip_padding(model: Any) -> None:
-    """Let positions begin at the first token of a text, as when it was sampled: TRL would count the padding before it.
-
-    Where positions are learnt, as in GPT-2, texts would else be read at other positions, or past the last.
-    """
-
-    def numbered(module: Any, args: Any, kwargs: Any) -> Any:
-        mask = kwargs.get("attention_mask")
-        if mask is not None and mask.dim() == 2 and kwargs.get("position_ids") is None:
-            kwargs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
-        return args, kwargs
-
-    if model is not None and "position_ids" in inspect.signature(model.forward).parameters:
-        model.register_forward_pre_hook(numbered, with_kwargs=True)
 
 
 def finish(callback: AgentCallback, base: str, out: Path) -> None:

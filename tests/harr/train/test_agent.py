@@ -11,6 +11,7 @@ import pytest
 import torch
 from letters import QUESTIONS, letters_setup, nothing
 from safetensors.torch import load_file
+from trl.trainer.grpo_trainer import GRPOTrainer
 
 from harr.builders.methods import METHODS
 from harr.io import progress
@@ -20,7 +21,8 @@ from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.train import agent
-from harr.train.agent import RolloutFunction, asked, train
+from harr.train.agent import AgentCallback, RolloutFunction, asked, train
+from harr.train.agent_trainer import AgentTrainer
 from harr.train.batch import reward_figures
 from harr.train.record import plain
 from harr.types import Episode, Generate, Outcome, Question, Request
@@ -141,6 +143,41 @@ def test_trl_gives_the_environments_tokens_no_loss_and_attends_to_them(
         attended |= {(mine, mask[first + place]) for place, mine in enumerate(told["env_mask"][row])}
     assert {(1, True), (0, False)} <= found and (0, True) not in found
     assert attended == {(1, 1), (0, 1)}, "hiding what was found from the answer is bug 10 of R-Search's authors"
+
+
+def test_what_has_no_effect_is_left_out_and_the_gradient_stays(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first gradient of TRL's own trainer and of ours, for every loss; a group of equal rewards is in the step."""
+    gradient: list[torch.Tensor] = []
+    tokens = {GRPOTrainer: 0, AgentTrainer: 0}
+
+    def keep(callback: AgentCallback, *_: Any, **__: Any) -> None:
+        weights = [weight for group in callback.learning.optimizer.param_groups for weight in group["params"]]
+        gradient.append(torch.cat([weight.grad.flatten() for weight in weights]))
+
+    def load(*given: Any, **more: Any) -> tuple[Any, Any]:
+        def count(module: Any, args: Any, kwargs: Any) -> None:
+            tokens[kind] += kwargs["input_ids"].numel() if kwargs.get("fused_lm_head") else 0
+
+        model, tokenizer = load_model(*given, **more)
+        model.register_forward_pre_hook(count, with_kwargs=True)
+        return model, tokenizer
+
+    monkeypatch.setattr(agent, "load_model", load)
+    monkeypatch.setattr(AgentCallback, "on_pre_optimizer_step", keep)
+    game = replace(setup, reward=Reward({"letters:share_of_a": 1.0}))
+    for loss, kl_weight in (("dapo", 0.0), ("dapo", 0.1), ("grpo", 0.0), ("dr_grpo", 0.0)):
+        params = PARAMS.model_copy(update={"steps": 1, "loss": loss, "kl_weight": kl_weight, "temperature": 0.7})
+        tokens.update(dict.fromkeys(tokens, 0))
+        for kind in (GRPOTrainer, AgentTrainer):
+            monkeypatch.setattr(agent, "AgentTrainer", kind)
+            folder = tmp_path / f"{loss}, {kl_weight}, {kind.__name__}"
+            (row,) = train(params, game, folder / "out", folder / "work", nothing, 0)
+        assert row["zero_std_share"] > 0, "a group without advantage"
+        whole, lean = gradient[-2:]
+        assert whole.norm() > 0 and torch.allclose(whole, lean, atol=1e-5 * float(whole.norm())), loss
+        assert tokens[AgentTrainer] < tokens[GRPOTrainer] + (loss != "dapo" or kl_weight > 0), loss
 
 
 def test_bug_2_the_reference_is_that_of_the_question_whatever_its_place(setup: Setup) -> None:
