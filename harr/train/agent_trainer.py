@@ -12,7 +12,10 @@ from harr.train.advantages import NEGLIGIBLE
 
 
 class AgentTrainer(GRPOTrainer):
-    """TRL's trainer, whose passes hold no more than what learns."""
+    """TRL's trainer, whose passes hold no more than what learns.
+
+    It overrides nothing but ``compute_loss``, which transformers offers for that.
+    """
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
