@@ -18,7 +18,7 @@ class AgentTrainer(GRPOTrainer):
     """
 
     def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+        self, model: Any, inputs: dict[str, torch.Tensor], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
         """Return TRL's loss of a pass.
 
@@ -30,23 +30,22 @@ class AgentTrainer(GRPOTrainer):
         return super().compute_loss(model, trimmed(inputs), return_outputs, num_items_in_batch)
 
 
-def with_advantage(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def with_advantage(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return the episodes of a pass that have an advantage, one at least.
 
-    ``inputs`` are TRL's: ``advantages``, (B,) or (B, C), tensors with a row for each of the B episodes, and others.
+    ``inputs`` are TRL's: ``advantages``, (B,), tensors with a row for each of the B episodes, and single numbers.
 
     >>> advantages = torch.tensor([0.0, 0.5, 0.0, -0.5])
     >>> with_advantage({"advantages": advantages, "completion_ids": torch.tensor([[1], [2], [3], [4]])})
     {'advantages': tensor([ 0.5000, -0.5000]), 'completion_ids': tensor([[2],
             [4]])}
     """
-    advantages = inputs["advantages"]
-    kept_B = (advantages.abs() >= NEGLIGIBLE).view(len(advantages), -1).any(-1)
+    kept_B = inputs["advantages"].abs() >= NEGLIGIBLE
     kept_B[0] |= not kept_B.any()
-    return {name: value[kept_B] if _has_rows(value) else value for name, value in inputs.items()}
+    return {name: value[kept_B] if value.dim() else value for name, value in inputs.items()}
 
 
-def trimmed(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def trimmed(inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return a pass without columns that are padding in all its rows; TRL pads to the longest episode of a step.
 
     Prompts are padded on the left, what follows them on the right.
@@ -59,16 +58,12 @@ def trimmed(inputs: Mapping[str, Any]) -> dict[str, Any]:
     first = int(inputs["prompt_mask"].sum(-1).max())
     end = max(1, int(inputs["completion_mask"].sum(-1).max()))
 
-    def cut(name: str, value: Any) -> Any:
-        if not _has_rows(value) or value.dim() == 1:
+    def cut(name: str, value: torch.Tensor) -> torch.Tensor:
+        if value.dim() < 2:
             return value
         return value[:, -first:] if name.startswith("prompt_") else value[:, :end]
 
     return {name: cut(name, value) for name, value in inputs.items()}
-
-
-def _has_rows(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dim() > 0
 
 
 def skip_padding(model: Any) -> None:
