@@ -5,6 +5,7 @@ hops are alike. Passages accumulate; their order is the ranking that is scored, 
 :func:`render` writes every prompt, of sampling, training and evaluation alike.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Generator as PyGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -111,13 +112,19 @@ class LeReT:
 
         How many passages are shown does not depend on the demonstrations: with and without them it is one situation.
         """
-        kept = len(context)
-        while kept and not self.fits(render(question.text, context[:kept])[0]):
-            kept -= 1
-        shown = len(self.demonstrations)
-        while shown and not self.shows(render(question.text, context[:kept], self.demonstrations[:shown])[0]):
-            shown -= 1
-        return render(question.text, context[:kept], self.demonstrations[:shown])
+        asked, examples = question.text, self.demonstrations
+        kept = _most(len(context), lambda count: self.fits(render(asked, context[:count])[0]))
+        shown = _most(len(examples), lambda count: self.shows(render(asked, context[:kept], examples[:count])[0]))
+        return render(asked, context[:kept], examples[:shown])
+
+
+def _most(count: int, fits: Callable[[int], bool]) -> int:
+    """Return the largest number up to ``count`` that ``fits``; what fits, fits with fewer, and 0 is never asked.
+
+    >>> _most(9, lambda number: number < 4), _most(3, lambda number: True), _most(3, lambda number: False)
+    (3, 3, 0)
+    """
+    return count if not count or fits(count) else bisect_left(range(1, count), True, key=lambda few: not fits(few))
 
 
 def by_hop(episode: Episode) -> Iterator[Retrieval]:
