@@ -1,5 +1,6 @@
 """Stage evaluate: every arm on the same questions, with intervals, plots and a report."""
 
+import gc
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -80,11 +81,14 @@ def play_arms(
     for candidates in params.evaluate.candidates:
         asked = [q for q in questions if q.candidate_ids] if candidates == "question" else questions
         with open_players(params, PLACES, asked, candidates=candidates) as player:
-            for run, found in zip(runs, rows, strict=True):  # no name holds a game, so one model is loaded at a time
+            for run, found in zip(runs, rows, strict=True):
                 desc = (str(run) if run.folder else run.name) + (f" ({candidates})" if several else "")
                 retriever = player(run.arm, run.folder)
                 episodes, found[candidates] = play_run(params, run, game(run, desc, retriever), asked, reward, log)
                 shown.setdefault(run.name, episodes)
+                del retriever
+                if run.folder:  # no name holds its model any more, only a circle: one model is loaded at a time
+                    gc.collect()
     report_usage(log, generator=generator, reader=reader, judge=reward)
     by_arm: dict[str, list[Rows]] = {run.name: [] for run in runs}
     for run, by_candidates in zip(runs, rows, strict=True):

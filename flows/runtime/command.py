@@ -14,9 +14,10 @@ from flows.runtime.errors import told_in_a_line
 from flows.runtime.launch import join_main_process, joins_main_process
 
 PLAIN: dict[str, Any] = {"rich_markup_mode": None, "pretty_exceptions_enable": False}
-KERNELS = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128"
-"""Number of kernels that torch keeps for the shapes it met, in a stage; its own 1,024 take hundreds of MB in training,
-whose passes hardly ever have a shape twice (docs/performance.md). What the environment says stays."""
+KERNELS = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
+"""How many kernels oneDNN, and torch beside it, keep for the shapes that they met, in a stage. Their own 1,024 take
+hundreds of MB in training, whose passes hardly ever have a shape twice (docs/performance.md). What the environment says
+stays."""
 LISTS = {"--answers", "--arms", "--hops", "--join", "--lengths", "--tokens"}
 """Options that take several values."""
 
@@ -68,7 +69,7 @@ def run_stage(stage: Any, *, checks: bool = False, join: Callable[[Any], Any] | 
     """
     from flows.runtime.stage import run_flow
 
-    os.environ.setdefault(*KERNELS)
+    os.environ.update(KERNELS | os.environ)
     if isinstance(sys.stdout, io.TextIOWrapper):  # in a log, lines stand in the order in which they were printed
         sys.stdout.reconfigure(line_buffering=True)
 

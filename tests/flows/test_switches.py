@@ -19,13 +19,13 @@ def test_a_stage_starts_without_the_client_of_servers() -> None:
     assert subprocess.check_output([sys.executable, "-c", told], text=True).split() == ["False", "True"]
 
 
-@pytest.mark.parametrize(("said", "kept"), [({}, "128"), ({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}, "7")])
+@pytest.mark.parametrize(("said", "kept"), [({}, "32 1"), ({"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}, "7 1")])
 def test_a_stage_keeps_few_kernels(said: dict[str, str], kept: str) -> None:
-    name = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-    environment = {key: value for key, value in os.environ.items() if key != name} | said
+    names = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    environment = {key: value for key, value in os.environ.items() if key not in names} | said
     told = (
         "import os, flows.runtime.command as command, flows.runtime.stage as stage\n"
-        f"stage.run_flow = lambda flow, checks: print(os.environ.get({name!r}))\n"
+        f"stage.run_flow = lambda flow, checks: print(*map(os.environ.get, {names!r}))\n"
         "command.run_stage(None)"
     )
     assert subprocess.check_output([sys.executable, "-c", told], env=environment, text=True).strip() == kept
