@@ -24,7 +24,7 @@ from harr.types import Question
 
 BASE = {"embed": 0.85e9, "train": 0.9e9, "evaluate": 1.2e9}
 """Bytes that a stage holds of libraries, data checks and tracking."""
-KEPT = 4.0
+KEPT = 2.0
 """Times the activations of a pass that a process holds: the heap keeps room of passes of other lengths."""
 ACTIVATIONS = {"bfloat16": 55.0, "float32": 66.0}
 """Bytes that a layer keeps for the backward pass, a token and a number of its width (MiniLM, with LoRA and without)."""

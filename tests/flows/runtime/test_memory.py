@@ -13,12 +13,12 @@ from harr.params import Params
 ROOT = Path(__file__).parents[3]
 MINILM = Shape(weights=22_713_728, width=384, inner=1536, layers=6)
 MEASURED: list[tuple[str, dict[str, dict[str, Any]], dict[str, float]]] = [
-    ("recipes/smoke.yaml", {}, {"embed": 1.04, "train": 1.24, "evaluate": 1.50}),
-    ("params.yaml", {"download": {"test_questions": 100}}, {"embed": 1.04, "train": 2.02, "evaluate": 1.65}),
+    ("recipes/smoke.yaml", {}, {"embed": 0.98, "train": 1.16, "evaluate": 1.25}),
+    ("params.yaml", {}, {"embed": 0.98, "train": 1.19, "evaluate": 1.54}),
     (
         "recipes/qrag_babilong_small.yaml",
         {"download": {"train_questions": 400, "test_questions": 60}},
-        {"embed": 1.05, "train": 2.38, "evaluate": 1.29},
+        {"embed": 1.02, "train": 1.53, "evaluate": 1.28},
     ),
 ]
 """Largest resident sets in GB, as in docs/performance.md, of recipes that were changed so."""
@@ -44,7 +44,7 @@ def test_a_model_folder_tells_its_shape() -> None:
 
 
 @pytest.mark.parametrize(("name", "changes", "measured"), MEASURED, ids=[name for name, *_ in MEASURED])
-def test_what_is_told_is_what_stages_held_within_a_factor_of_one_and_a_half(
+def test_what_is_told_is_what_stages_held_within_a_third(
     name: str, changes: dict[str, dict[str, Any]], measured: dict[str, float]
 ) -> None:
     params = Params.load(ROOT / name)
@@ -55,7 +55,7 @@ def test_what_is_told_is_what_stages_held_within_a_factor_of_one_and_a_half(
     words = sum(len(text.split()) for text in data.contents.values()) / len(data.contents)
     found = held(params, MINILM, data.splits.train, passages=len(data.ids or ()), words=words)
     for stage, peak in measured.items():
-        assert 1 / 1.5 < found[stage] / 1e9 / peak < 1.5, (stage, found[stage], peak)
+        assert 3 / 4 < found[stage] / 1e9 / peak < 4 / 3, (stage, found[stage], peak)
 
 
 def test_what_a_recipe_asks_for_makes_it_more_or_less() -> None:
