@@ -2,11 +2,12 @@
 
 FOLDER is a project of ``recipes/agent_small.yaml`` whose stages were run. Its trained model plays the test questions
 greedily, and ``evaluate.samples`` times by chance. Among the samples choose a majority, and the arms ``best_of`` and
-``beam`` with two graders: one that follows the facts of the fictional world through the passages by its grammar, the
-ceiling of every grader that reads; and a small language model that was taught to do the same, with words, on other
-worlds, from the model that the warm start left (``work/selector``, a folder for ``evaluate.selector``). Exact match
-with 95 % intervals over questions, the paired difference to ``full``, and tokens. Option: ``--steps``, updates of the
-grader.
+``beam`` with two graders. One is a rule, which follows the question through the passages by the grammar of the
+fictional world and errs in no fact. The other is a small language model, a folder for ``evaluate.selector`` in
+``work``: it begins as the warm start left the player, and was taught on other worlds to write what the rule finds and
+its score. Exact match with 95 % intervals over questions (one trained model), the paired difference to ``full``, and
+tokens a question: written by the player, written by the grader, and read by the grader.
+Option: ``--steps``, updates of the taught grader.
 """
 
 import argparse
@@ -14,9 +15,8 @@ import json
 import os
 import random
 import re
-from collections.abc import Callable, Sequence
-from functools import partial
-from itertools import count
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
@@ -39,22 +39,38 @@ from harr.evaluate.beam import play_beam
 from harr.evaluate.intervals import resample
 from harr.evaluate.play import Game
 from harr.evaluate.samples import Group, best_of, majority, play_samples, written_tokens
-from harr.generator.traces import MISSING, Oracle, Reader, game_of, open_world
-from harr.io.files import write_json
+from harr.generator.traces import Oracle, Reader, game_of, open_world
+from harr.io.files import draft, write_json
 from harr.io.progress import bar
 from harr.params import Params
 from harr.rag.generation.local_model import LocalGenerator
 from harr.rag.pipelines.replies import chat, passages_text
 from harr.rag.rollout import play
+from harr.rag.scoring.judge import grade_of
 from harr.rag.scoring.terms import answer_em
-from harr.types import Episode, Generate, Generator, Passage
+from harr.rag.scoring.text import normalise
+from harr.types import Episode, Generate, Generator, Passage, Question
 from harr.world import grammar, scripted
 
 TEMPLATE = "{% for message in messages if message.role == 'user' %}{{ message.content }}\n{% endfor %}"
 """The chat template of the taught grader, which has no need of instructions."""
 TOKENS, RATE, WARM_UP = 4096, 1e-3, 0.05
+MISSING = 0.3
+"""Share of searches of the lessons that do not find what they look for: a beam has to tell these apart."""
+WORLDS = range(-8, 0)
+"""Worlds to try the taught grader in, on ``TRIED`` lessons of each."""
+TRIED = 50
 RESAMPLES = 10_000
 _PASSAGE = re.compile(r"^\[\d+\] (.*)\n(.*)$", re.MULTILINE)
+
+
+@dataclass
+class Choice:
+    """The episode chosen of every question, all that was played for them, and tokens a question of the grader."""
+
+    episodes: list[Episode]
+    played: list[Group]
+    grader: dict[str, float] = field(default_factory=dict)
 
 
 def graded(content: str) -> str:
@@ -71,7 +87,7 @@ def graded(content: str) -> str:
     elif left:
         score = 0.5
     else:
-        answer = json.loads(told)
+        answer, *found = (normalise(grammar.split_mention(name)[0]) for name in (json.loads(told), *found))
         score = 1.0 if answer == found[-1] else 0.25 if answer in found else 0.0
     thoughts = "".join(f"{grammar.phrase(relation, subject)} is {value}. " for relation, subject, value in hops)
     return thoughts + json.dumps({"score": score})
@@ -90,27 +106,22 @@ def lesson(reader: Reader, rng: random.Random, k: int) -> tuple[Generate, str]:
         asked = chat("promising", question=question.text, passages=text)
     else:
         right = rng.random() < 0.5
-        answer = question.answers[0] if right else wrong(question.text, shown, rng)
+        answer = question.answers[0] if right else careless(question.text, shown, rng)
         asked = chat("choose", question=question.text, passages=text, answer=json.dumps(answer, ensure_ascii=False))
     return asked, graded(asked.messages[-1]["content"])
 
 
-def wrong(question: str, shown: Sequence[Passage], rng: random.Random) -> str:
-    """Return what a careless reader might answer: what a passage says of somebody else, or a title."""
-    chain = grammar.parse(question)
+def careless(question: str, shown: Sequence[Passage], rng: random.Random) -> str:
+    """Return what a careless reader answers: what a passage says of somebody, or a title."""
+    chain, pairs = grammar.parse(question), [(passage.title, passage.text) for passage in shown]
     assert chain
-    names = [grammar.split_title(passage.title)[0] for passage in shown]
-    told = [
-        scripted.facts(relation, name, [(p.title, p.text) for p in shown])
-        for relation in chain.relations
-        for name in names
-    ]
-    return rng.choice([*sorted({value for values in told for value in values}), *names[:1]])
+    names = [grammar.split_title(title)[0] for title, _ in pairs]
+    told = {value for one in chain.relations for name in names for value in scripted.facts(one, name, pairs)}
+    return rng.choice([*sorted(told), names[0]])
 
 
 def teach(start: Path, out: Path, steps: int, k: int) -> None:
     """Teach a small language model to grade, and write its folder."""
-    torch.manual_seed(0)
     model, tokenizer = AutoModelForCausalLM.from_pretrained(start), AutoTokenizer.from_pretrained(start)
     tokenizer.chat_template = TEMPLATE
     by_onednn(model)
@@ -118,26 +129,27 @@ def teach(start: Path, out: Path, steps: int, k: int) -> None:
     with bar(total=steps, desc="grader", unit="step") as progress:
         for step in range(steps):
             done = step / steps
-            optimizer.param_groups[0]["lr"] = RATE * min(1.0, done / WARM_UP + 0.01, 1.0 - done)
+            optimizer.param_groups[0]["lr"] = RATE * min(done / WARM_UP + 0.01, 1.0 - done)
             loss = _update(model, optimizer, _rows(tokenizer, step, k))
             progress.set_postfix(loss=f"{loss:.3f}", refresh=False)
             progress.update()
-    model.save_pretrained(out)
-    tokenizer.save_pretrained(out)
+    with draft(out.with_suffix(".new"), out) as folder:
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
 
 
 def _rows(tokenizer: Any, step: int, k: int) -> list[tuple[list[int], int]]:
-    """Return token ids of a step's lessons and how many of them are given, of about equal length."""
-    rng, reader, rows = random.Random(f"selector/{step}"), open_world(500_000 + step, (1, 2)), []
-    for _ in range(64):
-        asked, reply = lesson(reader, rng, k)
-        given = tokenizer.apply_chat_template(list(asked.messages), tokenize=True, return_dict=False)
-        rows.append((given + tokenizer(reply)["input_ids"] + [tokenizer.eos_token_id], len(given)))
-    rows.sort(key=lambda row: len(row[0]))
-    first = rng.randrange(len(rows) - 8)
-    longest = (len(rows[number][0]) for number in count(first))
-    fits = next((n for n, size in enumerate(longest, start=1) if n * size > TOKENS or first + n == len(rows)), 1)
-    return rows[first : first + fits]
+    """Return token ids of a step's lessons, of about equal length, and how many of them are given."""
+    rng, reader = random.Random(f"selector/{step}"), open_world(500_000 + step, (1, 2))
+    batches: list[list[tuple[list[int], int]]] = [[]]
+    lessons = [lesson(reader, rng, k) for _ in range(40)]
+    given = [tokenizer.apply_chat_template(list(asked.messages), return_dict=False) for asked, _ in lessons]
+    own = [[*tokenizer(reply)["input_ids"], tokenizer.eos_token_id] for _, reply in lessons]
+    for begun, ids in sorted(zip(given, own, strict=True), key=lambda row: len(row[0]) + len(row[1])):
+        if (len(batches[-1]) + 1) * (len(begun) + len(ids)) > TOKENS:
+            batches.append([])
+        batches[-1].append((begun + ids, len(begun)))
+    return rng.choice(batches)
 
 
 def _update(model: Any, optimizer: torch.optim.Optimizer, rows: Sequence[tuple[list[int], int]]) -> float:
@@ -163,76 +175,78 @@ class Rule:
         return [graded(request.messages[-1]["content"]) for request in requests]
 
     def usage(self) -> dict[str, float]:
-        """Return that it writes nothing that costs."""
-        return {"completion_tokens": 0.0}
+        """Return that it neither reads nor writes what costs."""
+        return {"completion_tokens": 0.0, "prompt_tokens": 0.0}
 
 
-def agreement(grader: Generator, k: int, rows: int = 300) -> float:
-    """Return how often a grader gives the score of :func:`graded` in worlds that it was not taught on."""
-    rng, reader = random.Random("held out"), open_world(-7, (1, 2))
-    lessons = [lesson(reader, rng, k) for _ in range(rows)]
-    replies = grader.complete([asked for asked, _ in lessons])
-    score = partial(re.findall, r"\{.*\}")
-    return fmean(score(told)[-1:] == score(reply)[-1:] for told, (_, reply) in zip(replies, lessons, strict=True))
+def agreement(grader: Generator, k: int) -> dict[str, float]:
+    """Return how often a grader gives the rule's score in worlds that it was not taught on, and the commonest score's
+    share."""
+    rng, lessons = random.Random("held out"), []
+    for number in WORLDS:
+        reader = open_world(number, (1, 2))
+        lessons += [lesson(reader, rng, k) for _ in range(TRIED)]
+    scores = [grade_of(reply) for _, reply in lessons]
+    equal = [
+        grade_of(told) == score for told, score in zip(grader.complete([a for a, _ in lessons]), scores, strict=True)
+    ]
+    return {"agreement": fmean(equal), "commonest": max(map(scores.count, scores)) / len(scores), "n": len(scores)}
+
+
+def choices(params: Params, small: Generator, questions: Sequence[Question]) -> tuple[dict[str, Choice], list[Group]]:
+    """Play the questions, and return by arm what was chosen, what was played for it, and what its grader took; and the
+    samples."""
+    places, trained, size = Places.of_project(Path.cwd()), Path("models/adapter"), params.evaluate.batch_size
+    pipeline, arm = build_pipeline(params.pipeline, params.generator, places), ARMS[FULL]
+    with open_players(params, places, questions, candidates="corpus") as player:
+        game = Game(FULL, pipeline, player(arm, trained), open_writer(params, places, arm, trained))
+        greedy = game.play(questions, batch_size=size)
+        writers = open_samplers(params, places, trained, params.evaluate.samples)
+        groups = play_samples(questions, game, writers, batch_size=size)
+        found = {FULL: Choice(greedy, [(episode,) for episode in greedy])}
+        found["majority"] = Choice([majority(group) for group in groups], groups)
+        for name, grader in {"taught": small, "rule": Rule()}.items():
+            for arm_name in ("best_of", "beam"):
+                before, ended, paid = dict(grader.usage()), groups, groups
+                if arm_name == "beam":
+                    ended, paid = play_beam(questions, game, writers, grader, batch_size=size)
+                chosen, after = best_of(ended, grader), grader.usage()
+                took = {key: (after[key] - before[key]) / len(questions) for key in after if key.endswith("tokens")}
+                found[f"{arm_name}, {name}"] = Choice(chosen, paid, took)
+    return found, groups
 
 
 def main() -> None:
-    """Teach, play and choose, and print the table; it is also kept in FOLDER/metrics/selectors.json."""
+    """Teach, play and choose, and print the table; it is kept in FOLDER/metrics/selectors.json, too."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=600)
     asked = parser.parse_args()
     os.chdir(asked.folder)
-    params, places = Params.load(Path("params.yaml")), Places.of_project(Path.cwd())
-    taught, trained, k = Path("work/selector"), Path("models/adapter"), params.retriever.k
+    params = Params.load(Path("params.yaml"))
+    taught = Path(f"work/selector-{asked.steps}")
     if not taught.exists():
-        teach(places.generator, taught, asked.steps, k)
+        teach(Path("models/generator"), taught, asked.steps, params.retriever.k)
     small = LocalGenerator(str(taught), temperature=0.0, max_tokens=96, batch_size=32, seed=0)
-    print(
-        f"the taught grader gives the score of the rule for {agreement(small, k):.1%} of 300 lessons of another world"
-    )
-    questions, size = list(read_questions(Path("data/questions/test.jsonl"))), params.evaluate.batch_size
-    pipeline = build_pipeline(params.pipeline, params.generator, places)
-    tokens = written_by(params.generator, places).tokens
-    table: dict[str, tuple[list[Episode], list[Group], float]] = {}
-    with open_players(params, places, questions, candidates="corpus") as player:
-        game = Game(FULL, pipeline, player(ARMS[FULL], trained), open_writer(params, places, ARMS[FULL], trained))
-        greedy = game.play(questions, batch_size=size)
-        table[FULL] = greedy, [(episode,) for episode in greedy], 0.0
-        writers = open_samplers(params, places, trained, params.evaluate.samples)
-        groups = play_samples(questions, game, writers, batch_size=size)
-        table["majority"] = [majority(group) for group in groups], groups, 0.0
-        for name, grader in {"taught": small, "rule": Rule()}.items():
-            plays: dict[str, Callable[[], tuple[list[Group], list[Group]]]] = {
-                "best_of": lambda: (groups, groups),
-                "beam": partial(play_beam, questions, game, writers, grader, batch_size=size),
-            }
-            for arm, run in plays.items():
-                before = grader.usage()["completion_tokens"]
-                ended, played = run()
-                chosen = best_of(ended, grader)
-                table[f"{arm}, {name}"] = chosen, played, grader.usage()["completion_tokens"] - before
-    golds = [question.gold_ids for question in questions]
-    right = {name: [100 * float(answer_em(e) or 0.0) for e in chosen] for name, (chosen, _, _) in table.items()}
+    tried = agreement(small, params.retriever.k)
+    print("the taught grader gives the rule's score for {agreement:.1%} of {n} lessons".format(**tried), end="; ")
+    print("the commonest score is {commonest:.1%}".format(**tried), flush=True)
+    questions = list(read_questions(Path("data/questions/test.jsonl")))
+    found, groups = choices(params, small, questions)
+    tokens, golds = written_by(params.generator, Places.of_project(Path.cwd())).tokens, [q.gold_ids for q in questions]
+    right = {name: [100 * float(answer_em(one) or 0.0) for one in choice.episodes] for name, choice in found.items()}
     right["pass@n"] = [100.0 * any(answer_em(episode) == 1.0 for episode in group) for group in groups]
-    kept = {}
+    kept: dict[str, Any] = {"grader": tried}
     for name, values in right.items():
-        draws = resample(
-            [values, [a - b for a, b in zip(values, right[FULL], strict=True)]], golds, resamples=RESAMPLES, seed=0
-        )
-        own, ahead = draws.interval()
-        _, played, graders = table.get(name, ([], groups, 0.0))
-        wrote = fmean(written_tokens(group, tokens) for group in played)
-        kept[name] = {"em": [fmean(values), *own], "ahead": [fmean(values) - fmean(right[FULL]), *ahead]}
-        kept[name] |= {"tokens": wrote, "grader_tokens": graders / len(questions), "n": len(values)}
-        figures = (
-            "{:5.1f} [{:.1f}, {:.1f}]".format(*kept[name]["em"]),
-            "{:+5.1f} [{:+.1f}, {:+.1f}]".format(*kept[name]["ahead"]),
-        )
-        print(
-            f"{name:16} {figures[0]:22} {figures[1]:22} tokens {wrote:6.0f} + {graders / len(questions):6.0f}",
-            flush=True,
-        )
+        ahead = [own - full for own, full in zip(values, right[FULL], strict=True)]
+        draws = resample([values, ahead], golds, resamples=RESAMPLES, seed=0)
+        em, gain = ([mean, *limits] for mean, limits in zip(draws.means.tolist(), draws.interval(), strict=True))
+        choice = found.get(name, Choice([], groups))
+        wrote = fmean(written_tokens(group, tokens) for group in choice.played)
+        kept[name] = {"em": em, "ahead": gain, "n": len(values), "written": wrote, **choice.grader}
+        told = "{:5.1f} [{:.1f}, {:.1f}]".format(*em), "{:+5.1f} [{:+.1f}, {:+.1f}]".format(*gain)
+        grader = " + ".join(f"{key.split('_')[0]} {value:.0f}" for key, value in choice.grader.items())
+        print(f"{name:16} {told[0]:22} {told[1]:22} tokens {wrote:.0f}  {grader}", flush=True)
     write_json(Path("metrics/selectors.json"), kept)
 
 

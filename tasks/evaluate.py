@@ -83,11 +83,11 @@ def play_arms(
         with open_players(params, PLACES, asked, candidates=candidates) as player:
             for run, found in zip(runs, rows, strict=True):
                 desc = (str(run) if run.folder else run.name) + (f" ({candidates})" if several else "")
-                retriever = player(run.arm, run.folder)
-                episodes, found[candidates] = play_run(params, run, game(run, desc, retriever), asked, reward, log)
+                own = game(run, desc, player(run.arm, run.folder))
+                episodes, found[candidates] = play_run(params, run, own, asked, reward, log)
                 shown.setdefault(run.name, episodes)
-                del retriever
-                if run.folder:  # no name holds its model any more, only a circle: one model is loaded at a time
+                del own
+                if run.folder or writes:  # a model is a reference cycle; one is loaded at a time
                     gc.collect()
     report_usage(log, generator=generator, reader=reader, judge=reward)
     by_arm: dict[str, list[Rows]] = {run.name: [] for run in runs}

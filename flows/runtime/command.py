@@ -69,7 +69,8 @@ def run_stage(stage: Any, *, checks: bool = False, join: Callable[[Any], Any] | 
     """
     from flows.runtime.stage import run_flow
 
-    os.environ.update(KERNELS | os.environ)
+    for name, kept in KERNELS.items():
+        os.environ.setdefault(name, kept)
     if isinstance(sys.stdout, io.TextIOWrapper):  # in a log, lines stand in the order in which they were printed
         sys.stdout.reconfigure(line_buffering=True)
 

@@ -123,6 +123,8 @@ def _most(count: int, fits: Callable[[int], bool]) -> int:
 
     >>> _most(9, lambda number: number < 4), _most(3, lambda number: True), _most(3, lambda number: False)
     (3, 3, 0)
+    >>> _most(0, lambda number: False)
+    0
     """
     return count if not count or fits(count) else bisect_left(range(1, count), True, key=lambda few: not fits(few))
 
