@@ -26,7 +26,6 @@ os.environ |= {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALL
 
 import torch
 import torch.nn.functional as F
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from harr.arms import ARMS, FULL
 from harr.builders.pipeline import build_pipeline
@@ -43,7 +42,7 @@ from harr.generator.traces import Oracle, Reader, game_of, open_world
 from harr.io.files import draft, write_json
 from harr.io.progress import bar
 from harr.params import Params
-from harr.rag.generation.local_model import LocalGenerator
+from harr.rag.generation.local_model import LocalGenerator, load_model
 from harr.rag.pipelines.replies import chat, passages_text
 from harr.rag.rollout import play
 from harr.rag.scoring.judge import grade_of
@@ -122,7 +121,7 @@ def careless(question: str, shown: Sequence[Passage], rng: random.Random) -> str
 
 def teach(start: Path, out: Path, steps: int, k: int) -> None:
     """Teach a small language model to grade, and write its folder."""
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(start), AutoTokenizer.from_pretrained(start)
+    model, tokenizer = load_model(str(start))
     tokenizer.chat_template = TEMPLATE
     by_onednn(model)
     optimizer = torch.optim.AdamW(model.parameters(), RATE, betas=(0.9, 0.95), weight_decay=0.0)
