@@ -7,7 +7,7 @@ fictional world and errs in no fact. The other is a small language model, a fold
 ``work``: it begins as the warm start left the player, and was taught on other worlds to write what the rule finds and
 its score. Exact match with 95 % intervals over questions (one trained model), the paired difference to ``full``, and
 tokens a question: written by the player, written by the grader, and read by the grader.
-Option: ``--steps``, updates of the taught grader.
+Options: ``--steps``, updates of the taught grader; ``--out``, where the table is kept.
 """
 
 import argparse
@@ -216,11 +216,13 @@ def choices(params: Params, small: Generator, questions: Sequence[Question]) -> 
 
 
 def main() -> None:
-    """Teach, play and choose, and print the table; it is kept in FOLDER/metrics/selectors.json, too."""
+    """Teach, play and choose, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--out", type=Path, default=Path("results/selectors.json"))
     asked = parser.parse_args()
+    out = asked.out.absolute()
     os.chdir(asked.folder)
     params = Params.load(Path("params.yaml"))
     taught = Path(f"work/selector-{asked.steps}")
@@ -246,7 +248,7 @@ def main() -> None:
         told = "{:5.1f} [{:.1f}, {:.1f}]".format(*em), "{:+5.1f} [{:+.1f}, {:+.1f}]".format(*gain)
         grader = " + ".join(f"{key.split('_')[0]} {value:.0f}" for key, value in choice.grader.items())
         print(f"{name:16} {told[0]:22} {told[1]:22} tokens {wrote:.0f}  {grader}", flush=True)
-    write_json(Path("metrics/selectors.json"), kept)
+    write_json(out, kept)
 
 
 if __name__ == "__main__":
