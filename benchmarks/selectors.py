@@ -186,16 +186,17 @@ def agreement(grader: Generator, k: int) -> dict[str, float]:
         reader = open_world(number, (1, 2))
         lessons += [lesson(reader, rng, k) for _ in range(TRIED)]
     scores = [grade_of(reply) for _, reply in lessons]
-    equal = [
-        grade_of(told) == score for told, score in zip(grader.complete([a for a, _ in lessons]), scores, strict=True)
-    ]
+    told = grader.complete([asked for asked, _ in lessons])
+    equal = [grade_of(reply) == score for reply, score in zip(told, scores, strict=True)]
     return {"agreement": fmean(equal), "commonest": max(map(scores.count, scores)) / len(scores), "n": len(scores)}
 
 
-def choices(params: Params, small: Generator, questions: Sequence[Question]) -> tuple[dict[str, Choice], list[Group]]:
+def choices(
+    params: Params, places: Places, small: Generator, questions: Sequence[Question]
+) -> tuple[dict[str, Choice], list[Group]]:
     """Play the questions, and return by arm what was chosen, what was played for it, and what its grader took; and the
     samples."""
-    places, trained, size = Places.of_project(Path.cwd()), Path("models/adapter"), params.evaluate.batch_size
+    trained, size = Path("models/adapter"), params.evaluate.batch_size
     pipeline, arm = build_pipeline(params.pipeline, params.generator, places), ARMS[FULL]
     with open_players(params, places, questions, candidates="corpus") as player:
         game = Game(FULL, pipeline, player(arm, trained), open_writer(params, places, arm, trained))
@@ -224,17 +225,17 @@ def main() -> None:
     asked = parser.parse_args()
     out = asked.out.absolute()
     os.chdir(asked.folder)
-    params = Params.load(Path("params.yaml"))
+    params, places = Params.load(Path("params.yaml")), Places.of_project(Path.cwd())
     taught = Path(f"work/selector-{asked.steps}")
     if not taught.exists():
-        teach(Path("models/generator"), taught, asked.steps, params.retriever.k)
+        teach(places.generator, taught, asked.steps, params.retriever.k)
     small = LocalGenerator(str(taught), temperature=0.0, max_tokens=96, batch_size=32, seed=0)
     tried = agreement(small, params.retriever.k)
     print("the taught grader gives the rule's score for {agreement:.1%} of {n} lessons".format(**tried), end="; ")
     print("the commonest score is {commonest:.1%}".format(**tried), flush=True)
     questions = list(read_questions(Path("data/questions/test.jsonl")))
-    found, groups = choices(params, small, questions)
-    tokens, golds = written_by(params.generator, Places.of_project(Path.cwd())).tokens, [q.gold_ids for q in questions]
+    found, groups = choices(params, places, small, questions)
+    tokens, golds = written_by(params.generator, places).tokens, [question.gold_ids for question in questions]
     right = {name: [100 * float(answer_em(one) or 0.0) for one in choice.episodes] for name, choice in found.items()}
     right["pass@n"] = [100.0 * any(answer_em(episode) == 1.0 for episode in group) for group in groups]
     kept: dict[str, Any] = {"grader": tried}

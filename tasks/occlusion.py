@@ -1,5 +1,6 @@
 """What the trained retriever reads: it plays again with a part of its state left out (evaluate.occlusion)."""
 
+import gc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,8 @@ def _occlusion(
                 game = Game(desc, arm_pipelines(params)[FULL], Rewritten(retriever, hide), generator)
                 episodes = game.play(asked, batch_size=section.batch_size)
                 found[part].append(game.rows(episodes, reward.means(episodes), picking=pipeline.name == "pick"))
+            del retriever, game
+            gc.collect()  # a model is a reference cycle; one is loaded at a time
     resamples, seed = section.resamples, params.seed
     played = {FULL: full, **found}
     arms = dict.fromkeys(played, ARMS[FULL])
