@@ -13,7 +13,7 @@ UV := $(shell command -v uv)
 PIP := $(VENV)/bin/python -m pip
 INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python $(TORCH:%=--torch-backend=%),$(PIP) install)
 
-.PHONY: help run test unit lint types docs smoke vllm ui up down
+.PHONY: help run test services soak lint types docs smoke vllm ui up down
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 12
@@ -22,11 +22,14 @@ run: $(VENV)/ready      ## set up, then the pipeline of params.yaml; prints the 
 	dvc repro
 	@harr report
 
-test: $(VENV)/ready     ## set up, then the tests, in two processes
-	pytest -n 2 --dist loadfile $(COVER)
+test: $(VENV)/ready     ## set up, then the tests that run in process, in two processes
+	pytest -n 2 --dist loadgroup $(COVER)
 
-unit: $(VENV)/ready     ## the tests of the library that take minutes together
-	pytest -n logical --dist loadfile -m 'not (servers or long or slow or vllm)' harr tests/harr tests/test_{docs,dvc,layers,pages,prose}.py
+services: $(VENV)/ready ## the tests that start servers and other processes, kill them, and take them away
+	pytest -n 2 --dist loadgroup -m services $(COVER)
+
+soak: $(VENV)/ready     ## long kills, fuzz and peers; a real vLLM has `make vllm`
+	pytest -m soak
 
 lint: $(VENV)/ready     ## ruff
 	ruff check .

@@ -1,16 +1,15 @@
-"""A place of its own for every test of tasks and flows: an empty folder with the packages and a small recipe.
-
-And PostgreSQL, for MLflow and Prefect.
-"""
+"""What every test has: one thread, its file's group, the tiny encoder, a folder of its own for tasks and flows."""
 
 import os
 import pwd
+import resource
 import shutil
 import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from places import furnish
@@ -22,6 +21,49 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Two workers share the cores; and sums of floats made by another number of threads differ in their last bits, so that
 # a test and the process it starts need one number where their results are compared. Before torch is imported.
 os.environ["OMP_NUM_THREADS"] = "1"
+# A kernel is kept for every shape that it met, by oneDNN and by torch; in a process that meets the shapes of a thousand
+# tests that comes to gigabytes. Stages keep as many (flows/runtime/command.py).
+os.environ |= {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
+
+PEAK = pytest.StashKey[dict[str, int]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[PEAK] = {}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a file in one process: its tests share fixtures. Files that share a server name a group of their own."""
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.split("::")[0]))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak"] = peak
+    elif not session.config.stash[PEAK]:
+        session.config.stash[PEAK]["main"] = peak
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the peak that a worker of xdist sends when it ends."""
+    node.config.stash[PEAK][node.gateway.id] = getattr(node, "workeroutput", {}).get("peak", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    peaks = ", ".join(f"{name} {peak:,} MiB" for name, peak in sorted(config.stash[PEAK].items()))
+    terminalreporter.write_line(f"peak memory: {peaks}")
+
+
+@pytest.fixture(scope="session")
+def tiny() -> str:
+    """The folder of the tiny encoder (tests/tiny.py)."""
+    from tiny import tiny_encoder
+
+    return tiny_encoder()
 
 
 @pytest.fixture

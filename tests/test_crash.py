@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_killed_stages_end_as_if_nothing_had_happened() -> None:
     """All nine stages and a promotion; no difference, no file, no open run and no lock stays."""
     command = [sys.executable, "-m", "benchmarks.crash", "--kills", "10", "--seed", "1"]

@@ -51,7 +51,7 @@ def test_a_clone_pulls_what_was_pushed_and_nothing_is_stale(tmp_path: Path) -> N
     assert "up to date" in run(second, *dvc, "status")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif("HARR_FINISHED_RUN" not in os.environ, reason="needs a finished run of the smoke recipe")
 def test_a_clone_registers_what_it_pulled_and_promotes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from servers import Server, milvus
 from flows.server import free_port, healthy, mlflow_command, prefect_command
 from harr.io.files import read_json
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
 SECONDS = float(os.environ.get("HARR_OUTAGE_SECONDS", "3"))
 
 
@@ -121,7 +121,7 @@ def embedding() -> bool:
 
 
 @pytest.mark.parametrize("lite", [pytest.param(True, id="milvus-lite"), pytest.param(False, id="milvus")])
-@pytest.mark.slow
+@pytest.mark.soak
 def test_milvus(place: Path, lite: bool, tmp_path_factory: pytest.TempPathFactory) -> None:
     server = milvus(tmp_path_factory.mktemp("milvus"), lite=lite)
     uri, token = f"http://127.0.0.1:{server.port}", "" if lite else "root:Milvus"

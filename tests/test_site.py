@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from flows.cli import app
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[1]
 SHOTS = ROOT / "work/screenshots"
 SIZES = {"screen": (1400, 1000), "phone": (390, 844)}

@@ -26,8 +26,8 @@ def test_two_sentences_come_before_each_piece_of_code() -> None:
     assert "Diagnose Train Look" in " ".join(re.findall(r"^# ## (\w+)$", TOUR.read_text(), re.MULTILINE))
 
 
-@pytest.mark.slow
-@pytest.mark.servers
+@pytest.mark.soak
+@pytest.mark.services
 @pytest.mark.timeout(3600)
 def test_the_tour_ends_with_the_second_model(tmp_path: Path) -> None:
     gone = ("PREFECT", "HARR", "MLFLOW_TRACKING")

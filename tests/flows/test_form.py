@@ -16,7 +16,7 @@ from servers import Server
 
 from flows.server import free_port, healthy, prefect_command
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow]
+pytestmark = [pytest.mark.services, pytest.mark.soak]
 ROOT = Path(__file__).parents[2]
 DEPLOY = """
 from prefect.client.orchestration import get_client

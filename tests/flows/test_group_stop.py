@@ -50,7 +50,7 @@ def alive(pid: int) -> bool:
     return bool(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("server", ["stays", "is gone"])
 def test_a_stop_of_the_group_of_dvc_ends_its_stage_in_a_line(workplace: Path, server: str) -> None:
     """DVC dies at once; its stage finishes a step, reports to the server that outlives it, and is gone."""

@@ -26,7 +26,7 @@ from servers import wait_for
 
 from flows.server import free_port, healthy, mlflow_command, prefect_command
 
-pytestmark = [pytest.mark.servers, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.services, pytest.mark.soak, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "work/screenshots"
 ARMS = ("bm25", "frozen", "full")

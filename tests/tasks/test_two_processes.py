@@ -24,7 +24,7 @@ from tasks.filter import filter_training_questions
 from tasks.index import index_passages
 from tasks.paths import FILTERED, QUESTIONS
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.services
 
 ARMS = ["bm25", "frozen", "history", "hybrid"]
 ROWS = Path("rows.json")

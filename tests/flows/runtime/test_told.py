@@ -101,7 +101,7 @@ def test_the_end_of_a_run_is_the_table_what_it_means_and_three_commands(
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.skipif(not RUN, reason="HARR_FINISHED_RUN names no finished run (.ci/smoke sets it)")
 def test_the_log_of_a_run_has_no_noise_and_no_long_lines() -> None:
     text = (Path(RUN or "") / ".first.log").read_text()

@@ -19,7 +19,7 @@ from harr.params.index import AdoptParams, IndexParams
 from harr.services import milvus_client
 from harr.types import Passage
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.services
 ROWS, WIDTH = 300, 8
 DRAWN = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype(np.float32)
 DRAWN /= np.linalg.norm(DRAWN, axis=1, keepdims=True)

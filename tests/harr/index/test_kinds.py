@@ -176,7 +176,7 @@ def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             made.stop()
 
 
-@pytest.mark.servers
+@pytest.mark.services
 @pytest.mark.parametrize("kind", BREADTH)
 def test_servers_have_the_kinds_that_milvus_lite_has(
     uri: str, kind: str, passages: Passages, vectors: Vectors, tmp_path: Path
@@ -186,7 +186,7 @@ def test_servers_have_the_kinds_that_milvus_lite_has(
     assert asked(params, passages, vectors, tmp_path / "out")["recall_at_pool"] > 0.95
 
 
-@pytest.mark.servers
+@pytest.mark.services
 def test_a_server_that_cannot_build_a_kind_is_told(
     uri: str, passages: Passages, vectors: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

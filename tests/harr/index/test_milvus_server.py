@@ -37,7 +37,7 @@ from harr.params.index import IndexParams
 from harr.services import milvus_client
 from harr.types import Passage
 
-pytestmark = pytest.mark.servers
+pytestmark = pytest.mark.services
 TOKEN = "HARR_TEST_MILVUS_TOKEN"
 WORDS = "river bridge market snow fruit lane warm cold".split()
 TEXTS = ["Which river?", "snow bridge", "a market of fruit and a lane", "of the"]

@@ -70,7 +70,7 @@ def section(uri: str, **more: Any) -> dict[str, Any]:
     return {"uri": uri, "adopt": {"collection": "theirs", **fields, **more}}
 
 
-@pytest.mark.servers
+@pytest.mark.services
 def test_a_collection_alone_gives_what_the_project_gives(project: Path, trained: Path, uri: str) -> None:
     with harr.Retriever.load(trained, index=project) as own, harr.Retriever.load(trained, index=section(uri)) as theirs:
         for retriever in (own, theirs):
@@ -85,7 +85,7 @@ def test_a_collection_alone_gives_what_the_project_gives(project: Path, trained:
         assert first == second and not {p.id for p in first} & asked[0].excluded
 
 
-@pytest.mark.servers
+@pytest.mark.services
 def test_a_filter_of_the_application_holds(project: Path, trained: Path, uri: str) -> None:
     some = [p.id for p in Passages.open(project / "data/corpus").take(range(0, 40))]
     told = ", ".join(f'"{name}"' for name in some)
@@ -94,7 +94,7 @@ def test_a_filter_of_the_application_holds(project: Path, trained: Path, uri: st
     assert found and {*found} <= {*some}
 
 
-@pytest.mark.servers
+@pytest.mark.services
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
@@ -110,7 +110,7 @@ def test_what_does_not_fit_is_refused(trained: Path, uri: str, changed: dict[str
         harr.Retriever.load(trained, index=section(uri, **changed))
 
 
-@pytest.mark.servers
+@pytest.mark.services
 def test_words_of_the_whole_corpus_are_not_there(project: Path, uri: str) -> None:
     with pytest.raises(IndexMismatch, match=r"retriever\.evidence reads the words and titles of the whole corpus"):
         harr.Retriever.load(project / "models/retriever", index=section(uri))

@@ -25,7 +25,7 @@ from harr.rag.setup import Setup
 from harr.rag.validation import LEADING, Validation, figures, points
 from harr.types import Episode, Outcome, Question
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.services
 
 COMMON: dict[str, Any] = {
     "steps": 5,

@@ -19,7 +19,7 @@ from harr.report.differences import Champion, changes
 from harr.report.page import write_report
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak
 SHOTS = Path(__file__).parents[3] / "work/screenshots"
 SIZES = {"desk": (1400, 1000), "narrow": (1000, 900), "phone": (390, 844)}
 ARMS = {"bm25": 90, "frozen": 40, "history": 20, "hybrid": 100, "full": 150}

@@ -33,7 +33,7 @@ from harr.types import Hop, Search
 from tasks.paths import PLACES, QUESTIONS, RETRIEVER
 
 ROOT = Path(__file__).parents[3]
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]  # imports alone take a minute on a busy machine
+pytestmark = [pytest.mark.services, pytest.mark.timeout(900)]  # imports alone take a minute on a busy machine
 NAME = "harr-smoke"
 CHAMPION = f"models:/{NAME}@champion"
 START_SECONDS = 180.0

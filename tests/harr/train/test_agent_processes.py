@@ -22,7 +22,7 @@ from harr.rag.setup import Setup
 from harr.train.agent import check_processes, train
 from harr.types import Question
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.services
 
 PARAMS = AgentParams(
     method="agent",

@@ -59,7 +59,7 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
     return load_file(out / "adapter/adapter_model.safetensors")
 
 
-@pytest.mark.long
+@pytest.mark.services
 def test_two_processes_train_what_one_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save_letters(Path("letters"), spread=0.3, room=96, printable=True)

@@ -28,7 +28,7 @@ from harr.train.advantages import lambda_returns
 from harr.train.batch import rate_share
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.services
 
 QUICK = PQNParams(
     method="pqn", steps=12, questions_per_step=10, group_size=2, learning_rate=2e-3, final_rate=0.1, checkpoint_every=4

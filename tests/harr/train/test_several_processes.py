@@ -24,7 +24,7 @@ from harr.params.train import GRPOParams, PolicyParams, PPOParams
 from harr.params.train_facts import LoraParams
 from tasks.paths import PLACES
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.services
 
 QUESTIONS = Path("data/filtered/questions.jsonl")
 COMMON = {

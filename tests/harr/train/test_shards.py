@@ -16,7 +16,7 @@ from harr.io.files import read_json, write_json
 from harr.train import agent
 from harr.train.agent import check_processes, train
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.services
 
 
 def learn(out: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,7 @@ def served(kept: Path, tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-@pytest.mark.servers
+@pytest.mark.services
 def test_mlflow_serves_it(kept: Path, served: str) -> None:
     def ask(body: Any) -> Any:
         text = json.dumps(body).encode()

@@ -402,7 +402,7 @@ def promoted(params: Params, server: Any) -> str:
     return str(client.get_run(client.get_model_version("harr-smoke", second).run_id).info.artifact_uri)
 
 
-@pytest.mark.servers
+@pytest.mark.services
 def test_a_server_with_its_files_in_s3(params: Params, mlflow_server: Any, bucket: Any) -> None:
     mlflow_server.destination, environment = bucket
     mlflow_server.environment |= environment
@@ -419,7 +419,7 @@ def test_a_server_with_its_files_in_s3(params: Params, mlflow_server: Any, bucke
         assert f"/{path}</Key>" in kept
 
 
-@pytest.mark.servers
+@pytest.mark.services
 def test_a_server_on_postgresql(params: Params, mlflow_server: Any, postgresql: str) -> None:
     """The lock of a promotion, too, rests on what PostgreSQL makes only once."""
     mlflow_server.backend = postgresql

@@ -221,7 +221,7 @@ def test_a_server_that_is_down_takes_little_of_the_work_s_time(
         monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the end asks once more
 
 
-@pytest.mark.servers
+@pytest.mark.services
 def test_a_server_that_stops_mid_run_gets_everything_later(
     stored: Path, mlflow_server: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
