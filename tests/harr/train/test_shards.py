@@ -16,8 +16,6 @@ from harr.io.files import read_json, write_json
 from harr.train import agent
 from harr.train.agent import check_processes, train
 
-pytestmark = pytest.mark.services
-
 
 def learn(out: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Train the letters of the current folder; every process leaves its history, and how many weights are cut."""
@@ -30,6 +28,7 @@ def learn(out: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write_json(out / f"cut-{rank}.json", sum(isinstance(weight, DTensor) for weight in begun[0].parameters()))
 
 
+@pytest.mark.services
 def test_two_processes_with_shards_train_what_one_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     server = Vllm(letters_setup(Path("letters")).writer)

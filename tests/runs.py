@@ -1,0 +1,52 @@
+"""What tests of a training ask of it: to be killed, to go on, and to have ended with the same weights and figures."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+TIMES = ("seconds", "play_seconds")
+
+
+def killed_at(*steps: int) -> Callable[[int, Mapping[str, Any]], None]:
+    """A log that kills the run after each of these steps, once; what validation tells is of no step."""
+    left = list(steps)
+
+    def log(step: int, values: Mapping[str, Any]) -> None:
+        if step in left and not any(name.startswith("validation.") for name in values):
+            left.remove(step)
+            raise KeyboardInterrupt
+
+    return log
+
+
+def go_on(run: Callable[[Any], Any], *steps: int, then: Any = lambda step, values: None) -> Any:
+    """What ``run(log)`` returns after it was killed at each of these steps."""
+    log = killed_at(*steps)
+    for _ in steps:
+        with pytest.raises(KeyboardInterrupt):
+            run(log)
+    return run(then)
+
+
+def timeless(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without what differs from run to run."""
+    return [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    """All weights below a folder; those of a checkpoint by the names of an export."""
+    return {
+        f"{path.parent.relative_to(folder)}/{name.replace('.default.', '.')}": weight
+        for path in sorted(folder.rglob("*.safetensors"))
+        for name, weight in load_file(path).items()
+    }
+
+
+def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
+    """Whether the weights that both have are equal bit for bit; a checkpoint has what is trained only."""
+    both = one.keys() & two.keys()
+    return bool(both) and all(torch.equal(one[name], two[name]) for name in both)
