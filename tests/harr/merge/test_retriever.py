@@ -28,13 +28,13 @@ def encoder(prompt: str = "", passage_prompt: str = "", model: str = "") -> Enco
     return Encoder(model or tiny_encoder(), max_tokens=64, query_prompt=prompt, passage_prompt=passage_prompt)
 
 
-def save_moved(base: Encoder, folder: Path, seed: int) -> Path:
+def save_moved(base: Encoder, folder: Path, seed: int, std: float = 0.5) -> Path:
     """An adapter that moves the encoder a lot."""
     handle = add_adapter(base, rank=4, alpha=8, seed=0)
     with torch.no_grad():
         for name, weight in handle.named_parameters():
             if "lora_B" in name:
-                weight.normal_(std=0.05, generator=torch.Generator().manual_seed(seed))
+                weight.normal_(std=std, generator=torch.Generator().manual_seed(seed))
     save_adapter(handle, base, folder)
     return folder
 
@@ -53,7 +53,7 @@ def publish(
 
 def test_both_towers_load_as_one_model_and_each_alone(tmp_path: Path) -> None:
     out = tmp_path / "retriever"
-    adapter = save_moved(encoder("ask: ", model=PACKAGED), tmp_path / "adapter", 1)
+    adapter = save_moved(encoder("ask: ", model=PACKAGED), tmp_path / "adapter", 1, std=0.05)
     base = encoder(passage_prompt="read: ", model=PACKAGED)
     figures = publish(adapter, out, ExportedTower(base, "read: "), model=PACKAGED)
     assert figures["cosine_min"] >= 0.9999 and figures["document_cosine_min"] >= 0.9999
@@ -130,7 +130,7 @@ def test_a_trained_tower_of_documents_is_merged_too(adapter: Path, tmp_path: Pat
     base, trained = encoder(), encoder()
     load_adapter(trained, second)
     wanted = trained.encode([TEXT])[0]
-    assert float(np.dot(wanted, base.encode([TEXT])[0])) < 0.999, "the adapter changed nothing"
+    assert float(np.dot(wanted, base.encode([TEXT])[0])) < 0.99, "the adapter changed nothing"
     assert float(np.dot(SentenceTransformer(str(tmp_path / "retriever")).encode_document([TEXT])[0], wanted)) > 0.9999
 
 

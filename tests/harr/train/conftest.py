@@ -25,10 +25,10 @@ def fresh(setup: Setup, tiny: str) -> Callable[[], Setup]:
 def towers(corpus, tiny: str) -> Callable[..., Setup]:
     """A game of two towers: pick the winter passage among the four that are given with a town's question."""
 
-    def game(mode: str = "none", picks: int = 1, model: str = tiny, normalize: bool = True) -> Setup:
+    def game(mode: str = "none", picks: int = 1, model: str = "", normalize: bool = True) -> Setup:
         policy = TwoTowerPolicy(
-            states=Encoder(model, max_tokens=32, normalize=normalize),
-            actions=Encoder(model, max_tokens=32, normalize=normalize),
+            states=Encoder(model or tiny, max_tokens=32, normalize=normalize),
+            actions=Encoder(model or tiny, max_tokens=32, normalize=normalize),
             passages=Passages.open(corpus.folder / "corpus"),
             mode=mode,
             temperature=0.1,

@@ -1,5 +1,6 @@
 """Runs of the agent that are stopped, collapse, break, or outgrow their model."""
 
+import sys
 from collections.abc import Generator as PyGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from letters import OnePassage, letters_setup, nothing, save_letters
+from letters import OnePassage, letters_setup, nothing
 from runs import go_on, same, timeless, weights
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
@@ -17,7 +18,6 @@ from harr.io.files import read_json
 from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.local_model import load_model
-from harr.rag.pipelines.react import react_passages
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, points
@@ -50,27 +50,16 @@ def test_a_stopped_run_that_collapses_later_keeps_its_best_weights(
 ) -> None:
     """Step 7 is the best, and is saved because the run was stopped there; the reward falls after it went on."""
     rewards = [0.5, 0.5, 0.6, 0.6, 0.9, 0.95, 0.99, 0.3, 0.1, 0.1, 0.05, 0.05]
-    best: dict[str, torch.Tensor] = {}
     figures = agent.reward_figures
-
-    class Stopped(Exception):
-        pass
-
-    def leave() -> None:
-        raise Stopped
-
-    def falling(*given: Any) -> dict[str, Any]:
-        return figures(*given) | {"reward_mean": rewards[given[-1]]}
+    monkeypatch.setattr(agent, "reward_figures", lambda *given: figures(*given) | {"reward_mean": rewards[given[-1]]})
 
     def stop(step: int, values: object) -> None:
         if step == 6:
-            progress.ask_to_stop(leave)
+            progress.ask_to_stop(lambda: sys.exit(143))
 
-    monkeypatch.setattr(agent, "reward_figures", falling)
-    with monkeypatch.context() as asked:
+    with monkeypatch.context() as asked, pytest.raises(SystemExit):
         asked.setattr(progress._Stop, "leave", None)
-        with pytest.raises(Stopped):
-            train(PARAMS, setup, tmp_path / "out", tmp_path / "work", stop, 0)
+        train(PARAMS, setup, tmp_path / "out", tmp_path / "work", stop, 0)
     (saved,) = (tmp_path / "work").glob("*/checkpoint-000007")
     best = weights(saved)
     history = train(PARAMS, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
@@ -246,7 +235,7 @@ def test_an_episode_that_outgrows_learnt_positions_is_survived(
     assert max(lengths) <= 32 and {32} < lengths and max(ids.shape[1] for ids, *_ in seen) > 32
 
 
-class Leaves:
+class Leaves(OnePassage):
     """A corpus whose server is gone after so many calls."""
 
     def __init__(self, calls: int) -> None:
@@ -257,38 +246,23 @@ class Leaves:
         self.calls -= 1
         if self.calls < 0:
             raise ServiceUnavailable("Milvus at http://127.0.0.1:9 does not answer; start it")
-        return OnePassage().retrieve(searches)
-
-
-def calling(question: Question) -> PyGenerator[Request, Any, Outcome]:
-    """ReAct with passages; to what the model writes first, a call is added."""
-    game = react_passages(question, max_searches=1)
-    reply = yield next(game)
-    call = f'<tool_call>{{"name": "search", "arguments": {{"query": "{question.text}"}}}}</tool_call>'
-    search = game.send(f"{reply}{call}")
-    answering = game.send((yield search))
-    answer = yield answering
-    try:
-        game.send(answer)
-    except StopIteration as end:
-        return Outcome(answer, end.value.hops)
-    raise AssertionError("one search, then the answer")
+        return super().retrieve(searches)
 
 
 def test_a_source_that_goes_away_ends_the_run_in_a_line_and_costs_no_step(setup: Setup, tmp_path: Path) -> None:
     """An index that cannot be reached is no observation: the run ends, keeps all its steps, and goes on from there."""
-    folder = save_letters(tmp_path / "printable", spread=0.5, room=4000, printable=True)
-    params = PARAMS.model_copy(update={"steps": 4, "group_size": 2, "episodes_per_pass": 4, "guard_window": 9})
-    game = replace(setup, pipeline=calling, writer=str(folder))
-    whole = train(params, game, tmp_path / "whole", tmp_path / "a", nothing, 0)
-    assert whole[0]["searches_mean"] == 1.0 and whole[0]["told_tokens"] > 100
+    params = PARAMS.model_copy(update={"steps": 4, "guard_drop": 0.0})
+
+    def run(name: str, calls: int) -> list[dict[str, Any]]:
+        game = replace(setup, retriever=Leaves(calls))
+        return train(params, game, tmp_path / name, tmp_path / f"w-{name}", nothing, 0)
+
+    whole = run("whole", 4)
+    assert whole[0]["searches_mean"] == 1.0 and whole[0]["told_tokens"] > 0
     with pytest.raises(ServiceUnavailable) as error:
-        train(params, replace(game, retriever=Leaves(3)), tmp_path / "parts", tmp_path / "b", nothing, 0)
+        run("parts", 3)
     assert str(error.value) == "Milvus at http://127.0.0.1:9 does not answer; start it"
     assert not (tmp_path / "parts").exists()
-    assert [path.name for path in (tmp_path / "b").glob("*/checkpoint-*")] == ["checkpoint-000003"]
-    back = Leaves(1)
-    parts = train(params, replace(game, retriever=back), tmp_path / "parts", tmp_path / "b", nothing, 0)
-    assert back.calls == 0, "one step was left"
-    assert [row["reward_mean"] for row in parts] == [row["reward_mean"] for row in whole]
+    assert [path.name for path in (tmp_path / "w-parts").glob("*/checkpoint-*")] == ["checkpoint-000003"]
+    assert timeless(run("parts", 1)) == timeless(whole), "one step was left"
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))

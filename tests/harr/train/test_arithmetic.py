@@ -8,20 +8,12 @@ from harr.train.guard import best_step, verdict
 from harr.train.losses import clipped_surrogate, clipped_value, k3_kl, step_weights
 
 
-def test_group_of_one_success_in_four() -> None:
-    """Mean 1/4, std (ddof 1) 1/2: 1.5 and -.5, before the 1e-4."""
-    advantages = group_advantages(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), "grpo")[0]
-    assert advantages.tolist() == pytest.approx([1.5, -0.5, -0.5, -0.5], abs=1e-3)
-
-
-def test_group_of_one_success_in_eight() -> None:
-    advantages = group_advantages(torch.tensor([[1.0] + [0.0] * 7]), "grpo")[0]
-    assert advantages[0].item() == pytest.approx(2.475, abs=2e-3)
-    assert advantages[1].item() == pytest.approx(-0.3536, abs=2e-3)
-
-
-def test_equal_rewards_give_no_advantage() -> None:
-    assert group_advantages(torch.full((2, 4), 0.7), "grpo").abs().max() < 1e-2
+def test_advantages_of_a_group() -> None:
+    """One success in four: mean 1/4, std (ddof 1) 1/2: 1.5 and -.5, before the 1e-4."""
+    for successes, size, wanted in ((1, 4, [1.5, -0.5]), (1, 8, [2.475, -0.3536])):
+        rewards_BG = torch.tensor([[1.0] * successes + [0.0] * (size - successes)])
+        assert group_advantages(rewards_BG, "grpo")[0, :2].tolist() == pytest.approx(wanted, abs=2e-3)
+    assert group_advantages(torch.full((2, 4), 0.7), "grpo").abs().max() < 1e-2, "equal rewards give none"
 
 
 def test_a_missing_rollout_leaves_the_statistics_alone() -> None:
@@ -37,9 +29,6 @@ def test_return_to_go_is_compared_at_the_same_step() -> None:
     assert result[1] == pytest.approx([0.0, 1 / 3])
     assert result[2] == pytest.approx([0.0, -2 / 3])
     assert result[3] == pytest.approx([-1.0])
-
-
-def test_step_advantages_survive_episodes_without_steps() -> None:
     assert step_advantages([[], []], 2, "grpo") == [[], []]
 
 

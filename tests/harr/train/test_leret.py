@@ -1,20 +1,26 @@
-"""LeReT's training by TRL: it prefers what was better, resumes bit for bit, and keeps the model after SFT."""
+"""LeReT's training by TRL: it prefers what was better, whole, resumes bit for bit, and keeps the model after SFT."""
 
 import json
+import os
+import string
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from letters import OnePassage, save_letters
+from hypothesis import given, settings as examples, strategies as st
+from launching import history, launch
+from letters import OnePassage, nothing, save_letters
 from peft import PeftModel
-from safetensors.torch import load_file
+from runs import go_on, same, timeless, weights
 
 from harr.builders.methods import METHODS
 from harr.compute import trl
 from harr.corpus.passages import write_questions
-from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError
+from harr.errors import CorpusError, DamagedFile, IndexMismatch, ModelError, ParamsError
 from harr.io import progress
 from harr.io.files import SUMS, read_json, read_jsonl, write_json
 from harr.params.filter import PreferencesParams
@@ -23,14 +29,16 @@ from harr.params.train_facts import LoraParams
 from harr.rag.generation.llm_adapter import base_identity
 from harr.rag.generation.local_model import LanguageModel, LocalGenerator, load_model
 from harr.rag.pipelines import leret as program
-from harr.rag.pipelines.leret import render, request
+from harr.rag.pipelines.leret import query_of, render, request
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, points
 from harr.train import leret
+from harr.train.leret import check_processes
 from harr.types import Generate, Passage, Question, Retrieval
 
 QUESTIONS = [f"{first}{second}?" for first in "qwer" for second in "tyu"]
+LORA = LoraParams(rank=4, alpha=16)
 
 
 def preference(number: int, split: str = "train") -> dict[str, Any]:
@@ -65,22 +73,40 @@ def settings(**changes: Any) -> LeReTParams:
     return LeReTParams(**{**given, **changes})
 
 
-@pytest.fixture
-def game(tmp_path: Path) -> Setup:
-    """The letters model, ten prompts to learn and two that are held out."""
-    folder = save_letters(tmp_path / "letters", spread=0.3, room=96, printable=True)
-    data = tmp_path / "filtered"
+def written(folder: Path, rows: list[dict[str, Any]]) -> Setup:
+    """The letters model and the preferences of a game, in ``folder``."""
+    letters = save_letters(folder / "letters", spread=0.3, room=96, printable=True)
+    data = folder / "filtered"
     data.mkdir()
-    rows = [preference(number, "train" if number < 10 else "held_out") for number in range(12)]
     (data / "preferences.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     write_json(data / "manifest.json", {"index": "index-1", "settings": {}})
+    return opened(letters, data)
+
+
+def opened(letters: Path, data: Path) -> Setup:
     questions = [Question(f"q{number}", text) for number, text in enumerate(QUESTIONS)]
-    pipeline = program.LeReT(1, template="bare")
-    return Setup(questions, pipeline, OnePassage(), None, Reward({"recall": 1.0}), "game", "index-1", data, str(folder))
+    pipeline, reward = program.LeReT(1, template="bare"), Reward({"recall": 1.0})
+    return Setup(questions, pipeline, OnePassage(), None, reward, "game", "index-1", data, str(letters))
 
 
-def nothing(step: int, values: object) -> None:
-    """Log nowhere."""
+@pytest.fixture
+def game(tmp_path: Path) -> Setup:
+    """Ten prompts to learn and two that are held out."""
+    return written(tmp_path, [preference(number, "train" if number < 10 else "held_out") for number in range(12)])
+
+
+Run = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture
+def run(game: Setup, tmp_path: Path) -> Run:
+    """Train into the folder of a name."""
+
+    def train(name: str, params: LeReTParams, log: Any = nothing, setup: Setup = game) -> list[dict[str, Any]]:
+        assert not (tmp_path / name).exists() and progress._Stop.loops == 0
+        return METHODS["leret"].train(params, setup, tmp_path / name, tmp_path / f"{name}-work", log, 0)
+
+    return train
 
 
 def margin(folder: str, prompt: str, better: str, worse: str) -> float:
@@ -97,9 +123,8 @@ def margin(folder: str, prompt: str, better: str, worse: str) -> float:
 
 
 @pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
-def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: LoraParams | None) -> None:
-    params = settings(lora=lora, sft_epochs=2)
-    rows = METHODS["leret"].train(params, game, tmp_path / "out", tmp_path / "work", nothing, 0)
+def test_better_queries_become_likelier(game: Setup, run: Run, tmp_path: Path, lora: LoraParams | None) -> None:
+    rows = run("out", settings(lora=lora, sft_epochs=2))
     sft, ipo = ([row for row in rows if row["phase"] == phase] for phase in (0.0, 1.0))
     assert len(sft) == 10 * 2 / 4 and len(ipo) == 20 * 3 / 4 and [row["step"] for row in rows] == list(range(len(rows)))
     assert sft[-1]["loss"] < sft[0]["loss"]
@@ -118,131 +143,72 @@ def test_better_queries_become_likelier(game: Setup, tmp_path: Path, lora: LoraP
     assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))
 
 
-@pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
 def test_validation_changes_nothing_and_each_phase_keeps_its_best(
-    game: Setup, tmp_path: Path, lora: LoraParams | None, monkeypatch: pytest.MonkeyPatch
+    game: Setup, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(place: str, setup: Setup, log: Any = nothing, **more: Any) -> list[dict[str, Any]]:
-        params = settings(lora=lora, sft_epochs=2, ipo_epochs=1, **more)
-        return METHODS["leret"].train(params, setup, tmp_path / place, tmp_path / f"{place}-work", log, 0)
-
+    params = settings(lora=LORA, sft_epochs=2, ipo_epochs=1)
+    watched = params.model_copy(update={"validate_every": 3})
     logged: list[int] = []
 
     def log(step: int, values: Any) -> None:
         logged.extend([step] * ("validation.recall" in values))
 
     asked = replace(game, validation=[Question(f"v{place}", text, (), ("p",)) for place, text in enumerate(QUESTIONS)])
-    plain, watched = run("plain", game), run("watched", asked, log, validate_every=3)
-    assert [row["loss"] for row in plain] == [row["loss"] for row in watched]
-    for part in (".", "sft"):
-        one, other = (
-            load_file(next((tmp_path / place / part).glob("*.safetensors"))) for place in ("plain", "watched")
-        )
-        assert all(torch.equal(one[name], other[name]) for name in one)
-    assert [point["step"] for point in points(watched)] == logged == [0, 3, 5, 8, 10]
-    assert {point["questions"] for point in points(watched)} == {12.0}
+    plain, found = run("plain", params), run("watched", watched, log, asked)
+    assert [row["loss"] for row in plain] == [row["loss"] for row in found]
+    assert same(weights(tmp_path / "plain"), weights(tmp_path / "watched"))
+    assert [point["step"] for point in points(found)] == logged == [0, 3, 5, 8, 10]
+    assert {point["questions"] for point in points(found)} == {12.0}
 
     scripted = {0: 0.0, 3: 0.9, 5: 0.4}
     monkeypatch.setattr(
         Validation, "_played", lambda self, done: {"recall": scripted[done], "questions": 2.0, "seconds": 0.0}
     )
-    run("best", asked, validate_every=3, keep="best")
+    run("best", watched.model_copy(update={"keep": "best"}), setup=asked)
     (saved,) = (tmp_path / "best-work").glob("*/0/ipo-run/checkpoint-000003")
-    kept, out = load_file(saved / "weights.safetensors"), load_file(next((tmp_path / "best").glob("*.safetensors")))
-    names = {name: name.replace(".default.", ".") for name in kept}
-    assert all(torch.equal(kept[name], out[own]) for name, own in names.items() if own in out)
-    assert set(names.values()) & out.keys() and read_json(tmp_path / "best/harr.json")["kept_step"] == 8
+    assert same(weights(saved), weights(tmp_path / "best")), "of the second phase"
+    assert read_json(tmp_path / "best/harr.json")["kept_step"] == 8
 
 
-def test_the_adapter_goes_with_the_model_beside_it(game: Setup, tmp_path: Path) -> None:
-    METHODS["leret"].train(
-        settings(lora=LoraParams(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1),
-        game,
-        tmp_path / "a",
-        tmp_path / "w",
-        nothing,
-        0,
-    )
-    (tmp_path / "a").rename(tmp_path / "moved")
-    known = read_json(tmp_path / "moved/harr.json")
-    assert known["beside"] == "sft" and known["base"] == base_identity(str(tmp_path / "moved/sft")) != base_identity(
-        game.writer
-    )
-    written = LocalGenerator(str(tmp_path / "moved"), temperature=0.0, max_tokens=4, batch_size=1, seed=0)
+def test_the_adapter_goes_with_the_model_beside_it(game: Setup, run: Run, tmp_path: Path) -> None:
+    run("a", settings(lora=LORA, sft_epochs=1, ipo_epochs=1))
+    moved = (tmp_path / "a").rename(tmp_path / "moved")
+    known, beside = read_json(moved / "harr.json"), str(moved / "sft")
+    assert known["beside"] == "sft" and known["base"] == base_identity(beside) != base_identity(game.writer)
+    written = LocalGenerator(str(moved), temperature=0.0, max_tokens=4, batch_size=1, seed=0)
     assert written.complete([Generate(prompt="q")])
-    save_letters(tmp_path / "moved/sft", spread=0.1, room=96, printable=True)
+    save_letters(moved / "sft", spread=0.1, room=96, printable=True)
     with pytest.raises(DamagedFile, match=r"sft/.* is damaged"):
-        load_model(str(tmp_path / "moved"))
-    for folder in ("moved", "moved/sft"):
-        (tmp_path / folder / SUMS).unlink(missing_ok=True)
+        load_model(str(moved))
+    for folder in (moved, moved / "sft"):
+        (folder / SUMS).unlink(missing_ok=True)
     with pytest.raises(ModelError, match="was trained on another model"):
-        load_model(str(tmp_path / "moved"))
+        load_model(str(moved))
 
 
-@pytest.mark.parametrize("lora", [None, LoraParams(rank=4, alpha=8)], ids=["full", "lora"])
-@pytest.mark.parametrize("phase", ["SFT", "IPO"])
+@pytest.mark.parametrize(("phase", "lora"), [("SFT", None), ("IPO", LORA)])
 def test_a_killed_run_ends_with_the_same_weights(
-    game: Setup, tmp_path: Path, lora: LoraParams | None, phase: str, monkeypatch: Any
+    run: Run, tmp_path: Path, phase: str, lora: LoraParams | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trl, "SAVE_EVERY", 3)
     params = settings(lora=lora, sft_epochs=2, ipo_epochs=1)
-    seen: list[Any] = []
-
-    def kill(step: int, row: Any) -> None:
-        seen.append(step)
-        if step == 4 and len(seen) > (5 if phase == "IPO" else 0):
-            raise KeyboardInterrupt
-
-    whole = METHODS["leret"].train(params, game, tmp_path / "whole", tmp_path / "a", nothing, 0)
-    with pytest.raises(KeyboardInterrupt) as killed:  # keeps all that the training held
-        METHODS["leret"].train(params, game, tmp_path / "parts", tmp_path / "b", kill, 0)
-    assert not (tmp_path / "parts").exists()
-    assert killed.traceback and progress._Stop.loops == 0
-    again: list[int] = []
-    parts = METHODS["leret"].train(
-        params, game, tmp_path / "parts", tmp_path / "b", lambda step, row: again.append(step), 0
-    )
-    assert again[0] == 3
-    assert [{**row, "seconds": 0.0} for row in whole] == [{**row, "seconds": 0.0} for row in parts]
-    for path in (tmp_path / "whole").rglob("*.safetensors"):
-        one, two = load_file(path), load_file(tmp_path / "parts" / path.relative_to(tmp_path / "whole"))
-        assert all(torch.equal(one[name], two[name]) for name in one)
+    whole, again = run("whole", params), list[int]()
+    steps = (4,) if phase == "SFT" else (9,)
+    parts = go_on(lambda log: run("parts", params, log), *steps, then=lambda step, row: again.append(step))
+    assert again[0] == (3 if phase == "SFT" else 8)
+    assert timeless(whole) == timeless(parts)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
 
 
-@pytest.mark.parametrize("template", ["bare", "plain", "chatml", "chat"])
-def test_a_prompt_is_learnt_as_the_tokens_that_are_played(game: Setup, template: str) -> None:
-    writer = LanguageModel(*load_model(game.writer), name=game.writer)
-    writer.room = 10_000
-    rows = [preference(number) for number in range(3)]
-    played = [writer.encode(request(row["prompt"], template)) for row in rows]
-    for (ids, own), prompt, row in zip(leret.targets(writer, rows, template), played, rows, strict=True):
-        assert ids[: len(prompt)] == prompt and own == [False] * len(prompt) + [True] * (len(ids) - len(prompt))
-        query = row["sft_target"]
-        assert writer.decode(ids[len(prompt) :]) == (f" {query}\n" if template in ("bare", "plain") else query)
-        assert (ids[-1] in writer.ends) == (template in ("chatml", "chat"))
-    pairs = leret.pairs(writer, rows, template)
-    assert [pair["prompt_ids"] for pair in pairs] == [prompt for prompt in played for _ in range(2)]
-    assert all(pair["chosen_ids"] != pair["rejected_ids"] for pair in pairs)
-
-
-def test_what_does_not_fit_is_refused_and_never_cut(game: Setup) -> None:
-    writer = LanguageModel(*load_model(game.writer), name=game.writer)
-    row = {**preference(0), "prompt": "x" * 93}
-    with pytest.raises(
-        CorpusError, match=r"prompt q0/1 and its query have 97 tokens, the model reads 96; lower pipeline"
-    ):
-        leret.targets(writer, [row], "bare")
-
-
-def test_another_index_or_no_preferences_is_one_clear_line(game: Setup, tmp_path: Path) -> None:
+def test_another_index_or_no_preferences_is_one_clear_line(game: Setup, run: Run, tmp_path: Path) -> None:
     assert game.data
     write_json(game.data / "manifest.json", {"index": "index-2"})
     with pytest.raises(IndexMismatch, match="was sampled with index index-2, but this one is index-1"):
-        METHODS["leret"].train(settings(), game, tmp_path / "out", tmp_path / "work", nothing, 0)
+        run("out", settings())
     write_json(game.data / "manifest.json", {"index": "index-1"})
     (game.data / "preferences.jsonl").write_text(json.dumps(preference(0, "held_out")) + "\n")
     with pytest.raises(CorpusError, match="holds no preferences to learn"):
-        METHODS["leret"].train(settings(), game, tmp_path / "out", tmp_path / "work", nothing, 0)
+        run("out", settings())
     assert not (tmp_path / "out").exists()
 
 
@@ -271,50 +237,150 @@ def again(game: Setup, tmp_path: Path) -> Setup:
     return replace(game, questions=questions[:10], retriever=Even(), writer=str(folder))
 
 
-TWICE = settings(iterations=2, lora=LoraParams(rank=2, alpha=4), sft_epochs=1, ipo_epochs=1)
+TWICE = settings(iterations=2, lora=LORA, sft_epochs=1, ipo_epochs=1)
 
 
-def test_where_nothing_differs_any_more_the_first_model_is_kept(again: Setup, tmp_path: Path, capsys: Any) -> None:
-    once = TWICE.model_copy(update={"iterations": 1})
-    METHODS["leret"].train(once, again, tmp_path / "once", tmp_path / "a", nothing, 0)
-    rows = METHODS["leret"].train(
-        TWICE, replace(again, retriever=OnePassage()), tmp_path / "twice", tmp_path / "b", nothing, 0
-    )
+def test_where_nothing_differs_any_more_the_first_model_is_kept(
+    again: Setup, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("once", TWICE.model_copy(update={"iterations": 1}), setup=again)
+    rows = run("twice", TWICE, setup=replace(again, retriever=OnePassage()))
     assert {row["phase"] for row in rows} == {0.0, 1.0}
     assert "iteration 2: no preference was found: at all" in capsys.readouterr().out
-    for path in (tmp_path / "once").rglob("*.safetensors"):
-        assert path.read_bytes() == (tmp_path / "twice" / path.relative_to(tmp_path / "once")).read_bytes()
+    assert same(weights(tmp_path / "once"), weights(tmp_path / "twice"))
 
 
-def test_what_a_second_iteration_needs_is_looked_for_before_the_first(again: Setup, tmp_path: Path) -> None:
+def test_what_a_second_iteration_needs_is_looked_for_before_the_first(again: Setup, run: Run, tmp_path: Path) -> None:
     assert again.data
     (again.data / "held_out.jsonl").unlink()
     with pytest.raises(CorpusError, match=r"held_out\.jsonl is missing; train\.iterations above 1 samples again by it"):
-        METHODS["leret"].train(TWICE, again, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert not (tmp_path / "work").exists()
+        run("out", TWICE, setup=again)
+    assert not (tmp_path / "out-work").exists()
 
 
-def test_the_second_iteration_learns_from_what_the_first_one_wrote(again: Setup, tmp_path: Path) -> None:
+def test_the_second_iteration_learns_from_what_the_first_one_wrote(again: Setup, run: Run, tmp_path: Path) -> None:
     """It samples with the merged model, and a run that was killed between goes on to the same weights."""
-    params = TWICE
-    rows = METHODS["leret"].train(params, again, tmp_path / "whole", tmp_path / "a", nothing, 0)
+    rows = run("whole", TWICE, setup=again)
     assert {row["phase"] for row in rows} == {0.0, 1.0, 2.0, 3.0}
-    (second,) = (tmp_path / "a").glob("*/1/data/preferences.jsonl")
-    split = {
-        name: {row["question_id"] for row in read_jsonl(second) if row["split"] == name}
-        for name in ("train", "held_out")
-    }
-    assert split["train"] and not split["train"] & {f"q{number}" for number in (10, 11)}
+    (second,) = (tmp_path / "whole-work").glob("*/1/data/preferences.jsonl")
+    found = read_jsonl(second)
+    split = {name: {row["question_id"] for row in found if row["split"] == name} for name in ("train", "held_out")}
+    assert split["train"] and not split["train"] & {"q10", "q11"}
     assert not split["held_out"] & {f"q{number}" for number in range(10)}
     assert load_model(str(tmp_path / "whole"))
 
     def kill(step: int, row: Any) -> None:
-        if "beta" not in row and (list((tmp_path / "b").glob("*/1/data"))):
+        if "beta" not in row and (list((tmp_path / "parts-work").glob("*/1/data"))):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        METHODS["leret"].train(params, again, tmp_path / "parts", tmp_path / "b", kill, 0)
-    METHODS["leret"].train(params, again, tmp_path / "parts", tmp_path / "b", nothing, 0)
-    for path in (tmp_path / "whole").rglob("*.safetensors"):
-        one, two = load_file(path), load_file(tmp_path / "parts" / path.relative_to(tmp_path / "whole"))
-        assert all(torch.equal(one[name], two[name]) for name in one)
+        run("parts", TWICE, kill, again)
+    run("parts", TWICE, setup=again)
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+TEXT = st.lists(st.text(string.printable, min_size=3, max_size=12), max_size=12).map(" ".join)
+PASSAGES = st.lists(st.builds(Passage, st.just("p"), TEXT, TEXT), max_size=6)
+QUERIES = st.lists(TEXT.map(query_of).filter(bool), min_size=2, max_size=4, unique=True)
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
+    """A model that has a token for every character."""
+    folder = save_letters(tmp_path_factory.mktemp("whole") / "letters", spread=0.3, printable=True)
+    return LanguageModel(*load_model(str(folder)), name="letters")
+
+
+@examples(max_examples=60, deadline=None)
+@given(
+    asked=TEXT,
+    context=PASSAGES,
+    queries=QUERIES,
+    template=st.sampled_from(["bare", "plain", "chatml", "chat"]),
+    limit=st.integers(0, 600),
+    room=st.integers(100, 1500),
+)
+def test_no_query_is_cut_and_a_prompt_loses_its_last_passages_only(
+    writer: LanguageModel, asked: str, context: list[Passage], queries: list[str], template: str, limit: int, room: int
+) -> None:
+    """And it is learnt as the tokens that are played, every token as it stands."""
+
+    def text_of(ids: list[int]) -> str:
+        return "".join(writer.tokenizer.convert_ids_to_tokens(ids))
+
+    own_fits = program.LeReT(2, template=template, fits=lambda text: len(writer.tokenizer(text)["input_ids"]) <= limit)
+    prompt = own_fits.prompt(Question("q", asked), context)[0]
+    kept = sum(line.startswith("Doc ") for line in prompt.splitlines())
+    assert prompt == render(asked, context[:kept])[0]
+    assert kept == 0 or len(prompt) <= limit
+    assert kept == len(context) or len(render(asked, context[: kept + 1])[0]) > limit
+
+    last = len(queries) - 1
+    row = {"id": "q/1", "prompt": prompt, "responses": queries, "pairs": [[last, 0]], "sft_target": queries[last]}
+    read = writer.render(request(prompt, template))
+    line = template in ("bare", "plain")
+    told = [f" {query}\n" if line else f"{query}<eos>" for query in queries]
+    tokens = len(read) + max(map(len, queries)) + (2 if line else 1)
+    writer.room = room
+    if tokens > room:  # an error, rather than less
+        many = rf"prompt q/1 and its query have {tokens} tokens, the model reads {room}; lower pipeline"
+        with pytest.raises(CorpusError, match=many):
+            leret.pairs(writer, [row], template)
+        return
+    ((ids, own),) = leret.targets(writer, [row], template)
+    assert text_of(ids) == read + told[last]
+    assert text_of([one for one, learnt in zip(ids, own, strict=True) if learnt]) == told[last]
+    assert own == sorted(own)  # the prompt comes first
+    (pair,) = leret.pairs(writer, [row], template)
+    found = [text_of(pair[name]) for name in ("prompt_ids", "chosen_ids", "rejected_ids")]
+    assert found == [read, told[last], told[0]]
+    writer.room = 100_000
+    assert pair["prompt_ids"] == writer.encode(request(prompt, template))
+
+
+SHARED = settings(sft_epochs=1, ipo_epochs=1, ipo_batch=4, rows_per_pass=2, lora=LORA)
+
+
+def learn(out: Path) -> None:
+    """Train the letters of the current folder; every process leaves its history in ``out``."""
+    rows = leret.train(SHARED, opened(Path("letters"), Path("filtered")), out / "adapter", out / "work", nothing, 0)
+    write_json(out / f"history-{os.environ.get('RANK', 'alone')}.json", rows)
+
+
+@pytest.mark.services
+def test_two_processes_train_what_one_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same rows an update, the same weights; queries are of several lengths."""
+    monkeypatch.chdir(tmp_path)
+    rows = [preference(number, "train" if number < 9 else "held_out") for number in range(12)]
+    responses = [["z" * (1 + number % 3), row["responses"][-1]] for number, row in enumerate(rows)]
+    one_pair = {"scores": [0.0, 1.0], "pairs": [[1, 0]]}
+    written(tmp_path, [row | {"responses": two} | one_pair for row, two in zip(rows, responses, strict=True)])
+    learn(Path("one"))
+    done = launch(__file__, "two")
+    assert done.returncode == 0, done.stderr
+    told, expected = history(Path("two"), "0"), history(Path("one"), "alone")
+    assert told == history(Path("two"), "1"), "every figure is that of the whole update"
+    assert len(told) == len(expected) == 3 + 3 and told[-1]["held_out_pairs"] == 3.0
+    for row, wanted in zip(told, expected, strict=True):
+        assert row == pytest.approx(wanted, rel=2e-3, abs=1e-3)
+    one, two = weights(Path("one/adapter")), weights(Path("two/adapter"))
+    assert torch.cat([(one[name] - two[name]).abs().flatten() for name in one]).mean() < 1e-4
+
+
+def test_what_processes_cannot_share_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    check_processes(SHARED)
+    with pytest.raises(ParamsError, match=r"sft_batch 4 is no whole passes of 4 in each of 2 .* a divisor of 2"):
+        check_processes(SHARED.model_copy(update={"rows_per_pass": 4}))
+    with pytest.raises(ParamsError, match=r"train\.iterations above 1 samples again, in one process"):
+        check_processes(SHARED.model_copy(update={"iterations": 2}))
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ParamsError, match="sft_batch 4 cannot be dealt out to 3 processes"):
+        check_processes(SHARED)
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ParamsError, match=r"for FSDP, but train\.method leret needs the whole model"):
+        check_processes(SHARED)
+
+
+if __name__ == "__main__":
+    learn(Path(sys.argv[1]))

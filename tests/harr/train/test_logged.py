@@ -3,11 +3,13 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 import yaml
 from accelerate.state import GradientState
+from letters import nothing
 
 from harr.corpus.passages import read_questions
 from harr.datasets.download import download
@@ -25,9 +27,7 @@ from tasks.download import questions_frame
 
 SMOKE = yaml.safe_load((Path(__file__).parents[3] / "recipes/smoke.yaml").read_text())
 ROUNDS = 12
-
-
-def nothing(step: int, values: Any) -> None: ...
+LOGGED = GRPOParams(method="grpo", rollouts="logged", steps=1, questions_per_step=8, learning_rate=5e-4)
 
 
 def section(folder: Path) -> TrafficParams:
@@ -43,11 +43,8 @@ def questions(setup: Setup, tmp_path: Path) -> list[Question]:
     told = reads(policy.style, policy.history)
     for number, (search, found) in enumerate(zip(asked, policy.retrieve(asked), strict=True)):
         pool = tuple(passage.id for passage in policy.passages.take(found.pool))
-        log.searched(
-            LoggedSearch(
-                f"{number}", 0.0, "1", told, search.query, search.query, found.state, pool[:1], pool, found.logprob
-            )
-        )
+        texts = (told, search.query, search.query, found.state)
+        log.searched(LoggedSearch(f"{number}", 0.0, "1", *texts, pool[:1], pool, found.logprob))
         log.outcome(Feedback(f"{number}", 0.0, float(pool[0] in search.question.gold_ids)))
     every = policy.passages.take(range(len(policy.passages)))
     rows = [{"id": one.id, "text": one.text, "title": one.title} for one in every]
@@ -68,34 +65,20 @@ def test_a_log_becomes_questions_with_rewards(setup: Setup, questions: list[Ques
 
 
 def test_it_learns_what_users_took(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
-    params = GRPOParams(
-        method="grpo", rollouts="logged", steps=16, questions_per_step=8, learning_rate=5e-4, clip_high=1.0
-    )
+    params = LOGGED.model_copy(update={"steps": 16, "clip_high": 1.0})
     own = replace(setup, questions=questions)
 
     def right() -> float:
-        asked = [Search(one, one.text) for one in setup.questions]
-        found = setup.retriever.greedy().retrieve(asked)
-        return sum(told.passages[0].id in one.question.gold_ids for told, one in zip(found, asked, strict=True)) / len(
-            asked
-        )
+        found = setup.retriever.greedy().retrieve([Search(one, one.text) for one in setup.questions])
+        first = [told.passages[0].id for told in found]
+        return fmean(pid in one.gold_ids for pid, one in zip(first, setup.questions, strict=True))
 
     before = right()
+    GradientState()._set_sync_gradients(False)  # as a training that was stopped midway leaves accelerate's one switch
     rows = logged.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
     assert right() >= before + 0.2, (before, right())
     assert rows[0]["logprob_gap"] < 1e-3 < rows[-1]["logprob_gap"], "the first update is of the model that drew"
     assert (tmp_path / "adapter" / "harr.json").exists()
-
-
-def test_it_learns_after_a_training_that_was_stopped_midway(
-    setup: Setup, questions: list[Question], tmp_path: Path
-) -> None:
-    """Accelerate has one switch for all trainings of a process, which such a one leaves off."""
-    GradientState()._set_sync_gradients(False)
-    params = GRPOParams(method="grpo", rollouts="logged", steps=3, questions_per_step=8, learning_rate=5e-4)
-    own = replace(setup, questions=questions)
-    rows = logged.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
-    assert rows[-1]["logprob_gap"] > 1e-4
 
 
 def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) -> None:
@@ -110,7 +93,7 @@ def test_ranks_after_those_kept_are_learnt_from(setup: Setup, tmp_path: Path) ->
         assert found.kept == 1 and found.logprob is not None and pool[0] == first[search.question.text]
         right = float(pool[1] in search.question.gold_ids)
         choices[search.question.text].append(Drawn(told, found.state, pool, 2, found.logprob, right, kept=1))
-    params = GRPOParams(method="grpo", rollouts="logged", steps=12, questions_per_step=8, learning_rate=5e-4)
+    params = LOGGED.model_copy(update={"steps": 4})
     own = replace(setup, questions=[replace(one, choices=tuple(choices[one.text])) for one in setup.questions])
     rows = logged.train(params, own, tmp_path / "adapter", tmp_path / "train", nothing, 0)
     assert rows[0]["logprob_gap"] < 1e-3 < rows[-1]["logprob_gap"], "the first update is of the model that drew"
@@ -123,22 +106,19 @@ def test_searches_that_nobody_took_anything_of_are_targets_and_hinder_no_rival(
 ) -> None:
     """GRPO learns from them; the checks of stage download let them pass, and InfoNCE, which knows gold, leaves them."""
     untaken = [replace(one, gold_ids=()) if number % 2 else one for number, one in enumerate(questions)]
-    (tmp_path / "data").mkdir()
-    for name in ("corpus", "questions"):
-        (tmp_path / name).rename(tmp_path / "data" / name)
+    (tmp_path / "data").symlink_to(tmp_path)
     monkeypatch.setattr("harr.corpus.passages.read_questions", lambda path: untaken)
     monkeypatch.chdir(tmp_path)
     params = Params.model_validate(SMOKE | {"download": section(tmp_path).model_dump()})
     assert (questions_frame.fn(params)["targets"] >= 1).all()
-    steps = GRPOParams(method="grpo", rollouts="logged", steps=1, questions_per_step=4, group_size=2)
+    steps = LOGGED.model_copy(update={"steps": 1, "group_size": 2})
     [row] = infonce.train(steps, replace(setup, questions=untaken), tmp_path / "a", tmp_path / "w", nothing, 0)
     assert row["distinct_states"] > 0
 
 
 def test_what_cannot_be_learnt_from_is_one_line(setup: Setup, questions: list[Question], tmp_path: Path) -> None:
-    params = GRPOParams(method="grpo", rollouts="logged", steps=1)
     with pytest.raises(CorpusError, match="no training question has one; serve with --explore"):
-        logged.train(params, setup, tmp_path / "a", tmp_path / "w", nothing, 0)
+        logged.train(LOGGED, setup, tmp_path / "a", tmp_path / "w", nothing, 0)
     foreign = [replace(one, choices=(replace(one.choices[0], reads="json"),)) for one in questions[:1]]
     with pytest.raises(ParamsError, match="the log has states of json, and the model reads sep with history"):
         logged.choices_of(foreign, setup.retriever)

@@ -1,16 +1,109 @@
-"""``train.vllm: adapter``: a LoRA goes to servers as files; what they wrote, and how likely it was, is trained."""
+"""``train.vllm: adapter``: a LoRA goes to servers as files; what they wrote, and how likely it was, is trained.
 
-from contextlib import ExitStack
+The servers are stand-ins, with vLLM 0.32's addresses, fields and refusals, as recorded from one, that sample with the
+LoRA that they read; ``tests/test_vllm.py`` has the same run on a real vLLM. At last two processes cut the frozen
+weights of a language model into shards (FSDP 2), which takes such servers.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from launching import history, launch
 from letters import letters_setup, nothing, save_letters
-from lora_serving import Vllm, params, served
+from peft import PeftModel
+from runs import weights
+from serving import running
+from torch.distributed.tensor import DTensor
 
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
+from harr.io.files import read_json, write_json
+from harr.params.train import AgentParams
+from harr.params.train_facts import LoraParams
+from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.setup import Setup
-from harr.train import lora_servers
-from harr.train.agent import train
+from harr.train import agent, lora_servers
+from harr.train.agent import check_processes, train
+
+
+class Vllm:
+    """A server of one base model; ``forgets_at``: number of the completion at which it was restarted."""
+
+    def __init__(self, base: str, forgets_at: int = -1) -> None:
+        self.base, self.forgets_at = base, forgets_at
+        self.loras: dict[str, LanguageModel] = {}
+        self.loads, self.asked = 0, list[dict[str, Any]]()
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+        if path == "/v1/load_lora_adapter":
+            assert body["load_inplace"] and Path(body["lora_path"]).is_absolute()
+            model, tokenizer = load_model(self.base)
+            model = PeftModel.from_pretrained(model, body["lora_path"])
+            self.loras[body["lora_name"]] = LanguageModel(model, tokenizer, name="stand-in")
+            self.loads += 1
+            return 200, f"Success: LoRA adapter '{body['lora_name']}' added successfully."
+        self.asked.append(body)
+        if len(self.asked) == self.forgets_at:
+            self.loras.clear()
+        if body["model"] not in self.loras:
+            said = f"The model `{body['model']}` does not exist. Valid aliases: tiny."
+            return 404, {"error": {"message": said, "type": "NotFoundError", "param": "model", "code": 404}}
+        return 200, self.completion(body, self.loras[body["model"]])
+
+    def completion(self, body: dict[str, Any], writer: LanguageModel) -> dict[str, Any]:
+        context, limits = body["prompt"], {"max_tokens": body["max_tokens"], "batch_size": 1}
+        (ids,) = writer.generate(
+            [context], [tuple(body["stop"])], keys=[str(body["seed"])], temperature=body["temperature"], **limits
+        )
+        with torch.no_grad():
+            logits = writer.model(torch.tensor([context + ids])).logits[0, len(context) - 1 : -1]
+        scores = (logits / body["temperature"]).log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0].tolist()
+        choice = {"index": 0, "text": writer.decode(ids), "finish_reason": "stop", "stop_reason": None}
+        choice |= {"logprobs": {"token_logprobs": scores, "tokens": [], "text_offset": [], "top_logprobs": []}}
+        choice |= {"token_ids": ids, "prompt_token_ids": context}
+        return {"id": "cmpl-1", "object": "text_completion", "created": 0, "model": body["model"], "choices": [choice]}
+
+
+@contextmanager
+def served(vllm: Vllm) -> Iterator[str]:
+    """The server on a loopback port."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            assert self.path == "/v1/models"
+            card = {"id": "tiny", "object": "model", "created": 0, "owned_by": "vllm", "max_model_len": 48}
+            self.reply(200, {"object": "list", "data": [card]})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.reply(*vllm.answer(self.path, body))
+
+        def reply(self, status: int, value: Any) -> None:
+            text = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with running(Handler) as address:
+        yield address
+
+
+def params(*urls: str, **changes: Any) -> AgentParams:
+    values = {"steps": 2, "questions_per_step": 4, "group_size": 4, "episodes_per_pass": 16, "max_tokens": 6}
+    values |= {"learning_rate": 2e-2, "temperature": 0.8, "lora": LoraParams(rank=8, alpha=64)}
+    return AgentParams(method="agent", vllm="adapter", vllm_urls=list(urls), **(values | changes))
 
 
 @pytest.fixture
@@ -68,3 +161,47 @@ def test_a_server_that_is_not_there_or_takes_no_lora_is_one_line(
     monkeypatch.setattr(plain, "answer", lambda path, body: (404, {"detail": "Not Found"}))
     with served(plain) as url, pytest.raises(ParamsError, match=r"HTTP 404 .*started as docs/serving\.md says"):
         train(params(url), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+
+
+def learn(out: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train the letters of the current folder; every process leaves its history, and how many weights are cut."""
+    begun = []
+    monkeypatch.setattr(agent, "begin", lambda *args, begin=agent.begin: begun.append(begin(*args)) or begun[0])
+    section = params(url, episodes_per_pass=8, num_iterations=2, kl_weight=1e-3)
+    rows = train(section, letters_setup(Path("letters")), out / "adapter", out / "work", nothing, 0)
+    rank = agent.distributed.number() if agent.distributed.count() > 1 else "alone"
+    write_json(out / f"history-{rank}.json", rows)
+    write_json(out / f"cut-{rank}.json", sum(isinstance(weight, DTensor) for weight in begun[0].parameters()))
+
+
+@pytest.mark.services
+def test_two_processes_with_shards_train_what_one_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = Vllm(letters_setup(Path("letters")).writer)
+    with served(server) as url:
+        learn(Path("one"), url, monkeypatch)
+        done = launch(__file__, "two", url, config="fsdp")
+    assert done.returncode == 0, done.stderr
+    assert read_json(Path("one/cut-alone.json")) == 0 and read_json(Path("two/cut-1.json")) > 20
+    rows, expected = history(Path("two"), "0"), history(Path("one"), "alone")
+    assert rows == history(Path("two"), "1") and len(rows) == 2
+    for row, wanted in zip(rows, expected, strict=True):
+        assert row["reward_mean"] == wanted["reward_mean"] and row["own_tokens"] == wanted["own_tokens"]
+        assert row["logprob_gap"] < 1e-3, "the servers have the newest LoRA"
+        assert row["grad_norm"] == pytest.approx(wanted["grad_norm"], rel=1e-3)
+    one, two = (weights(Path(name, "adapter")) for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert torch.cat([(one[name] - two[name]).abs().flatten() for name in one]).mean() < 1e-5
+
+
+def test_what_needs_a_whole_model_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    check_processes(params("http://127.0.0.1:9"))
+    for change in ({"validate_every": 1}, {"quantization": "nf4"}, {"vllm": "none"}):
+        with pytest.raises(ParamsError, match=r"or FSDP with train\.vllm: adapter, validate_every: 0"):
+            check_processes(params("http://127.0.0.1:9").model_copy(update=change))
+
+
+if __name__ == "__main__":
+    with pytest.MonkeyPatch.context() as patch:
+        learn(Path(sys.argv[1]), sys.argv[2], patch)

@@ -81,12 +81,18 @@ def with_adapters(setup: Setup, adapters: Path) -> Setup:
     return setup
 
 
-@pytest.mark.parametrize("params", [QUICK, FULL], ids=["lora", "full"])
-def test_the_towers_learn_and_the_export_plays_as_well(towers: Towers, tmp_path: Path, params: PQNParams) -> None:
-    setup = towers(model=PACKAGED)
+@pytest.mark.parametrize(
+    ("params", "model"),
+    [(QUICK.model_copy(update={"steps": 8}), PACKAGED), (FULL.model_copy(update={"learning_rate": 1e-3}), "")],
+    ids=["lora", "full"],
+)
+def test_the_towers_learn_and_the_export_plays_as_well(
+    towers: Towers, tmp_path: Path, params: PQNParams, model: str
+) -> None:
+    setup = towers(model=model)
     before = solved(setup)
     history = pqn.train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert before < 0.7 < 0.9 <= solved(with_adapters(towers(model=PACKAGED), tmp_path / "out"))
+    assert before < 0.7 < 0.9 <= solved(with_adapters(towers(model=model), tmp_path / "out"))
     assert [row["step"] for row in history] == list(range(params.steps))
     assert history[-1]["temperature"] < history[0]["temperature"] == 0.1
 

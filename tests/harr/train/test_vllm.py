@@ -1,6 +1,6 @@
 """vLLM samples for the trainer: what it wrote is trained, weights go out unchanged, a server that goes is one line."""
 
-from collections.abc import Generator as PyGenerator
+from collections.abc import Callable, Generator as PyGenerator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +88,25 @@ def logprobs(model: Any, prompt: list[int], ids: list[int], temperature: float) 
     return values
 
 
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[LetterEngine]]:
+    """Put engines of a class where TRL makes its own; returns the list of those made."""
+
+    def put(kind: type[LetterEngine] = LetterEngine) -> list[LetterEngine]:
+        made: list[LetterEngine] = []
+
+        def make(*, model: Any, processing_class: Any, **told: Any) -> LetterEngine:
+            made.append(kind(**told))
+            made[-1].model, made[-1].tokenizer = model, processing_class
+            return made[-1]
+
+        monkeypatch.setattr(grpo_trainer, "VLLMGeneration", make)
+        monkeypatch.setattr(agent, "check_vllm", lambda params: None)
+        return made
+
+    return put
+
+
 def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
     """Ids, masks and log-probabilities stay aligned over turns, and requests of one call have their own stops."""
     params = PARAMS.model_copy(update={"vllm": "colocate", "temperature": 0.7})
@@ -116,16 +135,9 @@ def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
 
 
 def test_a_run_with_vllm_learns_and_corrects_for_it(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: Callable[..., list[LetterEngine]]
 ) -> None:
     """TRL's own loop with the engine replaced where TRL makes it: weights are sent, and the ratio is one."""
-    made: list[LetterEngine] = []
-
-    def make(*, model: Any, processing_class: Any, **told: Any) -> LetterEngine:
-        made.append(LetterEngine(**told))
-        made[0].model, made[0].tokenizer = model, processing_class
-        return made[0]
-
     seen: list[dict[str, float]] = []
     on_log = AgentCallback.on_log
 
@@ -133,9 +145,8 @@ def test_a_run_with_vllm_learns_and_corrects_for_it(
         seen.append({key: value for key, value in (logs or {}).items() if key.startswith("sampling/")})
         on_log(self, args, state, control, logs, **rest)
 
-    monkeypatch.setattr(grpo_trainer, "VLLMGeneration", make)
-    monkeypatch.setattr(agent, "check_vllm", lambda params: None)
     monkeypatch.setattr(AgentCallback, "on_log", listen)
+    made = engines()
     params = PARAMS.model_copy(update={"vllm": "colocate", "vllm_memory": 0.4, "steps": 2})
     history = train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert len(history) == 2 and made[0].synchronised == 2
@@ -168,52 +179,47 @@ def test_vllm_that_cannot_be_had_is_refused_in_a_line(monkeypatch: pytest.Monkey
     check_vllm(PARAMS)
 
 
-def test_a_vllm_server_that_is_not_there_is_one_line(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def gone(**told: Any) -> None:
-        assert told["server_base_url"] == "http://127.0.0.1:9"
-        raise requests.ConnectionError("The vLLM server can't be reached")
-
-    monkeypatch.setattr(grpo_trainer, "VLLMGeneration", gone)
-    monkeypatch.setattr(agent, "check_vllm", lambda params: None)
-    params = PARAMS.model_copy(update={"vllm": "server", "vllm_url": "http://127.0.0.1:9"})
-    with pytest.raises(
-        ServiceUnavailable, match=r"http://127.0.0.1:9 cannot be used: .* reached; start it as"
-    ) as error:
-        train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert "\n" not in str(error.value)
+GONE = "http://127.0.0.1:9"
 
 
-@pytest.mark.parametrize("where", ["generate", "sync_weights"])
 @pytest.mark.parametrize(
-    "error", [requests.ConnectionError("Connection refused"), Exception('Request failed: 500, {"error": "dead"}')]
+    ("where", "kept", "error"),
+    [
+        ("__init__", None, requests.ConnectionError("The vLLM server can't be reached")),
+        ("generate", 2, requests.ConnectionError("Connection refused")),
+        ("sync_weights", 3, Exception('Request failed: 500, {"error": "dead"}')),
+    ],
 )
-def test_a_vllm_server_that_goes_while_training_is_one_line_and_keeps_the_steps(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, error: Exception
+def test_a_vllm_server_that_goes_is_one_line_and_keeps_the_steps(
+    setup: Setup,
+    tmp_path: Path,
+    engines: Callable[..., list[LetterEngine]],
+    where: str,
+    kept: int | None,
+    error: Exception,
 ) -> None:
     class Mortal(LetterEngine):
-        def die(self, *_: Any, **given: Any) -> Any:
+        def __init__(self, **told: Any) -> None:
+            assert told["server_base_url"] == GONE
+            if where == "__init__":
+                raise error
+            super().__init__(**told)
+            processed = {"model_config": {"logprobs_mode": "processed_logprobs"}}
+            self.vllm_client = SimpleNamespace(get_server_info=lambda: processed)
+            setattr(self, where, self.die)
+
+        def die(self, **given: Any) -> Any:
             if self.synchronised == 3:
                 raise error
             return getattr(LetterEngine, where)(self, **given)
 
-    def make(*, model: Any, processing_class: Any, **told: Any) -> LetterEngine:
-        engine = Mortal(**told)
-        engine.model, engine.tokenizer = model, processing_class
-        told_by = {"model_config": {"logprobs_mode": "processed_logprobs"}}
-        engine.vllm_client = SimpleNamespace(get_server_info=lambda: told_by)  # type: ignore[attr-defined]
-        setattr(engine, where, engine.die)
-        return engine
-
-    monkeypatch.setattr(grpo_trainer, "VLLMGeneration", make)
-    monkeypatch.setattr(agent, "check_vllm", lambda params: None)
-    there = {"vllm": "server", "vllm_url": "http://127.0.0.1:9", "steps": 6, "checkpoint_every": 100}
-    with pytest.raises(ServiceUnavailable, match=r"http://127.0.0.1:9 cannot be used: .*; start it as") as caught:
+    engines(Mortal)
+    there = {"vllm": "server", "vllm_url": GONE, "steps": 6, "checkpoint_every": 100}
+    with pytest.raises(ServiceUnavailable, match=rf"{GONE} cannot be used: .*; start it as") as caught:
         train(PARAMS.model_copy(update=there), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert "\n" not in str(caught.value)
-    (kept,) = (path.parent.name for path in (tmp_path / "work").rglob("state.json"))
-    assert int(kept.rpartition("-")[2]) == (3 if where == "sync_weights" else 2)
+    saved = [int(path.parent.name.rpartition("-")[2]) for path in (tmp_path / "work").rglob("state.json")]
+    assert saved == ([kept] if kept else [])
 
 
 def test_sending_weights_leaves_the_base_as_it_is(setup: Setup, tmp_path: Path) -> None:
