@@ -25,8 +25,7 @@ def test_objects_go_by_gloo_and_not_by_the_group_of_the_gpus(tmp_path: Path) -> 
 
 
 def tell(out: Path, patch: pytest.MonkeyPatch) -> None:
-    """Write down what one process heard, and the backend of each group that it was heard in, unless that is the one
-    of gradients."""
+    """Write down what one process heard, and by the backend of which group, unless that is the one of gradients."""
     groups = []
 
     def heard(ask: Callable[..., None], *args: Any, group: Any = None) -> None:

@@ -49,14 +49,11 @@ def read(rows: list[Any], tmp_path: Path, writer: LanguageModel) -> list[tuple[s
     return found
 
 
-def test_pieces_marked_true_are_learnt(tmp_path: Path, writer: LanguageModel) -> None:
-    row = {"pieces": [["q", False], ["abs", True], ["xyz", False], ["ct", True]]}
-    assert read([row], tmp_path, writer) == [("qabsxyzct", ".abs...ct")]
-
-
-def test_the_assistants_turns_are_learnt_with_their_ends(
+def test_pieces_marked_true_and_the_assistants_turns_are_learnt_with_their_ends(
     tmp_path: Path, writer: LanguageModel, monkeypatch: Any
 ) -> None:
+    row = {"pieces": [["q", False], ["abs", True], ["xyz", False], ["ct", True]]}
+    assert read([row], tmp_path, writer) == [("qabsxyzct", ".abs...ct")]
     monkeypatch.setattr(writer.tokenizer, "chat_template", TURNS)
     assert read([talk("q", "bc", "r", "de")], tmp_path, writer) == [("uq!zabc!zur!zade!", ".....bc!......de!")]
     monkeypatch.setattr(writer.tokenizer, "chat_template", NO_ENDS)  # or it would never learn to stop
@@ -82,22 +79,15 @@ def test_a_bad_row_is_one_line(row: Any, line: str, tmp_path: Path, writer: Lang
     assert "\n" not in str(error.value)
 
 
-def test_a_template_that_rewrites_or_refuses_is_one_line(
-    tmp_path: Path, writer: LanguageModel, monkeypatch: Any
-) -> None:
-    for template, line in (
-        (FORGETS, "changes earlier text at message 4"),
-        (STRICT, "refuses this conversation: .*roles must alternate"),
+def test_what_cannot_be_read_is_one_line(tmp_path: Path, writer: LanguageModel, monkeypatch: Any) -> None:
+    for template, error, line in (
+        (FORGETS, CorpusError, ":1: the model's chat template changes earlier text at message 4"),
+        (STRICT, CorpusError, ":1: the model's chat template refuses this conversation: .*roles must alternate"),
+        (None, ModelError, "has no chat template"),
     ):
         monkeypatch.setattr(writer.tokenizer, "chat_template", template)
-        with pytest.raises(CorpusError, match=f":1: the model's chat template {line}"):
+        with pytest.raises(error, match=line):
             read([talk("q", "bc", "r", "de")], tmp_path, writer)
-    monkeypatch.setattr(writer.tokenizer, "chat_template", None)
-    with pytest.raises(ModelError, match="has no chat template"):
-        read([talk("q", "bc")], tmp_path, writer)
-
-
-def test_a_missing_or_empty_file_is_one_line(tmp_path: Path, writer: LanguageModel) -> None:
     with pytest.raises(CorpusError, match=r"gone\.jsonl is missing; set generator\.demonstrations"):
         read_demonstrations(tmp_path / "gone.jsonl", writer)
     with pytest.raises(CorpusError, match="holds no demonstration"):
@@ -106,14 +96,11 @@ def test_a_missing_or_empty_file_is_one_line(tmp_path: Path, writer: LanguageMod
 
 @pytest.mark.parametrize("template", ["plain", "bare"])
 def test_made_traces_show_the_template_and_teach_the_turns(template: str, writer: LanguageModel) -> None:
-    class Codes:
-        """Characters as tokens."""
-
-        def __call__(self, text: str, add_special_tokens: bool) -> dict[str, list[int]]:
-            return {"input_ids": [ord(letter) for letter in text]}
+    def codes(text: str, add_special_tokens: bool) -> dict[str, list[int]]:
+        return {"input_ids": [ord(letter) for letter in text]}
 
     reader = LanguageModel(writer.model, writer.tokenizer, name="codes")
-    reader.tokenizer = Codes()
+    reader.tokenizer = codes
     rows = make_demonstrations(3, template, 0, reader)
     assert len(rows) == 3 and rows == make_demonstrations(3, template, 0, reader)
     for ids, own in rows:

@@ -23,7 +23,13 @@ ASKED = Question("q", "Where was the founder of Acme born?", answers=("Ashford",
 
 def server(says: Any) -> Any:
     """A teacher whose completions lack the stop string, as a server's do."""
-    return SimpleNamespace(complete=lambda requests: [request.cut(says(request)) for request in requests])
+
+    def complete(requests: Sequence[Generate]) -> list[str]:
+        told = [says(request) for request in requests]
+        cut = [request.cut(text) for request, text in zip(requests, told, strict=True)]
+        return [one if isinstance(one, TruncatedCompletion) else two for one, two in zip(told, cut, strict=True)]
+
+    return SimpleNamespace(complete=complete)
 
 
 def teaches(*replies: str) -> Any:
@@ -69,14 +75,10 @@ def test_a_conversation_keeps_what_the_environment_says() -> None:
 
 
 def test_requests_that_do_not_grow_are_rows_of_their_own() -> None:
-    plan, read, stop = (
-        '{"action": "ASK", "sub_query": "xyz"}',
-        '{"status": "FOUND", "answer": "Bath"}',
-        '{"action": "STOP"}',
-    )
-    teacher = teaches(plan, read, stop, "Bath")
-    [episode] = play([ASKED], lambda asked: multistep(asked, max_hops=2), OnePassage(), teacher)
-    assert [row["messages"][-1]["content"] for row in rows_of(episode)] == [plan, read, stop, "Bath"]
+    plan, read = '{"action": "ASK", "sub_query": "xyz"}', '{"status": "FOUND", "answer": "Bath"}'
+    said = [plan, read, '{"action": "STOP"}', "Bath"]
+    [episode] = play([ASKED], lambda asked: multistep(asked, max_hops=2), OnePassage(), teaches(*said))
+    assert [row["messages"][-1]["content"] for row in rows_of(episode)] == said
 
 
 def test_a_thought_that_its_budget_ended_is_ended_by_the_environment() -> None:
@@ -86,20 +88,11 @@ def test_a_thought_that_its_budget_ended_is_ended_by_the_environment() -> None:
             return TruncatedCompletion("<think>so on") if not rest else thought
         return rest or "<answer>Bath</answer>"
 
-    teacher = SimpleNamespace(complete=lambda requests: [_cut(request, says(request)) for request in requests])
-    [episode] = play([ASKED], thinking(game_of("search_r1", 1), 9), OnePassage(), teacher)  # type: ignore[arg-type]
+    [episode] = play([ASKED], thinking(game_of("search_r1", 1), 9), OnePassage(), server(says))
     pieces = rows_of(episode)[0]["pieces"]
-    assert [text for text, own in pieces if own] == [
-        "<think>so</think>",
-        "<search>x</search>",
-        "<think>so on",
-        "<answer>Bath</answer>",
-    ]
-    assert [text for text, own in pieces if not own][-1] == "</think>"
-
-
-def _cut(request: Generate, text: str) -> str:
-    return text if isinstance(text, TruncatedCompletion) else request.cut(text)
+    own = ["<think>so</think>", "<search>x</search>", "<think>so on", "<answer>Bath</answer>"]
+    assert [text for text, learnt in pieces if learnt] == own
+    assert [text for text, learnt in pieces if not learnt][-1] == "</think>"
 
 
 def episode_of(*said: str, question: Question = ASKED, shows: Sequence[str] = (), **outcome: Any) -> Episode:
@@ -124,14 +117,14 @@ def test_the_best_of_a_question_is_kept_and_of_equals_the_shortest() -> None:
 def test_what_is_not_worth_learning_is_dropped_with_its_reason() -> None:
     fine = episode_of("x", "Ashford", shows=("Ashford",))
     assert chosen(fine, fine, rewards=[0.4, None]) == ([], {"reward": 2})
-    assert chosen(fine, rewards=[1.0], hidden=frozenset([ASKED.identity]))[1] == {
-        "leaks: a question of validation or test": 1
-    }
-    assert chosen(episode_of("Ashford it is", "Ashford"), rewards=[1.0])[1] == {
-        "leaks: the answer before it was found": 1
-    }
-    assert chosen(episode_of("x", "Ashford"), rewards=[1.0])[1] == {}, "the last turn answers"
-    assert chosen(episode_of("x", malformed=1), rewards=[1.0])[1] == {"form": 1}
-    assert chosen(Episode(ASKED, turns=fine.turns, outcome=fine.outcome), rewards=[1.0])[1] == {"no search": 1}
+    hidden = frozenset([ASKED.identity])
+    assert chosen(fine, rewards=[1.0], hidden=hidden)[1] == {"leaks: a question of validation or test": 1}
     cut = Turn(Generate(prompt="Who?", stop=("</answer>",)), TruncatedCompletion("<answer>Ash"))
-    assert chosen(Episode(ASKED, fine.steps, fine.outcome, (cut,)), rewards=[1.0])[1] == {"form": 1}
+    for episode, reasons in (
+        (episode_of("Ashford it is", "Ashford"), {"leaks: the answer before it was found": 1}),
+        (episode_of("x", "Ashford"), {}),  # the last turn answers
+        (episode_of("x", malformed=1), {"form": 1}),
+        (Episode(ASKED, turns=fine.turns, outcome=fine.outcome), {"no search": 1}),
+        (Episode(ASKED, fine.steps, fine.outcome, (cut,)), {"form": 1}),
+    ):
+        assert chosen(episode, rewards=[1.0])[1] == reasons

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from letters import OnePassage, save_letters, spell
+from letters import OnePassage, nothing, save_letters, spell
 from peft import PeftModel
-from safetensors.torch import load_file
+from runs import go_on, same, timeless, weights
 
 from harr.arms import ARMS
 from harr.builders.methods import METHODS
@@ -36,10 +36,6 @@ ROWS: list[Any] = [
     for letter in LETTERS
     for told in ("xyz", "zxy")
 ]
-
-
-def nothing(step: int, values: object) -> None:
-    """Log nowhere."""
 
 
 def settings(tmp_path: Path, rows: list[Any] = ROWS, **changes: Any) -> WarmstartParams:
@@ -95,65 +91,44 @@ def test_what_the_environment_said_has_no_loss(tmp_path: Path) -> None:
     assert losses == [pytest.approx(float(wanted), abs=1e-3)] and abs(float(whole - wanted)) > 0.01
 
 
-@pytest.mark.parametrize("lora", [None, LoraParams(rank=4, alpha=8)], ids=["full", "lora"])
-def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, lora: LoraParams | None, monkeypatch: Any) -> None:
+def test_a_killed_run_ends_with_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trl, "SAVE_EVERY", 3)
+    params = settings(tmp_path, steps=10, lora=LoraParams(rank=4, alpha=8))
 
-    def kill(step: int, row: object) -> None:
-        if step == 7:
-            raise KeyboardInterrupt
+    def run(name: str, log: Any) -> dict[str, float]:
+        assert not (tmp_path / name).exists() and progress._Stop.loops == 0
+        return train_warmstart(params, tmp_path / name, tmp_path / f"w-{name}", log, 0)
 
-    params = settings(tmp_path, steps=10, lora=lora)
-    whole = train_warmstart(params, tmp_path / "whole", tmp_path / "a", nothing, 0)
-    with pytest.raises(KeyboardInterrupt) as killed:  # keeps all that the training held
-        train_warmstart(params, tmp_path / "parts", tmp_path / "b", kill, 0)
-    assert not (tmp_path / "parts").exists()
-    assert killed.traceback and progress._Stop.loops == 0
-    again: list[int] = []
-    parts = train_warmstart(params, tmp_path / "parts", tmp_path / "b", lambda step, row: again.append(step), 0)
+    whole, again = run("whole", nothing), list[int]()
+    parts = go_on(lambda log: run("parts", log), 7, then=lambda step, row: again.append(step))
     assert again == [6, 7, 8, 9]
-    assert {**whole, "seconds": 0.0} == {**parts, "seconds": 0.0}
-    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert timeless([whole]) == timeless([parts])
+    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
 
 
-def test_long_demonstrations_are_left_out_and_counted(tmp_path: Path, capsys: Any) -> None:
+def test_long_demonstrations_are_left_out_and_steps_follow_from_epochs(tmp_path: Path, capsys: Any) -> None:
     rows = [*ROWS, {"pieces": [["q", False], ["a" * 30, True]]}]
-    found = train_warmstart(
-        settings(tmp_path, rows=rows, steps=1, max_length=20), tmp_path / "out", tmp_path / "work", nothing, 0
-    )
-    assert (found["demonstrations"], found["too_long"]) == (8, 1)
+    params = settings(tmp_path, rows=rows, steps=0, epochs=3, max_length=20)
+    found = train_warmstart(params, tmp_path / "out", tmp_path / "work", nothing, 0)
+    assert (found["demonstrations"], found["too_long"], found["steps"]) == (8, 1, 3 * 8 / 4)
     assert "1 of 9 demonstrations are longer than 20 tokens" in capsys.readouterr().out
     with pytest.raises(CorpusError, match=r"all 9 .* are longer than 8 tokens; raise generator\.max_length"):
         train_warmstart(settings(tmp_path, rows=rows, max_length=8), tmp_path / "out", tmp_path / "work", nothing, 0)
 
 
-def test_steps_follow_from_epochs(tmp_path: Path) -> None:
-    params = settings(tmp_path, steps=0, epochs=3)
-    assert train_warmstart(params, tmp_path / "out", tmp_path / "work", nothing, 0)["steps"] == 3 * 8 / 4
-
-
 def test_an_agent_begins_with_the_warm_start(tmp_path: Path, monkeypatch: Any) -> None:
     """Stage generator writes models/generator; arm base is the model that params.yaml names, and training begins."""
     monkeypatch.chdir(tmp_path)
-    params = Params.model_validate(
-        {
-            "download": {"dataset": "world"},
-            "pipeline": {"name": "search_r1"},
-            "generator": settings(tmp_path).model_dump(),
-            "filter": {"keep": "all"},
-            "train": {
-                "method": "agent",
-                "steps": 1,
-                "questions_per_step": 2,
-                "group_size": 2,
-                "episodes_per_pass": 4,
-                "max_tokens": 8,
-                "lora": {"rank": 2, "alpha": 4},
-            },
-            "evaluate": {"arms": ["base", "warmstart", "full"]},
-        }
-    )
+    train = {"method": "agent", "steps": 1, "questions_per_step": 2, "group_size": 2, "episodes_per_pass": 4}
+    sections = {
+        "download": {"dataset": "world"},
+        "pipeline": {"name": "search_r1"},
+        "generator": settings(tmp_path).model_dump(),
+        "filter": {"keep": "all"},
+        "train": {**train, "max_tokens": 8, "lora": {"rank": 2, "alpha": 4}},
+        "evaluate": {"arms": ["base", "warmstart", "full"]},
+    }
+    params = Params.model_validate(sections)
     assert make_generator.fn(params, nothing)["trained"] == 1.0
     asked = [Generate(prompt="q", stop=("s",))]
     writers = {arm: open_writer(params, PLACES, ARMS[arm], None) for arm in ("base", "warmstart")}

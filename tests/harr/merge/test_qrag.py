@@ -3,6 +3,7 @@
 benchmarks/peers/qrag.py does the same with a checkpoint that their code trained.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,28 +70,23 @@ def by_hand(checkpoint: Path, state: list[str], picked: list[int]) -> list[float
     """Q of all sentences as their code has it: mean / 10, neighbouring numbers turned by whole positions."""
     critic = torch.load(checkpoint, weights_only=True)["critic"]
 
-    def tower(prefix: str, texts: list[str]) -> torch.Tensor:
+    def tower(prefix: str, texts: Sequence[str]) -> torch.Tensor:
         encoder = base()
-        own = {name.removeprefix(prefix): weight for name, weight in critic.items() if name.startswith(prefix)}
-        encoder.model[0].auto_model.load_state_dict(own)
-        found = []
-        for text in texts:
-            read = encoder.model.tokenizer([text], return_tensors="pt")
-            with torch.no_grad():
-                found.append(encoder.model[0].auto_model(**read).last_hidden_state.mean(1)[0] / 10)
-        return torch.stack(found)
+        model, tokenizer = encoder.model[0].auto_model, encoder.model.tokenizer
+        model.load_state_dict({n.removeprefix(prefix): weight for n, weight in critic.items() if n.startswith(prefix)})
+        with torch.no_grad():
+            read = [model(**tokenizer([text], return_tensors="pt")).last_hidden_state.mean(1)[0] for text in texts]
+        return torch.stack(read) / 10
 
     state_D = tower("state_embed.model.", [" [SEP] ".join(state)])[0]
-    values = []
     positions = np.floor(relative_positions(len(SENTENCES), picked))
-    for vector_D, position in zip(tower("action_embed.model.model.", list(SENTENCES)), positions, strict=True):
+    values = []
+    for vector_D, position in zip(tower("action_embed.model.model.", SENTENCES), positions, strict=True):
         value = 0.0
         for half, own in zip(vector_D.chunk(2), state_D.chunk(2), strict=True):
             angles = position * 10_000.0 ** (-torch.arange(0, len(half), 2) / len(half))
-            even, odd = half[0::2], half[1::2]
-            turned = torch.stack(
-                [even * angles.cos() - odd * angles.sin(), even * angles.sin() + odd * angles.cos()], -1
-            )
+            even, odd, cos, sin = half[0::2], half[1::2], angles.cos(), angles.sin()
+            turned = torch.stack([even * cos - odd * sin, even * sin + odd * cos], -1)
             value += float(turned.flatten() @ own)
         values.append(value)
     return values
@@ -115,9 +111,9 @@ def test_values_and_picks_are_theirs(checkpoint: Path, tmp_path: Path) -> None:
         shown = [QUESTION.text, *(SENTENCES[place] for place in taken)]
 
 
-def test_their_rotation_is_ours_in_another_order() -> None:
-    """Numbers of their PositionalRotaryEmbedding(dim=4) at positions 3.7, which it makes 3, and 20."""
-    vector = torch.arange(1.0, 9.0) / 10
+def test_their_rotation_is_ours_in_another_order_and_their_positions_are_ours() -> None:
+    """Numbers of their PositionalRotaryEmbedding(dim=4) at positions 3.7, which it makes 3, and 20; and of their
+    RelativePositionProcessor(20) after picks 4 and 1 of six."""
     theirs = torch.tensor(
         [
             [-0.127223, -0.183887, 0.287867, 0.408819, -0.579668, -0.523436, 0.675689, 0.820637],
@@ -125,31 +121,24 @@ def test_their_rotation_is_ours_in_another_order() -> None:
         ]
     )
     order = torch.tensor([0, 2, 1, 3, 4, 6, 5, 7])
-    ours = rotate(vector[order].repeat(2, 1), torch.tensor([3.0, 20.0]))
+    ours = rotate((torch.arange(1.0, 9.0) / 10)[order].repeat(2, 1), torch.tensor([3.0, 20.0]))
     torch.testing.assert_close(ours, theirs[:, order], atol=1e-6, rtol=0)
-
-
-def test_their_relative_positions_are_ours() -> None:
-    """Numbers of their RelativePositionProcessor(20) after picks 4 and 1 of six."""
     assert relative_positions(6, (4, 1)).tolist() == [0.0, 20.0, 29.0, 38.0, 40.0, 58.0]
 
 
-@pytest.mark.parametrize("damage", ["missing", "text", "no critic", "other base"])
-def test_what_is_no_such_checkpoint_is_refused_in_a_line(checkpoint: Path, tmp_path: Path, damage: str) -> None:
-    held = torch.load(checkpoint, weights_only=True)
-    match damage:
-        case "missing":
-            checkpoint.unlink()
-        case "text":
-            checkpoint.write_text("model")
-        case "no critic":
-            torch.save({"weights": 1}, checkpoint)
-        case "other base":
-            held["critic"]["state_embed.model.embeddings.word_embeddings.weight"] = torch.zeros(9, WIDTH)
-            torch.save(held, checkpoint)
-    with pytest.raises(ModelError, match=r"does not exist|is no checkpoint|was not trained from"):
-        convert(checkpoint, base(), base(), tmp_path / "model", tmp_path / "work", FACTS)
-    assert not (tmp_path / "model").exists()
+def test_what_is_no_such_checkpoint_is_refused_in_a_line(checkpoint: Path, tmp_path: Path) -> None:
+    other = torch.load(checkpoint, weights_only=True)
+    other["critic"]["state_embed.model.embeddings.word_embeddings.weight"] = torch.zeros(9, WIDTH)
+    for damage, line in (
+        (lambda: torch.save(other, checkpoint), "was not trained from"),
+        (lambda: torch.save({"weights": 1}, checkpoint), "is no checkpoint"),
+        (lambda: checkpoint.write_text("model"), "is no checkpoint"),
+        (lambda: checkpoint.unlink(), "does not exist"),
+    ):
+        damage()
+        with pytest.raises(ModelError, match=line):
+            convert(checkpoint, base(), base(), tmp_path / "model", tmp_path / "work", FACTS)
+        assert not (tmp_path / "model").exists()
 
 
 def test_a_model_is_not_played_with_other_values(checkpoint: Path, tmp_path: Path) -> None:

@@ -63,9 +63,8 @@ def test_the_parts_joined_are_the_whole(made: Path, parts: list[Path], tmp_path:
 def test_one_of_the_parts_may_stand_where_the_whole_goes(made: Path, parts: list[Path], tmp_path: Path) -> None:
     figures = join_parts(parts, parts[1], tmp_path / "work")
     assert figures["tried"] == 12 == len(read_jsonl(parts[1] / "statistics.jsonl"))
-    assert (
-        refused([parts[1]], tmp_path) == "part-0 is no part but the whole (num_partitions 1); there is nothing to join"
-    )
+    said = refused([parts[1]], tmp_path)
+    assert said == "part-0 is no part but the whole (num_partitions 1); there is nothing to join"
 
 
 def test_a_part_that_is_missing_or_there_twice_is_named(parts: list[Path], tmp_path: Path) -> None:
@@ -93,18 +92,14 @@ def test_a_part_of_another_sampling_is_refused(parts: list[Path], tmp_path: Path
     )
 
 
-def test_parts_of_other_questions_are_refused(parts: list[Path], tmp_path: Path) -> None:
+def test_parts_of_other_questions_and_damaged_ones_are_refused(parts: list[Path], tmp_path: Path) -> None:
     shutil.copytree(parts[1], tmp_path / "copy")
     known = read_json(parts[1] / "manifest.json")
     rewrite(tmp_path / "copy", "manifest.json", known | {"settings": known["settings"] | {"partition": 1}})
     said = refused([parts[1], tmp_path / "copy"], tmp_path)
     assert "was tried in part-0 and in copy; sample both parts with the same data/questions" in said
-
-
-def test_a_damaged_part_is_named(parts: list[Path], tmp_path: Path) -> None:
     with (parts[0] / "preferences.jsonl").open("a") as rows:
         rows.write("\n")
     said = refused(parts, tmp_path)
-    assert said.startswith("part-1/preferences.jsonl is damaged (") and said.endswith(
-        "; copy the folder of this part again"
-    )
+    assert said.startswith("part-1/preferences.jsonl is damaged (")
+    assert said.endswith("; copy the folder of this part again")

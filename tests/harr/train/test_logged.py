@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pytest
 import yaml
