@@ -9,6 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from harr.params.train import AgentParams
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.types import Episode, Generate, Outcome, Passage, Question, Request, Retrieval, Search
@@ -92,6 +93,20 @@ class OnePassage:
 
 
 QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["q", "w", "e", "r"])]
+
+
+AGENT = AgentParams(
+    method="agent",
+    steps=12,
+    questions_per_step=4,
+    group_size=8,
+    learning_rate=3e-2,
+    episodes_per_pass=8,
+    max_tokens=6,
+    checkpoint_every=4,
+    lora=None,
+)
+"""A training that is over in seconds."""
 
 
 def letters_setup(folder: Path) -> Setup:

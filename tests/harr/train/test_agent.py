@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from letters import QUESTIONS, letters_setup, nothing
+from letters import AGENT, QUESTIONS, letters_setup, nothing
 from runs import same, weights
 from trl.trainer.grpo_trainer import GRPOTrainer
 
@@ -25,19 +25,8 @@ from harr.train.batch import reward_figures
 from harr.train.record import plain
 from harr.types import Episode, Generate, Outcome, Question, Request
 
-PARAMS = AgentParams(
-    method="agent",
-    steps=12,
-    questions_per_step=4,
-    group_size=8,
-    learning_rate=3e-2,
-    episodes_per_pass=8,
-    max_tokens=6,
-    checkpoint_every=4,
-    lora=None,
-)
-ONE = PARAMS.model_copy(update={"steps": 1})
-ADAPTER = PARAMS.model_copy(update={"lora": LoraParams(rank=8, alpha=64), "learning_rate": 2e-2, "steps": 24})
+ONE = AGENT.model_copy(update={"steps": 1})
+ADAPTER = AGENT.model_copy(update={"lora": LoraParams(rank=8, alpha=64), "learning_rate": 2e-2, "steps": 24})
 
 
 @pytest.fixture
@@ -48,7 +37,7 @@ def setup(tmp_path: Path) -> Setup:
 def rollouts(setup: Setup, names: Sequence[str]) -> tuple[dict[str, Any], RolloutFunction]:
     """What TRL is given for these questions, and who played them."""
     model, tokenizer = load_model(setup.writer)
-    game = RolloutFunction(PARAMS, setup, LanguageModel(model, tokenizer, name="letters"), seed=0)
+    game = RolloutFunction(AGENT, setup, LanguageModel(model, tokenizer, name="letters"), seed=0)
     return game([name for name in names for _ in range(8)], SimpleNamespace(model=model)), game
 
 
@@ -56,11 +45,11 @@ def test_the_reasons_of_ill_formed_turns_are_counted(setup: Setup) -> None:
     outcomes = [Outcome("a", faults=("no query", "unknown tool", "no query")), Outcome("b", faults=("no query",))]
     episodes = [Episode(QUESTIONS[0], (), outcome) for outcome in outcomes * 4]
     scores = setup.reward.score(episodes)
-    figures = reward_figures(PARAMS, setup, scores, setup.reward.totals_or_none(scores, 0), episodes, 0)
+    figures = reward_figures(AGENT, setup, scores, setup.reward.totals_or_none(scores, 0), episodes, 0)
     assert figures["faults"] == {"no query": 12, "unknown tool": 4}
 
 
-@pytest.mark.parametrize("params", [PARAMS, ADAPTER], ids=["full", "lora"])
+@pytest.mark.parametrize("params", [AGENT, ADAPTER], ids=["full", "lora"])
 def test_the_model_learns_to_please(setup: Setup, tmp_path: Path, params: AgentParams) -> None:
     rows: list[object] = []
     history = train(params, setup, tmp_path / "out", tmp_path / "work", lambda step, row: rows.append(row), 0)
@@ -159,14 +148,14 @@ def test_bug_2_the_reference_is_that_of_the_question_whatever_its_place(setup: S
 
     reward = Reward({"semantic": 1.0}, SimpleNamespace(complete=complete, usage=dict), mix="sum")
     given = replace(setup, questions=numbered, reward=reward)
-    rows, game = rollouts(given, asked(PARAMS, numbered, 0, seed=1)[:4])
+    rows, game = rollouts(given, asked(AGENT, numbered, 0, seed=1)[:4])
     assert seen and all(gold == f'["gold of {text}"]' for text, gold in seen)
     assert rows["reward"].count(0.5) == len(seen) and game.figures["reward_semantic_mean"] > 0
 
 
 def test_the_order_of_questions_follows_from_seed_and_step(setup: Setup) -> None:
-    assert asked(PARAMS, QUESTIONS, 5, seed=1) == asked(PARAMS, QUESTIONS, 0, seed=1)[5 * 4 :]
-    assert asked(PARAMS, QUESTIONS, 0, seed=1) != asked(PARAMS, QUESTIONS, 0, seed=2)
+    assert asked(AGENT, QUESTIONS, 5, seed=1) == asked(AGENT, QUESTIONS, 0, seed=1)[5 * 4 :]
+    assert asked(AGENT, QUESTIONS, 0, seed=1) != asked(AGENT, QUESTIONS, 0, seed=2)
 
 
 def test_rewards_are_mixed_and_filtered_as_asked(setup: Setup) -> None:

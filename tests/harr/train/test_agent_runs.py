@@ -1,4 +1,4 @@
-"""Runs of the agent that are stopped, collapse, break, or outgrow their model."""
+"""Runs of the agent that are stopped, collapse, break, or outgrow their model; and of two processes, as of one."""
 
 import sys
 from collections.abc import Generator as PyGenerator, Sequence
@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from letters import OnePassage, letters_setup, nothing
+from launching import check_alike, history, killed_hard_at, launch, leave_history
+from letters import AGENT, OnePassage, letters_setup, nothing, save_letters, spell
 from runs import go_on, same, timeless, weights
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from harr.errors import ServiceUnavailable
+from harr.errors import ParamsError, ServiceUnavailable
 from harr.io import progress
 from harr.io.files import read_json
 from harr.params.train import AgentParams
@@ -22,21 +23,11 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
 from harr.rag.validation import Validation, points
 from harr.train import agent
-from harr.train.agent import train
+from harr.train.agent import check_processes, train
 from harr.types import Generate, Outcome, Question, Request, Retrieval, Search
 
-PARAMS = AgentParams(
-    method="agent",
-    steps=12,
-    questions_per_step=2,
-    group_size=4,
-    learning_rate=3e-2,
-    episodes_per_pass=8,
-    max_tokens=6,
-    checkpoint_every=5,
-    guard_window=2,
-    guard_drop=0.5,
-    lora=None,
+PARAMS = AGENT.model_copy(
+    update={"questions_per_step": 2, "group_size": 4, "checkpoint_every": 5, "guard_window": 2, "guard_drop": 0.5}
 )
 
 
@@ -266,3 +257,74 @@ def test_a_source_that_goes_away_ends_the_run_in_a_line_and_costs_no_step(setup:
     assert [path.name for path in (tmp_path / "w-parts").glob("*/checkpoint-*")] == ["checkpoint-000003"]
     assert timeless(run("parts", 1)) == timeless(whole), "one step was left"
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
+
+
+SHARED = AgentParams(
+    method="agent",
+    steps=2,
+    questions_per_step=3,  # a group is dealt out to both processes
+    group_size=4,
+    learning_rate=2e-2,
+    kl_weight=1e-3,
+    episodes_per_pass=3,
+    max_tokens=6,
+    checkpoint_every=1,
+    validate_every=1,
+    guard_drop=0.0,
+    lora=LoraParams(rank=8, alpha=64),
+)
+
+
+def learn(out: Path, kill_at: int = -1) -> None:
+    """Train the letters of the current folder; every process leaves its history in ``out``."""
+    reward = Reward({"letters:share_of_a": 1.0, "letters:variety": 0.1})
+    questions = [Question(f"q{number}", text) for number, text in enumerate("qwert")]
+    setup = Setup(questions, spell, OnePassage(), None, reward, "letters", writer="letters")  # type: ignore[arg-type]
+    setup = replace(setup, validation=[Question("v1", "y"), Question("v2", "u")])
+    leave_history(out, train(SHARED, setup, out / "adapter", out / "work", killed_hard_at(kill_at), 0))
+
+
+@pytest.mark.services
+def test_two_processes_train_what_one_trains_and_resume_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_letters(Path("letters"), spread=0.5)
+    learn(Path("one"))
+    done = launch(__file__, "two", "killed@1")
+    assert done.returncode != 0 and "exitcode  : -9" in done.stderr, done.stderr
+    rows, expected = history(Path("two"), "0"), history(Path("one"), "alone")
+    assert rows == history(Path("two"), "1"), "every figure is that of the whole step"
+    assert len(rows) == SHARED.steps and rows[-1]["reward_std"] > 0
+    check_alike(rows, expected, ("kl", "entropy"), 1e-4)  # TRL tells the mean of its passes, and these are others
+    one, two = weights(Path("one/adapter")), weights(Path("two/adapter"))
+    apart = torch.cat([(one[name] - two[name]).abs().flatten() for name in one])
+    assert apart.mean() < 1e-5
+
+    assert not Path("killed/adapter").exists()
+    done = launch(__file__, "killed")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("resuming train at step 1/2") == 1, "the main process alone tells"
+    assert history(Path("killed"), "1") == history(Path("two"), "0")
+    assert same(two, weights(Path("killed/adapter")))
+
+
+def test_what_processes_cannot_share_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    check_processes(SHARED)
+    with pytest.raises(ParamsError, match=r"no whole passes of 4 in each of 2 processes; .* a divisor of 6"):
+        check_processes(SHARED.model_copy(update={"episodes_per_pass": 4}))
+    monkeypatch.setenv("WORLD_SIZE", "5")
+    with pytest.raises(ParamsError, match="12 episodes of a step cannot be dealt out to 5 processes"):
+        check_processes(SHARED)
+    for engine in ("FSDP", "DEEPSPEED"):
+        monkeypatch.setenv(f"ACCELERATE_USE_{engine}", "true")
+        with pytest.raises(ParamsError, match=f"for {engine}, but train.method agent needs the whole model"):
+            check_processes(SHARED)
+        monkeypatch.delenv(f"ACCELERATE_USE_{engine}")
+
+
+if __name__ == "__main__":
+    for word in sys.argv[1:]:
+        out, _, step = word.partition("@")
+        learn(Path(out), int(step or -1))

@@ -1,7 +1,6 @@
 """LeReT's training by TRL: it prefers what was better, whole, resumes bit for bit, and keeps the model after SFT."""
 
 import json
-import os
 import string
 import sys
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given, settings as examples, strategies as st
-from launching import history, launch
+from launching import history, launch, leave_history
 from letters import OnePassage, nothing, save_letters
 from peft import PeftModel
 from runs import go_on, same, timeless, weights
@@ -344,7 +343,7 @@ SHARED = settings(sft_epochs=1, ipo_epochs=1, ipo_batch=4, rows_per_pass=2, lora
 def learn(out: Path) -> None:
     """Train the letters of the current folder; every process leaves its history in ``out``."""
     rows = leret.train(SHARED, opened(Path("letters"), Path("filtered")), out / "adapter", out / "work", nothing, 0)
-    write_json(out / f"history-{os.environ.get('RANK', 'alone')}.json", rows)
+    leave_history(out, rows)
 
 
 @pytest.mark.services

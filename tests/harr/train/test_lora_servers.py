@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from launching import history, launch
+from launching import history, launch, leave_history
 from letters import letters_setup, nothing, save_letters
 from peft import PeftModel
 from runs import weights
@@ -23,7 +23,7 @@ from serving import running
 from torch.distributed.tensor import DTensor
 
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
-from harr.io.files import read_json, write_json
+from harr.io.files import read_json
 from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.local_model import LanguageModel, load_model
@@ -169,9 +169,7 @@ def learn(out: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent, "begin", lambda *args, begin=agent.begin: begun.append(begin(*args)) or begun[0])
     section = params(url, episodes_per_pass=8, num_iterations=2, kl_weight=1e-3)
     rows = train(section, letters_setup(Path("letters")), out / "adapter", out / "work", nothing, 0)
-    rank = agent.distributed.number() if agent.distributed.count() > 1 else "alone"
-    write_json(out / f"history-{rank}.json", rows)
-    write_json(out / f"cut-{rank}.json", sum(isinstance(weight, DTensor) for weight in begun[0].parameters()))
+    leave_history(out, rows, cut=sum(isinstance(weight, DTensor) for weight in begun[0].parameters()))
 
 
 @pytest.mark.services

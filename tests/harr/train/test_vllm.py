@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 import requests
 import torch
-from letters import QUESTIONS, TOLD, letters_setup, nothing
+from letters import AGENT, QUESTIONS, TOLD, letters_setup, nothing
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer import grpo_trainer
 
 from harr.errors import ParamsError, ServiceUnavailable
-from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation.llm_adapter import begin
 from harr.rag.generation.local_model import LanguageModel, load_model
@@ -24,18 +23,6 @@ from harr.train import agent
 from harr.train.agent import AgentCallback, RolloutFunction, train, trl_config
 from harr.train.vllm import attend, check_vllm
 from harr.types import Generate, Outcome, Question, Request
-
-PARAMS = AgentParams(
-    method="agent",
-    steps=12,
-    questions_per_step=4,
-    group_size=8,
-    learning_rate=3e-2,
-    episodes_per_pass=8,
-    max_tokens=6,
-    checkpoint_every=4,
-    lora=None,
-)
 
 
 @pytest.fixture
@@ -109,7 +96,7 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[LetterEngine]
 
 def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
     """Ids, masks and log-probabilities stay aligned over turns, and requests of one call have their own stops."""
-    params = PARAMS.model_copy(update={"vllm": "colocate", "temperature": 0.7})
+    params = AGENT.model_copy(update={"vllm": "colocate", "temperature": 0.7})
     model, tokenizer = load_model(setup.writer)
     engine = LetterEngine(temperature=0.7, max_completion_length=6)
     engine.model, engine.tokenizer = model, tokenizer
@@ -147,7 +134,7 @@ def test_a_run_with_vllm_learns_and_corrects_for_it(
 
     monkeypatch.setattr(AgentCallback, "on_log", listen)
     made = engines()
-    params = PARAMS.model_copy(update={"vllm": "colocate", "vllm_memory": 0.4, "steps": 2})
+    params = AGENT.model_copy(update={"vllm": "colocate", "vllm_memory": 0.4, "steps": 2})
     history = train(params, setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert len(history) == 2 and made[0].synchronised == 2
     assert made[0].told["gpu_memory_utilization"] == 0.4 and made[0].told["mode"] == "colocate"
@@ -157,14 +144,14 @@ def test_a_run_with_vllm_learns_and_corrects_for_it(
 
 def test_vllm_is_configured_as_trl_names_it(tmp_path: Path) -> None:
     there = {"vllm": "server", "vllm_url": "http://127.0.0.1:8000/", "vllm_tokens": 512}
-    config = trl_config(PARAMS.model_copy(update=there), tmp_path, 1, 0)
+    config = trl_config(AGENT.model_copy(update=there), tmp_path, 1, 0)
     assert (config.use_vllm, config.vllm_mode, config.vllm_server_base_url) == (True, "server", "http://127.0.0.1:8000")
     assert config.vllm_max_model_length == 512 and config.vllm_importance_sampling_correction
-    assert not trl_config(PARAMS, tmp_path, 1, 0).use_vllm
+    assert not trl_config(AGENT, tmp_path, 1, 0).use_vllm
 
 
 def test_vllm_that_cannot_be_had_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = PARAMS.model_copy(update={"vllm": "server"})
+    server = AGENT.model_copy(update={"vllm": "server"})
     for installed, cuda, processes, line in (
         (False, True, 1, "needs the package vllm"),
         (True, False, 1, "needs a CUDA GPU"),
@@ -176,7 +163,7 @@ def test_vllm_that_cannot_be_had_is_refused_in_a_line(monkeypatch: pytest.Monkey
         with pytest.raises(ParamsError, match=line) as error:
             check_vllm(server)
         assert "\n" not in str(error.value)
-    check_vllm(PARAMS)
+    check_vllm(AGENT)
 
 
 GONE = "http://127.0.0.1:9"
@@ -216,7 +203,7 @@ def test_a_vllm_server_that_goes_is_one_line_and_keeps_the_steps(
     engines(Mortal)
     there = {"vllm": "server", "vllm_url": GONE, "steps": 6, "checkpoint_every": 100}
     with pytest.raises(ServiceUnavailable, match=rf"{GONE} cannot be used: .*; start it as") as caught:
-        train(PARAMS.model_copy(update=there), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
+        train(AGENT.model_copy(update=there), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
     assert "\n" not in str(caught.value)
     saved = [int(path.parent.name.rpartition("-")[2]) for path in (tmp_path / "work").rglob("state.json")]
     assert saved == ([kept] if kept else [])
@@ -237,7 +224,7 @@ def test_sending_weights_leaves_the_base_as_it_is(setup: Setup, tmp_path: Path) 
     engine.llm = SimpleNamespace(llm_engine=inner, reset_prefix_cache=lambda: None)
     engine.model, engine.mode, engine.enable_sleep_mode, engine.accelerator = adapted, "colocate", False, None
     engine._dist = SimpleNamespace(gather_params=lambda weights: nullcontext(), is_fsdp=False)
-    params = PARAMS.model_copy(update={"vllm": "colocate", "lora": LoraParams(rank=4)})
+    params = AGENT.model_copy(update={"vllm": "colocate", "lora": LoraParams(rank=4)})
     attend(SimpleNamespace(vllm_generation=engine), params, SimpleNamespace(model=adapted), tmp_path)  # type: ignore
     for _ in range(5):
         engine.sync_weights()
