@@ -4,7 +4,6 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,14 @@ import pytest
 import torch
 from letters import nothing
 from runs import go_on, same, weights
-from styled import DOCUMENT
 
 from harr.generator import small_lm
-from harr.generator.query_styles import STYLES, examples, query
-from harr.generator.traces import Oracle, game_of, open_world, practice, recitation, trace
+from harr.generator.query_styles import examples
+from harr.generator.traces import Oracle, game_of, open_world, practice, trace
 from harr.io.files import finish
 from harr.params.generator import SmallLMParams
 from harr.rag.rollout import play
-from harr.types import Generate, Generator, Passage, Search
+from harr.types import Generate, Generator, Search
 from harr.world import scripted
 from harr.world.scripted import Scripted
 
@@ -71,29 +69,6 @@ def test_a_text_in_pieces_has_the_tokens_of_the_whole(seed: int, plays: str) -> 
         assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == whole
 
 
-def test_queries_of_a_text_have_one_style_and_each_style_is_seen() -> None:
-    """What a demonstration shows is gone on with; without any the poor styles come first."""
-    reader, rng = open_world(2, hops=(2,)), random.Random(0)
-    first: Counter[str] = Counter()
-    for _ in range(300):
-        texts = [text for text, _ in examples(reader, rng, 3)]
-        styles = set(STYLES)
-        for shown, told in pairwise(texts):
-            if told.startswith(" "):
-                (asked, *_), documents = shown.strip().partition("\n"), DOCUMENT.findall(shown)
-                context = [Passage("p", text, title) for title, text in documents]
-                wanted = {style: f" {query(asked.removeprefix('Question: '), context, style)}\n" for style in STYLES}
-                styles &= {style for style, written in wanted.items() if written == told}
-        assert styles
-        first.update(styles if len(styles) == 1 else [])
-    assert first.most_common(1)[0][0] == "question" and len(first) == len(STYLES)
-
-
-def test_only_the_models_words_are_learnt() -> None:
-    pieces = recitation(open_world(1, hops=(2,)), random.Random(0), 3)
-    assert all(text not in pieces[0][0] for text, learnt in pieces if not learnt and text.startswith("\n("))
-
-
 @pytest.mark.parametrize("k", [2, 4])
 def test_a_search_shows_as_many_passages_as_where_the_model_plays(k: int) -> None:
     """A model that was taught on three and shown two takes what the last one says."""
@@ -102,14 +77,6 @@ def test_a_search_shows_as_many_passages_as_where_the_model_plays(k: int) -> Non
     texts = [tokenizer.decode(ids) for rows in steps for ids, _ in rows]
     counts = Counter(shown.count("(Title: ") for text in texts for shown in text.split("<result>")[2:])
     assert set(counts) <= {0, k} and counts[k] > 10
-
-
-def test_steps_learn_from_texts_of_like_lengths() -> None:
-    steps = small_lm._dealt(tokenizer_of("search_r1"), 1, SmallLMParams(kind="small_lm", steps=20), 3, 0)
-    lengths = [[len(ids) for ids, _ in rows] for rows in steps]
-    assert len(steps) == small_lm.TOGETHER
-    assert all(0.7 < sum(one) / small_lm.TOKENS_PER_STEP < 1.3 for one in lengths)
-    assert sum(len(one) * max(one) for one in lengths) < 1.2 * sum(map(sum, lengths))
 
 
 @pytest.mark.parametrize("prepared", [True, False])

@@ -71,19 +71,15 @@ def again(world: Reader, first: Path, out: Path, seed: int, writer: Any = Styled
 
 
 @pytest.fixture(scope="module")
-def logged() -> list[Any]:
-    """What the sampling of ``first`` told."""
-    return []
+def first(world: Reader, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sampling, whole; its figures, with the number of searches and of hops, and its work are beside it."""
+    folder, searched, hops = tmp_path_factory.mktemp("first"), Words(world), set()
 
+    def log(step: int, row: Any) -> None:
+        hops.add(row["hop"])
 
-@pytest.fixture(scope="module")
-def first(world: Reader, logged: list[Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sampling, whole; its figures and its work are beside it."""
-    folder = tmp_path_factory.mktemp("first")
-    searched = Words(world)
-    log: Any = lambda step, row: logged.append(row)  # noqa: E731
     figures = sample(world, folder / "out", folder / "work", setup=setup_of(world, searched), log=log)
-    write_json(folder / "figures.json", figures | {"calls": searched.calls})
+    write_json(folder / "figures.json", figures | {"calls": searched.calls, "logged": sorted(hops)})
     return folder / "out"
 
 
@@ -91,12 +87,12 @@ def alike(one: Path, other: Path, *names: str) -> bool:
     return all((one / name).read_bytes() == (other / name).read_bytes() for name in names or FILES)
 
 
-def test_what_is_kept(world: Reader, first: Path, logged: list[Any]) -> None:
+def test_what_is_kept(world: Reader, first: Path) -> None:
     rows, notes = read_jsonl(first / "preferences.jsonl"), read_jsonl(first / "statistics.jsonl")
     found = read_json(first.parent / "figures.json")
     assert found["tried"] == len(notes) == 12 and found["situations_that_teach"] == len(rows) > 4
     assert found["prompts"] == 4 and found["few_shot_ap"] > found["zero_shot_ap"]
-    assert {row["hop"] for row in logged} == {1.0, 2.0}
+    assert found["logged"] == [1.0, 2.0]
     by_id = {question.id: question for question in world.questions}
     for row in rows:
         assert row["prompt"].startswith(f"Question: {by_id[row['question_id']].text}\n")
@@ -251,52 +247,37 @@ class HalfParrot(Styled):
         return super()._query(prompt) if asked == self.different or self.temperature >= 1 else asked
 
 
-REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    (
-        {"setup": lambda world: setup_of(world, Nothing())},
-        {},
-        r"prompts is empty: none of 8 plays .* raise filter\.preferences\.pool .* or lower min_ap$",
-    ),
-    (
-        {"sample": lambda world: Parrot},
-        {},
-        "no preference was found: at all .* prompts of questions to learn from every query did as well as every other",
-    ),
-    (
-        {"setup": lambda world: setup_of(world, questions=world.questions[:12])},
-        {},
-        "12 training questions are too few",
-    ),
-    (
-        {},
-        {"min_margin": 0.9},
-        r"filter\.preferences\.min_margin 0\.9 left out all \d+ pairs, whose largest difference is 0\.\d+; lower",
-    ),
-    (
-        {},
-        {"held_out": 0.999},
-        r"^all 12 questions to try are held out; lower filter\.preferences\.held_out \(0\.999\)",
-    ),
-    (
-        {},
-        {"num_partitions": 13, "partition": 0},
-        r"^partition 0 of 13 has no question to try; lower filter\.preferences\.num_partitions, or download more",
-    ),
-]
-
-
-@pytest.mark.parametrize(("given", "changes", "line"), REFUSED)
-def test_why_there_is_no_preference(
-    world: Reader, tmp_path: Path, given: dict[str, Any], changes: dict[str, Any], line: str
-) -> None:
-    searched = Words(world)
-    more = {"setup": setup_of(world, searched)} | {name: value(world) for name, value in given.items()}
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"min_margin": 0.9},
+            r"filter\.preferences\.min_margin 0\.9 left out all \d+ pairs, whose largest difference is 0\.\d+; lower",
+        ),
+        ({"held_out": 0.999}, r"^all 12 questions to try are held out; lower filter\.preferences\.held_out \(0\.999\)"),
+        (
+            {"num_partitions": 13, "partition": 0},
+            r"^partition 0 of 13 has no question to try; lower .*num_partitions",
+        ),
+    ],
+)
+def test_why_there_is_no_preference(world: Reader, tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    searched, params = Words(world), SMALL.model_copy(update=changes)
     with pytest.raises(CorpusError, match=line) as error:
-        sample(world, tmp_path / "out", tmp_path / "work", SMALL.model_copy(update=changes), **more)
-    assert not (tmp_path / "out").exists()
-    assert ("every query did as well" in str(error.value)) == ("sample" in given)
-    if changes:
-        assert bool(searched.calls) == ("min_margin" in changes), "what is known beforehand costs nothing"
+        sample(world, tmp_path / "out", tmp_path / "work", params, setup=setup_of(world, searched))
+    assert "every query did as well" not in str(error.value) and not (tmp_path / "out").exists()
+    assert bool(searched.calls) == ("min_margin" in changes)  # what is known beforehand costs nothing
+
+
+def test_questions_that_teach_nothing_are_one_clear_line(world: Reader, tmp_path: Path) -> None:
+    for given, line in (
+        ({"setup": setup_of(world, Nothing())}, r"prompts is empty: none of 8 plays .* raise .* or lower min_ap$"),
+        ({"sample": Parrot}, "no preference was found: at all .* every query did as well as every other; raise"),
+        ({"setup": setup_of(world, questions=world.questions[:12])}, "12 training questions are too few"),
+    ):
+        with pytest.raises(CorpusError, match=line):
+            sample(world, tmp_path / "out", tmp_path / "work", **given)
+        assert not (tmp_path / "out").exists()
 
 
 def test_another_index_is_one_clear_line(first: Path) -> None:
