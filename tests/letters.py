@@ -84,6 +84,14 @@ def share_of_a_unless_q(episode: Episode) -> float | None:
     return None if episode.question.text == "q" else share_of_a(episode)
 
 
+def logprobs(model: Any, prompt: list[int], ids: list[int], temperature: float = 1.0) -> list[float]:
+    """Log-probability of every id after a prompt."""
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1] / temperature
+    found: list[float] = logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0].tolist()
+    return found
+
+
 class OnePassage:
     """A corpus of one passage."""
 

@@ -1,12 +1,11 @@
 """IPO by sums over tokens: worked by hand for queries of unequal length; pairs are counted one by one."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from datasets import Dataset
-from letters import save_letters
+from letters import logprobs, save_letters
 from trl.trainer.dpo_config import DPOConfig
 
 from harr.compute.trl import CHECKPOINTING, QUIET
@@ -23,20 +22,16 @@ ROWS = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> str:
-    save_letters(tmp_path / "model", spread=0.3, room=96, printable=True)
-    return str(tmp_path / "model")
-
-
-def opened(folder: str, work: Path, changed: float, rows_per_pass: int = 2) -> IPOTrainer:
+def trainer(tmp_path: Path) -> IPOTrainer:
     """A trainer of a model that has moved away from its reference."""
+    folder = str(save_letters(tmp_path / "model", spread=0.3, room=96, printable=True))
     (model, tokenizer), (reference, _) = load_model(folder), load_model(folder)
     torch.manual_seed(0)
     with torch.no_grad():
         for weight in model.parameters():
-            weight.add_(changed * torch.randn_like(weight))
+            weight.add_(0.05 * torch.randn_like(weight))
     args = DPOConfig(
-        output_dir=str(work), beta=0.5 / MARGIN, loss_type=["ipo"], per_device_train_batch_size=rows_per_pass,
+        output_dir=str(tmp_path / "work"), beta=0.5 / MARGIN, loss_type=["ipo"], per_device_train_batch_size=2,
         max_length=None, use_cpu=True, bf16=False, **QUIET, **{CHECKPOINTING: False},
     )  # fmt: skip
     return IPOTrainer(
@@ -45,28 +40,18 @@ def opened(folder: str, work: Path, changed: float, rows_per_pass: int = 2) -> I
     )  # fmt: skip
 
 
-def logprob(model: Any, prompt: list[int], query: list[int]) -> float:
-    logits = model(torch.tensor([prompt + query])).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
-    return float(logits.gather(-1, torch.tensor(query)[:, None]).sum())
-
-
-@torch.no_grad()
 def worked(trainer: IPOTrainer) -> list[float]:
     """By how much more the better query of every row gained, a sequence at a time."""
-    told = []
-    for row in ROWS:
-        gains = [
-            logprob(trainer.model, row["prompt_ids"], row[name])
-            - logprob(trainer.ref_model, row["prompt_ids"], row[name])
-            for name in ("chosen_ids", "rejected_ids")
-        ]
-        told.append(gains[0] - gains[1])
-    return told
+
+    def gain(row: dict[str, list[int]], name: str) -> float:
+        now, then = (sum(logprobs(m, row["prompt_ids"], row[name])) for m in (trainer.model, trainer.ref_model))
+        return now - then
+
+    return [gain(row, "chosen_ids") - gain(row, "rejected_ids") for row in ROWS]
 
 
-def test_the_loss_is_of_sums_over_the_tokens_also_of_queries_of_unequal_length(folder: str, tmp_path: Path) -> None:
+def test_the_loss_is_of_sums_over_the_tokens_also_of_queries_of_unequal_length(trainer: IPOTrainer) -> None:
     """TRL's own averages them, and asks a query of seven tokens for seven times the margin (review F8)."""
-    trainer = opened(folder, tmp_path / "work", changed=0.05)
     trainer.model.eval()
     inputs = trainer._prepare_inputs(trainer.data_collator(ROWS))
     gains = worked(trainer)
@@ -79,8 +64,7 @@ def test_the_loss_is_of_sums_over_the_tokens_also_of_queries_of_unequal_length(f
     assert kept["accuracy"] == pytest.approx(sum(gain > 0 for gain in gains) / 3)
 
 
-def test_pairs_are_counted_one_by_one(folder: str, tmp_path: Path) -> None:
+def test_pairs_are_counted_one_by_one(trainer: IPOTrainer) -> None:
     """Of batches of two and one the mean of means weighs the last pair twice."""
-    trainer = opened(folder, tmp_path / "work", changed=0.05)
     assert trainer.in_order(ROWS) == [gain > 0 for gain in worked(trainer)]
     assert trainer.in_order([]) == []

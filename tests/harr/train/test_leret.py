@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings as examples, strategies as st
 from launching import history, launch, leave_history
-from letters import OnePassage, nothing, save_letters
+from letters import OnePassage, logprobs, nothing, save_letters
 from peft import PeftModel
 from runs import go_on, same, timeless, weights
 
@@ -43,33 +43,15 @@ LORA = LoraParams(rank=4, alpha=16)
 def preference(number: int, split: str = "train") -> dict[str, Any]:
     """The query with the letter of the question is better than one without."""
     question = QUESTIONS[number]
-    return {
-        "id": f"q{number}/1",
-        "question_id": f"q{number}",
-        "hop": 1,
-        "split": split,
-        "prompt": render(question, ())[0],
-        "responses": ["zz", "mm", question[0] * 2],
-        "scores": [0.0, 0.5, 1.0],
-        "pairs": [[1, 0], [2, 1]],
-        "sft_target": question[0] * 2,
-    }
+    row = {"id": f"q{number}/1", "question_id": f"q{number}", "hop": 1, "split": split}
+    tried = {"responses": ["zz", "mm", question[0] * 2], "scores": [0.0, 0.5, 1.0], "pairs": [[1, 0], [2, 1]]}
+    return row | tried | {"prompt": render(question, ())[0], "sft_target": question[0] * 2}
 
 
 def settings(**changes: Any) -> LeReTParams:
     """Learnt in seconds."""
-    given = {
-        "method": "leret",
-        "sft_epochs": 6,
-        "sft_batch": 4,
-        "sft_learning_rate": 3e-3,
-        "ipo_epochs": 3,
-        "ipo_learning_rate": 3e-3,
-        "warmup_steps": 2,
-        "max_tokens": 4,
-        "lora": None,
-    }
-    return LeReTParams(**{**given, **changes})
+    given = {"sft_epochs": 6, "sft_batch": 4, "sft_learning_rate": 3e-3, "ipo_epochs": 3, "ipo_learning_rate": 3e-3}
+    return LeReTParams(method="leret", **{**given, "warmup_steps": 2, "max_tokens": 4, "lora": None, **changes})
 
 
 def written(folder: Path, rows: list[dict[str, Any]]) -> Setup:
@@ -111,14 +93,8 @@ def run(game: Setup, tmp_path: Path) -> Run:
 def margin(folder: str, prompt: str, better: str, worse: str) -> float:
     """By how much more likely (nats) a model finds one query than another."""
     model, tokenizer = load_model(folder)
-    context = tokenizer(prompt)["input_ids"]
-
-    def logprob(query: str) -> float:
-        ids = tokenizer(f" {query}\n")["input_ids"]
-        logits = model(torch.tensor([context + ids])).logits[0, len(context) - 1 : -1].log_softmax(-1)
-        return float(logits.gather(-1, torch.tensor(ids)[:, None]).sum().detach())
-
-    return logprob(better) - logprob(worse)
+    ids = [tokenizer(text)["input_ids"] for text in (prompt, f" {better}\n", f" {worse}\n")]
+    return sum(logprobs(model, ids[0], ids[1])) - sum(logprobs(model, ids[0], ids[2]))
 
 
 @pytest.mark.parametrize("lora", [None, LoraParams(rank=8, alpha=64)], ids=["full", "lora"])
@@ -131,12 +107,9 @@ def test_better_queries_become_likelier(game: Setup, run: Run, tmp_path: Path, l
     assert ipo[0]["loss"] == pytest.approx(100.0, rel=0.1), "before the first update nothing is gained: (0 - 10)^2"
     assert abs(ipo[0]["margin_nats"]) < 0.2 < ipo[-1]["margin_nats"]
     assert ipo[-1]["target_margin_nats"] == 10.0 and "held_out_accuracy" in ipo[-1]
-    row = preference(0)
-    found = [
-        margin(name, row["prompt"], "qq", "mm")
-        for name in (game.writer, str(tmp_path / "out/sft"), str(tmp_path / "out"))
-    ]
-    assert found[0] < found[1] < found[2]
+    models = (game.writer, str(tmp_path / "out/sft"), str(tmp_path / "out"))
+    before, imitated, preferred = (margin(model, preference(0)["prompt"], "qq", "mm") for model in models)
+    assert before < imitated < preferred
     assert isinstance(load_model(str(tmp_path / "out"))[0], PeftModel) == (lora is not None)
     assert read_json(tmp_path / "out/harr.json")["base_model"] == game.writer
     assert not any(path.suffix in {".bin", ".pt", ".pth"} for path in tmp_path.rglob("*"))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from launching import history, launch, leave_history
-from letters import letters_setup, nothing, save_letters
+from letters import letters_setup, logprobs, nothing, save_letters
 from peft import PeftModel
 from runs import weights
 from serving import running
@@ -61,9 +61,7 @@ class Vllm:
         (ids,) = writer.generate(
             [context], [tuple(body["stop"])], keys=[str(body["seed"])], temperature=body["temperature"], **limits
         )
-        with torch.no_grad():
-            logits = writer.model(torch.tensor([context + ids])).logits[0, len(context) - 1 : -1]
-        scores = (logits / body["temperature"]).log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0].tolist()
+        scores = logprobs(writer.model, context, ids, body["temperature"])
         choice = {"index": 0, "text": writer.decode(ids), "finish_reason": "stop", "stop_reason": None}
         choice |= {"logprobs": {"token_logprobs": scores, "tokens": [], "text_offset": [], "top_logprobs": []}}
         choice |= {"token_ids": ids, "prompt_token_ids": context}

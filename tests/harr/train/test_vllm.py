@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 import torch
-from letters import AGENT, QUESTIONS, TOLD, letters_setup, nothing
+from letters import AGENT, QUESTIONS, TOLD, letters_setup, logprobs, nothing
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.trainer import grpo_trainer
 
@@ -61,22 +61,16 @@ class LetterEngine:
         limits = {"temperature": self.temperature, "max_tokens": self.limit, "batch_size": 64}
         found = writer.generate(prompts, [tuple(stop)] * len(prompts), keys=keys, **limits)
         found = [[*ids, 5] if ids[-1] not in writer.ends and len(ids) < self.limit else ids for ids in found]
-        scores = [
-            logprobs(self.model, prompt, ids, self.temperature) for prompt, ids in zip(prompts, found, strict=True)
-        ]
-        return prompts, found, [[[score] for score in row] for row in scores], None
+        rows = zip(prompts, found, strict=True)
+        scores = [[[one] for one in logprobs(self.model, *row, self.temperature)] for row in rows]
+        return prompts, found, scores, None
 
 
-def logprobs(model: Any, prompt: list[int], ids: list[int], temperature: float) -> list[float]:
-    """Log-probability of every id after a prompt."""
-    with torch.no_grad():
-        logits = model(torch.tensor([prompt + ids])).logits[0, len(prompt) - 1 : -1] / temperature
-    values: list[float] = logits.log_softmax(-1).gather(-1, torch.tensor(ids)[:, None])[:, 0].tolist()
-    return values
+Engines = Callable[..., list[LetterEngine]]
 
 
 @pytest.fixture
-def engines(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[LetterEngine]]:
+def engines(monkeypatch: pytest.MonkeyPatch) -> Engines:
     """Put engines of a class where TRL makes its own; returns the list of those made."""
 
     def put(kind: type[LetterEngine] = LetterEngine) -> list[LetterEngine]:
@@ -100,17 +94,14 @@ def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
     model, tokenizer = load_model(setup.writer)
     engine = LetterEngine(temperature=0.7, max_completion_length=6)
     engine.model, engine.tokenizer = model, tokenizer
-    game = RolloutFunction(
-        params, replace(setup, pipeline=mixed_stops), LanguageModel(model, tokenizer, name="letters"), seed=0
-    )
-    trainer = type("Trainer", (), {"model": model, "vllm_generation": engine})
+    writer, mixed = LanguageModel(model, tokenizer, name="letters"), replace(setup, pipeline=mixed_stops)
+    game, trainer = RolloutFunction(params, mixed, writer, seed=0), SimpleNamespace(model=model, vllm_generation=engine)
     rows = game([question.id for question in QUESTIONS for _ in range(8)], trainer)
     told = [kwargs["stop"] for kwargs in engine.calls]
     assert told == [["a"], ["d", "ef"], ["t"]] and engine.calls[0]["include_stop_str_in_output"]
     endings = set()
-    for prompt, ids, own, found in zip(
-        rows["prompt_ids"], rows["completion_ids"], rows["env_mask"], rows["logprobs"], strict=True
-    ):
+    columns = (rows[name] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs"))
+    for prompt, ids, own, found in zip(*columns, strict=True):
         assert len(ids) == len(own) == len(found)
         expected = [value * mine for value, mine in zip(logprobs(model, prompt, ids, 0.7), own, strict=True)]
         assert found == pytest.approx(expected, abs=1e-4)
@@ -122,7 +113,7 @@ def test_what_vllm_sampled_is_what_is_trained(setup: Setup) -> None:
 
 
 def test_a_run_with_vllm_learns_and_corrects_for_it(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: Callable[..., list[LetterEngine]]
+    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: Engines
 ) -> None:
     """TRL's own loop with the engine replaced where TRL makes it: weights are sent, and the ratio is one."""
     seen: list[dict[str, float]] = []
@@ -178,12 +169,7 @@ GONE = "http://127.0.0.1:9"
     ],
 )
 def test_a_vllm_server_that_goes_is_one_line_and_keeps_the_steps(
-    setup: Setup,
-    tmp_path: Path,
-    engines: Callable[..., list[LetterEngine]],
-    where: str,
-    kept: int | None,
-    error: Exception,
+    setup: Setup, tmp_path: Path, engines: Engines, where: str, kept: int | None, error: Exception
 ) -> None:
     class Mortal(LetterEngine):
         def __init__(self, **told: Any) -> None:
