@@ -1,10 +1,8 @@
 """PQN: a table with a known optimum, learning on a tiny corpus, and what its targets are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +13,6 @@ from harr.io.files import read_json
 from harr.io.model_folder import PACKAGED
 from harr.params.train import PQNParams
 from harr.params.train_facts import LoraParams
-from harr.rag.pipelines.pick import pick
 from harr.rag.policies.encoder_adapter import load_adapter
 from harr.rag.policies.q_values import select_action, soft_value, values
 from harr.rag.rollout import play
@@ -25,7 +22,7 @@ from harr.rag.setup import Setup
 from harr.train import pqn
 from harr.train.advantages import lambda_returns
 from harr.train.batch import rate_share
-from harr.types import Episode, Generate, Hop, Outcome, Passage, Question, Retrieval, Search, Step
+from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 Towers = Callable[..., Setup]
 QUICK = PQNParams(
@@ -163,28 +160,6 @@ def test_picks_left_out_of_a_long_state_are_counted(towers: Towers, tmp_path: Pa
     assert played(max_tokens=16) == [20, 1.0, 0, 0.0], "the second state of an episode has no room for the first pick"
     assert played(max_tokens=16, pick_tokens=4) == [0, 0.0, 20, 1.0]
     assert played() == [0, 0.0, 0, 0.0]
-
-
-def test_the_answers_of_a_reader_teach_the_towers(towers: Towers, tmp_path: Path) -> None:
-    """No gold: the reward is whether a reader, shown the pick, answers `snowy`, which only winter tells."""
-
-    def complete(requests: Sequence[Generate]) -> list[str]:
-        told = [request.messages[-1]["content"] for request in requests]
-        towns = [text.split("What is ")[1].split(" like")[0] for text in told]
-        shown = [text.split("Question:")[0] for text in told]
-        return ["Snowy." if f"winter {town} " in text else "unknown" for town, text in zip(towns, shown, strict=True)]
-
-    game = towers()
-    setup = replace(
-        game,
-        questions=[replace(question, gold_ids=()) for question in game.questions],
-        pipeline=partial(pick, picks=1, reader=True),
-        generator=SimpleNamespace(complete=complete, usage=dict),
-        reward=Reward({"answer_em": 1.0}),
-    )
-    before = solved(game)
-    pqn.train(QUICK.model_copy(update={"stop_at_gold": False}), setup, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert before < 0.7 < 0.9 <= solved(with_adapters(towers(), tmp_path / "out"))
 
 
 @pytest.mark.parametrize("lora", [QUICK.lora, None])
