@@ -3,7 +3,7 @@
 FOLDER is a copy of github.com/zyc140345/HARR (commit 50cfd09). Its modules need servers, so nothing of it is imported:
 functions, and the statements between two marks in longer ones, are taken out of its files as they are and run with
 torch alone; vectors stand in for its encoder, and one process for several. What went in and what came out is written
-to tests/harr/train/harr_numbers.json, which tests/harr/train/test_harr_numbers.py compares with ours.
+to tests/harr/train/harr_numbers.json, which tests/harr/train/test_arithmetic.py compares with ours.
 """
 
 import ast
