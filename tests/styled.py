@@ -13,7 +13,7 @@ from harr.preferences.collect import sample_preferences
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
-from harr.types import Generate, Passage, Retrieval, Search
+from harr.types import Generate, Passage, Question, Retrieval, Search
 
 SMALL = {"pool": 8, "validation": 4, "candidates": 6, "held_out": 0.3}
 DOCUMENT = re.compile(r"^Doc \d+\(Title: (.*?)\) ([A-Z].*)$", re.MULTILINE)
@@ -70,10 +70,13 @@ class Words:
         return Retrieval(tuple(best), scores=tuple(float(score(passage)) for passage in best))
 
 
+def setup_of(world: Reader, retriever: Any = None, questions: Sequence[Question] = ()) -> Setup:
+    """The game of a small world."""
+    program, asked = LeReT(2, template="bare"), questions or world.questions
+    return Setup(asked, program, retriever or Words(world), None, Reward({"recall": 1.0}), "world", index="index-1")
+
+
 def sampled(out: Path, seed: int = 0, **changes: Any) -> dict[str, float]:
     """A folder of preferences, or a part of them, from a small world."""
-    world = open_world(3, hops=(2,))
-    program, reward = LeReT(2, template="bare"), Reward({"recall": 1.0})
-    setup = Setup(world.questions, program, Words(world), None, reward, "w", "index-1")
-    params = PreferencesParams(**{**SMALL, **changes})
+    setup, params = setup_of(open_world(3, hops=(2,))), PreferencesParams(**{**SMALL, **changes})
     return sample_preferences(params, setup, Styled, out, out.with_name("work"), lambda step, row: None, seed)

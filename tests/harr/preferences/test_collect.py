@@ -11,7 +11,7 @@ import pytest
 from letters import nothing
 from runs import killed_at
 from serving import serving
-from styled import Styled, Words
+from styled import Styled, Words, setup_of
 
 from harr.corpus.passages import read_questions
 from harr.errors import CorpusError, IndexMismatch, NoPreference, ServiceUnavailable
@@ -26,8 +26,6 @@ from harr.preferences.pairs import documents_of
 from harr.rag.generation.server import ServerSamplers
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.rollout import play
-from harr.rag.scoring.reward import Reward
-from harr.rag.setup import Setup
 from harr.types import Generate, Passage, Question, Retrieval, Search
 
 SMALL = PreferencesParams(pool=8, validation=4, candidates=6, prompts=3, held_out=0.3)
@@ -40,13 +38,6 @@ FILES = (
 @pytest.fixture(scope="module")
 def world() -> Reader:
     return open_world(3, hops=(2,))
-
-
-def setup_of(world: Reader, retriever: Any = None, questions: Sequence[Question] = ()) -> Setup:
-    """The game of a small world."""
-    program = LeReT(2, template="bare")
-    asked = questions or world.questions
-    return Setup(asked, program, retriever or Words(world), None, Reward({"recall": 1.0}), "world", index="index-1")
 
 
 def sample(world: Reader, out: Path, work: Path, params: PreferencesParams = SMALL, **more: Any) -> dict[str, float]:
