@@ -32,10 +32,12 @@ from harr.params.train_facts import LoraParams
 from harr.rag.rollout import play
 from harr.rag.scoring.reward import Reward
 from harr.rag.setup import Setup
+from harr.train import ppo
 from harr.train.batch import Batch, drawn
 from harr.train.grpo import advantages_of, train, update
 from harr.train.infonce import first_missing, positives, train as infonce
 from harr.train.learner import Learner
+from harr.train.losses import k3_kl
 from harr.types import Episode, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 Fresh = Callable[[], Setup]
@@ -164,6 +166,35 @@ def test_a_warm_start_is_infonce_and_resumes_before_and_after(
     whole, parts, warm, alone_ = map(weights, (tmp_path / n for n in ("whole", "parts", "whole/warm_start", "alone")))
     assert same(whole, parts) and len(whole) == len(parts) == 2 * len(warm), "with the folder warm_start in each"
     assert same(warm, alone_) and not same(whole, warm)
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
+def test_ppo_takes_what_a_step_strayed_off_its_reward_and_whitens_the_rest(
+    setup: Setup, tmp_path: Path, estimator: str
+) -> None:
+    """Of one search an episode: its return is its reward less half its KL, and its advantage that less V."""
+    params = KINDS["ppo"].model_copy(update={"kl_weight": 0.5, "kl_estimator": estimator})
+    head = ppo.value_head(setup.policy.vectors.width, 0)
+    torch.nn.init.constant_(head[-1].bias, 0.25)
+    learner = Learner.open(params, setup, tmp_path / "work", 0, kind="ppo", head=head)
+    for name, weight in learner.adapter.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.1, generator=torch.Generator().manual_seed(0))
+    episodes = play(setup.questions[:6], setup.pipeline, setup.policy, None)
+    batch, figures = ppo.make_batch(params, learner, head, episodes, [[float(place)] for place in range(6)])
+    rows = Batch.of(episodes, {"reward": range(6)})
+    base_B = learner.reference(rows)
+    kl_B = k3_kl(rows.old_B, base_B) if estimator == "k3" else rows.old_B - base_B
+    return_B = rows.columns["reward"] - 0.5 * kl_B
+    left_B = return_B - 0.25
+    wanted = {"target": return_B, "value": torch.full((6,), 0.25)}
+    for name, value_B in (wanted | {"advantage": (left_B - left_B.mean()) / left_B.std(correction=0)}).items():
+        torch.testing.assert_close(batch.columns[name], value_B, atol=1e-4, rtol=1e-4)
+    assert figures == pytest.approx({"kl": float(kl_B.mean()), "explained_variance": 0.0}, abs=1e-4)
+    assert kl_B.abs().max() > 0.01
+    found = ppo.update(params, learner, head, batch)
+    assert found["value_loss"] == pytest.approx(0.5 * float(left_B.square().mean()), rel=1e-4)
+    assert found["clip_share"] == 0.0 and found["loss"] == pytest.approx(0.0, abs=1e-4), "the first is on-policy"
 
 
 def test_a_critic_with_an_encoder_of_its_own_learns_and_resumes(fresh: Fresh, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """PQN: a table with a known optimum, learning on a tiny corpus, and what its targets are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -160,6 +161,32 @@ def test_picks_left_out_of_a_long_state_are_counted(towers: Towers, tmp_path: Pa
     assert played(max_tokens=16) == [20, 1.0, 0, 0.0], "the second state of an episode has no room for the first pick"
     assert played(max_tokens=16, pick_tokens=4) == [0, 0.0, 20, 1.0]
     assert played() == [0, 0.0, 0, 0.0]
+
+
+def test_the_loss_moves_each_critic_towards_half_the_return() -> None:
+    """Critics are the products of the halves of two vectors, times the scale; picks share states and actions."""
+    states = {"s": torch.tensor([1.0, 0.0, 0.0, 0.5]), "t": torch.tensor([0.0, 2.0, 1.0, 0.0], requires_grad=True)}
+    actions = {"a": torch.tensor([0.5, 1.0, 0.0, 1.0]), "b": torch.tensor([-1.0, 0.0, 2.0, 1.0])}
+
+    def forward(texts: Sequence[str], prompt: str) -> torch.Tensor:
+        return torch.stack([actions[text] for text in texts])
+
+    policy = SimpleNamespace(actions=SimpleNamespace(forward=forward, passage_prompt=""), scale=0.5)
+    learner = SimpleNamespace(
+        optimizer=SimpleNamespace(zero_grad=lambda: None),
+        vectors=lambda names: torch.stack([states[name] for name in names]),
+        backward=lambda loss: loss.backward() if loss.requires_grad else None,
+        update=dict,
+    )
+    told = [("s", "a", 1.0), ("t", "b", 0.5), ("s", "b", -1.0), ("t", "a", 2.0)]
+    picks = [pqn.Transition(state, action, 0.0, target) for state, action, target in told]
+    found = pqn.update(QUICK.model_copy(update={"states_per_pass": 1}), learner, policy, picks)
+    q_PC = torch.stack([0.5 * (states[s] * actions[a]).view(2, 2).sum(-1) for s, a, _ in told])
+    loss = (0.5 * (2 * q_PC - torch.tensor([[target] for *_, target in told])).square()).sum() / 4
+    assert found["loss"] == pytest.approx(float(loss)) and found["value"] == pytest.approx(float(q_PC.sum()) / 4)
+    assert found["return"] == 2.5 / 4
+    own, (wanted,) = states["t"].grad, torch.autograd.grad(loss, [states["t"]])
+    torch.testing.assert_close(own, wanted)
 
 
 @pytest.mark.parametrize("lora", [QUICK.lora, None])
