@@ -51,13 +51,12 @@ def publish(
     return merge(tower, out, out.parent / "work", documents=documents, min_cosine=0.9999, facts=facts)
 
 
-def test_both_towers_load_as_one_model_and_each_alone(tmp_path: Path) -> None:
+def test_both_towers_load_as_one_model_and_each_alone(adapter: Path, tmp_path: Path) -> None:
     out = tmp_path / "retriever"
-    adapter = save_moved(encoder("ask: ", model=PACKAGED), tmp_path / "adapter", 1, std=0.05)
-    base = encoder(passage_prompt="read: ", model=PACKAGED)
-    figures = publish(adapter, out, ExportedTower(base, "read: "), model=PACKAGED)
+    base = encoder(passage_prompt="read: ")
+    figures = publish(adapter, out, ExportedTower(base, "read: "))
     assert figures["cosine_min"] >= 0.9999 and figures["document_cosine_min"] >= 0.9999
-    trained = encoder("ask: ", model=PACKAGED)
+    trained = encoder("ask: ")
     load_adapter(trained, adapter)
     wanted, passage = trained.encode([TEXT], prompt="ask: ")[0], base.encode([TEXT], prompt="read: ")[0]
     both = SentenceTransformer(str(out))
@@ -107,14 +106,15 @@ def test_code_of_another_repository_is_not_named(tmp_path: Path) -> None:
     assert SentenceTransformer(str(tmp_path / "model")).encode([TEXT]).shape == (1, WIDTH)
 
 
-def test_queries_alone_are_one_plain_folder(adapter: Path, tmp_path: Path) -> None:
+def test_queries_alone_are_one_plain_folder(tmp_path: Path) -> None:
+    """Of an encoder that is used, too."""
     out = tmp_path / "retriever"
-    assert "document_cosine_min" not in publish(adapter, out, facts=TOLD | {"towers": "query"})
+    trained = encoder("ask: ", model=PACKAGED)
+    adapter = save_moved(trained, tmp_path / "adapter", 1, std=0.05)
+    wanted = trained.encode([TEXT], prompt="ask: ")[0]
+    assert "document_cosine_min" not in publish(adapter, out, facts=TOLD | {"towers": "query"}, model=PACKAGED)
     assert not (out / "router_config.json").exists() and (out / "model.safetensors").exists()
-    trained = encoder("ask: ")
-    load_adapter(trained, adapter)
-    found = SentenceTransformer(str(out)).encode_query([TEXT])[0]
-    assert float(np.dot(found, trained.encode([TEXT], prompt="ask: ")[0])) > 0.9999
+    assert float(np.dot(SentenceTransformer(str(out)).encode_query([TEXT])[0], wanted)) > 0.9999
 
 
 def test_a_trained_tower_of_documents_is_merged_too(adapter: Path, tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ def test_a_second_sampling_without_differences_or_files_is_told(
     monkeypatch.setattr(HalfParrot, "different", text)
     line = r"found: queries differ at \d prompts, all of questions that are held out; lower filter"
     with pytest.raises(NoPreference, match=line):
-        again(world, first, tmp_path / "second", 1, HalfParrot)
+        again(world, first, tmp_path / "half/second", 1, HalfParrot)
     shutil.copytree(first, tmp_path / "copy")
     (tmp_path / "copy/held_out.jsonl").unlink()
     with pytest.raises(CorpusError, match=r"held_out\.jsonl is missing; train\.iterations above 1 samples again by it"):
@@ -261,13 +261,15 @@ def test_why_there_is_no_preference(world: Reader, tmp_path: Path, changes: dict
 
 
 def test_questions_that_teach_nothing_are_one_clear_line(world: Reader, tmp_path: Path) -> None:
-    for given, line in (
-        ({"setup": setup_of(world, Nothing())}, r"prompts is empty: none of 8 plays .* raise .* or lower min_ap$"),
-        ({"sample": Parrot}, "no preference was found: at all .* every query did as well as every other; raise"),
-        ({"setup": setup_of(world, questions=world.questions[:12])}, "12 training questions are too few"),
+    for number, (given, line) in enumerate(
+        (
+            ({"setup": setup_of(world, Nothing())}, r"prompts is empty: none of 8 plays .* raise .* or lower min_ap$"),
+            ({"sample": Parrot}, "no preference was found: at all .* every query did as well as every other; raise"),
+            ({"setup": setup_of(world, questions=world.questions[:12])}, "12 training questions are too few"),
+        )
     ):
         with pytest.raises(CorpusError, match=line):
-            sample(world, tmp_path / "out", tmp_path / "work", **given)
+            sample(world, tmp_path / "out", tmp_path / f"work-{number}", **given)
         assert not (tmp_path / "out").exists()
 
 

@@ -26,7 +26,7 @@ from harr.train.record import plain
 from harr.types import Episode, Generate, Outcome, Question, Request
 
 ONE = AGENT.model_copy(update={"steps": 1})
-ADAPTER = AGENT.model_copy(update={"lora": LoraParams(rank=8, alpha=64), "learning_rate": 2e-2, "steps": 24})
+ADAPTER = AGENT.model_copy(update={"lora": LoraParams(rank=8, alpha=64), "learning_rate": 3e-2, "steps": 16})
 
 
 @pytest.fixture

@@ -247,7 +247,9 @@ def mean_recall(setup: Setup, questions: list[Question]) -> float:
 def test_the_policy_gets_better_on_towns_it_never_trained_on(
     method: str, encoder: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    params = KINDS["ppo" if method == "ppo" else "grpo"].model_copy(update={"steps": 12, "questions_per_step": 10})
+    params = KINDS["ppo" if method == "ppo" else "grpo"].model_copy(
+        update={"steps": 8 if encoder == "language" else 12, "questions_per_step": 10}
+    )
     whole: Setup = request.getfixturevalue(encoder)
     unseen, game = list(whole.questions[12:]), replace(whole, questions=whole.questions[:12])
     before = mean_recall(game, unseen)

@@ -130,7 +130,7 @@ def test_the_same_run_draws_the_same_and_an_episode_has_the_servers_room(setup: 
     for name in "ab":
         server = Vllm(setup.writer)
         with served(server) as url:
-            history = train(params(url), setup, tmp_path / name, tmp_path / f"work-{name}", nothing, 0)
+            history = train(params(url, steps=1), setup, tmp_path / name, tmp_path / f"work-{name}", nothing, 0)
         rows.append([row["reward_mean"] for row in history])
         assert max(len(body["prompt"]) + 6 for body in server.asked) <= 48
     assert rows[0] == pytest.approx(rows[1], abs=1e-6)
