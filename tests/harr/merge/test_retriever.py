@@ -95,6 +95,13 @@ def test_what_version_6_alone_reads_is_not_written(adapter: Path, tmp_path: Path
         assert read_json(out / tower / "1_Pooling/config.json") == pooling | {"word_embedding_dimension": WIDTH}
         told = read_json(out / tower / "sentence_bert_config.json")
         assert told == {"max_seq_length": 64, "do_lower_case": False}
+    with pytest.raises(ModelError, match="retriever holds several towers, of which one is expected; name its folder"):
+        Encoder(str(out), max_tokens=64)
+    (out / "sha256sums.txt").unlink()
+    outside = {"types": {"../query": "sentence_transformers.models.Transformer"}}
+    write_json(out / "router_config.json", router | outside)
+    with pytest.raises(ModelError, match="outside its folder"):
+        Encoder(str(out), max_tokens=64)
 
 
 def test_code_of_another_repository_is_not_named(tmp_path: Path) -> None:
@@ -125,17 +132,6 @@ def test_a_trained_tower_of_documents_is_merged_too(adapter: Path, tmp_path: Pat
     wanted = trained.encode([TEXT])[0]
     assert float(np.dot(wanted, base.encode([TEXT])[0])) < 0.99, "the adapter changed nothing"
     assert float(np.dot(SentenceTransformer(str(tmp_path / "retriever")).encode_document([TEXT])[0], wanted)) > 0.9999
-
-
-def test_a_router_is_no_single_encoder(adapter: Path, tmp_path: Path) -> None:
-    publish(adapter, tmp_path / "retriever", ExportedTower(encoder(), ""))
-    with pytest.raises(ModelError, match="retriever holds several towers, of which one is expected; name its folder"):
-        Encoder(str(tmp_path / "retriever"), max_tokens=64)
-    listing = tmp_path / "retriever/router_config.json"
-    (tmp_path / "retriever/sha256sums.txt").unlink()
-    write_json(listing, read_json(listing) | {"types": {"../query": "sentence_transformers.models.Transformer"}})
-    with pytest.raises(ModelError, match="outside its folder"):
-        Encoder(str(tmp_path / "retriever"), max_tokens=64)
 
 
 def test_what_is_no_adapter_of_this_base_or_differs_from_it_is_not_written(adapter: Path, tmp_path: Path) -> None:

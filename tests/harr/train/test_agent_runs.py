@@ -89,10 +89,16 @@ def test_a_killed_run_of_several_passes_ends_with_the_same_weights(
 def test_validation_changes_nothing_and_chooses_the_weights(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A run that ends where a point cannot be played, and then is killed, has every point once."""
     logged: list[int] = []
 
     def log(step: int, values: Any) -> None:
         logged.extend([step] * ("validation.reward" in values))
+
+    def fails(self: Validation, done: int, played: Any = Validation._played) -> dict[str, float]:
+        if done == 2:
+            raise ServiceUnavailable("away")
+        return played(self, done)
 
     params = PARAMS.model_copy(update={"steps": 5, "checkpoint_every": 2, "guard_drop": 0.0})
     watched = params.model_copy(update={"validate_every": 2})
@@ -104,7 +110,10 @@ def test_validation_changes_nothing_and_chooses_the_weights(
     found = points(whole)
     assert [point["step"] for point in found] == logged == [0, 2, 4, 5]
     assert len({point["reward"] for point in found}) > 1  # other weights play otherwise
-    parts = go_on(lambda log: train(watched, asked, tmp_path / "parts", tmp_path / "c", log, 0), 0, 3)
+    with monkeypatch.context() as broken, pytest.raises(ServiceUnavailable):
+        broken.setattr(Validation, "_played", fails)
+        train(watched, asked, tmp_path / "parts", tmp_path / "c", nothing, 0)
+    parts = go_on(lambda log: train(watched, asked, tmp_path / "parts", tmp_path / "c", log, 0), 3)
     assert timeless(points(parts)) == timeless(found)
     assert same(weights(tmp_path / "parts"), weights(tmp_path / "whole"))
 
@@ -119,26 +128,6 @@ def test_validation_changes_nothing_and_chooses_the_weights(
     assert not same(weights(tmp_path / "best"), weights(tmp_path / "whole"))
     known = read_json(tmp_path / "best/harr.json")
     assert known["kept_step"] == 2 and known["base_model"] == setup.writer
-
-
-def test_a_point_that_could_not_be_played_is_played_by_the_run_that_goes_on(
-    setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A server fails while validation is played: the step is not saved without its point."""
-    params = PARAMS.model_copy(update={"steps": 4, "checkpoint_every": 2, "validate_every": 2, "guard_drop": 0.0})
-    asked = replace(setup, validation=[Question("v1", "t")])
-    played = Validation._played
-
-    def fails(self: Validation, done: int) -> dict[str, float]:
-        if done == 2:
-            raise ServiceUnavailable("away")
-        return played(self, done)
-
-    with monkeypatch.context() as broken, pytest.raises(ServiceUnavailable):
-        broken.setattr(Validation, "_played", fails)
-        train(params, asked, tmp_path / "out", tmp_path / "work", nothing, 0)
-    history = train(params, asked, tmp_path / "out", tmp_path / "work", nothing, 0)
-    assert [point["step"] for point in points(history)] == [0, 2, 4]
 
 
 def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
