@@ -214,7 +214,8 @@ def update(
         scores_UM = policy.scores(states_UD, torch.arange(len(part)), rows_UM[first:end]) / temperature
         scores_UM = scores_UM + learner.term(known, part, rows_UM[first:end])
         hidden_UM = torch.from_numpy(np.hstack([~allowed_UG[first:end], hard_UN[first:end] < 0])).to(states_UD.device)
-        label_U = torch.tensor([golds.index(targets[state]) for state in part], device=states_UD.device)
+        labels = [golds.index(targets[state]) for state in part]  # none, in a process whose share is empty
+        label_U = torch.tensor(labels, dtype=torch.long, device=states_UD.device)
         masked_UM = scores_UM.masked_fill(hidden_UM, float("-inf"))
         loss_U = torch.nn.functional.cross_entropy(masked_UM, label_U, reduction="none")
         loss = (loss_U * weight_U[first:end].to(loss_U)).sum()

@@ -121,7 +121,7 @@ def test_arms_write_with_the_base_or_with_the_warm_start(tmp_path: Path, monkeyp
         "pipeline": {"name": "search_r1"},
         "generator": settings(tmp_path).model_dump(),
         "filter": {"keep": "all"},
-        "train": {"method": "agent"},
+        "train": {"method": "agent", "max_tokens": 8},
         "evaluate": {"arms": ["base", "warmstart", "full"]},
     }
     params = Params.model_validate(sections)

@@ -59,8 +59,9 @@ def test_the_positive_is_what_the_better_rollouts_chose() -> None:
 
 @pytest.mark.parametrize("weights", [None, {"s": 1.5, "t": 0.5}])
 def test_the_loss_is_the_weighted_cross_entropy_over_positives_and_what_was_not_chosen(
-    learner: Any, weights: dict[str, float] | None
+    learner: Any, weights: dict[str, float] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(infonce, "shares", lambda states, size: [(0, 1), (1, 1), (1, 2)])  # of a process, one is empty
     params, section = GRPOParams(method="grpo", states_per_pass=1), LratParams(temperature=0.2, hard_negatives=1)
     targets, groups, pools = {"s": "0", "t": "3"}, [("0", "1"), ("3",)], {"s": (0, 2, 1), "t": (3, 2)}
     found = infonce.update(params, section, learner, targets, groups, pools, {}, weights)["loss"]
