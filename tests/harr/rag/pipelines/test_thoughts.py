@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, get_args
 
 import pytest
+from by_hand import Fixed, Script
 
 from harr.params.pipeline import PipelineParams
 from harr.rag.pipelines import PIPELINES
@@ -16,7 +17,7 @@ from harr.rag.pipelines.r_search import r_search
 from harr.rag.pipelines.react import react, react_passages
 from harr.rag.pipelines.search_r1 import search_r1
 from harr.rag.rollout import play
-from harr.types import Generate, Passage, Pipeline, Question, Retrieval, Search
+from harr.types import Generate, Passage, Pipeline, Question
 
 ADA, ACME = Question("ada", "Where was the mother of Ada Brown born?"), Question("acme", "Who founded Acme?")
 MOTHER = Passage("p", "Her mother was Clara.", "Ada Brown")
@@ -36,11 +37,12 @@ def ask(query: str) -> str:
     return f"<think>So.</think>{json.dumps({'action': 'ASK', 'sub_query': query, 'strategy': 'look'})}"
 
 
-class Script:
+class Scripts(Script):
     """Writes for each question its own replies, one after the other; asks what came before whose turn it is."""
 
     def __init__(self, replies: dict[str, list[str]]) -> None:
-        self.replies = replies
+        super().__init__()
+        self.own = replies
 
     def complete(self, requests: Sequence[Generate]) -> list[str]:
         return [self.reply(request) for request in requests]
@@ -48,22 +50,8 @@ class Script:
     def reply(self, request: Generate) -> str:
         first = request.past[0].request if request.past else request
         text = first.prompt or first.messages[-1]["content"]
-        (own,) = (self.replies[question.id] for question in (ADA, ACME) if question.text in text)
+        (own,) = (self.own[question.id] for question in (ADA, ACME) if question.text in text)
         return request.cut(own[len(request.past)])
-
-    def usage(self) -> dict[str, float]:
-        return {}
-
-
-class Shelf:
-    """Keeps what it is asked, by batches, and always finds the same."""
-
-    def __init__(self) -> None:
-        self.batches: list[list[Search]] = []
-
-    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        self.batches.append(list(searches))
-        return [Retrieval((MOTHER,))] * len(searches)
 
 
 THOUGHT = "Her mother first, ? I look:"
@@ -111,8 +99,8 @@ PLAYED: dict[str, tuple[Pipeline, list[str], list[str], dict[str, str]]] = {
 @pytest.mark.parametrize("name", PLAYED)
 def test_a_search_brings_what_was_written_right_before_it(name: str) -> None:
     pipeline, ada, acme, thoughts = PLAYED[name]
-    shelf = Shelf()
-    play([ADA, ACME], pipeline, shelf, Script({"ada": ada, "acme": acme}))
+    shelf = Fixed(MOTHER)
+    play([ADA, ACME], pipeline, shelf, Scripts({"ada": ada, "acme": acme}))
     asked = [search for batch in shelf.batches for search in batch]
     assert {search.query: search.thought for search in asked} == thoughts
     assert max(map(len, shelf.batches)) > 1, "searches with other thoughts are answered together"
