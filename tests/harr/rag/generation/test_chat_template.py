@@ -32,6 +32,7 @@ TIDYING = KEEPING.replace(
     "</think>\n\n{{ m.content.split('</think>')[1].strip() }}{% else %}{{ m.content }}{% endif %}",
 )
 """Keeps well-formed thoughts, and writes others as it likes them."""
+ODD = "{{ messages[9].content.x }}"
 
 
 @pytest.fixture(scope="module")
@@ -45,51 +46,33 @@ def tokenizer_with(folder: Path, template: str | None) -> Any:
     return tokenizer
 
 
+REFUSING = "{{ raise_exception('no') }}"
+
+
 @pytest.mark.parametrize(
     ("template", "keeps"),
-    [
-        (KEEPING, True),
-        (BEGINNING, True),
-        (TIDYING, True),
-        (DROPPING, False),
-        (None, False),
-        ("{{ raise_exception('no') }}", False),
-        ("{{ messages[9].content.x }}", False),
-    ],
+    [(KEEPING, True), (BEGINNING, True), (TIDYING, True), *((one, False) for one in (DROPPING, None, REFUSING, ODD))],
 )
-def test_whether_a_template_keeps_turns(folder: Path, template: str | None, keeps: bool) -> None:
+def test_whether_a_template_keeps_turns_and_one_that_trl_has_no_other_for_stays(
+    folder: Path, template: str | None, keeps: bool
+) -> None:
     assert keeps_turns(tokenizer_with(folder, template)) is keeps
-
-
-def test_a_template_that_drops_thoughts_is_replaced_where_trl_has_one(folder: Path) -> None:
-    kept = keep_turns(tokenizer_with(folder, chat_template_utils.qwen3_chat_template))
-    assert kept.chat_template == chat_template_utils.qwen3_training_chat_template and keeps_turns(kept)
-
-
-@pytest.mark.parametrize("template", [KEEPING, DROPPING, None, "{{ raise_exception('no') }}"])
-def test_any_other_stays(folder: Path, template: str | None) -> None:
     assert keep_turns(tokenizer_with(folder, template)).chat_template == template
 
 
 def test_a_loaded_model_has_the_kept_template_and_saves_it(folder: Path, tmp_path: Path) -> None:
+    """And what it is to be told: a model that thinks cannot be told not to by a program that loads it (review F5)."""
     model, tokenizer = load_model(str(folder))
     tokenizer.chat_template = chat_template_utils.qwen3_chat_template
     for saved in (model, tokenizer):
         saved.save_pretrained(tmp_path / "thinking")
     loaded = load_model(str(tmp_path / "thinking"))[1]
+    assert loaded.chat_template == chat_template_utils.qwen3_training_chat_template
+    assert "think" not in turn_frame(loaded, "tiny")[1]
     loaded.save_pretrained(tmp_path / "again")
     assert keeps_turns(AutoTokenizer.from_pretrained(tmp_path / "again"))
-
-
-def test_a_model_is_loaded_with_what_its_template_is_to_be_told(folder: Path, tmp_path: Path) -> None:
-    """A model that thinks cannot be told not to by a program that loads it as it is (review F5)."""
-    model, tokenizer = load_model(str(folder))
-    tokenizer.chat_template = chat_template_utils.qwen3_chat_template
-    for saved in (model, tokenizer):
-        saved.save_pretrained(tmp_path)
-    told = load_model(str(tmp_path), chat_template_kwargs={"enable_thinking": False})[1]
+    told = load_model(str(tmp_path / "thinking"), chat_template_kwargs={"enable_thinking": False})[1]
     assert turn_frame(told, "tiny")[1].endswith("<think>\n\n</think>\n\n")
-    assert "think" not in turn_frame(load_model(str(tmp_path))[1], "tiny")[1]
 
 
 REPLIES = [
@@ -100,7 +83,7 @@ REPLIES = [
 """Of one episode: a call, a turn that the template would tidy up, and an answer."""
 
 
-@pytest.mark.parametrize("template", [KEEPING, TIDYING, chat_template_utils.qwen3_training_chat_template])
+@pytest.mark.parametrize("template", [TIDYING, chat_template_utils.qwen3_training_chat_template])
 def test_an_episode_of_calls_is_one_growing_text(folder: Path, template: str) -> None:
     model, tokenizer = load_model(str(folder))
     tokenizer.chat_template = template
@@ -124,22 +107,11 @@ def test_an_episode_of_calls_is_one_growing_text(folder: Path, template: str) ->
     assert episode.answer == "xyz\nxyz" and episode.outcome.faults == ("no action",)
 
 
-def test_a_template_that_drops_thoughts_cannot_be_trained_with(folder: Path) -> None:
-    model, tokenizer = load_model(str(folder))
-    tokenizer.chat_template = DROPPING
-    writer = LanguageModel(model, tokenizer, name="printable")
-    reply = tokenizer("hm", add_special_tokens=False)["input_ids"]
-    sampler = Sampler(writer, lambda contexts, stops: [reply for _ in contexts], max_tokens=9)
-    with pytest.raises(ModelError, match="changed what the model had said"):
-        play([Question("q", "xyz")], lambda asked: react_passages(asked, max_searches=1), OnePassage(), sampler)
-
-
 def test_a_template_that_refuses_the_messages_is_one_line(folder: Path) -> None:
     model, tokenizer = load_model(str(folder))
     tokenizer.chat_template = "{{ raise_exception('System role\n not supported') }}"
     writer = LanguageModel(model, tokenizer, name="printable")
-    with pytest.raises(
-        ModelError, match="of generator printable cannot write these messages: System role not"
-    ) as error:
+    told = pytest.raises(ModelError, match="of generator printable cannot write these messages: System role not")
+    with told as error:
         writer.encode(Generate(({"role": "system", "content": "x"},)))
     assert "\n" not in str(error.value)

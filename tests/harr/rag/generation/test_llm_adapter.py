@@ -53,14 +53,11 @@ def test_what_learns_is_in_32_bits(tmp_path: Path) -> None:
         assert {weight.dtype for weight in trained_weights(model).values()} == {torch.float32}
 
 
-def test_four_bits_have_the_published_values() -> None:
+def test_four_bits_have_the_published_values_or_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     """NormalFloat, computed and stored in bfloat16 (so that it can be sharded), not quantized twice."""
     found = local.nf4()
     assert found.load_in_4bit and found.bnb_4bit_quant_type == "nf4" and not found.bnb_4bit_use_double_quant
     assert found.bnb_4bit_compute_dtype == found.bnb_4bit_quant_storage == torch.bfloat16
-
-
-def test_four_bits_are_refused_where_they_cannot_be(tmp_path: Path, monkeypatch: Any) -> None:
     folder = str(save_letters(tmp_path / "letters", spread=0.5))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ModelError, match=r"needs a CUDA GPU.*set train\.quantization: none: LoRA in bfloat16"):

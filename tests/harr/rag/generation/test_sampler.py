@@ -54,23 +54,11 @@ def test_sampled_ids_are_the_trained_ids(writer: LanguageModel) -> None:
         assert [token for token, mine in zip(trace.ids, trace.own, strict=True) if mine] == first.ids + second.ids
         told = writer.tokenizer.decode([t for t, mine in zip(trace.ids, trace.own, strict=True) if not mine])
         assert told == (TOLD if first.ending == "s" else f"s{TOLD}"), "the model's own s is not said again"
+        assert trace.whole == (writer.tokenizer.decode(second.ids[-1:]) in ("t", "<eos>")), "whether the model ended it"
+        assert episode.outcome == Outcome(str(second))
     assert sorted(own) == sorted(recorder.sampled)
     assert {len(ids) for ids in own} > {1, 6}, "some stop at once, some are cut"
-
-
-def test_a_stop_string_in_the_prompt_stops_nothing(writer: LanguageModel) -> None:
-    (episode, *_) = played(writer, Recorder(writer))
-    assert "s" in episode.question.text
-    lengths = [len(turn.completion.ids) for episode in played(writer, Recorder(writer)) for turn in episode.turns]  # type: ignore[attr-defined]
-    assert sum(lengths) / len(lengths) > 2
-
-
-def test_a_trace_knows_whether_the_model_ended_it(writer: LanguageModel) -> None:
-    for episode in played(writer, Recorder(writer)):
-        last = episode.turns[-1].completion
-        assert isinstance(last, Completion)
-        ended = writer.tokenizer.decode(last.ids[-1:]) in ("t", "<eos>")
-        assert Trace.of(episode).whole == ended
+    assert sum(map(len, own)) / len(own) > 2, "a stop string in the prompt stops nothing"
 
 
 def test_what_was_told_is_attended_to(writer: LanguageModel) -> None:
@@ -115,8 +103,3 @@ def test_chat_goes_on_from_its_tokens(writer: LanguageModel) -> None:
     )
     assert writer.tokenizer.decode(context) == "ubcadeufa"
     assert context[:6] == [*reply.context, *reply.ids]
-
-
-def test_the_pipelines_last_word_is_its_outcome(writer: LanguageModel) -> None:
-    episode = played(writer, Recorder(writer))[0]
-    assert episode.outcome == Outcome(str(episode.turns[-1].completion))

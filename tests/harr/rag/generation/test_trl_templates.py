@@ -1,6 +1,7 @@
 """The chat templates that TRL ships: what is trained is what was sampled, or one clear line says why not."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -65,19 +66,19 @@ def writer_of(tokenizer: Any) -> LanguageModel:
     return LanguageModel(model, tokenizer, name="tiny")
 
 
-def played(tokenizer: Any, pipeline: Pipeline, replies: Sequence[str]) -> tuple[Episode, Trace, list[int]]:
-    """An episode in which the model writes these replies; its trace, and the tokens that were sampled."""
+def played(tokenizer: Any, pipeline: Pipeline, replies: Sequence[str], most: int = 4000) -> tuple[Episode, Trace]:
+    """An episode in which the model writes these replies, of each ``most`` tokens; its trace, of what was sampled."""
     left, sampled = list(replies), list[int]()
 
     def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
         ids: list[int] = tokenizer(left.pop(0), add_special_tokens=False)["input_ids"]
-        sampled.extend(ids)
+        sampled.extend(ids[:most])
         return [ids]
 
     [episode] = play([ASKED], pipeline, OnePassage(), Sampler(writer_of(tokenizer), write, max_tokens=4000))
     trace = Trace.of(episode)
     assert not left and [token for token, own in zip(trace.ids, trace.own, strict=True) if own] == sampled
-    return episode, trace, sampled
+    return episode, trace
 
 
 def chat_ids(tokenizer: Any, text: str) -> list[int]:
@@ -93,7 +94,7 @@ def test_a_growing_text_stands_in_any_template(name: str, begins: bool) -> None:
     tokenizer = bytes_tokenizer(name, begins=begins)
     frame = turn_frame(tokenizer, "tiny")
     replies = ["<think>so</think> <search>xyz</search>", "<think>well</think> <answer>xyz</answer>"]
-    episode, trace, _ = played(tokenizer, lambda asked: search_r1(asked, max_searches=1, template=frame), replies)
+    episode, trace = played(tokenizer, lambda asked: search_r1(asked, max_searches=1, template=frame), replies)
     assert episode.answer == "xyz" and not episode.outcome.faults and trace.whole
     told = tokenizer.decode(trace.prompt)
     instructions = told[told.index("Answer the question") : told.rindex(ASKED.text) + len(ASKED.text)]
@@ -111,7 +112,7 @@ def test_a_plan_stands_in_any_template(name: str) -> None:
     tokenizer = bytes_tokenizer(name)
     frame = turn_frame(tokenizer, "tiny")
     replies = ["so</think><search>\nNodes:\nA: xyz (General)\nEdges:\n</search>", "<answer>xyz</answer>"]
-    episode, trace, _ = played(tokenizer, lambda asked: r_search(asked, tools=("General",), template=frame), replies)
+    episode, trace = played(tokenizer, lambda asked: r_search(asked, tools=("General",), template=frame), replies)
     assert episode.answer == "xyz" and episode.outcome.faults == () and len(episode.steps) == 1
     assert tokenizer.decode(trace.prompt).rstrip().endswith("<think>")
     assert tokenizer.decode(trace.prompt[-20:]).count("<think>") == 1, "one that the template began is not begun again"
@@ -129,7 +130,7 @@ def test_a_conversation_is_trained_as_sampled_or_refused_in_a_line(name: str) ->
     after = turn_frame(tokenizer, "tiny")[1].rstrip()
     begun = "<think>\n" if after.endswith("<think>") else ""
     thought = "" if after.endswith("</think>") else THOUGHT.removeprefix(begun)
-    episode, trace, _ = played(
+    episode, trace = played(
         tokenizer, lambda asked: react_passages(asked, max_searches=1), [thought + CALL, "Final answer: xyz<eos>"]
     )
     assert episode.answer == "xyz" and trace.whole
@@ -150,43 +151,27 @@ def test_settings_are_set_in_the_template_for_good() -> None:
     assert "26 Jul 2024" in turn_frame(llama, "tiny")[0], "not today: that prompt would be another one tomorrow"
 
 
-@pytest.mark.parametrize(
-    ("template", "line"),
-    [
+def test_a_template_that_frames_no_turn_is_one_line() -> None:
+    shown = "{{ messages[0].content }}"
+    for template, line in (
         (None, "has no chat template, which pipeline.template chat asks for; set plain"),
         ("{{ raise_exception('no users') }}", "writes no turn of a user: no users"),
-        (
-            "{{ messages[0].content | upper }}{{ messages[0].content }}{{ messages[0].content }}",
-            "does not show the turn",
-        ),
-    ],
-)
-def test_a_template_that_frames_no_turn_is_one_line(template: str | None, line: str) -> None:
-    tokenizer = bytes_tokenizer("qwen3")
-    tokenizer.chat_template = template
-    with pytest.raises(ModelError, match=line):
-        turn_frame(tokenizer, "tiny")
+        ("{{ messages[0].content | upper }}" + shown * 2, "does not show the turn"),
+    ):
+        tokenizer = bytes_tokenizer("qwen3")
+        tokenizer.chat_template = template
+        with pytest.raises(ModelError, match=line):
+            turn_frame(tokenizer, "tiny")
 
 
 def test_a_thought_that_is_too_long_is_ended() -> None:
     """The end is the environment's and has no loss; thoughts that end in time, and turns without one, stay."""
     tokenizer = bytes_tokenizer("qwen3")
-    frame = turn_frame(tokenizer, "tiny")
-    inner = lambda asked: search_r1(asked, max_searches=2, template=frame)  # noqa: E731
+    game = partial(search_r1, max_searches=2, template=turn_frame(tokenizer, "tiny"))
     long, short = "<think>round and round and round we go", "<think>round</think>"
     replies = [long, " <search>xyz</search>", short, "<search>x</search>", "<answer>xyz</answer>"]
-    left, sampled = list(replies), list[int]()
-
-    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
-        ids: list[int] = tokenizer(left.pop(0), add_special_tokens=False)["input_ids"]
-        sampled.extend(ids[:25])
-        return [ids]
-
-    [episode] = play([ASKED], thinking(inner, 25), OnePassage(), Sampler(writer_of(tokenizer), write, max_tokens=4000))
-    trace = Trace.of(episode)
-    assert episode.answer == "xyz" and not left and [step.search.query for step in episode.steps] == ["xyz", "x"]
-    own = [token for token, mine in zip(trace.ids, trace.own, strict=True) if mine]
-    assert own == sampled and tokenizer.decode(trace.ids).startswith(
-        f"{long[:25]}</think> <search>xyz</search>\n\n<inf"
-    )
-    assert tokenizer.decode(trace.ids).count("</think>") == 2 and episode.outcome.faults == ("no end of thoughts",)
+    episode, trace = played(tokenizer, thinking(game, 25), replies, most=25)
+    assert episode.answer == "xyz" and [step.search.query for step in episode.steps] == ["xyz", "x"]
+    text = tokenizer.decode(trace.ids)
+    assert text.startswith(f"{long[:25]}</think> <search>xyz</search>\n\n<inf")
+    assert text.count("</think>") == 2 and episode.outcome.faults == ("no end of thoughts",)
