@@ -1,21 +1,17 @@
 """Chat templates: a conversation goes on from what was sampled, whatever the template does to earlier turns."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from letters import TOLD, OnePassage, save_letters
+from letters import save_letters
 from transformers import AutoTokenizer
 from trl import chat_template_utils
 
 from harr.errors import ModelError
 from harr.rag.generation.chat_template import keep_turns, keeps_turns, turn_frame
 from harr.rag.generation.local_model import LanguageModel, load_model
-from harr.rag.generation.sampler import Sampler, Trace
-from harr.rag.pipelines.react import react_passages
-from harr.rag.rollout import play
-from harr.types import Generate, Question
+from harr.types import Generate
 
 KEEPING = (
     "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<eos>\n{% endfor %}"
@@ -73,38 +69,6 @@ def test_a_loaded_model_has_the_kept_template_and_saves_it(folder: Path, tmp_pat
     assert keeps_turns(AutoTokenizer.from_pretrained(tmp_path / "again"))
     told = load_model(str(tmp_path / "thinking"), chat_template_kwargs={"enable_thinking": False})[1]
     assert turn_frame(told, "tiny")[1].endswith("<think>\n\n</think>\n\n")
-
-
-REPLIES = [
-    '<think>\nlook it up\n</think>\n\n<tool_call>{"name": "search", "arguments": {"query": "xyz"}}</tool_call>',
-    "<think>no</think>   hm  <eos>",
-    "<think>x</think>Final answer: xyz\nxyz<eos>",
-]
-"""Of one episode: a call, a turn that the template would tidy up, and an answer."""
-
-
-@pytest.mark.parametrize("template", [TIDYING, chat_template_utils.qwen3_training_chat_template])
-def test_an_episode_of_calls_is_one_growing_text(folder: Path, template: str) -> None:
-    model, tokenizer = load_model(str(folder))
-    tokenizer.chat_template = template
-    writer, turns = LanguageModel(model, tokenizer, name="printable"), iter(REPLIES)
-    written: list[list[int]] = []
-
-    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
-        written.append(tokenizer(next(turns), add_special_tokens=False)["input_ids"])
-        return written[-1:]
-
-    question = Question("q", "what is xyz?")
-    sampler = Sampler(writer, write, max_tokens=400)
-    (episode,) = play([question], lambda asked: react_passages(asked, max_searches=2), OnePassage(), sampler)
-    trace = Trace.of(episode)
-    own = [token for token, mine in zip(trace.ids, trace.own, strict=True) if mine]
-    assert own == [token for ids in written for token in ids] and trace.whole
-    assert trace.prompt == writer.encode(Generate(episode.turns[0].request.messages))
-    text = tokenizer.decode(trace.ids, clean_up_tokenization_spaces=False)
-    assert text.startswith(REPLIES[0]) and text.endswith(REPLIES[2]) and REPLIES[1] in text
-    assert f"<tool_response>\n[p]\n{TOLD}\n</tool_response>" in text and text.count("</tool_call>") == 2  # one told
-    assert episode.answer == "xyz\nxyz" and episode.outcome.faults == ("no action",)
 
 
 def test_a_template_that_refuses_the_messages_is_one_line(folder: Path) -> None:

@@ -1,17 +1,11 @@
 """What is drawn follows the model's chances, and what ends a text is found however its tokens cut it."""
 
-from typing import Any
-
 import pytest
 import torch
-from letters import save_letters
 from tokenizers import ByteLevelBPETokenizer
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedTokenizerFast
 
 from harr.rag.generation.decoding import Draw, StopRows, TokenTexts
-from harr.rag.generation.local_model import LocalGenerator
-from harr.types import Generate
 
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
@@ -30,47 +24,6 @@ def test_draws_have_the_chances_of_the_model(temperature: float, monkeypatch: py
     monkeypatch.setattr(torch, "rand", lambda count, **_: torch.full((count,), 1 - 2**-24))
     scores = torch.tensor([[0.0, 1.0, -torch.inf]])
     assert Draw(1.0, ["a"], 1)(torch.zeros(0), scores).argmax() == 1, "the largest number, too, draws what has a chance"
-
-
-class RandomNumbers(TorchDispatchMode):
-    """Counts the random numbers that torch makes."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded in func.tags and "attention" not in str(func):  # whose dropout is off
-            self.count += made.numel()
-        return made
-
-
-@pytest.fixture(scope="module")
-def player(tmp_path_factory: pytest.TempPathFactory) -> LocalGenerator:
-    folder = str(save_letters(tmp_path_factory.mktemp("letters"), spread=1.0))
-    player = LocalGenerator(folder, temperature=1.0, max_tokens=12, batch_size=8, seed=0)
-    player.complete([Generate(prompt="z")])  # loads the model
-    return player
-
-
-def test_a_token_takes_one_random_number_and_not_one_for_every_word(player: LocalGenerator) -> None:
-    """Noise for 128 rows of 152,000 words took .4 s of a CPU for every token (review F2)."""
-    with RandomNumbers() as made:
-        player.complete([Generate(prompt=letter) for letter in "abcd"])
-    assert made.count == 4 * 12
-
-
-def test_only_rows_that_may_have_ended_are_decoded(player: LocalGenerator, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded: list[str] = []
-    decode = TokenTexts.decode
-
-    def count(self: TokenTexts, rows: Any) -> list[str]:
-        found = decode(self, rows)
-        decoded.extend(found if len(rows) < 20 else [])  # the whole vocabulary once
-        return found
-
-    monkeypatch.setattr(TokenTexts, "decode", count)
-    player.complete([Generate(prompt=text, stop=("qx",)) for text in ("a", "bcd", "zz", "hello")])
-    assert all(text.endswith("x") for text in decoded) and len(decoded) < 12
 
 
 def bytewise(text: str) -> PreTrainedTokenizerFast:

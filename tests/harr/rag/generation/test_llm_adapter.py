@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 import torch
 from letters import save_letters
-from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
 from harr.builders.writers import stamps
 from harr.compute.tensors import trained_weights
 from harr.errors import ModelError
-from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation import llm_adapter as adapter, local_model as local
 from harr.rag.generation.llm_adapter import base_identity
@@ -66,11 +64,3 @@ def test_four_bits_have_the_published_values_or_are_refused(tmp_path: Path, monk
     monkeypatch.setattr(local, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"needs bitsandbytes.*harr\[qlora\].*none: LoRA in bfloat16"):
         local.load_model(folder, "nf4")
-
-
-def test_four_bits_are_for_a_lora_without_vllm() -> None:
-    assert AgentParams(method="agent", quantization="nf4").quantization == "nf4"
-    with pytest.raises(ValidationError, match=r"freezes the base; set train\.lora"):
-        AgentParams(method="agent", quantization="nf4", lora=None)
-    with pytest.raises(ValidationError, match=r"vllm takes no 4-bit base.*set train\.quantization: none"):
-        AgentParams(method="agent", quantization="nf4", vllm="colocate")

@@ -161,7 +161,7 @@ def test_other_refusals_end_the_stage() -> None:
         (404, OPENAI["message"]),
     ):
         refusal = {"error": {"message": words, "code": status}}
-        told = rf"HTTP {status} .*{re.escape(words)}.*check generator\.base_url .*generator\.model \(small\)"
+        told = rf"HTTP {status} .*{re.escape(words)}.*check generator\.base_url, generator\.model \(small\)"
         with (
             serving(lambda body, number, sent=(status, refusal): sent) as served,
             pytest.raises(ParamsError, match=told),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trl
-from letters import OnePassage
+from letters import TOLD, OnePassage
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -94,7 +94,7 @@ def test_a_growing_text_stands_in_any_template(name: str, begins: bool) -> None:
     tokenizer = bytes_tokenizer(name, begins=begins)
     frame = turn_frame(tokenizer, "tiny")
     replies = ["<think>so</think> <search>xyz</search>", "<think>well</think> <answer>xyz</answer>"]
-    episode, trace = played(tokenizer, lambda asked: search_r1(asked, max_searches=1, template=frame), replies)
+    episode, trace = played(tokenizer, partial(search_r1, max_searches=1, template=frame), replies)
     assert episode.answer == "xyz" and not episode.outcome.faults and trace.whole
     told = tokenizer.decode(trace.prompt)
     instructions = told[told.index("Answer the question") : told.rindex(ASKED.text) + len(ASKED.text)]
@@ -108,14 +108,23 @@ def test_a_growing_text_stands_in_any_template(name: str, begins: bool) -> None:
 
 @pytest.mark.parametrize("name", CHAT)
 def test_a_plan_stands_in_any_template(name: str) -> None:
-    """Also in one that begins the thoughts itself."""
+    """Also in one that begins the thoughts itself. What a node found is learnt, too; no result is."""
     tokenizer = bytes_tokenizer(name)
-    frame = turn_frame(tokenizer, "tiny")
-    replies = ["so</think><search>\nNodes:\nA: xyz (General)\nEdges:\n</search>", "<answer>xyz</answer>"]
-    episode, trace = played(tokenizer, lambda asked: r_search(asked, tools=("General",), template=frame), replies)
-    assert episode.answer == "xyz" and episode.outcome.faults == () and len(episode.steps) == 1
+    plan = "so</think><search>\nNodes:\nA: xyz (General)\nB: of $A (General)\nEdges:\nA -> B\n</search>"
+    replies = [plan, "<found>A is Clara</found>", "<answer>Bath</answer>"]
+    game = partial(r_search, tools=("General",), template=turn_frame(tokenizer, "tiny"))
+    episode, trace = played(tokenizer, game, replies)
+    assert episode.answer == "Bath" and episode.outcome.faults == () and len(episode.steps) == 2 and trace.whole
     assert tokenizer.decode(trace.prompt).rstrip().endswith("<think>")
     assert tokenizer.decode(trace.prompt[-20:]).count("<think>") == 1, "one that the template began is not begun again"
+    told = tokenizer.decode([token for token, own in zip(trace.ids, trace.own, strict=True) if not own])
+    results = [
+        f"\n<result>\n{asked}\nDoc 1(Title: ) {TOLD}\n</result>\n"
+        for asked in ("A (General): xyz", "B (General): of Clara")
+    ]
+    assert told == f"{results[0]}What did A find?\n{results[1]}", "without the end tags, which the model said"
+    last = episode.turns[2].completion
+    assert last.context + last.ids == trace.prompt + trace.ids, "one text, continued"
 
 
 @pytest.mark.parametrize("name", CHAT)
@@ -130,13 +139,15 @@ def test_a_conversation_is_trained_as_sampled_or_refused_in_a_line(name: str) ->
     after = turn_frame(tokenizer, "tiny")[1].rstrip()
     begun = "<think>\n" if after.endswith("<think>") else ""
     thought = "" if after.endswith("</think>") else THOUGHT.removeprefix(begun)
-    episode, trace = played(
-        tokenizer, lambda asked: react_passages(asked, max_searches=1), [thought + CALL, "Final answer: xyz<eos>"]
-    )
+    replies = [thought + CALL, "Final answer: xyz<eos>"]
+    episode, trace = played(tokenizer, partial(react_passages, max_searches=1), replies)
     assert episode.answer == "xyz" and trace.whole
     first, last = (writer_of(tokenizer).render(turn.request) for turn in episode.turns)
     assert tokenizer.decode(trace.prompt) == first
     assert tokenizer.decode(trace.prompt + trace.ids) == f"{last}Final answer: xyz<eos>", "as evaluation reads it"
+    untidy = f"{begun and 'hm </think>'}   hm  <eos>"  # a template would tidy it up
+    episode, trace = played(tokenizer, partial(react_passages, max_searches=1), [untidy, "Final answer: xyz<eos>"])
+    assert tokenizer.decode(trace.ids).startswith(untidy) and episode.outcome.faults[0] == "no action"
 
 
 def test_settings_are_set_in_the_template_for_good() -> None:

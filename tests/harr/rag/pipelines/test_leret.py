@@ -29,7 +29,8 @@ def test_two_hops() -> None:
         "Doc 1(Title: Ada Brown) Her mother was Eva Gray.\n"
         "Doc 2(Title: Bath) A town.\nQuery:"
     )
-    assert game.send("Eva Gray") == Search(QUESTION, "Eva Gray", (Hop("mother of Ada Brown", ""),))
+    asked = Search(QUESTION, "Eva Gray", (Hop("mother of Ada Brown", ""),), thought="Her mother, then.")
+    assert game.send("<think>Her mother,\n<tool_call>then.</think>\nEva Gray") == asked
     hops = (Hop("mother of Ada Brown", ""), Hop("Eva Gray", ""))
     assert ends(game, Retrieval((EVA,))) == Outcome(None, hops, turns=2)
 

@@ -2,28 +2,19 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from by_hand import Script, ends
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 import harr
-from harr.errors import ParamsError
 from harr.params import Params
 from harr.params.train import AgentParams
-from harr.rag.generation.local_model import LanguageModel
-from harr.rag.generation.sampler import Completion, Sampler, Trace
+from harr.rag.generation.sampler import Completion
 from harr.rag.pipelines.r_search import FINDING_WORDS, NO_FINDING, findings, r_search
 from harr.rag.rollout import play
 from harr.rag.scoring.terms import TERMS
-from harr.rag.sources.client import WebSource
-from harr.rag.sources.router import Sources
 from harr.train.agent import trl_config
 from harr.types import (
     Episode,
@@ -147,10 +138,6 @@ def test_a_finding_is_read_as_it_stands_or_is_none(reply: str, faults: tuple[str
     assert TERMS["format_strict"](episode) == float(not faults), "0 or 1, as published (review F4)"
 
 
-def test_a_block_may_tell_several_findings_and_only_those_asked_for_are_read() -> None:
-    assert findings("A is Bath\n B is  Eva Gray ;C is 1", {"A", "B"}) == {"A": "Bath", "B": "Eva Gray"}
-
-
 def test_a_level_is_one_request_and_children_never_see_what_a_parent_found() -> None:
     game, _ = start()
     nodes = "A: a (General)\nB: b (News)\nC: $A and $B (Academy)\nD: d (General)"
@@ -159,11 +146,12 @@ def test_a_level_is_one_request_and_children_never_see_what_a_parent_found() -> 
     long = Passage("x", " ".join(str(number) for number in range(99)))
     reading = game.send([Retrieval((long,)), Retrieval((TOWN, MOTHER))])
     assert reading.stop == ("</found>",)
-    (search,) = game.send("<found>A is 7 8; B is Bath")
-    assert search.query == "7 8 and Bath"
+    (search,) = game.send("<think>Both.</think><found>A is 7 8; B is Bath; D is out of turn")
+    assert (search.query, search.thought) == ("7 8 and Bath", "Both.")
     assert search.exclude_ids == {"x", "p1", "p2"}
     (search,) = game.send([Retrieval((Passage("y", "y"),))])
     assert search.exclude_ids == {"x", "y", "p1", "p2"} and len(search.hops) == 3
+    assert findings("A is Bath\n B is  Eva Gray ;C is 1", {"A", "B"}) == {"A": "Bath", "B": "Eva Gray"}
 
 
 def test_a_node_that_fails_is_shown_as_failed_and_what_refers_to_it_is_not_asked() -> None:
@@ -262,41 +250,6 @@ def test_bug_1_a_stop_string_in_the_instructions_stops_nothing(template: str) ->
     _, request = start(template=template)
     assert "</search>" in request.prompt and "</answer>" in request.prompt
     assert request.cut(PLAN) == PLAN and request.cut(f"{PLAN}</search> and more") == PLAN
-    writer = word_model(request.prompt)
-    (ids,) = writer.generate(
-        [writer.encode(request)], [request.stop], temperature=0.0, keys=[""], max_tokens=5, batch_size=1
-    )
-    assert len(ids) == 5 or (ids[-1] in writer.ends and len(ids) > 1)
-
-
-def test_bug_3_and_11_the_results_are_told_apart_and_sampled_ids_are_trained_ids() -> None:
-    """A model of the words of an episode writes it; what a trace trains on is what it sampled, and no result."""
-    texts = {"</search>": f"{PLAN}</search>", "</found>": f"{FOUND}</found>", "</answer>": f"{ANSWER}</answer>"}
-    results = (
-        "\n<result>\nA (General): mother of Ada Brown\nDoc 1(Title: Ada Brown) Her mother was Clara.\n</result>\n"
-        "What did A find?\n",
-        "\n<result>\nB (News): birthplace of Clara\nDoc 1(Title: Clara) Born in Bath.\n</result>\n",
-    )
-    writer = word_model(start(template="plain")[1].prompt, *texts.values(), *results)
-    sampled: list[list[int]] = []
-
-    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
-        told = [texts[stop].removeprefix("<think>") for (stop,) in stops]
-        ids = [writer.tokenizer(text, add_special_tokens=False)["input_ids"] for text in told]
-        sampled.extend(ids)
-        return ids
-
-    (episode,) = play([QUESTION], partial(r_search, tools=TOOLS), known(), Sampler(writer, write, max_tokens=400))
-    assert episode.answer == "Bath" and episode.outcome.faults == ()
-    trace = Trace.of(episode)
-    own = [token for token, mine in zip(trace.ids, trace.own, strict=True) if mine]
-    told = writer.tokenizer.decode([token for token, mine in zip(trace.ids, trace.own, strict=True) if not mine])
-    assert own == sampled[0] + sampled[1] + sampled[2], "what a node found is learnt, too"
-    assert told == "".join(results), "without </search> and </found>, which the model said"
-    assert all(isinstance(turn.completion, Completion) and turn.completion.ending for turn in episode.turns)
-    last = episode.turns[2].completion
-    assert isinstance(last, Completion)
-    assert last.context == trace.prompt + trace.ids[: -len(sampled[2])], "one text, continued"
 
 
 def test_bugs_4_5_and_11_what_the_prompt_begins_counts_as_written_and_is_continued() -> None:
@@ -310,74 +263,19 @@ def test_bugs_4_5_and_11_what_the_prompt_begins_counts_as_written_and_is_continu
     assert search.query == "mother of Ada Brown" and ends(game, ANSWER).faults == ()
 
 
-def test_bug_6_a_tool_is_a_source_of_its_own_and_its_failure_is_no_empty_evidence() -> None:
-    def news(query: str, k: int) -> list[Passage]:
-        raise KeyError("results")
-
-    def general(query: str, k: int) -> list[Passage]:
-        return [MOTHER]
-
-    asks = {"General": general, "News": news}
-    sources = Sources({}, {tool: WebSource(tool, ask, k=1, deadline_seconds=5.0) for tool, ask in asks.items()})
-    episode = played(sources, PLAN, FOUND, ANSWER)
-    assert [step.retrieval.error for step in episode.steps] == ["", "KeyError: 'results'"]
-    assert episode.steps[0].retrieval.passages == (replace(MOTHER, source="General"),)
-    shown = episode.turns[2].request.prompt
-    assert "B (News): birthplace of Clara\nerror: KeyError: 'results'\n" in shown and "nothing found" not in shown
-    assert sources.usage()["General asked"] == sources.usage()["News asked"] == 1.0
-
-
-def test_bug_7_trls_grpo_is_used_by_its_public_names_in_a_pinned_version() -> None:
+def test_bugs_7_and_12_trls_grpo_is_used_by_its_public_names_and_no_pattern_must_match(tmp_path: Path) -> None:
     users = [text for path in ROOT.glob("harr/**/*.py") if "from trl" in (text := path.read_text())]
     assert any("rollout_func=" in text for text in users)
     private = r"_generate_and_score_completions|_get_per_token_logps|max_prompt_length|\(GRPOConfig\):"
     assert not [found for text in users for found in re.findall(private, text)]
-    assert re.search(r"^trl==\d", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
-
-
-def test_bug_9_a_run_starts_as_its_recipe_says_and_what_no_one_reads_is_refused(tmp_path: Path) -> None:
-    """Their script gave a flag that the parser had not. Form counts whole or not at all, as published (review F4)."""
-    for name in ("r_search", "r_search_small"):
-        told = Params.load(ROOT / f"recipes/{name}.yaml")
-        assert told.pipeline.name == "r_search"
-        assert "format_strict" in told.reward.terms and "format" not in told.reward.terms
-    recipe = (ROOT / "recipes/r_search.yaml").read_text()
-    (tmp_path / "params.yaml").write_text(recipe.replace("\ntrain:\n", "\ntrain:\n  data_path: x\n"))
-    with pytest.raises(ParamsError, match=r"train.*data_path"):
-        Params.load(tmp_path / "params.yaml")
-
-
-def test_bug_12_a_stop_string_ends_a_completion_and_is_no_pattern_that_it_must_match(tmp_path: Path) -> None:
-    """Free-running completions of a random model, as training samples them: of any text, up to the first end tag."""
-    writer = word_model(start(template="plain")[1].prompt)
-
-    def write(contexts: Sequence[Sequence[int]], stops: Sequence[tuple[str, ...]]) -> list[list[int]]:
-        keys = [str(row) for row in range(len(contexts))]
-        return writer.generate(contexts, stops, temperature=1.0, keys=keys, max_tokens=30, batch_size=64)
-
-    sampler = Sampler(writer, write, max_tokens=30)
-    episodes = play([QUESTION] * 64, partial(r_search, tools=TOOLS), Named(), sampler)
-    texts = [text for episode in episodes if isinstance(text := episode.turns[0].completion, Completion)]
-    assert len(texts) == 64 and not any("</search>" in text for text in texts)
-    endings = {text.ending for text in texts}
-    assert endings == {"</search>", "<eos>", ""} and all(text.strip() for text in texts if len(text.ids) > 5)
-    assert all(len(text.ids) == 30 for text in texts if text.ids[-1] != writer.pad and not text.ending)
+    assert re.search(r"^trl==\d", (ROOT / "constraints.txt").read_text(), re.MULTILINE), "in a pinned version"
     config = trl_config(AgentParams(method="agent", vllm="colocate"), tmp_path, 1, 0)
-    assert config.vllm_structured_outputs_regex is None, "nor is there a pattern where vLLM writes"
+    assert config.vllm_structured_outputs_regex is None
 
 
-def word_model(*texts: str) -> LanguageModel:
-    """A random model of the words and blanks of some texts."""
-    split = pre_tokenizers.Split(Regex(r"\s|[^\s<>]+|</?\w+>|[<>]"), "isolated")
-    words = {piece for text in texts for piece, _ in split.pre_tokenize_str(text)}
-    vocabulary = {word: number for number, word in enumerate(["<eos>", "<pad>", *sorted(words)])}
-    pieces = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-    pieces.pre_tokenizer, pieces.decoder = split, decoders.Fuse()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=pieces, eos_token="<eos>", pad_token="<pad>")
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, head_dim=8, max_position_embeddings=2000, initializer_range=0.3, eos_token_id=0,
-        pad_token_id=1, bos_token_id=None,
-    )  # fmt: skip
-    return LanguageModel(Qwen3ForCausalLM(config).eval(), tokenizer, name="words")
+@pytest.mark.parametrize("name", ["r_search", "r_search_small"])
+def test_bug_9_a_run_starts_as_its_recipe_says_and_form_counts_whole_or_not_at_all(name: str) -> None:
+    """Their script gave a flag that the parser had not. A share of form cost a bad answer half of that (review F4)."""
+    told = Params.load(ROOT / f"recipes/{name}.yaml")
+    assert told.pipeline.name == "r_search"
+    assert "format_strict" in told.reward.terms and "format" not in told.reward.terms

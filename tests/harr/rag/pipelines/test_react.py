@@ -33,8 +33,9 @@ def test_two_hops_and_an_answer() -> None:
     second = game.send(found("Clara"))
     assert second.messages[-2]["content"].endswith("</tool_call>")
     assert second.messages[-1]["content"] == "<tool_response>Clara</tool_response>"
-    search = game.send("She is known. " + call("Where was Clara born?"))
+    search = game.send("<think>She is\nknown, <tool_call>?</think>I look: " + call("Where was Clara born?"))
     assert search.hops == (Hop("Who was the mother of Ada Brown?", "Clara", "FOUND"),)
+    assert search.thought == "She is known, ? I look:"
     game.send(Retrieval(()))
     game.send('{"status": "NOT_FOUND", "answer": ""}')
     outcome = ends(game, "Final answer: Bath.")

@@ -147,14 +147,14 @@ def test_grpo_gets_better_and_its_export_plays_the_same(game: Setup, tiny: str, 
     """The merged folder is stock, and ranks by tokens as the adapter does."""
     policy, unseen = game.policy, game.questions[12:]
     learning = replace(game, questions=game.questions[:12])
-    params = GRPOParams(method="grpo", **{**TWO_STEPS, "steps": 8, "questions_per_step": 10})
+    params = GRPOParams(method="grpo", **TWO_STEPS | {"steps": 8, "questions_per_step": 10, "learning_rate": 3e-3})
 
     def recall(player: DensePolicy) -> float:
         return float(np.mean([game.reward(episode) for episode in play(unseen, game.pipeline, player, None)]))
 
     before = recall(policy.greedy())
     METHODS["grpo"].train(params, learning, tmp_path / "adapter", tmp_path / "work", nothing, seed=0)
-    assert recall(policy.greedy()) > before + 0.2
+    assert recall(policy.greedy()) > before + 0.5
     facts = {"towers": "query", "statuses": False, "history": True, "retriever": {"state": "sep", "max_tokens": 64}}
     tower = ExportedTower(Encoder(tiny, max_tokens=64), "", tmp_path / "adapter")
     merge(tower, tmp_path / "merged", tmp_path / "draft", min_cosine=0.9999, facts=facts)

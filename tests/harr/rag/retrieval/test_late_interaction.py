@@ -60,7 +60,7 @@ def test_a_text_is_encoded_once(multi_vector: Path, monkeypatch: Any) -> None:
     assert late.retrieve([]) == []
 
 
-def test_a_model_saved_by_pylate_is_the_same(multi_vector: Path, tmp_path: Path) -> None:
+def test_a_model_saved_by_pylate_reads_the_same(multi_vector: Path, tmp_path: Path) -> None:
     other = shutil.copytree(multi_vector, tmp_path / "pylate", ignore=shutil.ignore_patterns("*Mask*"))
     modules = json.loads((multi_vector / "modules.json").read_text())[:2]
     modules[1]["type"] = "pylate.models.Dense.Dense"
@@ -68,11 +68,13 @@ def test_a_model_saved_by_pylate_is_the_same(multi_vector: Path, tmp_path: Path)
     settings = json.loads((multi_vector / "config_sentence_transformers.json").read_text())
     told = {"model_type": "ColBERT", "query_prefix": "", "document_prefix": "", "skiplist_words": []}
     (other / "config_sentence_transformers.json").write_text(json.dumps({**settings, **told}))
-    found = [
-        LateInteraction(Fixed(*PASSAGES), load_multi_vector(str(one)), k=4, depth=4) for one in (multi_vector, other)
-    ]
-    ours, theirs = (late.retrieve(searches("Where was Eva Gray born?"))[0] for late in found)
-    assert [p.id for p in ours.passages][:2] == [p.id for p in theirs.passages][:2]
+    ours, theirs = (load_multi_vector(str(one)).model for one in (multi_vector, other))
+    query, padded = (
+        model.encode_query(["Where was Eva Gray born?"], convert_to_numpy=True)[0] for model in (ours, theirs)
+    )
+    assert len(padded) == 32 and np.allclose(padded[: len(query)], query, atol=1e-5), "as ColBERT's, with [MASK]"
+    told = [model.encode_document([PASSAGES[1].content], convert_to_numpy=True)[0] for model in (ours, theirs)]
+    assert np.allclose(*told, atol=1e-5)
 
 
 def test_the_identity_of_a_search_is_that_of_the_weights(multi_vector: Path, tmp_path: Path) -> None:

@@ -4,10 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shelves import leads_of
 
-from harr.corpus.passages import Passages, write_passages
-from harr.index.mentions import Mentions, build_mentions
-from harr.index.words import WordIndex, build_words
 from harr.rag.retrieval import leads as module
 from harr.rag.retrieval.leads import Leads
 from harr.types import Passage
@@ -24,11 +22,7 @@ QUERY = "Where was the director of The Old Mill born?"
 
 @pytest.fixture
 def leads(tmp_path: Path) -> Leads:
-    write_passages(SHELF, tmp_path / "corpus")
-    passages = Passages.open(tmp_path / "corpus")
-    build_mentions(passages, tmp_path / "mentions", tmp_path / "work")
-    build_words(passages, tmp_path / "words", tmp_path / "work")
-    return Leads(passages, Mentions.of(passages, tmp_path / "mentions"), WordIndex.of(passages, tmp_path / "words"))
+    return leads_of(tmp_path, SHELF)
 
 
 def test_by_title_by_name_and_by_words(leads: Leads) -> None:

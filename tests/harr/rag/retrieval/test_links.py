@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shelves import leads_of
 
-from harr.corpus.passages import Passages, write_passages
-from harr.index.mentions import Mentions, build_mentions
-from harr.index.words import WordIndex, build_words
-from harr.rag.retrieval.leads import Leads
 from harr.rag.retrieval.links import FEATURES, Links
 from harr.types import Hop, Passage, Question, Search
 
@@ -31,15 +28,11 @@ def links(tmp_path: Path) -> Any:
     return opened(tmp_path, SHELF)
 
 
-def opened(tmp_path: Path, shelf: Sequence[Passage]) -> Any:
+def opened(folder: Path, shelf: Sequence[Passage]) -> Any:
     """A function that makes links over a shelf, with sources of these sizes."""
-    write_passages(shelf, tmp_path / "corpus", searchable=lambda passage: passage.id != "far")
-    passages = Passages.open(tmp_path / "corpus")
-    build_mentions(passages, tmp_path / "out", tmp_path / "work")
-    build_words(passages, tmp_path / "words", tmp_path / "work")
-    mentions, index = Mentions.of(passages, tmp_path / "out"), WordIndex.of(passages, tmp_path / "words")
+    leads = leads_of(folder, shelf, hidden=("far",))
     none = dict.fromkeys(("words", "titled", "linked", "naming", "followed", "neighbours"), 0)
-    return lambda **most: Links(Leads(passages, mentions, index), **(none | most))
+    return lambda **most: Links(leads, **(none | most))
 
 
 def search(*picked: str, query: str = ASKED.text) -> Search:

@@ -10,7 +10,7 @@ from by_hand import Fixed
 from sentence_transformers import CrossEncoder
 from serving import serving
 
-from harr.errors import ModelError, ParamsError
+from harr.errors import ModelError
 from harr.params.reward import RerankerParams
 from harr.rag.retrieval.reranked import Reranked
 from harr.rag.scoring.reranker import open_reranker
@@ -59,8 +59,8 @@ def test_a_cross_encoder_reads_both_texts_at_once(cross_encoder: Path) -> None:
     alone = CrossEncoder(str(cross_encoder), device="cpu")
     pairs = [("Where was Eva born?", text) for text in texts] + [("a river", texts[0])]
     plain = [float(alone.predict(pair, activation_fn=torch.nn.Identity())) for pair in pairs]
-    assert np.allclose([*found[0], *found[1]], plain, atol=1e-5)
-    assert np.diff(sorted(plain)).min() > 1e-4, "they differ by more than is allowed"
+    assert np.allclose([*found[0], *found[1]], plain, rtol=0, atol=2e-6)
+    assert np.diff(sorted(plain)).min() > 5e-5, "they differ by more than is allowed"
 
 
 def test_what_is_no_cross_encoder_is_one_line(tiny: str, tmp_path: Path) -> None:
@@ -71,10 +71,3 @@ def test_what_is_no_cross_encoder_is_one_line(tiny: str, tmp_path: Path) -> None
         open_reranker(RerankerParams(model=str(tmp_path / "two")), "evaluate.reranker")
     with pytest.raises(ModelError, match=r"model folder /nowhere does not exist; set reward\.reranker\.model"):
         open_reranker(RerankerParams(model="/nowhere"), "reward.reranker")
-
-
-def test_an_answer_of_another_kind_names_the_parameter() -> None:
-    with serving(lambda body, number: (200, {"data": []})) as served:
-        score = open_reranker(RerankerParams(base_url=served.base_url, model="m"), "evaluate.reranker")
-        with pytest.raises(ParamsError, match=r"evaluate\.reranker\.base_url must be the address of a reranker"):
-            score([("q", ["text"])])

@@ -65,21 +65,19 @@ def test_an_answer_without_a_score_for_every_passage_is_one_line() -> None:
     )
     told = "the answer holds no finite score for each of 2 passages; reward.reranker.base_url must be the address of"
     for answer in (one, wild, {"data": []}, "<html>"):
-        with serving(lambda body, number, answer=answer: (200, answer)) as served:
-            with pytest.raises(ParamsError) as error:
-                reward(served.base_url).score([played(("Who?", tuple(SCORES)[:2]))])
+        with serving(lambda body, number, answer=answer: (200, answer)) as served, pytest.raises(ParamsError) as error:
+            reward(served.base_url).score([played(("Who?", tuple(SCORES)[:2]))])
         assert str(error.value).startswith("reward.reranker at http://127.0.0.1") and told in str(error.value)
     with pytest.raises(ServiceUnavailable, match=r"reward\.reranker at http://127\.0\.0\.1:\d+/v1: connection failed"):
         reward(served.base_url).score([played(("Who?", tuple(SCORES)[:1]))])  # it is gone
 
 
-def test_the_name_of_before_says_where_it_went() -> None:
-    with pytest.raises(
-        ValueError, match=r"relevance is the score of a reranker; give reward\.reranker, or name reader"
+def test_a_reranker_and_its_term_need_each_other() -> None:
+    for section, told in (
+        ({"terms": {"relevance": 1.0}}, r"relevance is the score of a reranker; give reward\.reranker, or name reader"),
+        ({"terms": {"recall": 1.0}, "reranker": {"model": "m"}}, "reranker is asked by the term relevance only"),
     ):
-        Params.model_validate(GOOD | {"reward": {"terms": {"relevance": 1.0}}})
-    section = {"terms": {"recall": 1.0}, "reranker": {"base_url": "http://127.0.0.1:9/v1", "model": "m"}}
-    with pytest.raises(ValueError, match="reranker is asked by the term relevance only"):
-        Params.model_validate(GOOD | {"reward": section})
+        with pytest.raises(ValueError, match=told):
+            Params.model_validate(GOOD | {"reward": section})
     with pytest.raises(ParamsError, match=r"`relevance` needs a reranker; give reward\.reranker"):
         Reward({"relevance": 1.0})

@@ -1,6 +1,5 @@
 """The weighted reward against numbers worked by hand."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -111,20 +110,10 @@ def played(answer: str | None, graph: tuple[str, ...] | None = (), question: Que
     return Episode(question, (), Outcome(answer, turns=1, graph=graph))
 
 
-def graph_valid(episode: Episode) -> float:
-    """1.0 for a search graph."""
-    return float(not episode.outcome.graph)
-
-
-def form_kept(episode: Episode) -> float:
-    """1.0 for a well-formed text."""
-    return float(not episode.outcome.faults)
-
-
 CURRICULUM = {
     "semantic": (WeightParams(weight=0.2, end=30), WeightParams(weight=0.5, start=30)),
-    f"{__name__}:graph_valid": (WeightParams(weight=0.4, end=30), WeightParams(weight=0.25, start=30)),
-    f"{__name__}:form_kept": (WeightParams(weight=0.4, end=30), WeightParams(weight=0.25, start=30)),
+    "graph": (WeightParams(weight=0.4, end=30), WeightParams(weight=0.25, start=30)),
+    "format_strict": (WeightParams(weight=0.4, end=30), WeightParams(weight=0.25, start=30)),
 }
 
 
@@ -142,13 +131,6 @@ class Judge:
         return {"requests": float(len(self.asked))}
 
 
-@pytest.fixture
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This module under its name, for terms by dotted path."""
-    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or SimpleNamespace(**globals()))
-
-
-@pytest.mark.usefixtures("importable")
 def test_the_published_reward_and_its_curriculum(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-Search (arXiv 2506.08352): .5 J D + .25 D + .25 F, and .2, .4, .4 in the first 30 steps; J = .8 by hand."""
     judge = Judge('{"score": 1}')
@@ -179,7 +161,6 @@ def test_only_scores_of_the_rubric_are_read_and_what_cannot_be_graded_is_not_ask
     assert values["semantic"] == [0.0, 1.0, None] and len(judge.asked) == 1
 
 
-@pytest.mark.usefixtures("importable")
 def test_confusing_the_judge_gains_nothing() -> None:
     """Without this an answer that the judge cannot grade would have 1.0, more than one that is graded .75."""
     reward = Reward(CURRICULUM, Judge("I refuse."))

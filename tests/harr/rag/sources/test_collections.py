@@ -13,7 +13,7 @@ from harr.corpus.vectors import Vectors
 from harr.datasets.download import download
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
-from harr.errors import IndexMismatch, ParamsError
+from harr.errors import IndexMismatch
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
 from harr.io.files import SUMS, read_json
@@ -117,16 +117,3 @@ def test_a_source_that_the_corpus_lacks_or_lost_is_named(tiny: str) -> None:
     (INDEX / SUMS).unlink()  # as after a server lost it: no hash of a file tells
     with pytest.raises(IndexMismatch, match=f"has no collection {name}"):
         PassageIndex.open(INDEX, IndexParams(), identity=identity)
-
-
-def test_wrong_sources_are_a_line_each(tmp_path: Path) -> None:
-    path = tmp_path / "params.yaml"
-    for section, said in (
-        ({"kind": "bing"}, r"sources\.General: .*'bing' .* expected tags: 'milvus', 'exa', 'function', 'retr"),
-        ({"kind": "exa", "num_result": 2}, r"unknown parameter sources\.General\.num_result; did you mean num_results"),
-        ({"kind": "cassette"}, r"sources\.General\.path is missing"),
-    ):
-        path.write_text(yaml.safe_dump(RECIPE | {"sources": {"General": section}}))
-        with pytest.raises(ParamsError, match=said) as error:
-            Params.load(path)
-        assert "\n" not in str(error.value)

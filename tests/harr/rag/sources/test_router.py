@@ -62,22 +62,6 @@ def test_two_sources_are_asked_at_once_and_a_third_is_not_there() -> None:
     assert odd.error == "there is no source 'Banana', only General, News" and odd.passages == ()
 
 
-def test_no_more_than_concurrency_at_once() -> None:
-    lock, now, most = threading.Lock(), [0], [0]
-
-    def ask(query: str, k: int) -> list[Passage]:
-        with lock:
-            now[0] += 1
-            most[0] = max(most[0], now[0])
-        time.sleep(0.02)
-        with lock:
-            now[0] -= 1
-        return []
-
-    assert not any(r.error for r in source(ask, concurrency=2).retrieve(searches(SIX)))
-    assert most == [2]
-
-
 def test_equal_queries_are_asked_once_and_what_is_excluded_is_left_out() -> None:
     ask = Upper()
     found = source(ask).retrieve([*searches("aa"), *searches("a", exclude_ids=frozenset({"a-0"})), *searches("a", k=1)])
