@@ -2,8 +2,6 @@
 
 import random
 
-from hypothesis import given, settings, strategies
-
 from benchmarks.fuzz_graph import TOOLS, check, random_text
 from harr.rag.pipelines.graph import REASONS, Graph, Node, levels, parse
 
@@ -81,17 +79,11 @@ def test_a_reference_may_skip_a_generation_and_limits_are_parameters() -> None:
     )
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(strategies.text() | strategies.lists(strategies.sampled_from(GOOD.splitlines())).map("\n".join))
-def test_no_text_breaks_the_parser(text: str) -> None:
-    check(text)
-
-
 def test_random_and_changed_blocks() -> None:
     """As ``python -m benchmarks.fuzz_graph``, but fewer; both verdicts come often enough to say something."""
     source = random.Random(0)
-    accepted = sum(not check(random_text(source)) for _ in range(1500))
-    assert 150 < accepted < 1350
+    accepted = sum(not check(random_text(source)) for _ in range(2000))
+    assert 200 < accepted < 1800
 
 
 def test_a_long_text_takes_no_long_time() -> None:

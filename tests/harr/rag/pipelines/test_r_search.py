@@ -245,17 +245,11 @@ def test_an_answer_that_was_cut_off_is_read_but_is_not_well_formed(ending: str) 
 # The known faults of the published programs (numbers of ../shared/design/methods_llm.md, 3.8).
 
 
-@pytest.mark.parametrize("template", ["plain", "chatml"])
-def test_bug_1_a_stop_string_in_the_instructions_stops_nothing(template: str) -> None:
-    _, request = start(template=template)
-    assert "</search>" in request.prompt and "</answer>" in request.prompt
-    assert request.cut(PLAN) == PLAN and request.cut(f"{PLAN}</search> and more") == PLAN
-
-
-def test_bugs_4_5_and_11_what_the_prompt_begins_counts_as_written_and_is_continued() -> None:
-    """There is one turn of the assistant."""
+def test_bugs_1_4_5_and_11_what_the_prompt_begins_counts_as_written_and_is_continued() -> None:
+    """There is one turn of the assistant, and a stop string in the instructions stops nothing."""
     game, first = start(template="chatml")
-    assert first.prompt.endswith("<think>")
+    assert first.prompt.endswith("<think>") and "</search>" in first.prompt and "</answer>" in first.prompt
+    assert first.cut(PLAN) == PLAN and first.cut(f"{PLAN}</search> and more") == PLAN
     (search,) = game.send(PLAN.removeprefix("<think>"))
     second = game.send([Retrieval(())])
     assert second.prompt.startswith(f"{first.prompt}{PLAN.removeprefix('<think>')}</search>\n<result>\n")

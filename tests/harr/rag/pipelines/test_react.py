@@ -51,24 +51,20 @@ def test_a_malformed_reply_is_counted_and_corrected() -> None:
     assert ends(game, "final answer: unknown").malformed == 2
 
 
-@pytest.mark.parametrize(
-    ("reply", "answer"),
-    [
-        ("Final answer: Bath\n\nI hope this helps!", "Bath"),
-        ("**Final answer:** Bath.\nIt is in Somerset.", "Bath"),
-        ("Final answer:\nBath", "Bath"),
-        ("Final answer: Rome\nNo, wait.\nFinal answer: Bath", "Bath"),
-        ("<think>Final answer: Rome? No.</think>\n\nFinal answer: Bath", "Bath"),
-        (f"<think>Shall I {call('Who?')}</tool_call>? No.</think>Final answer: Bath", "Bath"),
-        ("Final answer: Bath\n<think>Or Final answer: Rome", "Bath"),
-        ("Final answer:", ""),
-    ],
-)
-def test_the_answer_is_the_line_after_the_marker(reply: str, answer: str) -> None:
-    game = react(QUESTION, max_searches=3)
-    next(game)
-    outcome = ends(game, reply)
-    assert (outcome.answer, outcome.malformed) == (answer, 0)
+def test_the_answer_is_the_line_after_the_marker() -> None:
+    for reply, answer in {
+        "Final answer: Bath\n\nI hope this helps!": "Bath",
+        "**Final answer:** Bath.\nIt is in Somerset.": "Bath",
+        "Final answer:\nBath": "Bath",
+        "Final answer: Rome\nNo, wait.\nFinal answer: Bath": "Bath",
+        "<think>Final answer: Rome? No.</think>\n\nFinal answer: Bath": "Bath",
+        f"<think>Shall I {call('Who?')}</tool_call>? No.</think>Final answer: Bath": "Bath",
+        "Final answer: Bath\n<think>Or Final answer: Rome": "Bath",
+        "Final answer:": "",
+    }.items():
+        game = react(QUESTION, max_searches=3)
+        next(game)
+        assert ends(game, reply) == Outcome(answer), reply
 
 
 @pytest.mark.parametrize("thought", ["Final answer: Rome", call("Who?"), f"{call('Who?')}</think>"])

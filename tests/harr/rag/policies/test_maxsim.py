@@ -15,7 +15,7 @@ from short_runs import TWO_STEPS
 from harr.builders.methods import METHODS
 from harr.builders.retrievers import Corpus, dense_policy
 from harr.corpus.passages import Passages
-from harr.corpus.vectors import LARGEST, Vectors
+from harr.corpus.vectors import Vectors
 from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import IndexMismatch, ModelError
@@ -54,19 +54,6 @@ def game(setup: Setup, vectors: Vectors) -> Setup:
     """The game of the towns, by MaxSim."""
     policy = replace(setup.policy, encoder=setup.policy.encoder.late(WIDTH, 64), vectors=vectors, late=True)
     return replace(setup, retriever=policy)
-
-
-def test_passages_are_found_under_one_identity(vectors: Vectors, setup: Setup) -> None:
-    """Token vectors change no vector, and no index; each has length 1, and short passages are padded with zeros."""
-    assert vectors.identity == setup.policy.vectors.identity
-    every = np.arange(vectors.rows)
-    assert np.array_equal(vectors.take(every), setup.policy.vectors.take(every))
-    tokens_NTW = vectors.tokens(every).astype(np.float32) / LARGEST
-    length_NT = np.linalg.norm(tokens_NTW, axis=-1)
-    counts = setup.policy.encoder.token_counts([one.content for one in setup.policy.passages.take(every.tolist())])
-    assert tokens_NTW.shape == (40, 64, WIDTH) and tokens_NTW[0].nbytes <= 4 * 10_240
-    assert np.array_equal((length_NT > 0).sum(-1), counts)
-    np.testing.assert_allclose(length_NT[length_NT > 0], 1.0, atol=0.02)
 
 
 def test_the_score_is_the_mean_of_the_best_by_hand(game: Setup, tiny: str) -> None:
