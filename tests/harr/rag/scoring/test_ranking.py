@@ -1,6 +1,7 @@
 """Four episodes, every measure worked by hand."""
 
 import pytest
+from episodes import played
 
 from harr.rag.scoring.ranking import (
     all_gold,
@@ -18,12 +19,7 @@ from harr.types import Episode, Passage, Question, Retrieval, Search, Step
 
 
 def episode(gold: str, *steps: str) -> Episode:
-    """One letter is one passage; a word is one search's passages in order."""
-    question = Question("q", "Who?", gold_ids=tuple(gold))
-    return Episode(
-        question,
-        tuple(Step(Search(question, "Who?"), Retrieval(tuple(Passage(name, "") for name in step))) for step in steps),
-    )
+    return played("q", None, *steps, gold=gold)
 
 
 MEASURED = [  # episode, recall, all_gold, recall at 2, recall at 5, reciprocal rank, hops 1, 2, 3
@@ -35,16 +31,10 @@ MEASURED = [  # episode, recall, all_gold, recall at 2, recall at 5, reciprocal 
 
 
 def test_measures() -> None:
-    for played, *expected, hops in MEASURED:
-        measured = (
-            recall(played),
-            all_gold(played),
-            recall_at(played, 2),
-            recall_at(played, 5),
-            reciprocal_rank(played),
-        )
-        assert list(measured) == expected, played
-        assert tuple(hop_recall(played, hop) for hop in (1, 2, 3)) == hops, played
+    for one, *expected, hops in MEASURED:
+        measured = (recall(one), all_gold(one), recall_at(one, 2), recall_at(one, 5), reciprocal_rank(one))
+        assert list(measured) == expected, one
+        assert tuple(hop_recall(one, hop) for hop in (1, 2, 3)) == hops, one
 
 
 def ranked(gold: tuple[str, ...], *ids: str, k: int = 0) -> Episode:

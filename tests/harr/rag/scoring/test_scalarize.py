@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from episodes import played
 
 from harr.errors import ParamsError
 from harr.params.train import GRPOParams
@@ -10,7 +11,6 @@ from harr.rag.scoring.reward import Reward
 from harr.rag.scoring.scalarize import combine, consistent, principal
 from harr.train.advantages import group_advantages
 from harr.train.grpo import advantages_of
-from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, Step
 
 SCHEMES = ("weighted", "sum", "uniform", "std", "pca", "l2")
 ONES = np.ones(3)
@@ -106,15 +106,7 @@ def test_rollouts_that_are_better_here_and_worse_there_have_no_advantage() -> No
     assert found == [plain[0], [0.0, 0.0], [0.0, 0.0], plain[3]]
 
 
-QUESTION = Question("q", "Who?", answers=("Ada",), gold_ids=("a", "b"))
-
-
-def played(answer: str | None, *found: str) -> Episode:
-    steps = tuple(Step(Search(QUESTION, "Who?"), Retrieval((Passage(pid, ""),))) for pid in found)
-    return Episode(QUESTION, steps, Outcome(answer))
-
-
-EPISODES = [played("Ada", "a"), played("Eve", "a", "b"), played("Ada", "x", "x"), played(None, "b", "x")]
+EPISODES = [played("q", answer, *found) for answer, found in (("Ada", "a"), ("Eve", "ab"), ("Ada", "xx"), (None, "bx"))]
 TERMS = {"recall": 1.0, "answer_em": 0.5}
 GROUP = GRPOParams(method="grpo", group_size=4)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from episodes import played
 
 from harr.errors import ParamsError
 from harr.rag.scoring.reward import Reward
@@ -14,9 +15,7 @@ from harr.types import Episode, Outcome, Passage, Question, Retrieval, Search, S
 
 
 def episode(answer: str | None, *steps: str, answers: tuple[str, ...] = ("Ada Brown",), gold: str = "ab") -> Episode:
-    question = Question("q7", "Who?", answers=answers, gold_ids=tuple(gold))
-    played = tuple(Step(Search(question, "Who?"), passages(step)) for step in steps)
-    return Episode(question, played, Outcome(answer))
+    return played("q", answer, *steps, answers=answers, gold=gold)
 
 
 def passages(names: Sequence[str]) -> Retrieval:
@@ -31,13 +30,13 @@ NO_GOLD = episode("ada brown", "ax", gold="")
 
 def test_terms() -> None:
     answered = ("answer_f1", "answer_em", "recall", "all_gold")
-    for played, expected in (
+    for one, expected in (
         (FULL, [2 / 3, 0.0, 1.0, 1.0]),
         (UNANSWERED, [0.0, 0.0, 0.5, 0.0]),
         (NO_ANSWERS, [None, None, 0.5, 0.0]),
         (NO_GOLD, [1.0, 1.0, None, None]),
     ):
-        assert [TERMS[name](played) for name in answered] == pytest.approx(expected), played
+        assert [TERMS[name](one) for name in answered] == pytest.approx(expected), one
 
 
 def test_prefix_gains_of_each_step() -> None:
@@ -74,7 +73,7 @@ def test_mrr_counts_documents_and_takes_the_best_search() -> None:
 
 def test_format_is_the_share_of_well_formed_turns_and_independent_of_the_graph() -> None:
     """An episode of a graph pipeline that searched nothing may be well-formed (R-Search: D = 0, F = 1)."""
-    for played, graph, share in (
+    for one, graph, share in (
         (found("a0", turns=3, faults=("no end of thoughts",)), None, 2 / 3),
         (found("a0", turns=2), None, 1.0),
         (found(turns=2), None, 0.0),  # it never searched
@@ -82,7 +81,7 @@ def test_format_is_the_share_of_well_formed_turns_and_independent_of_the_graph()
         (found(turns=1, graph=("cycle: A -> B -> A",)), 0.0, 1.0),
         (found("a0", turns=2, graph=(), faults=("no answer",)), 1.0, 0.5),
     ):
-        assert (TERMS["graph"](played), TERMS["format"](played)) == (graph, share and pytest.approx(share)), played
+        assert (TERMS["graph"](one), TERMS["format"](one)) == (graph, share and pytest.approx(share)), one
 
 
 def test_prices_are_negative() -> None:
