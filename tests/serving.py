@@ -80,3 +80,8 @@ def chat(content: str | None) -> dict[str, Any]:
     message = {"role": "assistant", "content": content}
     choice = {"index": 0, "finish_reason": "stop", "message": message}
     return {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+
+
+def completion(text: str, reason: str = "stop") -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": reason, "logprobs": None, "text": text}
+    return {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}

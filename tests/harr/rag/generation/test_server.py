@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import chat, serving
+from serving import chat, completion, serving
 
 from harr.builders.writers import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
@@ -46,11 +46,6 @@ WORDS = [
 
 def echo(body: dict[str, Any], number: int) -> tuple[int, Any]:
     return 200, chat("echo " + body["messages"][-1]["content"])
-
-
-def completion(text: str, reason: str = "stop") -> dict[str, Any]:
-    choice = {"index": 0, "finish_reason": reason, "logprobs": None, "text": text}
-    return {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
 
 
 def generator(base_url: str, **changes: Any) -> ServerGenerator:

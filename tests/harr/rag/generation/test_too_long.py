@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from letters import OnePassage
-from serving import serving
+from serving import completion, serving
 
 from harr.errors import ParamsError
 from harr.params.generator import ServerParams
@@ -26,10 +26,8 @@ def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
 
 
 def written(text: str, reason: str = "stop", tokens: int = 0) -> tuple[int, Any]:
-    choice = {"index": 0, "finish_reason": reason, "logprobs": None, "text": text}
-    whole = {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
     usage = {"prompt_tokens": 4090, "completion_tokens": tokens, "total_tokens": 4090 + tokens}
-    return 200, whole | ({"usage": usage} if tokens else {})
+    return 200, completion(text, reason) | ({"usage": usage} if tokens else {})
 
 
 def remembering(base_url: str, path: Path) -> CachedGenerator:

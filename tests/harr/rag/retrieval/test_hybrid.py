@@ -61,11 +61,6 @@ def test_fusion_is_that_of_a_slow_twin(dense: list[list[int]], sparse: list[list
         assert [row for row in found[q].tolist() if row >= 0] == best
 
 
-def policies(setup: Setup) -> tuple[DensePolicy, BM25Retriever]:
-    frozen = replace(setup.policy, sampling=None, history=False)
-    return frozen, BM25Retriever(frozen.index, frozen.passages, k=1, candidates="corpus")
-
-
 @pytest.mark.parametrize("fusion", [DENSE, Fusion(0.0, 1.0), HYBRID], ids=["dense", "sparse", "hybrid"])
 def test_a_policy_draws_its_pool_from_the_search(setup: Setup, fusion: Fusion, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool is that of the search; chosen and learnt is by vectors."""
@@ -97,7 +92,8 @@ def test_a_query_that_shares_no_word_has_an_empty_pool(setup: Setup) -> None:
 
 def test_whatever_an_agent_may_ask_is_searched(setup: Setup) -> None:
     """What react lets through: any text of one line, at most 2,000 characters."""
-    dense, sparse = policies(setup)
+    dense = setup.policy.greedy()
+    sparse = BM25Retriever(dense.index, dense.passages, k=1, candidates="corpus")
     hybrid = HybridRetriever(dense, sparse, HYBRID, k=2, depth=8)
     odd = ["?", "\x00", "\x1b[2J", "'\"; --", "OR AND NOT", "\u202e\ufeff", "x" * 2000, "🩺" * 2000, "{}[]()*~^"]
     found = hybrid.retrieve([Search(setup.questions[0], query) for query in [*odd, "Ashford in winter"]])
