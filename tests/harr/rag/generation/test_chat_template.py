@@ -14,13 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from trl import chat_template_utils
 
 from harr.errors import ModelError
-from harr.rag.generation.chat_template import (
-    check_conversations,
-    keep_turns,
-    keeps_turns,
-    turn_frame,
-    with_settings,
-)
+from harr.rag.generation.chat_template import check_conversations, keep_turns, keeps_turns, turn_frame, with_settings
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Sampler, Trace
 from harr.rag.pipelines.r_search import r_search
@@ -31,10 +25,7 @@ from harr.rag.rollout import play
 from harr.types import Episode, Generate, Pipeline, Question
 
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
-REFUSED = {
-    "gemma": "System role not supported",
-    "deepseek_r1_distill": "does not keep earlier turns",
-}
+REFUSED = {"gemma": "System role not supported", "deepseek_r1_distill": "does not keep earlier turns"}
 """Templates whose conversations cannot be trained on, and what is said of it."""
 CHAT = (
     *("qwen2_5", "qwen3", "qwen3_instruct_2507", "qwen3_5_think", "qwen3_5_nothink"),
@@ -82,13 +73,6 @@ def played(tokenizer: Any, pipeline: Pipeline, replies: Sequence[str], most: int
     return episode, trace
 
 
-def chat_ids(tokenizer: Any, text: str) -> list[int]:
-    """What the template makes of a first turn."""
-    turn = [{"role": "user", "content": text}]
-    found: list[int] = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
-    return found
-
-
 @pytest.mark.parametrize("begins", [True, False], ids=["bos", "no bos"])
 @pytest.mark.parametrize("name", CHAT)
 def test_a_growing_text_stands_in_any_template(name: str, begins: bool) -> None:
@@ -99,7 +83,8 @@ def test_a_growing_text_stands_in_any_template(name: str, begins: bool) -> None:
     assert episode.answer == "xyz" and not episode.outcome.faults and trace.whole
     told = tokenizer.decode(trace.prompt)
     instructions = told[told.index("Answer the question") : told.rindex(ASKED.text) + len(ASKED.text)]
-    written = chat_ids(tokenizer, instructions)
+    turn = [{"role": "user", "content": instructions}]
+    written = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
     if begins and 1 not in written:  # a tokenizer that begins every text, which its template leaves out
         written = [1, *written]
     assert trace.prompt == written and trace.prompt.count(1) <= 1

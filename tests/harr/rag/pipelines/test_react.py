@@ -78,8 +78,7 @@ def test_a_thought_neither_calls_nor_answers(thought: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "malformed"),
-    [("I do not know.", 2), ("<think>Final answer: Bath", 2), (call("Who else?"), 1)],
+    ("reply", "malformed"), [("I do not know.", 2), ("<think>Final answer: Bath", 2), (call("Who else?"), 1)]
 )
 def test_the_last_turn_is_announced_and_ends_the_episode(reply: str, malformed: int) -> None:
     """A call is well-formed there, too, and is not made."""

@@ -109,15 +109,15 @@ def test_a_long_history_is_not_read_again_for_every_hop_that_goes(
     encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One chat of hundreds of hops would keep a server from answering anybody else for minutes."""
-    hops = tuple(Hop(f"where is {number}", "here " * (number % 5), "FOUND") for number in range(200))
-    kept = [state_text(Search(QUESTION, "Who?", hops[dropped:]), style="json", history=True) for dropped in range(201)]
+    hops = tuple(Hop(f"where is {number}", "here " * (number % 5), "FOUND") for number in range(100))
+    kept = [state_text(Search(QUESTION, "Who?", hops[dropped:]), style="json", history=True) for dropped in range(101)]
     fits = [length <= 200 for length in encoder.token_counts(kept, prompt=PROMPT)]
     read, count = list[str](), encoder.token_counts
     monkeypatch.setattr(
         encoder, "token_counts", lambda texts, prompt: (read.extend(texts), count(texts, prompt=prompt))[1]
     )
     (text,), (lost,) = StateFormat("json", True, 200, PROMPT).texts([Search(QUESTION, "Who?", hops)], encoder)
-    assert text == kept[lost.dropped] and lost.dropped == fits.index(True) < 200
+    assert text == kept[lost.dropped] and lost.dropped == fits.index(True) < 100
     assert sum(map(len, read)) < 3 * len(kept[0])
 
 

@@ -90,19 +90,6 @@ def test_every_tool_searches_its_own_passages(tiny: str) -> None:
     assert len(set(identities)) == 2
 
 
-def test_a_search_without_a_tool_asks_every_source(place: Path, tiny: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(place)
-    (place / "elsewhere.py").write_text(
-        "from harr.types import Passage\nsearch = lambda query, k: [Passage('web', query)]\n"
-    )
-    sources = {"News": OWN["News"], "Web": {"kind": "function", "function": "elsewhere:search"}}
-    search_r1 = params(tiny, sources, pipeline={"name": "search_r1"})
-    with open_setup(search_r1, PLACES, QUESTIONS / "test.jsonl") as setup:
-        [found] = setup.retriever.retrieve([Search(setup.questions[0], "Who founded it?")])
-        [alone] = setup.retriever.retrieve([Search(setup.questions[0], "Who founded it?", tool="News")])
-    assert [passage.id for passage in found.passages] == [alone.passages[0].id, "web", alone.passages[1].id]
-
-
 @pytest.mark.usefixtures("place")
 def test_a_source_that_the_corpus_lacks_or_lost_is_named(tiny: str) -> None:
     with (
