@@ -67,21 +67,16 @@ def test_an_episode_without_room_is_counted(writer: LanguageModel) -> None:
     assert all(Trace.of(episode).ids for episode in episodes if episode.turns[0].completion)
 
 
-def test_a_pipeline_that_rewrites_what_was_said_is_refused(writer: LanguageModel) -> None:
-    said = Turn(Generate(prompt="ab"), Completion.of("cd", [2, 3], [4, 5], ""))
-    sampler = Sampler(writer, Recorder(writer), max_tokens=6)
-    assert sampler.context(Generate(prompt="abcde", past=(said,))) == [2, 3, 4, 5, 6]
-    with pytest.raises(ModelError, match="changed what the model had said"):
-        sampler.context(Generate(prompt="abdc", past=(said,)))
-
-
-def test_chat_goes_on_from_its_tokens(writer: LanguageModel) -> None:
+def test_chat_goes_on_from_its_tokens_and_a_pipeline_that_rewrites_them_is_refused(writer: LanguageModel) -> None:
     """The template writes role and content; the reply and what follows keep their ids."""
     opening = Generate(messages=({"role": "user", "content": "bc"},))
     reply = Completion.of("de", writer.encode(opening), [5, 6], "")
     messages = (*opening.messages, {"role": "assistant", "content": "de"}, {"role": "user", "content": "f"})
-    context = Sampler(writer, Recorder(writer), max_tokens=6).context(
-        Generate(messages=messages, past=(Turn(opening, reply),))
-    )
+    sampler = Sampler(writer, Recorder(writer), max_tokens=6)
+    context = sampler.context(Generate(messages=messages, past=(Turn(opening, reply),)))
     assert writer.tokenizer.decode(context) == "ubcadeufa"
     assert context[:6] == [*reply.context, *reply.ids]
+    said = Turn(Generate(prompt="ab"), Completion.of("cd", [2, 3], [4, 5], ""))
+    assert sampler.context(Generate(prompt="abcde", past=(said,))) == [2, 3, 4, 5, 6]
+    with pytest.raises(ModelError, match="changed what the model had said"):
+        sampler.context(Generate(prompt="abdc", past=(said,)))

@@ -135,16 +135,13 @@ def test_the_current_query_is_read_whole_whatever_is_cut(encoder: Encoder, limit
         assert all(own.question == (limit < 64 or question != QUESTION.text) for own in lost)
 
 
-def test_of_a_long_question_both_ends_are_read(encoder: Encoder) -> None:
+def test_of_a_long_question_both_ends_are_read_and_a_long_query_is_whole_and_counted(encoder: Encoder) -> None:
     search = Search(Question("q", LONG), "Who?", HOPS)
     (text,), (lost,) = StateFormat("json", True, 60, PROMPT).texts([search], encoder)
     assert text.startswith("Original Question: Which of the many")
     assert text.endswith("is the longest?\nHistory: []\nQuery: Who?")
     assert " ... " in text and lost == Shortened(hops=2, dropped=2, question=True)
     assert encoder.token_counts([text], prompt=PROMPT)[0] > 50, "as much of it as has room"
-
-
-def test_a_query_over_the_limit_ends_there_and_is_counted(encoder: Encoder) -> None:
     for style, history in (("json", True), ("json", False), ("sep", True)):
         format_ = StateFormat(style, history, 30, PROMPT)
         (text,), (lost,) = format_.texts([Search(QUESTION, LONG, HOPS)], encoder)
