@@ -28,7 +28,7 @@ class Script:
         return [request.cut(self.replies.pop(0)) for request in requests]
 
     def usage(self) -> dict[str, float]:
-        return {}
+        return {"requests": float(len(self.asked))}
 
 
 class Fixed:
