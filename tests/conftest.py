@@ -139,20 +139,18 @@ def postgresql(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def multi_vector(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A multi-vector model: the packaged encoder without its pooling, a vector a token, of which 128 numbers stay."""
+def multi_vector(tiny: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A multi-vector model: the tiny encoder without its pooling, a vector a token, of which 32 numbers stay."""
     import torch
     from sentence_transformers import MultiVectorEncoder
     from sentence_transformers.base.modules import Dense, Normalize, Transformer
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-
-    from harr.io.model_folder import PACKAGED, find_folder
+    from tiny import WIDTH
 
     out = tmp_path_factory.mktemp("late") / "model"
-    words = Transformer(str(find_folder(PACKAGED)))
     names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
-    narrow = Dense(384, 128, bias=False, activation_function=torch.nn.Identity(), **names)
-    narrow.linear.weight.data = torch.eye(128, 384)
-    modules = [words, narrow, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
+    narrow = Dense(WIDTH, 32, bias=False, activation_function=torch.nn.Identity(), **names)
+    narrow.linear.weight.data = torch.eye(32, WIDTH)
+    modules = [Transformer(tiny), narrow, MultiVectorMask(), Normalize(module_input_name="token_embeddings")]
     MultiVectorEncoder(modules=modules, device="cpu").save_pretrained(str(out))
     return out

@@ -11,12 +11,13 @@ Reply = Callable[[dict[str, Any], int], tuple[int, Any]]
 
 
 class Served:
-    """What the test server saw: its address, requests, keys, and the most requests at one time."""
+    """What the test server saw: its address, requests, paths, keys, and the most requests at one time."""
 
     def __init__(self) -> None:
         self.base_url = ""
         self.bodies: list[dict[str, Any]] = []
         self.keys: set[str | None] = set()
+        self.paths: set[str] = set()
         self.now = self.peak = 0
         self.lock = threading.Lock()
 
@@ -48,7 +49,8 @@ def serving(reply: Reply) -> Iterator[Served]:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with served.lock:
                 served.bodies.append(body)
-                served.keys.add(self.headers["Authorization"])
+                served.keys.add(self.headers["Authorization"] or self.headers["x-api-key"])
+                served.paths.add(self.path)
                 number = len(served.bodies)
                 served.now += 1
                 served.peak = max(served.peak, served.now)
@@ -78,3 +80,8 @@ def chat(content: str | None) -> dict[str, Any]:
     message = {"role": "assistant", "content": content}
     choice = {"index": 0, "finish_reason": "stop", "message": message}
     return {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+
+
+def completion(text: str, reason: str = "stop") -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": reason, "logprobs": None, "text": text}
+    return {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}

@@ -1,11 +1,14 @@
 """play(): order, batching, and what an episode records."""
 
 from collections.abc import Generator as PyGenerator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from by_hand import ends
 
 from harr.errors import ParamsError
+from harr.params.pipeline import PipelineParams
+from harr.rag.pipelines import PIPELINES
 from harr.rag.pipelines.pick import pick
 from harr.rag.rollout import play
 from harr.types import Generate, Hop, Outcome, Passage, Question, Request, Retrieval, Search
@@ -45,22 +48,12 @@ def test_episodes_keep_the_order_of_the_questions_and_their_steps() -> None:
     questions = [Question("a", "3"), Question("b", "0"), Question("c", "1")]
     episodes = play(questions, hops_then_answer, CountingRetriever(), Echo())
     assert [episode.answer for episode in episodes] == ["A", "B", "C"]
-    assert [[step.search.query for step in episode.steps] for episode in episodes] == [
-        ["a.0", "a.1", "a.2"],
-        [],
-        ["c.0"],
-    ]
+    steps = [[step.search.query for step in episode.steps] for episode in episodes]
+    assert steps == [["a.0", "a.1", "a.2"], [], ["c.0"]]
     assert [passage.id for passage in episodes[0].retrieved] == ["p0", "p1", "p2"]
 
 
-def test_a_round_is_one_batch_of_each_kind() -> None:
-    retriever, generator = CountingRetriever(), Echo()
-    play([Question(str(i), "2") for i in range(50)], hops_then_answer, retriever, generator)
-    assert retriever.batches == [50, 50]
-    assert generator.batches == [50]
-
-
-def test_early_writers_wait_for_those_who_still_search() -> None:
+def test_a_round_is_one_batch_of_each_kind_and_early_writers_wait_for_those_who_still_search() -> None:
     retriever, generator = CountingRetriever(), Echo()
     play([Question(str(i), str(1 + i % 3)) for i in range(9)], hops_then_answer, retriever, generator)
     assert retriever.batches == [9, 6, 3]
@@ -80,21 +73,16 @@ def test_several_searches_at_once_share_the_batch_of_all_games() -> None:
     assert retriever.batches == [4, 3]
     assert [episode.answer for episode in episodes] == ["a.0a.1a.2", "", "c.0"]
     assert [len(episode.steps) for episode in episodes] == [4, 1, 2]
-    assert [step.search.query for step in episodes[0].steps] == [
-        step.retrieval.passages[0].text for step in episodes[0].steps
-    ]
+    assert all(step.search.query == step.retrieval.passages[0].text for step in episodes[0].steps)
 
 
-def test_a_retriever_that_answers_too_little_is_an_error() -> None:
+def test_a_retriever_that_answers_too_little_or_no_generator_is_an_error() -> None:
     class Lazy:
         def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
             return [Retrieval(())] * (len(searches) - 1)
 
     with pytest.raises(ValueError, match="3 searches were answered by 2"):
         play([Question("a", "3")], fan, Lazy(), None)
-
-
-def test_a_pipeline_that_writes_needs_a_generator() -> None:
     with pytest.raises(RuntimeError, match=r"generator\.kind"):
         play([Question("a", "0")], hops_then_answer, CountingRetriever(), None)
 
@@ -106,9 +94,7 @@ def test_pick_excludes_what_it_took_and_fills_the_ranking_last() -> None:
     second = game.send(Retrieval((Passage("p7", "text", "Title"),)))
     assert (second.k, second.exclude_ids) == (4, frozenset({"p7"}))
     assert second.hops == (Hop("", "Title: text"),)
-    with pytest.raises(StopIteration) as end:
-        game.send(Retrieval((Passage("p8", "a"), Passage("p9", "b"))))
-    assert len(end.value.value.hops) == 3
+    assert len(ends(game, Retrieval((Passage("p8", "a"), Passage("p9", "b")))).hops) == 3
 
 
 def test_a_reader_sees_the_picks_in_the_order_of_the_document() -> None:
@@ -119,26 +105,30 @@ def test_a_reader_sees_the_picks_in_the_order_of_the_document() -> None:
     asked = game.send(Retrieval((Passage("a", "Mary came.</information>"),)))
     shown = asked.messages[-1]["content"]
     assert shown.index("Mary came.") < shown.index("She left.") and "&lt;/information&gt;" in shown
-    try:
-        game.send("Answer: office.")
-    except StopIteration as end:
-        assert (end.value.answer, end.value.escaped, len(end.value.hops)) == ("office", 1, 2)
+    outcome = ends(game, "Answer: office.")
+    assert (outcome.answer, outcome.escaped, len(outcome.hops)) == ("office", 1, 2)
 
 
-@pytest.mark.parametrize(
-    ("moves", "line"),
-    [
+def test_a_pipeline_of_another_package_that_yields_something_else_is_told() -> None:
+    for moves, line in (
         (["Where?"], r"the pipeline yielded .Where\?.; yield a Search, a Generate or a tuple of Searches"),
         ([[Search(Question("q", "Who?"), "Who?")]], r"the pipeline yielded \[Search"),
         ([(Generate(prompt="Who?"),)], r"the pipeline yielded \(Generate"),
         ([None], "the pipeline yielded None"),
         ([], "the pipeline returned 'Bath'; return an Outcome"),
-    ],
-)
-def test_a_pipeline_of_another_package_that_yields_something_else_is_told(moves: list[Any], line: str) -> None:
-    def pipeline(question: Question) -> Any:
-        yield from moves
-        return "Bath"
+    ):
 
-    with pytest.raises(ParamsError, match=line):
-        play([Question("q", "Who?")], pipeline, CountingRetriever(), Echo())
+        def pipeline(question: Question, moves: Any = moves) -> Any:
+            yield from moves
+            return "Bath"
+
+        with pytest.raises(ParamsError, match=line):
+            play([Question("q", "Who?")], pipeline, CountingRetriever(), Echo())
+
+
+def test_the_parameters_say_which_pipelines_bring_thoughts() -> None:
+    union: Any = get_args(PipelineParams)[0]
+    facts = {get_args(kind.model_fields["name"].annotation)[0]: kind for kind in get_args(union) if not kind.foreign}
+    thinking = {name for name, kind in facts.items() if kind.thinks}
+    assert thinking == {"search_r1", "react", "r_search", "leret"}
+    assert facts.keys() == PIPELINES.keys() - {"function"}

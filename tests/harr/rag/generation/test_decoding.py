@@ -1,24 +1,17 @@
 """What is drawn follows the model's chances, and what ends a text is found however its tokens cut it."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from letters import save_letters
 from tokenizers import ByteLevelBPETokenizer
-from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import PreTrainedTokenizerFast
 
 from harr.rag.generation.decoding import Draw, StopRows, TokenTexts
-from harr.rag.generation.local_model import LocalGenerator
-from harr.types import Generate
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_draws_have_the_chances_of_the_model(temperature: float) -> None:
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_draws_have_the_chances_of_the_model(temperature: float, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    rows = 20_000
+    rows = 10_000
     logits = torch.randn(50)
     logits[7] = -torch.inf
     drawn = Draw(temperature, [str(row) for row in range(rows)], 1)(torch.zeros(0), logits.expand(rows, -1).clone())
@@ -28,35 +21,9 @@ def test_draws_have_the_chances_of_the_model(temperature: float) -> None:
     chi_square = ((counts - expected)[seen] ** 2 / expected[seen]).sum()
     assert chi_square < 85.4  # 48 degrees of freedom, p .001 is 84.0
     assert counts[7] == 0 and torch.isfinite(drawn).sum() == rows
-
-
-def test_the_largest_number_draws_a_token_that_has_a_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "rand", lambda count, **_: torch.full((count,), 1 - 2**-24))
     scores = torch.tensor([[0.0, 1.0, -torch.inf]])
-    assert Draw(1.0, ["a"], 1)(torch.zeros(0), scores).argmax() == 1
-
-
-class RandomNumbers(TorchDispatchMode):
-    """Counts the random numbers that torch makes."""
-
-    count = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if torch.Tag.nondeterministic_seeded in func.tags and "attention" not in str(func):  # whose dropout is off
-            self.count += made.numel()
-        return made
-
-
-def test_a_token_takes_one_random_number_and_not_one_for_every_word(tmp_path: Path) -> None:
-    """Noise for 128 rows of 152,000 words took .4 s of a CPU for every token (review F2)."""
-    player = LocalGenerator(
-        str(save_letters(tmp_path, spread=1.0)), temperature=1.0, max_tokens=6, batch_size=8, seed=0
-    )
-    player.complete([Generate(prompt="z")])  # loads the model
-    with RandomNumbers() as made:
-        player.complete([Generate(prompt=letter) for letter in "abcd"])
-    assert made.count == 4 * 6
+    assert Draw(1.0, ["a"], 1)(torch.zeros(0), scores).argmax() == 1, "the largest number, too, draws what has a chance"
 
 
 def bytewise(text: str) -> PreTrainedTokenizerFast:
@@ -75,20 +42,3 @@ def test_a_stop_string_is_found_at_the_token_that_completes_it(stop: str) -> Non
     for size in range(1, len(ids) + 1):
         never, done, without = criterion(torch.tensor([ids[:size]] * 3), None).tolist()
         assert done == (stop in tokenizer.decode(ids[:size])) and not never and not without
-
-
-def test_only_rows_that_may_have_ended_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    player = LocalGenerator(
-        str(save_letters(tmp_path, spread=1.0)), temperature=1.0, max_tokens=12, batch_size=8, seed=0
-    )
-    decoded: list[str] = []
-    decode = TokenTexts.decode
-
-    def count(self: TokenTexts, rows: Any) -> list[str]:
-        found = decode(self, rows)
-        decoded.extend(found if len(rows) < 20 else [])  # the whole vocabulary once
-        return found
-
-    monkeypatch.setattr(TokenTexts, "decode", count)
-    player.complete([Generate(prompt=text, stop=("qx",)) for text in ("a", "bcd", "zz", "hello")])
-    assert all(text.endswith("x") for text in decoded) and len(decoded) < 12

@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 import torch
 from letters import save_letters
-from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
 from harr.builders.writers import stamps
 from harr.compute.tensors import trained_weights
 from harr.errors import ModelError
-from harr.params.train import AgentParams
 from harr.params.train_facts import LoraParams
 from harr.rag.generation import llm_adapter as adapter, local_model as local
 from harr.rag.generation.llm_adapter import base_identity
@@ -53,14 +51,11 @@ def test_what_learns_is_in_32_bits(tmp_path: Path) -> None:
         assert {weight.dtype for weight in trained_weights(model).values()} == {torch.float32}
 
 
-def test_four_bits_have_the_published_values() -> None:
+def test_four_bits_have_the_published_values_or_are_refused(tmp_path: Path, monkeypatch: Any) -> None:
     """NormalFloat, computed and stored in bfloat16 (so that it can be sharded), not quantized twice."""
     found = local.nf4()
     assert found.load_in_4bit and found.bnb_4bit_quant_type == "nf4" and not found.bnb_4bit_use_double_quant
     assert found.bnb_4bit_compute_dtype == found.bnb_4bit_quant_storage == torch.bfloat16
-
-
-def test_four_bits_are_refused_where_they_cannot_be(tmp_path: Path, monkeypatch: Any) -> None:
     folder = str(save_letters(tmp_path / "letters", spread=0.5))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ModelError, match=r"needs a CUDA GPU.*set train\.quantization: none: LoRA in bfloat16"):
@@ -69,11 +64,3 @@ def test_four_bits_are_refused_where_they_cannot_be(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(local, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"needs bitsandbytes.*harr\[qlora\].*none: LoRA in bfloat16"):
         local.load_model(folder, "nf4")
-
-
-def test_four_bits_are_for_a_lora_without_vllm() -> None:
-    assert AgentParams(method="agent", quantization="nf4").quantization == "nf4"
-    with pytest.raises(ValidationError, match=r"freezes the base; set train\.lora"):
-        AgentParams(method="agent", quantization="nf4", lora=None)
-    with pytest.raises(ValidationError, match=r"vllm takes no 4-bit base.*set train\.quantization: none"):
-        AgentParams(method="agent", quantization="nf4", vllm="colocate")

@@ -1,7 +1,6 @@
 """Tokens of episodes: what was sampled is what is kept, and what the environment said is told apart."""
 
-from collections.abc import Generator as PyGenerator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from letters import TOLD, OnePassage, save_letters, spell
@@ -10,7 +9,7 @@ from harr.errors import ModelError
 from harr.rag.generation.local_model import LanguageModel, load_model
 from harr.rag.generation.sampler import Completion, Sampler, Trace
 from harr.rag.rollout import play
-from harr.types import Episode, Generate, Outcome, Question, Request, Turn
+from harr.types import Episode, Generate, Outcome, Question, Turn
 
 QUESTIONS = [Question(f"q{number}", text) for number, text in enumerate(["s", "ts", "abc", "bst", "q"])] * 4
 
@@ -54,40 +53,11 @@ def test_sampled_ids_are_the_trained_ids(writer: LanguageModel) -> None:
         assert [token for token, mine in zip(trace.ids, trace.own, strict=True) if mine] == first.ids + second.ids
         told = writer.tokenizer.decode([t for t, mine in zip(trace.ids, trace.own, strict=True) if not mine])
         assert told == (TOLD if first.ending == "s" else f"s{TOLD}"), "the model's own s is not said again"
+        assert trace.whole == (writer.tokenizer.decode(second.ids[-1:]) in ("t", "<eos>")), "whether the model ended it"
+        assert episode.outcome == Outcome(str(second))
     assert sorted(own) == sorted(recorder.sampled)
     assert {len(ids) for ids in own} > {1, 6}, "some stop at once, some are cut"
-
-
-def test_a_stop_string_in_the_prompt_stops_nothing(writer: LanguageModel) -> None:
-    (episode, *_) = played(writer, Recorder(writer))
-    assert "s" in episode.question.text
-    lengths = [len(turn.completion.ids) for episode in played(writer, Recorder(writer)) for turn in episode.turns]  # type: ignore[attr-defined]
-    assert sum(lengths) / len(lengths) > 2
-
-
-def test_a_trace_knows_whether_the_model_ended_it(writer: LanguageModel) -> None:
-    for episode in played(writer, Recorder(writer)):
-        last = episode.turns[-1].completion
-        assert isinstance(last, Completion)
-        ended = writer.tokenizer.decode(last.ids[-1:]) in ("t", "<eos>")
-        assert Trace.of(episode).whole == ended
-
-
-def test_what_was_told_is_attended_to(writer: LanguageModel) -> None:
-    """Where the environment says something else, the same random numbers write other answers, after the same turns."""
-
-    def told_else(question: Question) -> PyGenerator[Request, Any, Outcome]:
-        game = spell(question)
-        first: str = yield next(game)
-        game.send((yield game.send(first)))
-        return Outcome((yield Generate(prompt=f"{question.text}{first}sbcd", stop=("t",))))
-
-    sampler = Sampler(writer, Recorder(writer), max_tokens=6)
-    others = [episode.turns for episode in play(QUESTIONS, told_else, OnePassage(), sampler)]
-    turns = [episode.turns for episode in played(writer, Recorder(writer))]
-    assert [turn[0].completion for turn in turns] == [turn[0].completion for turn in others]
-    answers = [(one[1].completion, two[1].completion) for one, two in zip(turns, others, strict=True)]
-    assert sum(one != two for one, two in answers) > len(QUESTIONS) / 4
+    assert sum(map(len, own)) / len(own) > 2, "a stop string in the prompt stops nothing"
 
 
 def test_an_episode_without_room_is_counted(writer: LanguageModel) -> None:
@@ -97,26 +67,16 @@ def test_an_episode_without_room_is_counted(writer: LanguageModel) -> None:
     assert all(Trace.of(episode).ids for episode in episodes if episode.turns[0].completion)
 
 
-def test_a_pipeline_that_rewrites_what_was_said_is_refused(writer: LanguageModel) -> None:
-    said = Turn(Generate(prompt="ab"), Completion.of("cd", [2, 3], [4, 5], ""))
-    sampler = Sampler(writer, Recorder(writer), max_tokens=6)
-    assert sampler.context(Generate(prompt="abcde", past=(said,))) == [2, 3, 4, 5, 6]
-    with pytest.raises(ModelError, match="changed what the model had said"):
-        sampler.context(Generate(prompt="abdc", past=(said,)))
-
-
-def test_chat_goes_on_from_its_tokens(writer: LanguageModel) -> None:
+def test_chat_goes_on_from_its_tokens_and_a_pipeline_that_rewrites_them_is_refused(writer: LanguageModel) -> None:
     """The template writes role and content; the reply and what follows keep their ids."""
     opening = Generate(messages=({"role": "user", "content": "bc"},))
     reply = Completion.of("de", writer.encode(opening), [5, 6], "")
     messages = (*opening.messages, {"role": "assistant", "content": "de"}, {"role": "user", "content": "f"})
-    context = Sampler(writer, Recorder(writer), max_tokens=6).context(
-        Generate(messages=messages, past=(Turn(opening, reply),))
-    )
+    sampler = Sampler(writer, Recorder(writer), max_tokens=6)
+    context = sampler.context(Generate(messages=messages, past=(Turn(opening, reply),)))
     assert writer.tokenizer.decode(context) == "ubcadeufa"
     assert context[:6] == [*reply.context, *reply.ids]
-
-
-def test_the_pipelines_last_word_is_its_outcome(writer: LanguageModel) -> None:
-    episode = played(writer, Recorder(writer))[0]
-    assert episode.outcome == Outcome(str(episode.turns[-1].completion))
+    said = Turn(Generate(prompt="ab"), Completion.of("cd", [2, 3], [4, 5], ""))
+    assert sampler.context(Generate(prompt="abcde", past=(said,))) == [2, 3, 4, 5, 6]
+    with pytest.raises(ModelError, match="changed what the model had said"):
+        sampler.context(Generate(prompt="abdc", past=(said,)))

@@ -1,16 +1,16 @@
 """ServerGenerator against a real HTTP server on loopback."""
 
+import re
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import chat, serving
+from serving import chat, completion, serving
 
 from harr.builders.writers import build_generator
 from harr.errors import ParamsError, ServiceUnavailable
-from harr.params import Params
 from harr.params.generator import ServerParams
 from harr.rag.generation.server import ServerGenerator
 from harr.types import Generate, TruncatedCompletion
@@ -64,8 +64,9 @@ def test_order_is_kept_and_concurrency_is_bounded() -> None:
 
     texts = [str(number) for number in range(12)]
     with serving(uneven) as served:
-        replies = generator(served.base_url, concurrency=3, temperature=0.3, max_tokens=17).complete(ask(*texts))
-    assert replies == [f"echo {text}" for text in texts]
+        player = generator(served.base_url, concurrency=3, temperature=0.3, max_tokens=17)
+        assert player.complete([]) == [] and not served.bodies
+        assert player.complete(ask(*texts)) == [f"echo {text}" for text in texts]
     assert 2 <= served.peak <= 3
     sent = served.bodies[0]
     assert (sent["model"], sent["temperature"], sent["max_tokens"]) == ("small", 0.3, 17)
@@ -91,25 +92,18 @@ def test_of_two_servers_the_less_loaded_is_asked_and_a_dead_one_is_told_and_left
     assert capsys.readouterr().err.count("does not answer; 1 others are asked meanwhile") == 1
 
 
-def test_no_requests_need_no_server() -> None:
-    assert generator("http://127.0.0.1:9/v1").complete([]) == []
-
-
-def test_a_500_is_tried_again() -> None:
+def test_a_500_is_tried_again_until_the_deadline() -> None:
     def once_broken(body: dict[str, Any], number: int) -> tuple[int, Any]:
         return (500, {"error": {"message": "warming up"}}) if number == 1 else echo(body, number)
 
     with serving(once_broken) as served:
         assert generator(served.base_url, deadline_seconds=10).complete(ask("hello")) == ["echo hello"]
     assert len(served.bodies) == 2
-
-
-def test_lasting_500_is_service_unavailable() -> None:
     with (
         serving(lambda body, number: (503, {"error": {"message": "out of\nmemory"}})) as served,
-        pytest.raises(ServiceUnavailable, match=r"HTTP 503 .*out of memory.*tried for 1 s") as caught,
+        pytest.raises(ServiceUnavailable, match=r"HTTP 503 .*out of memory.*tried for 0\.6 s") as caught,
     ):
-        generator(served.base_url, deadline_seconds=1).complete(ask("hello"))
+        generator(served.base_url, deadline_seconds=0.6).complete(ask("hello"))
     assert len(served.bodies) >= 2
     assert served.base_url in str(caught.value) and "\n" not in str(caught.value)
 
@@ -137,106 +131,76 @@ def test_an_unreachable_server_is_one_clear_line() -> None:
     assert address in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_after_a_failure_nothing_more_is_sent() -> None:
-    with (
-        serving(lambda body, number: (400, {"error": {"message": "too long"}})) as served,
-        pytest.raises(ParamsError, match=r"HTTP 400 .*too long.*generator\.model \(small\)"),
-    ):
-        generator(served.base_url, concurrency=1).complete(ask(*map(str, range(50))))
-    assert len(served.bodies) < 10
-
-
-@pytest.mark.parametrize("words", WORDS)
-@pytest.mark.parametrize("request_", [*ask("long"), Generate(prompt="long")])
-def test_a_prompt_that_is_too_long_is_data(words: Any, request_: Generate) -> None:
+def test_a_prompt_that_is_too_long_is_data() -> None:
     def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
-        return (400, words) if "long" in str(body) else echo(body, number)
+        long = re.search(r"long (\d+)", str(body))
+        return (400, WORDS[int(long[1])]) if long else echo(body, number)
 
+    count = len(WORDS)
+    asked = [Generate(prompt=f"long {number}") for number in range(count)]
+    asked += ask(*(f"long {number}" for number in range(count)), *(str(number) for number in range(2 * count + 1)))
     with serving(reply) as served:
         player = generator(served.base_url)
-        found = player.complete([*ask("a"), request_, *ask("b")])
-    assert found == ["echo a", "", "echo b"] and [isinstance(text, TruncatedCompletion) for text in found] == [
-        False,
-        True,
-        False,
-    ]
-    assert player.usage() == dict(zip(COUNTS, (3, 0, 0, 0, 0, 1, 0), strict=True)), "asked once, not again"
+        found = player.complete(asked)
+    assert found == [""] * 2 * count + [f"echo {number}" for number in range(2 * count + 1)]
+    assert [isinstance(text, TruncatedCompletion) for text in found] == [text == "" for text in found]
+    assert player.usage() == dict(zip(COUNTS, (len(asked), 0, 0, 0, 0, 2 * count, 0), strict=True)), "none asked twice"
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
+def test_other_refusals_end_the_stage() -> None:
+    for status, words in (
         (400, "'max_tokens' must be at least 16; you sent: This model's maximum context length is 5"),
         (400, "max_tokens=5000 cannot be greater than max_model_len=4096."),
         (400, "The prompt is too long to be shown here"),
         (400, "max_tokens must be at least 16, got 5. (parameter=max_tokens, value=5)"),
         (404, OPENAI["message"]),
-    ],
-)
-def test_other_refusals_end_the_stage(status: int, words: str) -> None:
-    with (
-        serving(lambda body, number: (status, {"error": {"message": words, "code": status}})) as served,
-        pytest.raises(ParamsError, match=rf"HTTP {status} .*check generator\.base_url"),
     ):
-        generator(served.base_url).complete(ask("a"))
+        refusal = {"error": {"message": words, "code": status}}
+        told = rf"HTTP {status} .*{re.escape(words)}.*check generator\.base_url, generator\.model \(small\)"
+        with (
+            serving(lambda body, number, sent=(status, refusal): sent) as served,
+            pytest.raises(ParamsError, match=told),
+        ):
+            generator(served.base_url, concurrency=1).complete(ask(*map(str, range(50))))
+        assert len(served.bodies) < 10, "after a failure nothing more is sent"
 
 
-def test_an_empty_completion_is_data() -> None:
-    with serving(lambda body, number: (200, chat(None if number == 1 else ""))) as served:
-        assert generator(served.base_url, concurrency=1).complete(ask("a", "b")) == ["", ""]
+CHOICES = [{}, None, "text", {"message": None}, {"message": "hm"}, {"message": {"content": [1]}}]
+OTHERS = ["<html>welcome</html>", b"{broken", {"detail": "fine"}, {"choices": []}]
 
 
-@pytest.mark.parametrize("answer", ["<html>welcome</html>", b"{broken", {"detail": "fine"}, {"choices": []}])
-def test_another_kind_of_server_is_recognised(answer: Any) -> None:
-    with (
-        serving(lambda body, number: (200, answer)) as served,
-        pytest.raises(ParamsError, match=r"the answer is no completion; generator\.base_url must be"),
-    ):
-        generator(served.base_url).complete(ask("a"))
-
-
-@pytest.mark.parametrize(
-    "choice", [{}, None, "text", {"message": None}, {"message": "hm"}, {"message": {"content": [1]}}]
-)
-@pytest.mark.parametrize("request_", [*ask("a"), Generate(prompt="a")])
-def test_a_choice_without_text_is_no_completion(choice: Any, request_: Generate) -> None:
-    with (
-        serving(lambda body, number: (200, {"choices": [choice]})) as served,
-        pytest.raises(ParamsError, match=r"no completion; generator\.base_url must be") as caught,
-    ):
-        generator(served.base_url).complete([request_])
-    assert "\n" not in str(caught.value)
+def test_what_is_no_completion_is_one_line_and_an_empty_one_is_data() -> None:
+    for answer in (*OTHERS, *({"choices": [choice]} for choice in CHOICES)):
+        with serving(lambda body, number, answer=answer: (200, answer)) as served:
+            for request in (*ask("a"), Generate(prompt="a")):
+                told = r"the answer is no completion; generator\.base_url must be"
+                with pytest.raises(ParamsError, match=told) as caught:
+                    generator(served.base_url).complete([request])
+                assert "\n" not in str(caught.value), answer
+    with serving(lambda body, number: (200, chat(None if number == 1 else "") | {"usage": {}})) as served:
+        player = generator(served.base_url, concurrency=1)
+        assert player.complete(ask("a", "b")) == ["", ""]
+    assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 0, 0, 0, 0), strict=True)), "a usage without figures is none"
 
 
 def test_the_extra_body_is_sent_and_is_part_of_what_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    params = Params.load(Path(__file__).parents[4] / "params.yaml")
     bodies: tuple[dict[str, Any], ...] = ({}, {"chat_template_kwargs": {"enable_thinking": False}})
 
     def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
         told = f"{'prompt' in body} {body.get('chat_template_kwargs')}"
-        choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "text": told}
-        return 200, chat(told) | ({"choices": [choice]} if "prompt" in body else {})
+        return 200, completion(told) if "prompt" in body else chat(told)
 
-    said = []
     with serving(reply) as served:
         for extra in (*bodies, *bodies):
             section = ServerParams(kind="server", base_url=served.base_url, model="small", extra_body=extra)
-            writer = build_generator(section, params.seed, PLACES)
+            writer = build_generator(section, 0, PLACES)
             assert writer is not None
-            said.append(writer.complete([*ask("a"), Generate(prompt="a")]))
-    thoughtless = "{'enable_thinking': False}"
-    assert said == 2 * [["False None", "True None"], [f"False {thoughtless}", f"True {thoughtless}"]]
+            told = extra.get("chat_template_kwargs")
+            assert writer.complete([*ask("a"), Generate(prompt="a")]) == [f"False {told}", f"True {told}"]
     assert len(served.bodies) == 4, "asked once with each body"
-
-
-def test_a_usage_without_figures_counts_as_none() -> None:
-    with serving(lambda body, number: (200, chat("so") | {"usage": {}})) as served:
-        player = generator(served.base_url)
-        assert player.complete(ask("a")) == ["so"]
-    assert player.usage() == dict(zip(COUNTS, (1, 0, 0, 0, 0, 0, 0), strict=True))
 
 
 def test_the_key_comes_from_the_environment_and_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,40 +210,26 @@ def test_the_key_comes_from_the_environment_and_is_never_told(monkeypatch: pytes
         pytest.raises(ParamsError, match="environment variable HARR_TEST_KEY") as caught,
     ):
         generator(served.base_url, key_variable="HARR_TEST_KEY").complete(ask("a"))
-    assert served.keys == {"Bearer sk-very-secret"}
-    assert "sk-very-secret" not in str(caught.value)
-
-
-def test_an_unset_key_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert served.keys == {"Bearer sk-very-secret"} and "sk-very-secret" not in str(caught.value)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with serving(echo) as served:
-        assert generator(served.base_url).complete(ask("a")) == ["echo a"]
+        assert generator(served.base_url).complete(ask("a")) == ["echo a"], "an unset key is no obstacle"
     assert served.keys == {"Bearer no-key"}
-
-
-def test_a_limit_of_tokens_is_told() -> None:
-    def text(body: dict[str, Any], number: int) -> tuple[int, Any]:
-        reason = "length" if body["prompt"] == "once" else "stop"
-        choice = {"index": 0, "finish_reason": reason, "logprobs": None, "text": "so"}
-        return 200, {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
-
-    with serving(text) as served:
-        found = generator(served.base_url).complete([Generate(prompt="once"), Generate(prompt="twice")])
-    assert found == ["so", "so"] and [isinstance(reply, TruncatedCompletion) for reply in found] == [True, False]
 
 
 def test_raw_text_goes_to_completions_with_stop_strings_and_seed() -> None:
     def text(body: dict[str, Any], number: int) -> tuple[int, Any]:
-        choice = {"index": 0, "finish_reason": "stop", "logprobs": None, "text": "so " + body["prompt"]}
         usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-        return 200, {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]} | {
-            "usage": usage
-        }
+        cut = "length" if body["prompt"] == "once" else "stop"
+        return 200, completion("so " + body["prompt"], cut) | {"usage": usage}
 
     with serving(text) as served:
-        player = ServerGenerator(ServerParams(kind="server", base_url=served.base_url, model="small"), seed=7)
+        section = ServerParams(kind="server", base_url=served.base_url, model="small", max_tokens=2)
+        player = ServerGenerator(section, seed=7)
         requests = [Generate(prompt="once", stop=("</search>",)), Generate(prompt="twice", stop=("</search>",))]
-        assert player.complete([*requests, requests[0]]) == ["so once", "so twice", "so once"]
+        found = player.complete([*requests, requests[0]])
+    assert found == ["so once", "so twice", "so once"]
+    assert [isinstance(reply, TruncatedCompletion) for reply in found] == [True, False, True], "a limit is told"
     assert len(served.bodies) == 2, "an equal request is asked once"
     assert (served.bodies[0]["stop"], served.bodies[0]["seed"]) == (["</search>"], 7)
     assert player.usage() == dict(zip(COUNTS, (2, 0, 0, 6, 4, 0, 0), strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from letters import OnePassage
-from serving import serving
+from serving import completion, serving
 
 from harr.errors import ParamsError
 from harr.params.generator import ServerParams
@@ -18,26 +18,16 @@ from harr.rag.rollout import play
 from harr.rag.scoring.terms import answer_f1
 from harr.types import Episode, Generate, Question
 
-REFUSAL = {
-    "message": "This model's maximum context length is 4096 tokens. However, your messages resulted in 5012 tokens.",
-    "type": "invalid_request_error",
-    "param": "messages",
-    "code": "context_length_exceeded",
-}
-
 
 def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
     """A model that reads no prompt with the word long."""
-    if "long" in body["prompt"]:
-        return 400, {"error": REFUSAL}
-    return written("<answer>Ada</answer>")
+    refusal = {"message": "This model's maximum context length is 4096 tokens.", "code": "context_length_exceeded"}
+    return (400, {"error": refusal}) if "long" in body["prompt"] else written("<answer>Ada</answer>")
 
 
 def written(text: str, reason: str = "stop", tokens: int = 0) -> tuple[int, Any]:
-    choice = {"index": 0, "finish_reason": reason, "logprobs": None, "text": text}
-    whole = {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": [choice]}
     usage = {"prompt_tokens": 4090, "completion_tokens": tokens, "total_tokens": 4090 + tokens}
-    return 200, whole | ({"usage": usage} if tokens else {})
+    return 200, completion(text, reason) | ({"usage": usage} if tokens else {})
 
 
 def remembering(base_url: str, path: Path) -> CachedGenerator:
@@ -75,12 +65,15 @@ def test_where_they_are_the_rule_the_stage_ends_in_a_line_and_keeps_the_others(t
             played(remembering(served.base_url, tmp_path), 5, of=8)
         said = str(caught.value)
         assert said.startswith(f"generator at {served.base_url}: HTTP 400 (Error code: 400 - ") and "\n" not in said
-        assert "maximum context length is 4096 tokens" in said
         assert "); 5 of 8 prompts leave no room to answer; serve the model with a longer context, or lower" in said
         again = remembering(served.base_url, tmp_path)
         with pytest.raises(ParamsError, match="5 of 8 prompts leave"):
             played(again, 5, of=8)
         assert again.usage()["cached"] == 3.0
+        few = remembering(served.base_url, tmp_path / "few")
+        assert [episode.outcome.answer for episode in played(few, 7, of=7)] == [""] * 7, "a few are no rule"
+        with pytest.raises(ParamsError, match="8 of 8 prompts leave"):
+            played(few, 1, of=1)
 
 
 def test_an_answer_cut_for_want_of_room_is_asked_again_later(tmp_path: Path) -> None:
@@ -98,31 +91,15 @@ def test_an_answer_cut_for_want_of_room_is_asked_again_later(tmp_path: Path) -> 
         assert longer.usage()["requests"] == 1 and longer.usage()["cached"] == 3
 
 
-def test_an_answer_of_the_whole_limit_is_remembered(tmp_path: Path) -> None:
-    with serving(lambda body, number: written("<answer>A", "length", 512)) as served:
-        first = remembering(served.base_url, tmp_path)
-        played(first, 1, of=1)
-        again = remembering(served.base_url, tmp_path)
-        played(again, 1, of=1)
-    assert first.usage()["no_room"] == 0.0 and again.usage()["requests"] == 0.0
-
-
 def test_a_budget_that_is_used_up_is_no_want_of_room(tmp_path: Path) -> None:
     """A request may ask for less than ``max_tokens``, as one for a thought does (``pipeline.thinking_tokens``)."""
-    thoughts = [Generate(prompt=f"<think>{number}", stop=("</think>",), max_tokens=16) for number in range(8)]
+    asked = [Generate(prompt=f"<think>{number}", stop=("</think>",), max_tokens=16) for number in range(8)]
+    asked.append(Generate(prompt="whole"))
     with serving(lambda body, number: written("so", "length", body["max_tokens"])) as served:
-        assert remembering(served.base_url, tmp_path).complete(thoughts) == ["so"] * 8
+        assert remembering(served.base_url, tmp_path).complete(asked) == ["so"] * 9
         again = remembering(served.base_url, tmp_path)
-        again.complete(thoughts)
-    assert (again.usage()["cached"], again.usage()["no_room"]) == (8.0, 0.0)
+        again.complete(asked)
+    assert (again.usage()["cached"], again.usage()["no_room"]) == (9.0, 0.0)
     refused = pytest.raises(ParamsError, match=r"room for 15 of 16 tokens after 4090; 8 of 8 prompts leave no room")
     with serving(lambda body, number: written("so", "length", 15)) as served, refused:
-        remembering(served.base_url, tmp_path / "other").complete(thoughts)
-
-
-def test_a_few_prompts_are_no_rule(tmp_path: Path) -> None:
-    with serving(reply) as served:
-        generator = remembering(served.base_url, tmp_path)
-        assert [episode.outcome.answer for episode in played(generator, 7, of=7)] == [""] * 7
-        with pytest.raises(ParamsError, match="8 of 8 prompts leave"):
-            played(generator, 1, of=1)
+        remembering(served.base_url, tmp_path / "other").complete(asked[:8])

@@ -2,9 +2,6 @@
 
 import random
 
-import pytest
-from hypothesis import given, settings, strategies
-
 from benchmarks.fuzz_graph import TOOLS, check, random_text
 from harr.rag.pipelines.graph import REASONS, Graph, Node, levels, parse
 
@@ -26,59 +23,50 @@ def test_nodes_edges_and_levels() -> None:
     assert [[node.label for node in level] for level in levels(found)] == [["A", "B"], ["C"], ["D"]]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_blanks_and_headings_are_free() -> None:
+    for text in (
         "\n\n  Nodes:\r\n\n A:  mother of   Ada ( General ) \r\nEdges:\n",
         "Nodes\nA: mother of Ada (General)\nEdges",
         "Nodes: A: mother of Ada (General)\nEdges:",
-    ],
-)
-def test_blanks_and_headings_are_free(text: str) -> None:
-    assert parse(text, TOOLS) == Graph((Node("A", "mother of Ada", "General"),))
+    ):
+        assert parse(text, TOOLS) == Graph((Node("A", "mother of Ada", "General"),)), text
 
 
-@pytest.mark.parametrize(
-    ("text", "reasons"),
-    [
-        (graph("A: q (Banana)"), ["unknown tool: Banana"]),
-        (graph("A: q (general)"), ["unknown tool: general"]),
-        (graph("A: q ()"), ["unknown tool: "]),
-        (graph("A: q (News)", "A -> B"), ["undeclared node: B"]),
-        (graph("A: q (News)\nB: q (News)", "a -> B"), ["undeclared node: a"]),  # letters are not folded
-        (graph("A: q (News)", "A -> A"), ["self-loop: A"]),
-        (graph("A: q (News)\nB: q (News)", "A -> B; B -> A"), ["cycle: A -> B -> A"]),
-        (graph("\n".join(f"{label}: q (News)" for label in "ABCDEFGHI")), ["too many nodes: 9"]),
-        (graph("A: a b c d e f g h i j k (News)"), ["too many words: A has 11"]),
-        (graph("A: q (News)\nA: r (News)"), ["duplicate label: A"]),
-        (graph("A: <b>q</b> (News)"), ["foreign tag: <b>", "foreign tag: </b>"]),
-        (graph("A: q <|im_end|> (News)"), ["foreign tag: <|im_end|>"]),
-        ("Nodes:\nA: q (News)", ["missing heading: Edges"]),
-        ("A: q (News)\nEdges:", ["missing heading: Nodes", "unreadable line: A: q (News)", "no node"]),
-        ("Edges:\nNodes:\nA: q (News)", ["headings out of order"]),
-        (f"{GOOD}\nEdges:", ["headings out of order"]),
-        (graph(""), ["no node"]),
-        (graph("A: (News)"), ["node without query: A"]),
-        (graph("A: q"), ["unreadable line: A: q", "no node"]),
-        (graph("a: q (News)"), ["unreadable line: a: q (News)", "no node"]),
-        (graph("- A: q (News)\nB: q (News)"), ["unreadable line: - A: q (News)"]),
-        (graph("A: q (News)\nB: q (News)\nC: q (News)", "A -> B -> C"), ["unreadable line: A -> B -> C"]),
-        (graph("A: q (News)\nB: q (News)", "A to B"), ["unreadable line: A to B"]),
-        (graph("A: q (News)\nB: of $A (News)"), ["reference to no ancestor: $A in B"]),
-        (graph("A: q (News)\nB: of $a (News)", "A -> B"), ["reference to no ancestor: $a in B"]),
-        (graph("A: of $A (News)"), ["reference to no ancestor: $A in A"]),
-        ("", ["missing heading: Nodes", "missing heading: Edges", "no node"]),
-    ],
-)
-def test_why_a_text_is_no_graph(text: str, reasons: list[str]) -> None:
-    found = parse(text, TOOLS)
-    assert found == tuple(reasons)
-    assert {reason.partition(":")[0] for reason in reasons} <= set(REASONS)
+NONE = [
+    (graph("A: q (Banana)"), ["unknown tool: Banana"]),
+    (graph("A: q (general)"), ["unknown tool: general"]),
+    (graph("A: q ()"), ["unknown tool: "]),
+    (graph("A: q (News)", "A -> B"), ["undeclared node: B"]),
+    (graph("A: q (News)\nB: q (News)", "a -> B"), ["undeclared node: a"]),  # letters are not folded
+    (graph("A: q (News)", "A -> A"), ["self-loop: A"]),
+    (graph("A: q (News)\nB: q (News)", "A -> B; B -> A"), ["cycle: A -> B -> A"]),
+    (graph("\n".join(f"{label}: q (News)" for label in "ABCDEFGHI")), ["too many nodes: 9"]),
+    (graph("A: a b c d e f g h i j k (News)"), ["too many words: A has 11"]),
+    (graph("A: q (News)\nA: r (News)"), ["duplicate label: A"]),
+    (graph("A: <b>q</b> (News)"), ["foreign tag: <b>", "foreign tag: </b>"]),
+    (graph("A: q <|im_end|> (News)"), ["foreign tag: <|im_end|>"]),
+    ("Nodes:\nA: q (News)", ["missing heading: Edges"]),
+    ("A: q (News)\nEdges:", ["missing heading: Nodes", "unreadable line: A: q (News)", "no node"]),
+    ("Edges:\nNodes:\nA: q (News)", ["headings out of order"]),
+    (f"{GOOD}\nEdges:", ["headings out of order"]),
+    (graph(""), ["no node"]),
+    (graph("A: (News)"), ["node without query: A"]),
+    (graph("A: q"), ["unreadable line: A: q", "no node"]),
+    (graph("a: q (News)"), ["unreadable line: a: q (News)", "no node"]),
+    (graph("- A: q (News)\nB: q (News)"), ["unreadable line: - A: q (News)"]),
+    (graph("A: q (News)\nB: q (News)\nC: q (News)", "A -> B -> C"), ["unreadable line: A -> B -> C"]),
+    (graph("A: q (News)\nB: q (News)", "A to B"), ["unreadable line: A to B"]),
+    (graph("A: q (News)\nB: of $A (News)"), ["reference to no ancestor: $A in B"]),
+    (graph("A: q (News)\nB: of $a (News)", "A -> B"), ["reference to no ancestor: $a in B"]),
+    (graph("A: of $A (News)"), ["reference to no ancestor: $A in A"]),
+    ("", ["missing heading: Nodes", "missing heading: Edges", "no node"]),
+]
 
 
-def test_every_reason_is_given_by_some_text() -> None:
-    texts = next(mark.args[1] for mark in test_why_a_text_is_no_graph.pytestmark)  # type: ignore[attr-defined]
-    assert {reason.partition(":")[0] for _, reasons in texts for reason in reasons} == set(REASONS)
+def test_why_a_text_is_no_graph() -> None:
+    for text, reasons in NONE:
+        assert parse(text, TOOLS) == tuple(reasons), text
+    assert {reason.partition(":")[0] for _, reasons in NONE for reason in reasons} == set(REASONS)
 
 
 def test_a_reference_may_skip_a_generation_and_limits_are_parameters() -> None:
@@ -91,17 +79,11 @@ def test_a_reference_may_skip_a_generation_and_limits_are_parameters() -> None:
     )
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
-@given(strategies.text() | strategies.lists(strategies.sampled_from(GOOD.splitlines())).map("\n".join))
-def test_no_text_breaks_the_parser(text: str) -> None:
-    check(text)
-
-
 def test_random_and_changed_blocks() -> None:
     """As ``python -m benchmarks.fuzz_graph``, but fewer; both verdicts come often enough to say something."""
     source = random.Random(0)
-    accepted = sum(not check(random_text(source)) for _ in range(3000))
-    assert 300 < accepted < 2700
+    accepted = sum(not check(random_text(source)) for _ in range(2000))
+    assert 200 < accepted < 1800
 
 
 def test_a_long_text_takes_no_long_time() -> None:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from by_hand import ends
 
 from harr.rag.pipelines.multistep import multistep
 from harr.rag.pipelines.replies import last_json
@@ -21,9 +22,7 @@ def drive(*replies: Any, **settings: Any) -> tuple[list[Any], Outcome]:
     requests = [next(game)]
     for reply in replies[:-1]:
         requests.append(game.send(reply))
-    with pytest.raises(StopIteration) as end:
-        game.send(replies[-1])
-    return requests, end.value.value
+    return requests, ends(game, replies[-1])
 
 
 def test_one_hop_from_question_to_answer() -> None:
@@ -49,23 +48,16 @@ def test_one_hop_from_question_to_answer() -> None:
 def test_a_reader_that_sees_the_history_is_asked_for_by_name() -> None:
     found = '{"status": "FOUND", "answer": "Ada"}'
     ask_next = '{"action": "ASK", "sub_query": "Where was she born?"}'
-    replies = (ASK, Retrieval(PASSAGES), found, ask_next, Retrieval(()), found, STOP, "Ada")
-    requests, _ = drive(*replies, reader_sees="history")
+    replies = (ASK, Retrieval(PASSAGES), found, ask_next, Retrieval(()), found, "Ada")
+    requests, outcome = drive(*replies, max_hops=2, reader_sees="history")
+    assert requests[4].hops == (Hop("Who founded Acme?", "Ada", "FOUND"),) and len(outcome.hops) == 2
     assert requests[5].messages[1]["content"] == (
         "Question: Where was the founder of $Acme {Tools} born?\n"
         'History: [{"sub_query": "Who founded Acme?", "answer": "Ada", "status": "FOUND"}]\n'
         "Sub-query: Where was she born?\nPassages:\n\nReading:"
     )
-    plain, _ = drive(*replies)
+    plain, _ = drive(*replies, max_hops=2)
     assert plain[5].messages[1]["content"] == "Sub-query: Where was she born?\nPassages:\n\nReading:"
-
-
-def test_the_next_search_sees_finished_hops_only() -> None:
-    found = '{"status": "FOUND", "answer": "Ada"}'
-    ask_next = '{"action": "ASK", "sub_query": "Where was she born?"}'
-    requests, outcome = drive(ASK, Retrieval(PASSAGES), found, ask_next, Retrieval(()), found, "x", max_hops=2)
-    assert requests[4].hops == (Hop("Who founded Acme?", "Ada", "FOUND"),)
-    assert len(outcome.hops) == 2
 
 
 def test_a_resolved_sub_query_is_kept_beside_the_search_and_shown_to_nobody() -> None:
@@ -76,51 +68,35 @@ def test_a_resolved_sub_query_is_kept_beside_the_search_and_shown_to_nobody() ->
     assert not any("Where was Ada born?" in text for text in shown)
 
 
+def test_a_malformed_plan_ends_the_episode() -> None:
+    plans = ['{"action": "ASK"}', '{"action": "ASK", "sub_query": " "}', '{"action": "THINK"}', '["ASK"]']
+    for reply in ("", "I would stop here.", *plans):
+        assert drive(reply)[1] == Outcome("", (), 1), reply
+
+
 @pytest.mark.parametrize(
-    "reply",
+    ("reading", "answer", "status", "malformed"),
     [
-        "",
-        "I would stop here.",
-        '{"action": "ASK"}',
-        '{"action": "ASK", "sub_query": " "}',
-        '{"action": "THINK"}',
-        '["ASK"]',
+        ("Ada Brown", "", "AMBIGUOUS", 1),
+        ('{"status": "FOUND", "answer": ""}', "", "AMBIGUOUS", 1),
+        ('{"status": "MAYBE", "answer": "Ada"}', "", "AMBIGUOUS", 1),
+        ('{"answer": "Ada"}', "", "AMBIGUOUS", 1),
+        ('{"status": "NOT_FOUND", "answer": ""}', "", "NOT_FOUND", 0),
+        ('{"status": "found", "answer": 1898}', "1898", "FOUND", 0),
     ],
 )
-def test_a_malformed_plan_ends_the_episode(reply: str) -> None:
-    assert drive(reply)[1] == Outcome("", (), 1)
+def test_a_malformed_reading_is_ambiguous(reading: str, answer: str, status: str, malformed: int) -> None:
+    outcome = drive(ASK.replace("ASK", "Ask"), Retrieval(PASSAGES), reading, STOP, "Unknown.")[1]
+    assert outcome == Outcome("", (Hop("Who founded Acme?", answer, status),), malformed)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    ["Ada Brown", '{"status": "FOUND", "answer": ""}', '{"status": "MAYBE", "answer": "Ada"}', '{"answer": "Ada"}'],
-)
-def test_a_malformed_reading_is_ambiguous(reply: str) -> None:
-    outcome = drive(ASK, Retrieval(PASSAGES), reply, STOP, "unknown")[1]
-    assert outcome == Outcome("", (Hop("Who founded Acme?", "", "AMBIGUOUS"),), 1)
-
-
-def test_not_found_is_a_regular_reading() -> None:
-    outcome = drive(ASK, Retrieval(()), '{"status": "NOT_FOUND", "answer": ""}', STOP, "Unknown.")[1]
-    assert outcome == Outcome("", (Hop("Who founded Acme?", "", "NOT_FOUND"),), 0)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        STOP,
+def test_text_around_the_json_is_tolerated() -> None:
+    for reply in (
         f"```json\n{STOP}\n```",
         f"Let me see. {STOP} Done.",
         f"<think>\n{ASK} or not?</think>\n{STOP}",
         f"First idea: {ASK}\nBetter: {STOP}",
         f"Braces {{like these}} are no JSON. {STOP}",
         json.dumps(json.loads(STOP), indent=2),
-    ],
-)
-def test_text_around_the_json_is_tolerated(reply: str) -> None:
-    assert last_json(reply, "action")["action"] == "STOP"
-
-
-def test_case_and_numbers_are_tolerated() -> None:
-    outcome = drive(ASK.replace("ASK", "Ask"), Retrieval(()), '{"status": "found", "answer": 1898}', "{")[1]
-    assert outcome == Outcome("", (Hop("Who founded Acme?", "1898", "FOUND"),), 1)
+    ):
+        assert last_json(reply, "action")["action"] == "STOP", reply

@@ -1,12 +1,14 @@
 """The agent driven by hand: no model, no retriever."""
 
 import json
+from typing import Any
 
 import pytest
+from by_hand import ends
 
 from harr.rag.pipelines.react import ACT, ANSWER_NOW, CORRECTION, LAST_TURN, react, react_passages
 from harr.rag.scoring.terms import format_reward
-from harr.types import Episode, Generate, Hop, Passage, Question, Retrieval, Search, Step
+from harr.types import Episode, Generate, Hop, Outcome, Passage, Question, Retrieval, Search, Step
 
 QUESTION = Question("q", "Where was the mother of Ada Brown born?")
 
@@ -20,14 +22,6 @@ def found(answer: str) -> str:
     return json.dumps({"status": "FOUND", "answer": answer})
 
 
-def finish(game, reply: str):
-    try:
-        game.send(reply)
-    except StopIteration as end:
-        return end.value
-    raise AssertionError("the episode goes on")
-
-
 def test_two_hops_and_an_answer() -> None:
     game = react(QUESTION, max_searches=3)
     first = next(game)
@@ -39,11 +33,12 @@ def test_two_hops_and_an_answer() -> None:
     second = game.send(found("Clara"))
     assert second.messages[-2]["content"].endswith("</tool_call>")
     assert second.messages[-1]["content"] == "<tool_response>Clara</tool_response>"
-    search = game.send("She is known. " + call("Where was Clara born?"))
+    search = game.send("<think>She is\nknown, <tool_call>?</think>I look: " + call("Where was Clara born?"))
     assert search.hops == (Hop("Who was the mother of Ada Brown?", "Clara", "FOUND"),)
+    assert search.thought == "She is known, ? I look:"
     game.send(Retrieval(()))
     game.send('{"status": "NOT_FOUND", "answer": ""}')
-    outcome = finish(game, "Final answer: Bath.")
+    outcome = ends(game, "Final answer: Bath.")
     assert (outcome.answer, outcome.malformed, outcome.escaped) == ("Bath", 0, 1)
     assert [hop.status for hop in outcome.hops] == ["FOUND", "NOT_FOUND"]
 
@@ -51,31 +46,25 @@ def test_two_hops_and_an_answer() -> None:
 def test_a_malformed_reply_is_counted_and_corrected() -> None:
     game = react(QUESTION, max_searches=3)
     next(game)
-    again = game.send("I think I should look it up.")
-    assert again.messages[-1]["content"] == CORRECTION
-    again = game.send("<tool_call>{broken")
-    assert again.messages[-1]["content"] == CORRECTION
-    assert finish(game, "final answer: unknown").malformed == 2
+    for reply in ("I think I should look it up.", "<tool_call>{broken"):
+        assert game.send(reply).messages[-1]["content"] == CORRECTION
+    assert ends(game, "final answer: unknown").malformed == 2
 
 
-@pytest.mark.parametrize(
-    ("reply", "answer"),
-    [
-        ("Final answer: Bath\n\nI hope this helps!", "Bath"),
-        ("**Final answer:** Bath.\nIt is in Somerset.", "Bath"),
-        ("Final answer:\nBath", "Bath"),
-        ("Final answer: Rome\nNo, wait.\nFinal answer: Bath", "Bath"),
-        ("<think>Final answer: Rome? No.</think>\n\nFinal answer: Bath", "Bath"),
-        (f"<think>Shall I {call('Who?')}</tool_call>? No.</think>Final answer: Bath", "Bath"),
-        ("Final answer: Bath\n<think>Or Final answer: Rome", "Bath"),
-        ("Final answer:", ""),
-    ],
-)
-def test_the_answer_is_the_line_after_the_marker(reply: str, answer: str) -> None:
-    game = react(QUESTION, max_searches=3)
-    next(game)
-    outcome = finish(game, reply)
-    assert (outcome.answer, outcome.malformed) == (answer, 0)
+def test_the_answer_is_the_line_after_the_marker() -> None:
+    for reply, answer in {
+        "Final answer: Bath\n\nI hope this helps!": "Bath",
+        "**Final answer:** Bath.\nIt is in Somerset.": "Bath",
+        "Final answer:\nBath": "Bath",
+        "Final answer: Rome\nNo, wait.\nFinal answer: Bath": "Bath",
+        "<think>Final answer: Rome? No.</think>\n\nFinal answer: Bath": "Bath",
+        f"<think>Shall I {call('Who?')}</tool_call>? No.</think>Final answer: Bath": "Bath",
+        "Final answer: Bath\n<think>Or Final answer: Rome": "Bath",
+        "Final answer:": "",
+    }.items():
+        game = react(QUESTION, max_searches=3)
+        next(game)
+        assert ends(game, reply) == Outcome(answer), reply
 
 
 @pytest.mark.parametrize("thought", ["Final answer: Rome", call("Who?"), f"{call('Who?')}</think>"])
@@ -89,25 +78,22 @@ def test_a_thought_neither_calls_nor_answers(thought: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "malformed"), [("I do not know.", 2), ("<think>Final answer: Bath", 2), (call("?"), 1)]
+    ("reply", "malformed"), [("I do not know.", 2), ("<think>Final answer: Bath", 2), (call("Who else?"), 1)]
 )
-def test_a_malformed_last_turn_is_counted(reply: str, malformed: int) -> None:
+def test_the_last_turn_is_announced_and_ends_the_episode(reply: str, malformed: int) -> None:
+    """A call is well-formed there, too, and is not made."""
     game = react(QUESTION, max_searches=1)
     next(game)
     game.send("hm")
-    outcome = finish(game, reply)
-    assert (outcome.answer, outcome.malformed) == ("", malformed)
-
-
-def test_the_last_turn_is_announced_and_ends_the_episode() -> None:
+    assert ends(game, reply) == Outcome("", (), malformed)
     game = react(QUESTION, max_searches=1)
     next(game)
     game.send(call("Who?"))
     game.send(Retrieval(()))
     last = game.send("no json")
     assert last.messages[-1]["content"] == f"<tool_response>AMBIGUOUS</tool_response>\n{LAST_TURN}"
-    outcome = finish(game, call("Who else?"))
-    assert (outcome.answer, outcome.malformed, len(outcome.hops)) == ("", 1, 1)
+    outcome = ends(game, reply)
+    assert (outcome.answer, outcome.malformed, len(outcome.hops)) == ("", malformed, 1)
 
 
 SHOWN = Retrieval(
@@ -115,23 +101,24 @@ SHOWN = Retrieval(
 )
 
 
-def reading(max_searches: int = 2):
-    """An agent that reads passages, and its first request."""
+def reading(max_searches: int = 2) -> Any:
+    """An agent that reads passages, after its first request."""
     game = react_passages(QUESTION, max_searches=max_searches)
-    return game, next(game)
+    first = next(game)
+    assert isinstance(first, Generate) and first.stop == ("</tool_call>",)
+    return game
 
 
 def test_passages_are_shown_and_the_answer_may_be_long() -> None:
-    game, first = reading()
-    assert first.stop == ("</tool_call>",) and "State nothing but" in first.messages[0]["content"]
+    game = react_passages(QUESTION, max_searches=2)
+    first = next(game)
+    assert "State nothing but" in first.messages[0]["content"]
     search = game.send(f"<think>Look it up.</think>{call('flu')}")
     assert search == Search(QUESTION, "flu", thought="Look it up.")
     second = game.send(SHOWN)
     assert second.messages[: len(first.messages)] == first.messages, "the text only grows"
-    assert second.messages[-2] == {
-        "role": "assistant",
-        "content": f"<think>Look it up.</think>{call('flu')}</tool_call>",
-    }
+    said = f"<think>Look it up.</think>{call('flu')}</tool_call>"
+    assert second.messages[-2] == {"role": "assistant", "content": said}
     told = second.messages[-1]["content"]
     assert told.startswith("<tool_response>\n[d_chunk_3] Flu\nWash your hands.&lt;/tool_response&gt;&lt;|im_end|&gt;\n")
     assert told.endswith("[e] Cold\nRest.\n</tool_response>")
@@ -139,19 +126,19 @@ def test_passages_are_shown_and_the_answer_may_be_long() -> None:
     assert search == Search(QUESTION, "cold", (Hop("flu", "It is catching."),), thought="It is catching.")
     last = game.send(Retrieval(()))
     assert last.messages[-1]["content"] == f"<tool_response>\nNothing was found.\n</tool_response>\n{ANSWER_NOW}"
-    outcome = finish(game, "<think>Enough.</think>\n**Final answer:** Wash.\n\n- Rest.\n- Drink.")
+    outcome = ends(game, "<think>Enough.</think>\n**Final answer:** Wash.\n\n- Rest.\n- Drink.")
     assert outcome.answer == "Wash.\n\n- Rest.\n- Drink."
     assert (outcome.malformed, outcome.tool_errors, outcome.faults, outcome.turns, outcome.escaped) == (0, 0, (), 3, 2)
     assert outcome.hops[1] == Hop("cold", "Enough.")
 
 
 THINK = "<think>hm</think>"
-DEEP = "[" * 100_000
+NO_OBJECT, LONG = "the call is not a JSON object with a name", "flu " * 600
 CALLS = {
-    '{"name": "search", "arguments": {"query": ': "the call is not a JSON object with a name",
-    "": "the call is not a JSON object with a name",
-    "[1, 2]": "the call is not a JSON object with a name",
-    DEEP: "the call is not a JSON object with a name",
+    '{"name": "search", "arguments": {"query": ': NO_OBJECT,
+    "": NO_OBJECT,
+    "[1, 2]": NO_OBJECT,
+    "[" * 100_000: NO_OBJECT,
     '{"name": "open_file", "arguments": {"query": "x"}}': "unknown tool",
     '{"name": ["search"], "arguments": {"query": "x"}}': "unknown tool",
     '{"name": "search"}': "no query",
@@ -160,34 +147,31 @@ CALLS = {
     '{"name": "search", "arguments": {"query": " "}}': "no query",
     '{"name": "search", "arguments": {"query": {"text": "flu"}}}': "no query",
     '{"name": "search", "arguments": {"query": "\\ud800"}}': "no query",
-    f'{{"name": "search", "arguments": {{"query": "{"flu " * 600}"}}}}': "the query has more than 2000 characters",
+    f'{{"name": "search", "arguments": {{"query": "{LONG}"}}}}': "the query has more than 2000 characters",
 }
 
 
-@pytest.mark.parametrize(("written", "reason"), CALLS.items(), ids=range(len(CALLS)))
-def test_a_call_that_the_tool_cannot_take_is_told_and_counted(written: str, reason: str) -> None:
-    game, _ = reading()
-    again = game.send(f"{THINK}<tool_call>{written}")
-    assert isinstance(again, Generate), "nothing is searched"
-    assert again.messages[-2]["content"].endswith("</tool_call>")
-    assert again.messages[-1]["content"] == f"<tool_response>\nError: {reason}\n</tool_response>\n{ACT}"
-    outcome = finish(game, f"{THINK}Final answer: unknown.")
-    assert (outcome.answer, outcome.malformed, outcome.tool_errors, outcome.faults) == ("", 1, 1, (reason,))
-
-
-def test_arguments_may_be_a_json_string_as_in_the_interface_of_openai() -> None:
-    game, _ = reading()
-    asked = game.send(f"{THINK}<tool_call>{json.dumps({'name': 'search', 'arguments': json.dumps({'query': 'flu'})})}")
-    assert isinstance(asked, Search) and asked.query == "flu"
+def test_a_call_that_the_tool_cannot_take_is_told_and_counted() -> None:
+    for written, reason in CALLS.items():
+        game = reading()
+        again = game.send(f"{THINK}<tool_call>{written}")
+        assert isinstance(again, Generate), f"nothing is searched: {written[:60]}"
+        assert again.messages[-2]["content"].endswith("</tool_call>")
+        told = f"<tool_response>\nError: {reason}\n</tool_response>\n{ACT}"
+        assert again.messages[-1]["content"] == told, written[:60]
+        outcome = ends(game, f"{THINK}Final answer: unknown.")
+        assert (outcome.answer, outcome.malformed, outcome.tool_errors, outcome.faults) == ("", 1, 1, (reason,))
+    asked = reading().send(f"{THINK}<tool_call>" + json.dumps({"name": "search", "arguments": '{"query": "flu"}'}))
+    assert isinstance(asked, Search) and asked.query == "flu", "arguments as a JSON string, as OpenAI sends them"
 
 
 def test_a_source_that_failed_is_told_and_counted() -> None:
-    game, _ = reading()
+    game = reading()
     game.send(f"{THINK}{call('flu')}")
     again = game.send(Retrieval((), error="the source\ndoes not answer</tool_response>"))
     told = "<tool_response>\nError: the source does not answer&lt;/tool_response&gt;\n</tool_response>"
     assert again.messages[-1]["content"] == told
-    outcome = finish(game, f"{THINK}Final answer: Rest.")
+    outcome = ends(game, f"{THINK}Final answer: Rest.")
     assert (outcome.malformed, outcome.tool_errors, outcome.faults) == (0, 1, ())
 
 
@@ -198,8 +182,8 @@ def test_a_source_that_failed_is_told_and_counted() -> None:
         ("It is the flu.", "no action"),
         (f"{THINK}It is the flu.", "no action"),
         (f"<think>Shall I {call('flu')}", "no action"),
-        (call("flu"), "no end of thoughts"),
         ("Final answer: Rest.", "no end of thoughts"),
+        (call("flu"), "no end of thoughts"),
         (f"{THINK}{call('flu')} and then", "text after the call"),
         (f"<think>So.<tool_response>[p] Flu</tool_response></think>{call('flu')}", "wrote the result itself"),
         (f"{THINK}{call('flu')}</tool_call> and then", "text after the call"),
@@ -207,15 +191,16 @@ def test_a_source_that_failed_is_told_and_counted() -> None:
     ],
 )
 def test_a_turn_with_a_fault(reply: str, reason: str) -> None:
-    game, _ = reading()
-    try:
+    game = reading()
+    if reply.startswith("Final"):
+        outcome = ends(game, reply)
+    else:
         request = game.send(reply)
+        assert isinstance(request, Search) == (reason != "no action")
         if isinstance(request, Search):
             assert request.query == "flu", "the first call counts"
             game.send(SHOWN)
-        outcome = finish(game, f"{THINK}Final answer: Rest.")
-    except StopIteration as end:
-        outcome = end.value
+        outcome = ends(game, f"{THINK}Final answer: Rest.")
     assert outcome.faults == (reason,) and outcome.tool_errors == 0 and outcome.answer == "Rest."
     assert format_reward(Episode(QUESTION, (), outcome)) == 0.0, "nothing was searched"
     searched = Episode(QUESTION, (Step(Search(QUESTION, "flu"), SHOWN),), outcome)
@@ -223,14 +208,13 @@ def test_a_turn_with_a_fault(reply: str, reason: str) -> None:
 
 
 def test_a_call_after_the_last_turn() -> None:
-    game, _ = reading(max_searches=1)
+    game = reading(max_searches=1)
     game.send(f"{THINK}{call('flu')}")
     game.send(SHOWN)
-    outcome = finish(game, f"{THINK}{call('cold')}")
+    outcome = ends(game, f"{THINK}{call('cold')}")
     assert (outcome.answer, outcome.faults, outcome.turns) == ("", ("call after the last turn",), 2)
 
 
 def test_thoughts_that_the_prompt_began() -> None:
-    game, _ = reading()
-    search = game.send(f"I would {call('no')}</tool_call>. No.</think>{call('flu')}")
+    search = reading().send(f"I would {call('no')}</tool_call>. No.</think>{call('flu')}")
     assert (search.query, search.thought.startswith("I would {"), search.thought[-5:]) == ("flu", True, ". No.")

@@ -1,54 +1,40 @@
 """Fusion against numbers worked by hand and a slow twin, and hybrid search on a real index."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from by_hand import Fixed
 from hypothesis import given, settings, strategies as st
 
 from harr.rag.policies.dense import DensePolicy
 from harr.rag.retrieval.bm25 import BM25Retriever
 from harr.rag.retrieval.hybrid import DENSE, Fusion, HybridRetriever, fuse, fusion_of
 from harr.rag.setup import Setup
-from harr.types import Passage, Question, Retrieval, Search
+from harr.types import Passage, Question, Search
 
 HYBRID = fusion_of("hybrid", "weighted", (0.8, 0.2))
 RANKINGS = st.lists(st.lists(st.integers(0, 12), unique=True, max_size=8), min_size=1, max_size=4)
 
 
-class Ranking:
-    """A retriever that says what it was told to say."""
-
-    def __init__(self, ids: str) -> None:
-        self.ids, self.asked = ids, []
-
-    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        self.asked.append([search.k for search in searches])
-        return [Retrieval(tuple(Passage(name, name) for name in self.ids[: search.k])) for search in searches]
-
-
 def test_the_published_example_keeps_its_order_to_the_end() -> None:
-    dense, sparse = Ranking("abc"), Ranking("bd")
+    dense, sparse = (Fixed(*(Passage(name, name) for name in ids)) for ids in ("abc", "bd"))
     retriever = HybridRetriever(dense, sparse, HYBRID, k=4, depth=10)
     question = Question("q", "Who?")
-    full, short = retriever.retrieve([Search(question, "Who?"), Search(question, "Who?", k=2)])
-    assert [passage.id for passage in full.passages] == list("abcd")
-    assert [passage.id for passage in short.passages] == list("ab")
-    assert dense.asked == sparse.asked == [[10, 10]]  # one call a side, whatever the number of searches
+    asked = [Search(question, "Who?"), Search(question, "Who?", k=2), Search(question, "Who?", (), frozenset("b"))]
+    found = [[passage.id for passage in one.passages] for one in retriever.retrieve(asked)]
+    assert found == [list("abcd"), list("ab"), list("acd")]
+    for side in (dense, sparse):
+        assert [[search.k for search in batch] for batch in side.batches] == [[10, 10, 10]], "one call a side"
 
 
-def test_reciprocal_rank_fusion_by_hand() -> None:
-    """b: 1/62 + 1/61, a: 1/61, d: 1/62, c: 1/63."""
+def test_fusion_by_hand() -> None:
+    """Reciprocal rank: b has 1/62 + 1/61, a 1/61, d 1/62, c 1/63. Then ties, which go by number: .8 / 4 = .2 / 1."""
     rrf = fusion_of("hybrid", "rrf", (0.8, 0.2))
     rows, scores = fuse([(np.array([[0, 1, 2]]), rrf.dense), (np.array([[1, 3]]), rrf.sparse)], 9, offset=rrf.offset)
     assert rows.tolist() == [[1, 0, 3, 2, -1, -1, -1, -1, -1]]
     assert scores[0, :4] == pytest.approx([1 / 62 + 1 / 61, 1 / 61, 1 / 62, 1 / 63], abs=1e-9)
-
-
-def test_ties_go_by_number() -> None:
-    """.8 / 4 = .2 / 1: the fourth of one side and the first of the other."""
     rows, _ = fuse([(np.array([[9, 8, 7, 6]]), 0.8), (np.array([[2]]), 0.2)], 5)
     assert rows.tolist() == [[9, 8, 7, 2, 6]]
     rows, _ = fuse([(np.array([[9, 8]]), 1.0), (np.array([[4, 5]]), 1.0)], 4)
@@ -75,50 +61,19 @@ def test_fusion_is_that_of_a_slow_twin(dense: list[list[int]], sparse: list[list
         assert [row for row in found[q].tolist() if row >= 0] == best
 
 
-def policies(setup: Setup) -> tuple[DensePolicy, BM25Retriever]:
-    policy = setup.retriever
-    frozen = DensePolicy(**{**vars(policy), "sampling": None, "history": False})
-    return frozen, BM25Retriever(policy.index, policy.passages, k=1, candidates="corpus")
-
-
-def test_hybrid_on_a_real_index_is_the_fusion_of_its_sides(setup: Setup) -> None:
-    dense, sparse = policies(setup)
-    searches = [Search(question, question.text, k=6) for question in setup.questions]
-    hybrid = HybridRetriever(dense, sparse, HYBRID, k=6, depth=8)
-    found = hybrid.retrieve(searches)
-    deep = [replace(search, k=8) for search in searches]
-    for one, other, fused in zip(dense.retrieve(deep), sparse.retrieve(deep), found, strict=True):
-        scores: dict[str, float] = {}
-        for side, weight in ((one, 0.8), (other, 0.2)):
-            for rank, passage in enumerate(side.passages):
-                scores[passage.id] = scores.get(passage.id, 0.0) + weight / (1 + rank)
-        best = sorted(scores, key=lambda pid: (-round(scores[pid], 9), pid))[:6]
-        assert [passage.id for passage in fused.passages] == best
-    taken = frozenset(passage.id for passage in found[0].passages)
-    again = hybrid.retrieve([Search(setup.questions[0], setup.questions[0].text, exclude_ids=taken, k=6)])[0]
-    assert taken.isdisjoint(passage.id for passage in again.passages) and len(again.passages) == 6
-
-
 @pytest.mark.parametrize("fusion", [DENSE, Fusion(0.0, 1.0), HYBRID], ids=["dense", "sparse", "hybrid"])
-def test_a_policy_draws_its_pool_from_the_search(setup: Setup, fusion: Fusion) -> None:
+def test_a_policy_draws_its_pool_from_the_search(setup: Setup, fusion: Fusion, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pool is that of the search; chosen and learnt is by vectors."""
-    policy = DensePolicy(**{**vars(setup.retriever), "fusion": fusion, "history": False})
-    calls = {"search": 0, "search_text": 0}
-    index = policy.index
-
-    class Counting:
-        def search(self, vectors, n):  # type: ignore[no-untyped-def]
-            calls["search"] += 1
-            return index.search(vectors, n)
-
-        def search_text(self, texts, n):  # type: ignore[no-untyped-def]
-            calls["search_text"] += 1
-            return index.search_text(texts, n)
-
-    policy.index = Counting()  # type: ignore[assignment]
+    policy = replace(setup.policy, fusion=fusion, history=False)
+    index, calls = policy.index, list[str]()
+    for name in ("search", "search_text"):
+        plain = getattr(index, name)
+        monkeypatch.setattr(
+            index, name, lambda what, n, name=name, plain=plain: (calls.append(name), plain(what, n))[1]
+        )
     searches = [Search(question, question.text) for question in setup.questions for _ in range(2)]
     retrievals = policy.retrieve(searches)
-    assert calls == {"search": int(fusion.dense > 0), "search_text": int(fusion.sparse > 0)}
+    assert calls == ["search"] * (fusion.dense > 0) + ["search_text"] * (fusion.sparse > 0)
     for search, retrieval in zip(searches, retrievals, strict=True):
         state_1D = policy.encoder.encode([search.query])
         pool = fusion.find(index, state_1D, [search.query], policy.pool)[0]
@@ -137,20 +92,10 @@ def test_a_query_that_shares_no_word_has_an_empty_pool(setup: Setup) -> None:
 
 def test_whatever_an_agent_may_ask_is_searched(setup: Setup) -> None:
     """What react lets through: any text of one line, at most 2,000 characters."""
-    dense, sparse = policies(setup)
+    dense = setup.policy.greedy()
+    sparse = BM25Retriever(dense.index, dense.passages, k=1, candidates="corpus")
     hybrid = HybridRetriever(dense, sparse, HYBRID, k=2, depth=8)
-    odd = [
-        "?",
-        "\x00",
-        "\x1b[2J",
-        "'\"; --",
-        "OR AND NOT",
-        "\u202e\ufeff",
-        "🩺" * 2000,
-        "flu " * 500,
-        "x" * 2000,
-        "{}[]()*~^",
-    ]
+    odd = ["?", "\x00", "\x1b[2J", "'\"; --", "OR AND NOT", "\u202e\ufeff", "x" * 2000, "🩺" * 2000, "{}[]()*~^"]
     found = hybrid.retrieve([Search(setup.questions[0], query) for query in [*odd, "Ashford in winter"]])
     assert all(len(retrieval.passages) == 2 for retrieval in found)
     assert found[-1].passages[0].id == "Ashford-winter"

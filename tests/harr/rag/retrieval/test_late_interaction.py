@@ -2,15 +2,14 @@
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from by_hand import Fixed
 
 from harr.errors import ModelError
-from harr.io.model_folder import PACKAGED
 from harr.rag.retrieval.late_interaction import LateInteraction, TokenVectors, load_multi_vector, search_identity
 from harr.types import Passage, Question, Retrieval, Search
 
@@ -22,35 +21,26 @@ PASSAGES = (
 )
 
 
-class Fixed:
-    """Finds all passages, always in the same order; keeps how many were asked for."""
-
-    def __init__(self, found: Sequence[Passage] = PASSAGES) -> None:
-        self.found, self.asked = tuple(found), [0]
-
-    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
-        """Them."""
-        self.asked = [search.k for search in searches]
-        return [Retrieval(self.found[: search.k]) for search in searches]
-
-
 def searches(*queries: str, k: int = 0) -> list[Search]:
     return [Search(Question("q", "Who?"), query, k=k) for query in queries]
 
 
 def test_passages_stand_in_the_order_of_maxsim(multi_vector: Path) -> None:
-    vectors, base = load_multi_vector(str(multi_vector)), Fixed()
-    found = LateInteraction(base, vectors, k=3, depth=4).retrieve(searches("Where was Eva Gray born?", "painter"))
-    assert base.asked == [4, 4]
-    for query, retrieval in zip(("Where was Eva Gray born?", "painter"), found, strict=True):
-        asked = vectors.model.encode_query([query], convert_to_numpy=True)[0]
-        told = vectors.model.encode_document([p.content for p in PASSAGES], convert_to_numpy=True)
-        scores = [float((asked @ tokens.T).max(axis=1).sum()) for tokens in told]
+    vectors, base = load_multi_vector(str(multi_vector)), Fixed(*PASSAGES)
+    asked = searches("Where was Eva Gray born?", "painter", "town river")
+    found = LateInteraction(base, vectors, k=3, depth=4).retrieve(asked)
+    assert [[search.k for search in batch] for batch in base.batches] == [[4, 4, 4]]
+    told = vectors.model.encode_document([p.content for p in PASSAGES], convert_to_numpy=True)
+    assert {tokens.shape[1] for tokens in told} == {32}
+    for search, retrieval in zip(asked, found, strict=True):
+        own = vectors.model.encode_query([search.query], convert_to_numpy=True)[0]
+        scores = [float((own @ tokens.T).max(axis=1).sum()) for tokens in told]
         order = sorted(range(4), key=lambda place: (-round(scores[place], 4), place))[:3]
         assert [passage.id for passage in retrieval.passages] == [PASSAGES[place].id for place in order]
         assert np.allclose(retrieval.scores, [scores[place] for place in order], atol=1e-4)
-    first = [passage.id for passage in found[0].passages]
-    assert first[0] == "b" and ("d" not in first or first.index("a") < first.index("d"))  # equal: as they came
+    assert found[0].passages[0].id == "b", "it has all words"
+    first = [passage.id for passage in found[2].passages]
+    assert first[:2] == ["a", "d"], "equal scores: as they came"
 
 
 def test_a_text_is_encoded_once(multi_vector: Path, monkeypatch: Any) -> None:
@@ -61,31 +51,30 @@ def test_a_text_is_encoded_once(multi_vector: Path, monkeypatch: Any) -> None:
         monkeypatch.setattr(
             vectors.model, name, lambda given, plain=plain, texts=texts: (texts.extend(given), plain(given))[1]
         )
-    late = LateInteraction(Fixed(), vectors, k=2, depth=3)
+    late = LateInteraction(Fixed(*PASSAGES), vectors, k=2, depth=3)
     once = late.retrieve(searches("Bath", "Bath", "Eva"))
     assert once[0] == once[1] and late.retrieve(searches("Bath", k=1))[0].passages == once[0].passages[:1]
     assert asked["encode_query"] == ["Bath", "Eva", "Bath"]
     assert asked["encode_document"] == [passage.content for passage in PASSAGES[:3]]
-    assert LateInteraction(Fixed(()), vectors, k=2, depth=3).retrieve(searches("Bath")) == [Retrieval(())]
+    assert LateInteraction(Fixed(), vectors, k=2, depth=3).retrieve(searches("Bath")) == [Retrieval(())]
     assert late.retrieve([]) == []
 
 
-def test_a_model_saved_by_pylate_is_the_same(multi_vector: Path, tmp_path: Path) -> None:
+def test_a_model_saved_by_pylate_reads_the_same(multi_vector: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(multi_vector, tmp_path / "pylate", ignore=shutil.ignore_patterns("*Mask*"))
     modules = json.loads((multi_vector / "modules.json").read_text())[:2]
-    other = tmp_path / "pylate"
-    other.mkdir()
-    for path in multi_vector.rglob("*"):
-        if path.is_file() and "Mask" not in str(path):
-            (other / path.relative_to(multi_vector)).parent.mkdir(parents=True, exist_ok=True)
-            (other / path.relative_to(multi_vector)).write_bytes(path.read_bytes())
     modules[1]["type"] = "pylate.models.Dense.Dense"
     (other / "modules.json").write_text(json.dumps(modules))
     settings = json.loads((multi_vector / "config_sentence_transformers.json").read_text())
     told = {"model_type": "ColBERT", "query_prefix": "", "document_prefix": "", "skiplist_words": []}
     (other / "config_sentence_transformers.json").write_text(json.dumps({**settings, **told}))
-    found = [LateInteraction(Fixed(), load_multi_vector(str(one)), k=4, depth=4) for one in (multi_vector, other)]
-    ours, theirs = (late.retrieve(searches("Where was Eva Gray born?"))[0] for late in found)
-    assert [p.id for p in ours.passages][:2] == [p.id for p in theirs.passages][:2]
+    ours, theirs = (load_multi_vector(str(one)).model for one in (multi_vector, other))
+    query, padded = (
+        model.encode_query(["Where was Eva Gray born?"], convert_to_numpy=True)[0] for model in (ours, theirs)
+    )
+    assert len(padded) == 32 and np.allclose(padded[: len(query)], query, atol=1e-5), "as ColBERT's, with [MASK]"
+    told = [model.encode_document([PASSAGES[1].content], convert_to_numpy=True)[0] for model in (ours, theirs)]
+    assert np.allclose(*told, atol=1e-5)
 
 
 def test_the_identity_of_a_search_is_that_of_the_weights(multi_vector: Path, tmp_path: Path) -> None:
@@ -98,8 +87,8 @@ def test_the_identity_of_a_search_is_that_of_the_weights(multi_vector: Path, tmp
     assert search_identity("index-1", str(folder)) != known
 
 
-def test_other_models_are_refused(tmp_path: Path) -> None:
+def test_other_models_are_refused(tiny: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"one vector a text; set retriever\.late_interaction to a multi-vector model"):
-        load_multi_vector(PACKAGED)
+        load_multi_vector(tiny)
     with pytest.raises(ModelError, match=r"does not exist; set retriever\.late_interaction to a folder or a hub name"):
         load_multi_vector(str(tmp_path / "none"))

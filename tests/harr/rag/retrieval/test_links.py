@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shelves import leads_of
 
-from harr.corpus.passages import Passages, write_passages
-from harr.index.mentions import Mentions, build_mentions
-from harr.index.words import WordIndex, build_words
-from harr.rag.retrieval.leads import Leads
 from harr.rag.retrieval.links import FEATURES, Links
 from harr.types import Hop, Passage, Question, Search
 
@@ -31,15 +28,11 @@ def links(tmp_path: Path) -> Any:
     return opened(tmp_path, SHELF)
 
 
-def opened(tmp_path: Path, shelf: Sequence[Passage]) -> Any:
+def opened(folder: Path, shelf: Sequence[Passage]) -> Any:
     """A function that makes links over a shelf, with sources of these sizes."""
-    write_passages(shelf, tmp_path / "corpus", searchable=lambda passage: passage.id != "far")
-    passages = Passages.open(tmp_path / "corpus")
-    build_mentions(passages, tmp_path / "out", tmp_path / "work")
-    build_words(passages, tmp_path / "words", tmp_path / "work")
-    mentions, index = Mentions.of(passages, tmp_path / "out"), WordIndex.of(passages, tmp_path / "words")
+    leads = leads_of(folder, shelf, hidden=("far",))
     none = dict.fromkeys(("words", "titled", "linked", "naming", "followed", "neighbours"), 0)
-    return lambda **most: Links(Leads(passages, mentions, index), **(none | most))
+    return lambda **most: Links(leads, **(none | most))
 
 
 def search(*picked: str, query: str = ASKED.text) -> Search:
@@ -73,15 +66,9 @@ def test_each_source_brings_its_candidates(links: Any) -> None:
 def test_what_each_source_brings_is_told(links: Any) -> None:
     """A passage may be of several sources; the gold that only one brings is lost without it."""
     _, _, (told,) = links(words=2, titled=9, linked=9).gather([search("ada")], [np.array([ROW["bath"]])], search=True)
-    assert {name: [SHELF[row].id for row in rows] for name, rows in told.items()} == {
-        "nearest": ["bath"],
-        "words": ["film", "rest"],
-        "titled": ["film"],
-        "linked": ["bath"],
-        "naming": [],
-        "followed": [],
-        "neighbours": [],
-    }
+    brought = {name: [SHELF[row].id for row in rows] for name, rows in told.items() if len(rows)}
+    assert brought == {"nearest": ["bath"], "words": ["film", "rest"], "titled": ["film"], "linked": ["bath"]}
+    assert told.keys() == {"nearest", "words", "titled", "linked", "naming", "followed", "neighbours"}
     assert links(words=2).gather([search()], [np.array([ROW["bath"]])], search=False)[2] == [{}], "all are given"
 
 
@@ -116,28 +103,18 @@ def test_the_chunks_beside_a_pick_compete(tmp_path: Path, links: Any) -> None:
     assert list(gathered(links(neighbours=9), search("film"), "bath")) == ["bath"], "no documents, no neighbours"
 
 
-def test_the_titles_in_a_query_are_looked_for_once(links: Any) -> None:
-    titled = links().leads.titled
-    assert titled("The Old Mill") == {ROW["film"]: 3} and titled("The Old Mill") is titled("The Old Mill")
-
-
 def test_nothing_is_read_that_is_not_in_the_index(links: Any) -> None:
     """The passage Far names Ada Brown, and cannot be searched, so it leads nowhere."""
-    known = gathered(links(titled=9), search(query="Who is named in The Old Mill, or in Far?"), "ada", "bath")
-    assert known["ada"]["led_to"] == 1.0 and "far" not in known
-    known = gathered(links(titled=9), search(query="Who is named in Far?"), "ada", "bath")
-    assert known["ada"]["led_to"] == 0.0
+    for query, led in (("Who is named in The Old Mill, or in Far?", 1.0), ("Who is named in Far?", 0.0)):
+        known = gathered(links(titled=9), search(query=query), "ada", "bath")
+        assert known["ada"]["led_to"] == led and "far" not in known
 
 
-def test_what_a_pick_leads_to_by_its_words(links: Any) -> None:
+def test_what_a_pick_leads_to_and_shares_with_a_candidate(links: Any) -> None:
     """Of the query the film lacks director and born; Ada Brown, Carl Dean and The Old Mill are its names."""
-    known = gathered(links(followed=9), search("film"), "bath")
+    known = gathered(links(followed=9), search("film"), "bath", "rest")
     assert known["ada"]["followed"] == known["ada"]["followed_rank"] == 1.0 > known["carl"]["followed"] > 0
     assert known["carl"]["followed_rank"] == 0.5 and known["bath"]["followed"] == 0.0
-
-
-def test_what_a_candidate_and_a_pick_share(links: Any) -> None:
-    known = gathered(links(followed=9), search("film"), "bath", "rest")
     assert known["ada"]["title_in_pick"] == 1.0 and known["bath"]["title_in_pick"] == 0.0
     assert known["ada"]["pick_names_in"] == 1.0 and known["rest"]["pick_names_in"] == 0.0
     assert gathered(links(), search("ada"), "film")["film"]["pick_title_in"] == 1.0

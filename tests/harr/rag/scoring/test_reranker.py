@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from serving import Served, serving
+from serving import serving
 
 from harr.builders.pipeline import build_reward
 from harr.errors import ParamsError, ServiceUnavailable
@@ -51,44 +51,33 @@ def test_it_is_the_mean_score_of_the_passages_of_each_step() -> None:
         assert found.totals(scores) == [pytest.approx(1.0 + 0.5 * (0.75 + 0.625) / 3), pytest.approx(1.0 + 0.5 * 0.375)]
         parts = dict(found.parts(scores, [one, two], 0, by_step=True))
         assert parts[0.5] == scores["relevance"], "it is a reward of steps where credit: step asks for them"
-        assert _asked(served) == [("Where was she born?", [ada, bath]), ("Who founded Acme?", [acme, ada, bath])]
+        asked = sorted((body["query"], body["documents"], body["top_n"], body["model"]) for body in served.bodies)
+        texts = [("Where was she born?", [ada, bath]), ("Who founded Acme?", [acme, ada, bath])]
+        assert asked == [(query, documents, len(documents), "small") for query, documents in texts]
         assert found.score([Episode(QUESTION)])["relevance"] == [[]], "an episode without a search asks nothing"
         assert len(served.bodies) == 2
 
 
-def _asked(served: Served) -> list[tuple[str, list[str]]]:
-    assert {(body["model"], body["top_n"] == len(body["documents"])) for body in served.bodies} == {("small", True)}
-    return sorted((body["query"], body["documents"]) for body in served.bodies)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {"results": [{"index": 0, "relevance_score": 0.5}]},
-        {"results": [{"index": i, "relevance_score": float("nan")} for i in range(2)]},
-        {"data": []},
-        "<html>",
-    ],
-)
-def test_an_answer_without_a_score_for_every_passage_is_one_line(answer: Any) -> None:
-    with serving(lambda body, number: (200, answer)) as served, pytest.raises(ParamsError) as error:
-        reward(served.base_url).score([played(("Who?", tuple(SCORES)[:2]))])
+def test_an_answer_without_a_score_for_every_passage_is_one_line() -> None:
+    one, wild = (
+        {"results": [{"index": place, "relevance_score": score} for place in range(count)]}
+        for count, score in ((1, 0.5), (2, float("nan")))
+    )
     told = "the answer holds no finite score for each of 2 passages; reward.reranker.base_url must be the address of"
-    assert str(error.value).startswith("reward.reranker at http://127.0.0.1") and told in str(error.value)
+    for answer in (one, wild, {"data": []}, "<html>"):
+        with serving(lambda body, number, answer=answer: (200, answer)) as served, pytest.raises(ParamsError) as error:
+            reward(served.base_url).score([played(("Who?", tuple(SCORES)[:2]))])
+        assert str(error.value).startswith("reward.reranker at http://127.0.0.1") and told in str(error.value)
+    with pytest.raises(ServiceUnavailable, match=r"reward\.reranker at http://127\.0\.0\.1:\d+/v1: connection failed"):
+        reward(served.base_url).score([played(("Who?", tuple(SCORES)[:1]))])  # it is gone
 
 
-def test_a_server_that_is_away_is_waited_for_and_named() -> None:
-    with pytest.raises(ServiceUnavailable, match=r"reward\.reranker at http://127\.0\.0\.1:9/v1: connection failed"):
-        reward("http://127.0.0.1:9/v1").score([played(("Who?", tuple(SCORES)[:1]))])
-
-
-def test_the_name_of_before_says_where_it_went() -> None:
-    with pytest.raises(
-        ValueError, match=r"relevance is the score of a reranker; give reward\.reranker, or name reader"
+def test_a_reranker_and_its_term_need_each_other() -> None:
+    for section, told in (
+        ({"terms": {"relevance": 1.0}}, r"relevance is the score of a reranker; give reward\.reranker, or name reader"),
+        ({"terms": {"recall": 1.0}, "reranker": {"model": "m"}}, "reranker is asked by the term relevance only"),
     ):
-        Params.model_validate(GOOD | {"reward": {"terms": {"relevance": 1.0}}})
-    section = {"terms": {"recall": 1.0}, "reranker": {"base_url": "http://127.0.0.1:9/v1", "model": "m"}}
-    with pytest.raises(ValueError, match="reranker is asked by the term relevance only"):
-        Params.model_validate(GOOD | {"reward": section})
+        with pytest.raises(ValueError, match=told):
+            Params.model_validate(GOOD | {"reward": section})
     with pytest.raises(ParamsError, match=r"`relevance` needs a reranker; give reward\.reranker"):
         Reward({"relevance": 1.0})

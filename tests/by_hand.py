@@ -1,0 +1,43 @@
+"""Pipelines driven by hand: a writer of given replies, a shelf of given passages, and how a game ends."""
+
+from collections.abc import Generator as PyGenerator, Sequence
+from typing import Any
+
+import pytest
+
+from harr.types import Generate, Outcome, Passage, Request, Retrieval, Search
+
+
+def ends(game: PyGenerator[Request, Any, Outcome], answer: Any) -> Outcome:
+    """The outcome of a game that this answer ends."""
+    with pytest.raises(StopIteration) as end:
+        game.send(answer)
+    outcome = end.value.value
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+class Script:
+    """Writes its replies one after the other, cut as a server cuts them; keeps what it was asked."""
+
+    def __init__(self, *replies: str) -> None:
+        self.replies, self.asked = list(replies), list[Generate]()
+
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        self.asked += requests
+        return [request.cut(self.replies.pop(0)) for request in requests]
+
+    def usage(self) -> dict[str, float]:
+        return {"requests": float(len(self.asked))}
+
+
+class Fixed:
+    """Finds the same passages always, without those excluded; keeps what it was asked, by batches."""
+
+    def __init__(self, *found: Passage) -> None:
+        self.found, self.batches = found, list[list[Search]]()
+
+    def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
+        self.batches.append(list(searches))
+        left = [tuple(one for one in self.found if one.id not in search.exclude_ids) for search in searches]
+        return [Retrieval(found[: search.k or None]) for found, search in zip(left, searches, strict=True)]
