@@ -2,18 +2,19 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from flows.server import free_port
+from flows.server import free_port, listens
 
 BIN = Path(sys.executable).parent
 ETCD = """
@@ -40,15 +41,18 @@ milvus.main()
 """Started again, the package would take another port for as long as connections to the old one linger."""
 
 
-def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 200) -> None:
-    """Until the process listens."""
+def until(condition: Callable[[], Any], seconds: float = 200, pause: float = 0.1) -> Any:
+    """Ask until a condition holds; its value, or the last one."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None:
-        with socket.socket() as asked:
-            if asked.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise AssertionError(log.read_text())
+    while not (value := condition()) and time.monotonic() < deadline:
+        time.sleep(pause)
+    return value
+
+
+def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 200) -> None:
+    """Wait until the process listens."""
+    until(lambda: listens(port) or process.poll() is not None, seconds)
+    assert process.poll() is None and listens(port), log.read_text()
 
 
 @dataclass

@@ -12,12 +12,17 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import check_jsonschema
 import click
+import click.testing
 import cyclopts
 import pytest
 import yaml
+from typer.testing import CliRunner
 
-import harr.params.index
+import harr
+from flows.cli import app
+from harr.params.index import IndexParams
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -53,17 +58,26 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*map(str, words)], capture_output=True, text=True, timeout=120, check=False)
 
 
-def schema(path: Path) -> subprocess.CompletedProcess[str]:
-    return run(sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", path)
+def help_of(command: str) -> str:
+    """What `harr COMMAND --help` prints."""
+    found = CliRunner().invoke(app, [command, "--help"])
+    assert found.exit_code == 0, found.output
+    return found.output
 
 
 def test_the_compose_file_follows_the_compose_specification(tmp_path: Path) -> None:
-    assert schema(COMPOSE).returncode == 0, schema(COMPOSE).stdout
+    def checked(path: Path) -> Any:
+        return click.testing.CliRunner().invoke(
+            check_jsonschema.main, ["--builtin-schema", "vendor.compose-spec", str(path)]
+        )
+
+    assert checked(COMPOSE).exit_code == 0, checked(COMPOSE).output
     wrong = tmp_path / "compose.yaml"
     wrong.write_text(TEXT.replace("healthcheck:", "healthchek:"))
-    assert "healthchek" in schema(wrong).stdout
+    assert "healthchek" in checked(wrong).output
 
 
+@pytest.mark.services
 @pytest.mark.skipif(not (BIN / "hadolint").exists(), reason="its package has a binary for Linux on x86 alone")
 def test_the_dockerfile_passes_its_linter(tmp_path: Path) -> None:
     done = run(BIN / "hadolint", ROOT / "docker/Dockerfile")
@@ -94,19 +108,17 @@ def test_only_this_machine_reaches_the_ports() -> None:
     assert all("network_mode" not in spec and "privileged" not in spec for spec in SERVICES.values())
 
 
-@pytest.mark.parametrize("name", SERVICES)
-def test_an_image_is_pinned(name: str) -> None:
-    image, _, tag = SERVICES[name]["image"].rpartition(":")
-    assert re.match(r"(v?\d+\.\d+(\.\d+)?(-[a-z]+)?|RELEASE\.\d{4}-.*)$", tag), tag
-    if image in OWN:
-        assert tag.split("-")[0] == harr.__version__
-        assert SERVICES[name]["build"]["dockerfile"] == "docker/Dockerfile"
-    else:
-        assert "build" not in SERVICES[name]
-
-
-def test_milvus_and_its_client_have_the_same_major_and_minor_version() -> None:
-    assert SERVICES["milvus"]["image"].split(":v")[1].split(".")[:2] == PINS["pymilvus"].split(".")[:2]
+def test_an_image_is_pinned() -> None:
+    for name, service in SERVICES.items():
+        image, _, tag = service["image"].rpartition(":")
+        assert re.match(r"(v?\d+\.\d+(\.\d+)?(-[a-z]+)?|RELEASE\.\d{4}-.*)$", tag), name
+        if image in OWN:
+            assert tag.split("-")[0] == harr.__version__
+            assert service["build"]["dockerfile"] == "docker/Dockerfile"
+        else:
+            assert "build" not in service, name
+    client = PINS["pymilvus"].split(".")[:2]
+    assert SERVICES["milvus"]["image"].split(":v")[1].split(".")[:2] == client, "the same major and minor version"
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -181,13 +193,6 @@ def test_mlflow_takes_its_command() -> None:
     assert environment("worker")["MLFLOW_TRACKING_URI"].removeprefix("http://") in told["allowed_hosts"].split(",")
 
 
-def test_harr_serve_takes_its_command() -> None:
-    words = SERVICES["serve"]["command"]
-    assert words[:4] == ["python", "-m", "flows.cli", "serve"]
-    told = run(sys.executable, "-m", "flows.cli", *words[3:], "--help").stdout
-    assert all(word.split("=")[0] in told for word in words[4:]) and "HARR_SERVE_TOKEN" in told
-
-
 def test_programs_that_are_not_here_get_documented_flags_only() -> None:
     words = SERVICES["etcd"]["command"]
     assert words[0] == "etcd" and [word.split("=")[0] for word in words[1:]] == ETCD
@@ -200,43 +205,32 @@ def test_every_variable_is_a_setting_of_its_program() -> None:
     from prefect.settings import Settings
     from prefect.settings.legacy import _get_settings_fields
 
-    known = {
-        "DO_NOT_TRACK",
-        "HF_TOKEN",
-        "PGPASSWORD",
-        "HARR_SERVE_TOKEN",
-        harr.params.index.IndexParams().token_variable,
-    }
+    known = {"DO_NOT_TRACK", "HF_TOKEN", "PGPASSWORD", "HARR_SERVE_TOKEN", IndexParams().token_variable}
     prefect = set(_get_settings_fields(Settings))
     assert "PREFECT_SERVER_UI_API_URL" in prefect and "PREFECT_SERVER_UI_API_URI" not in prefect
     for name in set(SERVICES) - set(FOREIGN):
         for variable in environment(name):
-            real = (
-                variable in prefect
-                if variable.startswith("PREFECT_")
-                else hasattr(mlflow.environment_variables, variable)
-                if variable.startswith("MLFLOW_")
-                else variable in known
-            )
+            real = variable in prefect | known or hasattr(mlflow.environment_variables, variable)
             assert real, f"{name}: nobody reads {variable}"
 
 
 def test_the_image_runs_what_it_holds() -> None:
     commands = [ast.literal_eval(line) for line in re.findall(r"^CMD (.*)$", DOCKERFILE, re.MULTILINE)]
     assert commands == [["prefect", "server", "start"], ["python", "-m", "flows.cli", "run"]]
-    done = run(*[sys.executable, "-m", "flows.cli", "run", "--help"])
-    assert done.returncode == 0, done.stderr
-    for line in re.findall(r"exec worker python -m flows.cli (.*)", DOCS):
-        command, *words = line.split()
-        help_text = run(sys.executable, "-m", "flows.cli", command, "--help").stdout
-        assert help_text and all(word in help_text for word in words if word.startswith("--")), line
+    serve = SERVICES["serve"]["command"]
+    assert serve[:4] == ["python", "-m", "flows.cli", "serve"] and "HARR_SERVE_TOKEN" in help_of("serve")
+    told = [line.split() for line in re.findall(r"exec worker python -m flows.cli (.*)", DOCS)]
+    for command, *words in (["run"], serve[3:], *told):
+        assert all(word.split("=")[0] in help_of(command) for word in words if word.startswith("--")), command
     users = re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE)
     assert users == ["${USER_ID}"] * 2 and "ARG USER_ID=1000" in DOCKERFILE
     assert SERVICES["worker"]["build"]["args"]["TORCH"] == "cpu"
     assert SERVICES["worker-gpu"]["build"]["args"]["TORCH"] == "cuda"
 
 
-def test_the_image_installs_pinned_versions() -> None:
+def test_the_image_installs_pinned_versions(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = re.findall(r"^(?:RUN|\s+&&|\s+\w+\)).*pip install.*$", DOCKERFILE, re.MULTILINE)
     assert len(lines) == 4 and all("--constraint constraints.txt" in line for line in lines)
     named = re.search(r"pip install --constraint constraints.txt (prefect .*)", DOCKERFILE)[1].split()
@@ -244,15 +238,16 @@ def test_the_image_installs_pinned_versions() -> None:
     assert set(named) | {"uv", "torch", "asyncpg"} <= lower
     expression = re.search(r'python -c "(import os, tomllib.*?)" ', DOCKERFILE, re.DOTALL)[1].replace("\\\n", "")
     (extras,) = re.findall(r'^ARG EXTRAS="(.*)"$', DOCKERFILE, re.MULTILINE)
-    environment = {**os.environ, "EXTRAS": extras}
-    command = [sys.executable, "-c", expression]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("EXTRAS", extras)
+    exec(expression, {})
+    installed = capsys.readouterr().out.splitlines()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = project["optional-dependencies"]
     wanted = [*project["dependencies"], *(one for name in extras.split() for one in named[name])]
     nested = {name for one in wanted if one.startswith("harr[") for name in one[5:-1].split(",")}
     assert nested <= set(extras.split())
-    assert done.stdout.splitlines() == [one for one in wanted if not one.startswith("harr[")]
+    assert installed == [one for one in wanted if not one.startswith("harr[")]
 
 
 def test_the_image_holds_what_the_stages_need_and_nothing_secret() -> None:

@@ -6,10 +6,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
+from servers import until
 
 from flows.server import STATE
 from harr.io.files import read_json
@@ -36,14 +36,6 @@ server.START_SECONDS = 300.0
 main(embed)
 """
 STOPPED = "stopped; finished work is kept, run the same command again to go on"
-
-
-def until(condition: Any, seconds: float) -> bool:
-    """Poll a condition."""
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return bool(condition())
 
 
 def alive(pid: int) -> bool:
