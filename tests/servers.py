@@ -57,9 +57,9 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: 
 
 @dataclass
 class Server:
-    """A program that listens on one port of loopback, in a process group of its own; its log is ``folder``/server.log.
+    """A program that listens on one port of loopback, in a process group of its own.
 
-    It can be killed and started again on the same port, and hung (SIGSTOP) and let go on.
+    Its log is ``folder``/server.log where none is named. It can be killed and started again on the same port, and hung (SIGSTOP) and let go on.
     """
 
     folder: Path
@@ -67,10 +67,11 @@ class Server:
     port: int
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     process: "subprocess.Popen[bytes] | None" = None
+    log: Path | None = None
 
     def start(self) -> None:
         """Start it and wait until it listens; Milvus now and then never does, and is started once more."""
-        log = self.folder / "server.log"
+        log = self.log or self.folder / "server.log"
         for last in (False, True):
             with log.open("ab") as out:
                 self.process = subprocess.Popen(

@@ -27,7 +27,6 @@ def test_two_sentences_come_before_each_piece_of_code() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.services
 @pytest.mark.timeout(3600)
 def test_the_tour_ends_with_the_second_model(tmp_path: Path) -> None:
     gone = ("PREFECT", "HARR", "MLFLOW_TRACKING")

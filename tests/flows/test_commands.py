@@ -94,6 +94,7 @@ def test_a_task_without_prefect_gets_the_rows_that_prefect_would_not_search(monk
     assert run_flow(twice, rows=[1]) == [1, 1]
 
 
+@pytest.mark.services  # Great Expectations is loaded in a process of its own
 def test_parts_of_several_machines_are_joined(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def joined(*parts: str) -> tuple[int, str, str]:
         capsys.readouterr()

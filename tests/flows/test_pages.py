@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +21,11 @@ from typing import Any
 import pytest
 from browsing import browser as opened, chromium
 from PIL import Image
-from servers import wait_for
+from servers import Server, until
 
 from flows.server import free_port, healthy, mlflow_command, prefect_command
 
-pytestmark = [pytest.mark.services, pytest.mark.soak, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "work/screenshots"
 ARMS = ("bm25", "frozen", "full")
@@ -72,34 +71,24 @@ def finished(browser: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def sites(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Prefect and MLflow over the run's history, as `harr ui` starts them."""
-    deadline = time.monotonic() + 30
-    while (finished / ".harr/prefect.json").exists() and time.monotonic() < deadline:
-        time.sleep(0.2)  # the run's own server is about to end
-    logs, ports, processes = tmp_path_factory.mktemp("sites"), {}, []
+    until(lambda: not (finished / ".harr/prefect.json").exists(), 30)  # the run's own server is about to end
+    servers = {}
+    for name, make in (("prefect", prefect_command), ("mlflow", mlflow_command)):
+        command, environment = make(port := free_port())
+        environment = environment | {"PREFECT_HOME": str(finished / ".harr/prefect")}
+        servers[name] = Server(finished, command, port, environment, log=tmp_path_factory.mktemp(name) / "log")
     try:
-        for name, make in (("prefect", prefect_command), ("mlflow", mlflow_command)):
-            port = ports[name] = free_port()
-            command, environment = make(port)
-            environment = environment | {"PREFECT_HOME": str(finished / ".harr/prefect")}
-            with (logs / name).open("wb") as out:
-                processes.append(
-                    subprocess.Popen(
-                        command, cwd=finished, env=environment, stdout=out, stderr=out, start_new_session=True
-                    )
-                )
-        for process, (name, port) in zip(processes, ports.items(), strict=True):
-            wait_for(port, process, logs / name)
-        found = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
-        while not healthy(f"{found['prefect']}/api") and time.monotonic() < deadline + 120:
-            time.sleep(0.2)
+        for server in servers.values():
+            server.start()
+        found = {name: f"http://127.0.0.1:{server.port}" for name, server in servers.items()}
+        assert until(lambda: healthy(f"{found['prefect']}/api"))
         yield found
     finally:
-        for process in processes:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+        for server in servers.values():
+            if server.process:
+                server.signal(signal.SIGTERM)
+                until(lambda server=server: server.process.poll() is not None, 20)
+            server.stop()
 
 
 def ask(url: str, body: Any) -> Any:

@@ -22,7 +22,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Prefect's clients outlast a server for a moment."""
     for client in (PrefectHttpxSyncClient, PrefectHttpxAsyncClient):
         monkeypatch.setattr(client, "send", client.send)  # puts it back in the end
-    for name, seconds in {"WAIT_SECONDS": 1.0, "NOTICE_SECONDS": 0.2, "PAUSE_SECONDS": 0.05}.items():
+    for name, seconds in {"WAIT_SECONDS": 0.6, "NOTICE_SECONDS": 0.1, "PAUSE_SECONDS": 0.05}.items():
         monkeypatch.setattr(prefect_retries, name, seconds)
     for name, value in {"since": None, "said": False}.items():
         monkeypatch.setattr(prefect_retries._Outage, name, value)
