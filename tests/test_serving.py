@@ -94,17 +94,11 @@ def test_a_recipe_with_qwen3_and_short_replies_lets_it_not_think() -> None:
             assert own.extra_body == {"chat_template_kwargs": {"enable_thinking": False}}, recipe
 
 
-@pytest.mark.parametrize("service", ["generator", "embedder"])
-def test_a_container_is_pinned_healthy_and_reached_from_this_machine_only(service: str) -> None:
-    spec = SERVICES[service]
-    assert re.fullmatch(r"vllm/vllm-openai:v\d+\.\d+\.\d+", spec["image"])
-    port = next(word for word in spec["command"] if word.startswith("--port=")).removeprefix("--port=")
-    assert spec["ports"] == [f"127.0.0.1:{port}:{port}"]
-    assert f"http://127.0.0.1:{port}/health" in spec["healthcheck"]["test"][-1]
-    compile(spec["healthcheck"]["test"][-1], "health check", "exec")
-    (device,) = spec["deploy"]["resources"]["reservations"]["devices"]
-    assert any(re.match(r"--gpu-memory-utilization=\$\{\w+:-0\.\d\}$", word) for word in spec["command"])
-    assert device["capabilities"] == ["gpu"] and device["driver"] == "nvidia"
+def test_a_container_gets_a_gpu_of_which_it_leaves_some() -> None:
+    for spec in SERVICES.values():  # test_docker.py looks at image, ports and health
+        (device,) = spec["deploy"]["resources"]["reservations"]["devices"]
+        assert any(re.match(r"--gpu-memory-utilization=\$\{\w+:-0\.\d\}$", word) for word in spec["command"])
+        assert device["capabilities"] == ["gpu"] and device["driver"] == "nvidia"
 
 
 def test_harr_takes_the_transformers_of_vllm() -> None:

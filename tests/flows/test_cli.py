@@ -111,10 +111,7 @@ def test_what_is_not_there_is_a_line_and_exit_1(words: list[str], line: str, pla
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     assert done.stderr.startswith(f"error: {line}")
     assert not Path("out").exists() and not Path("models").exists()
-
-
-def test_nothing_waits_to_be_sent(place: Path, harr: Run) -> None:
-    assert harr("report", "--send").stdout == "nothing waits to be sent\n"
+    assert words != ["report"] or harr("report", "--send").stdout == "nothing waits to be sent\n"
 
 
 @pytest.mark.parametrize("command", ["doctor", "status"])

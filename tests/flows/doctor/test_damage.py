@@ -54,8 +54,8 @@ OF_DVC: list[tuple[Files, list[tuple[str, str, str]], str]] = [
     ({"dvc.lock": "[1]"}, [("fail", "stages", "expected a dictionary")], "expected a dictionary"),
     ({"dvc.lock": b"\xff"}, [("fail", "stages", "is not valid utf-8")], "is not valid utf-8"),
     ({"dvc.lock": LOCK}, [("fail", "stages", "validation failed")], "validation failed"),
-    ({"dvc.lock": "stages: {download: 1}"}, [("fail", "stages", "failed")], "validation failed"),
     ({"dvc.lock": FOLDER}, [("fail", "stages", "is not a .dvc file")], "bring it back with git"),
+    ({"dvc.yaml": "stages: ["}, [("fail", "stages", "'./dvc.yaml' is invalid")], "bring it back with git"),
 ]
 
 
@@ -85,7 +85,7 @@ def test_damage_is_a_finding_and_everything_else_is_told(
 
 
 @pytest.mark.services
-@pytest.mark.parametrize(("files", "expected", "trouble"), OF_DVC, ids=[trouble for *_, trouble in OF_DVC])
+@pytest.mark.parametrize(("files", "expected", "trouble"), OF_DVC)
 def test_what_dvc_cannot_read_is_a_finding(
     files: Files, expected: list[tuple[str, str, str]], trouble: str, project: Path
 ) -> None:
