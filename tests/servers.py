@@ -59,7 +59,7 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: 
 class Server:
     """A program that listens on one port of loopback, in a process group of its own.
 
-    Its log is ``folder``/server.log where none is named. It can be killed and started again on the same port, and hung (SIGSTOP) and let go on.
+    It can be killed, started again, hung (SIGSTOP) and let go on. Its log is ``folder``/server.log where none is named.
     """
 
     folder: Path

@@ -1,4 +1,4 @@
-"""Stages that are killed at their writes and at random moments end as an undisturbed run; `benchmarks.crash` is long."""
+"""Stages that are killed at their writes and at random moments end as an undisturbed run."""
 
 import os
 import re

@@ -11,7 +11,12 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.mark.parametrize(
-    ("stem", "steps", "rate"), [("grpo_flat", 7, 3e-5), ("ppo_flat", 6, 5e-5), ("pqn_flat", 7, 3e-5)]
+    ("stem", "steps", "rate"),
+    [
+        ("grpo_flat", 7, 3e-5),
+        pytest.param("ppo_flat", 6, 5e-5, marks=pytest.mark.services),
+        pytest.param("pqn_flat", 7, 3e-5, marks=pytest.mark.services),
+    ],
 )
 def test_a_flat_example_learns_and_is_one_page_without_harr(
     stem: str, steps: int, rate: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

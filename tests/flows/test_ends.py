@@ -13,7 +13,6 @@ import pytest
 from flows.runtime.command import run_command
 from flows.runtime.launch import joins_main_process
 from harr.errors import ParamsError
-from tasks.tracking.client import client_of
 from tasks.tracking.execution import execution_id
 
 ROOT = Path(__file__).parents[2]
@@ -86,10 +85,3 @@ def test_the_name_of_an_execution_can_be_asked_for(workplace: Path, monkeypatch:
         execution_id()
     monkeypatch.setenv("HARR_EXECUTION", "Nacht 7: a/b_c-d@e+1.0=x")
     assert execution_id() == "Nacht 7: a/b_c-d@e+1.0=x"
-
-
-def test_an_address_of_no_store_is_a_line() -> None:
-    expected = "foo://x is no address of an MLflow store; set tracking.uri or MLFLOW_TRACKING_URI to http://... or "
-    with pytest.raises(ParamsError) as caught:
-        client_of("foo://me:secret@x")
-    assert str(caught.value) == f"{expected}sqlite:///..."

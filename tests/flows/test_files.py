@@ -91,9 +91,5 @@ def test_a_file_is_read_once_and_again_when_it_changed(project: Path, monkeypatc
     Path("mine/a.jsonl").write_text("[]\n")
     MEMO.write_text("[")
     assert digests.changes(first, seen(project)) == ["mine/a.jsonl"]
-
-
-def test_a_data_set_without_local_files_has_none(workplace: Path) -> None:
-    assert seen(workplace) == {}
     settings = {"dataset": "function", "function": "mine:load", "settings": {"path": "params.yaml", "n": 3}}
-    assert list(digests.look(settings, workplace, MEMO)) == ["params.yaml"]
+    assert list(digests.look(settings, project, MEMO)) == ["params.yaml"]

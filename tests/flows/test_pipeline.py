@@ -13,7 +13,7 @@ import pytest
 import yaml
 from servers import until
 
-from flows.pipeline import StageFailed, one_stage, promotion, reproduce, run_promotion, run_recipe, stages
+from flows.pipeline import StageFailed, one_stage, promotion, reproduce, run_promotion, run_recipe
 from flows.runtime.artifacts import _links
 from flows.runtime.flow_runs import records, working
 from flows.runtime.workspace import workspace as prepare
@@ -40,12 +40,6 @@ def init() -> None:
     subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "--quiet"], check=True)
 
 
-def test_stages_come_in_the_order_of_dvc_yaml(workplace: Path) -> None:
-    shutil.copy(ROOT / "dvc.yaml", workplace)
-    names = ["files", "download", "embed", "index", "generator", "filter", "train", "arms", "evaluate", "merge"]
-    assert stages() == names
-
-
 def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(place: Path) -> None:
     before = Path("params.yaml").read_text()
     Path("corpus").mkdir()
@@ -62,16 +56,11 @@ def test_a_recipe_runs_in_a_folder_of_its_own_if_it_is_sound(place: Path) -> Non
     Path("recipes/broken.yaml").write_text("seed: 0\n")
     with pytest.raises(ParamsError, match="download is missing"), prepare("broken"):
         pass
-
-
-def test_a_recipe_s_folder_follows_the_code(place: Path) -> None:
-    with prepare("smoke") as made:
-        pass
     written = (made / "flows/a.py").stat().st_mtime_ns
     Path("harr/a.py").write_text("2")
     Path("tasks/a.py").unlink()
-    with prepare("smoke") as again:
-        assert again == made
+    with prepare("harr_ppo") as again:
+        assert again == made, "it follows the code"
     assert (made / "harr/a.py").read_text() == "2" and not (made / "tasks/a.py").exists()
     assert (made / "flows/a.py").stat().st_mtime_ns == written
 

@@ -142,12 +142,13 @@ def nap_began(place: Place) -> bool:
     return bool(place.runs("nap")) and (place.folder / "begun").exists()
 
 
-def by_hand(place: Place) -> "subprocess.Popen[bytes]":
-    """`harr run`, whose stage has begun."""
+def by_hand(place: Place, *words: str) -> "subprocess.Popen[bytes]":
+    """`harr run`, or another command, whose stage has begun; in a process group of its own."""
     (place.folder / "begun").unlink(missing_ok=True)
+    command = [sys.executable, "-m", *(words or ("flows.cli", "run"))]
     with (place.folder / "run.log").open("wb") as log:
-        command = [sys.executable, "-m", "flows.cli", "run"]
-        started = subprocess.Popen(command, cwd=place.folder, env=place.environment, stdout=log, stderr=log)
+        own = {"cwd": place.folder, "env": place.environment, "start_new_session": True}
+        started = subprocess.Popen(command, stdout=log, stderr=log, **own)
     assert until(lambda: nap_began(place), SECONDS), (place.folder / "run.log").read_text()
     return started
 
@@ -208,6 +209,20 @@ def test_ctrl_c_marks_a_run_by_hand_cancelled(place: Place) -> None:
     pipeline.send_signal(signal.SIGTERM)
     assert pipeline.wait(timeout=SECONDS) == 143
     assert place.runs("pipeline")[0]["state_name"] == place.runs("nap")[0]["state_name"] == "Cancelled"
+
+
+def test_a_stop_of_the_group_of_dvc_ends_its_stage_in_a_line(place: Place) -> None:
+    """As `timeout dvc repro`, systemd and a closed terminal send it: DVC dies at once; its stage finishes a unit."""
+    group = by_hand(place, "dvc", "repro")
+    asked = time.monotonic()
+    os.killpg(group.pid, signal.SIGTERM)
+    group.wait(timeout=30)
+    assert until(lambda: not naps(place), 40)
+    assert time.monotonic() - asked < 20  # 10 s and what a busy machine adds
+    told = (place.folder / "run.log").read_text()
+    assert "Traceback" not in told and told.count("stopped; finished work is kept") == 1, told
+    assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
+    assert until(lambda: place.runs("nap")[0]["state_name"] == "Cancelled", 20)
 
 
 def test_down_cancels_a_run_between_two_units_and_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:

@@ -136,7 +136,9 @@ def test_stores_that_cannot_be_read(tmp_path: Path) -> None:
         read_store(tmp_path, "sqlite:///mlflow.db", PARAMS)
     with pytest.raises(ServiceUnavailable, match=r"MLflow at http://127\.0\.0\.1:9 does not answer \(.*; start it"):
         read_store(tmp_path, "http://127.0.0.1:9", PARAMS)
-    with pytest.raises(ParamsError, match=r"foo://x is no address of an MLflow store"):
-        read_store(tmp_path, "foo://x", PARAMS)
+    expected = "foo://x is no address of an MLflow store; set tracking.uri or MLFLOW_TRACKING_URI to http://... or "
+    with pytest.raises(ParamsError) as caught:
+        read_store(tmp_path, "foo://me:secret@x", PARAMS)
+    assert str(caught.value) == f"{expected}sqlite:///..."
     assert store_address(PARAMS, {}) == "sqlite:///mlflow.db"
     assert store_address(PARAMS, {"MLFLOW_TRACKING_URI": "http://a"}) == "http://a"
