@@ -98,6 +98,12 @@ class Server:
             self.process = None
 
 
+def server_of(folder: Path, make: Callable[[int], tuple[list[str], dict[str, str]]], **environment: str) -> Server:
+    """A server that works in a folder, by ``prefect_command`` or ``mlflow_command``."""
+    command, own = make(port := free_port())
+    return Server(folder, command, port, own | environment)
+
+
 def milvus(folder: Path, *, lite: bool) -> Server:
     """An empty Milvus, not yet started: 2.3.5, which asks for a token, or Milvus Lite's server, which knows none."""
     port, data = free_port(), str(folder / "data")

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from fuzzing import KINDS, PIPELINES, outcome
 from hypothesis import given, settings, strategies as st
 
+from benchmarks.fuzz_cases import KINDS, PIPELINES, outcome
 from harr.datasets.local import passage_of
 from harr.errors import CorpusError, ParamsError
 from harr.io.jsonl import read_rows

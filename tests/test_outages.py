@@ -20,9 +20,9 @@ import yaml
 from digests import digests
 from mlflow import MlflowClient
 from places import furnish
-from servers import Server, until
+from servers import Server, server_of, until
 
-from flows.server import free_port, healthy, mlflow_command, prefect_command
+from flows.server import healthy, mlflow_command, prefect_command
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
 SECONDS = float(os.environ.get("HARR_OUTAGE_SECONDS", "3"))
@@ -50,20 +50,21 @@ def ended(process: "subprocess.Popen[str]") -> str:
     return told
 
 
-def without(
-    servers: list[Server], missed: list[str], process: "subprocess.Popen[str]", begun: Callable[[], Any]
-) -> str:
-    """Kill the servers when ``begun``; start them again after SECONDS, once all have been missed; what it printed."""
+def without(missed: dict[str, Server], process: "subprocess.Popen[str]", begun: Callable[[], Any]) -> str:
+    """Kill the servers when ``begun``; start each again after SECONDS, once the stage says so; what it printed."""
     told: list[str] = []
     reader = threading.Thread(target=lambda: told.extend(process.stdout or ()))
     reader.start()
     assert until(lambda: begun() or process.poll() is not None, pause=0.005), "".join(told)
-    for server in servers:
+    for server in missed.values():
         server.stop()
     time.sleep(SECONDS)
-    assert until(lambda: all(any(words in line for line in told) for words in missed)), "".join(told)
-    for server in servers:
-        server.start()
+    away = dict(missed)
+    while away:
+        said = until(lambda: [words for words in away if any(words in line for line in told)])
+        assert said, (away.keys(), "".join(told))
+        for words in said:
+            away.pop(words).start()
     reader.join(timeout=1000)
     process.communicate(timeout=60)  # closes what it printed to
     assert process.returncode == 0, "".join(told)
@@ -87,23 +88,18 @@ def calm(tmp_path_factory: pytest.TempPathFactory, empty_store: Path, tiny: str)
 def test_mlflow_and_prefect(stored: Path, calm: Path) -> None:
     shutil.copy(calm / "params.yaml", stored)
     shutil.copytree(calm / "downloaded", stored / "data")
-    ports = {"mlflow": free_port(), "prefect": free_port()}
-    servers = []
-    for name, make in (("mlflow", mlflow_command), ("prefect", prefect_command)):
-        command, environment = make(ports[name])
-        servers.append(Server(stored, command, ports[name], environment))
-    uri, url = f"http://127.0.0.1:{ports['mlflow']}", f"http://127.0.0.1:{ports['prefect']}/api"
+    mlflow, prefect = (server_of(stored, make) for make in (mlflow_command, prefect_command))
+    uri, url = f"http://127.0.0.1:{mlflow.port}", f"http://127.0.0.1:{prefect.port}/api"
     own = {"MLFLOW_TRACKING_URI": uri, "PREFECT_API_URL": url}
     try:
-        for server in servers:
-            server.start()
+        mlflow.start()
+        prefect.start()
         assert until(lambda: healthy(url))
         limit = [sys.executable, "-m", "prefect", "concurrency-limit", "create", "gpu", "1"]
         subprocess.run(limit, env={**os.environ, "PREFECT_API_URL": url}, check=True, capture_output=True)
-        missed = ["MLflow server does not answer", "the Prefect server at"]
-        told = without(
-            servers, missed, run("embed", **own), lambda: len(list(Path("work/embed").glob("*/vectors-*.npy"))) > 2
-        )
+        missed = {"MLflow server does not answer": mlflow, "the Prefect server at": prefect}
+        shards = Path("work/embed")
+        told = without(missed, run("embed", **own), lambda: len(list(shards.glob("*/vectors-*.npy"))) > 2)
         assert digests(Path("data/vectors")) == digests(calm / "data/vectors")
         assert "stage embed goes on, and is reported later" in told
         assert "the Prefect server answers again, after" in told and "Traceback" not in told
@@ -117,8 +113,8 @@ def test_mlflow_and_prefect(stored: Path, calm: Path) -> None:
         runs = {one.data.tags.get("harr.stage"): one for one in MlflowClient(uri).search_runs(["1"])}
         assert runs["embed"].info.status == "FINISHED" and runs["embed"].data.metrics["embed.embedded"] == 200
     finally:
-        for server in servers:
-            server.stop()
+        mlflow.stop()
+        prefect.stop()
 
 
 def ask(url: str) -> Any:

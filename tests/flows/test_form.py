@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from browsing import Page, browser, chromium
-from servers import Server, until
+from servers import Server, server_of, until
 
-from flows.server import free_port, healthy, prefect_command
+from flows.server import healthy, prefect_command
 
 pytestmark = pytest.mark.soak
 ROOT = Path(__file__).parents[2]
@@ -38,8 +38,7 @@ with get_client(sync_client=True) as client:
 def site(tmp_path: Path) -> Iterator[Server]:
     """An empty Prefect."""
     chromium()
-    command, environment = prefect_command(port := free_port())
-    server = Server(tmp_path, command, port, environment | {"PREFECT_HOME": str(tmp_path / "prefect")})
+    server = server_of(tmp_path, prefect_command, PREFECT_HOME=str(tmp_path / "prefect"))
     try:
         server.start()
         assert until(lambda: healthy(server.environment["PREFECT_API_URL"]))

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from browsing import Page, browser, chromium
 from PIL import Image
-from servers import Server, until
+from servers import server_of, until
 
-from flows.server import free_port, healthy, mlflow_command, prefect_command
+from flows.server import healthy, mlflow_command, prefect_command
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
@@ -62,9 +62,8 @@ def sites(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     until(lambda: not (finished / ".harr/prefect.json").exists(), 30)  # the run's own server is about to end
     servers = {}
     for name, make in (("prefect", prefect_command), ("mlflow", mlflow_command)):
-        command, environment = make(port := free_port())
-        environment = environment | {"PREFECT_HOME": str(finished / ".harr/prefect")}
-        servers[name] = Server(finished, command, port, environment, log=tmp_path_factory.mktemp(name) / "log")
+        servers[name] = server_of(finished, make, PREFECT_HOME=str(finished / ".harr/prefect"))
+        servers[name].log = tmp_path_factory.mktemp(name) / "log"
     try:
         for server in servers.values():
             server.start()

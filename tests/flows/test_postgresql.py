@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Server, until
+from servers import server_of, until
 
-from flows.server import free_port, healthy, prefect_command
+from flows.server import healthy, prefect_command
 
 pytestmark = pytest.mark.services
 TINY = """
@@ -43,9 +43,9 @@ with get_client(sync_client=True) as client:
 @pytest.fixture
 def environment(workplace: Path, postgresql: str) -> Iterator[dict[str, str]]:
     """What a program needs to talk to a server whose history is in PostgreSQL."""
-    command, own = prefect_command(port := free_port())
-    own |= {"PREFECT_API_DATABASE_CONNECTION_URL": postgresql.replace("psycopg2", "asyncpg")}
-    server, url = Server(workplace, command, port, own), f"http://127.0.0.1:{port}/api"
+    address = postgresql.replace("psycopg2", "asyncpg")
+    server = server_of(workplace, prefect_command, PREFECT_API_DATABASE_CONNECTION_URL=address)
+    url = server.environment["PREFECT_API_URL"]
     try:
         server.start()
         assert until(lambda: healthy(url)), (workplace / "server.log").read_text()

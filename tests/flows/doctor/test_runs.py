@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
-from servers import Server
+from servers import server_of
 
 from flows.doctor import addresses
 from flows.doctor.runs import Store, Version, check_registry, check_runs, lost_runs, read_store, store_address
 from flows.doctor.status import status
-from flows.server import free_port, mlflow_command
+from flows.server import mlflow_command
 from flows.terminal import status_lines
 from harr.errors import DamagedFile, ParamsError, ServiceUnavailable
 from harr.io.files import digest_of, write_json
@@ -67,11 +67,10 @@ def test_runs_and_versions_of_the_file(written: Path) -> None:
 def test_a_server_says_the_same(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "SECONDS", 20)
     monkeypatch.chdir(written)
-    command, environment = mlflow_command(port := free_port())
-    server = Server(written, command, port, environment)
+    server = server_of(written, mlflow_command)
     try:
         server.start()
-        found = read_store(written, f"http://127.0.0.1:{port}", PARAMS)
+        found = read_store(written, f"http://127.0.0.1:{server.port}", PARAMS)
     finally:
         server.stop()
     assert seen(found) == seen(read_store(written, "sqlite:///mlflow.db", PARAMS))
