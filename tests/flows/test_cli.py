@@ -1,18 +1,14 @@
 """The command `harr` in a project's folder: what it prints, and its exit codes."""
 
 import json
-import os
-import pty
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flows.cli import app
-from flows.terminal import section
 from harr.io.files import write_json
 
 ROOT = Path(__file__).parents[2]
@@ -47,19 +43,6 @@ def test_a_project_with_nothing_wrong_and_nothing_run(place: Path, harr: Run, pr
     told = json.loads(harr("status", "--json", MLFLOW_TRACKING_URI="http://127.0.0.1:9").stdout)
     assert [stage["state"] for stage in told["stages"]] == ["never run"] * 10
     assert told["orphans"] == [] and told["versions"] == [] and "MLflow at http://127.0.0.1:9" in told["trouble"]
-
-
-@pytest.mark.services
-def test_colours_on_a_terminal_only(place: Path) -> None:
-    ours, theirs = pty.openpty()
-    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    subprocess.run([sys.executable, "-m", "flows.cli", "doctor"], stdout=theirs, env=environment, check=False)
-    os.close(theirs)
-    assert b"\033[32mok\033[0m    params.yaml" in os.read(ours, 100_000)
-    os.close(ours)
-    plain = section("t", [("a", "b"), ("long", "c")], "")
-    painted = section("t", [("\033[32ma\033[0m", "b"), ("long", "c")], "")
-    assert [line.replace("\033[32m", "").replace("\033[0m", "") for line in painted] == plain
 
 
 def test_preview_tells_and_exports_the_questions(place: Path, harr: Run) -> None:

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -56,16 +55,6 @@ def test_output_that_nobody_takes_is_no_traceback(workplace: Path) -> None:
         done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
         os.close(out)
         assert (done.returncode, done.stderr) == expected
-
-
-@pytest.mark.services
-def test_a_current_folder_that_is_gone_is_a_line(
-    tmp_path: Path, program: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    start = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    done = program("-c", start, "-m", "flows.cli", "doctor", cwd=tmp_path)
-    expected = "error: the current folder is gone; change to the folder of a harr project\n"
-    assert (done.returncode, done.stderr) == (1, expected)
 
 
 @pytest.mark.parametrize(("name", "value"), [("WORLD_SIZE", "abc"), ("RANK", "-1")])

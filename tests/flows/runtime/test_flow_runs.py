@@ -14,7 +14,7 @@ import pytest
 from servers import until
 
 from flows.runtime import flow_runs
-from flows.runtime.flow_runs import all_pages, end_group, mend_lock, note_group, noted, records, sweep, working
+from flows.runtime.flow_runs import end_group, mend_lock, note_group, noted, records, sweep, working
 from flows.runtime.locks import owner
 from tasks.tracking.execution import identity
 
@@ -74,11 +74,6 @@ def test_a_group_that_ends_by_itself_meanwhile_is_no_error(monkeypatch: pytest.M
     monkeypatch.setattr(flow_runs, "_members", lambda leader: next(seen))
     monkeypatch.setattr(psutil, "wait_procs", lambda processes, timeout: None)
     end_group({"pid": 2**22 + 1}, seconds=1.0)  # above the largest number of a process
-
-
-def test_of_many_runs_every_page_is_read() -> None:
-    known = list(range(450))
-    assert all_pages(lambda offset, chosen: known[offset : offset + 200], chosen="x") == known
 
 
 def test_a_noted_run_is_forgotten_when_its_block_ends(workplace: Path) -> None:
