@@ -19,14 +19,15 @@ import pytest
 import yaml
 from digests import digests
 from mlflow import MlflowClient
-from places import furnish
 from servers import Server, server_of, until
 
 from flows.server import healthy, mlflow_command, prefect_command
+from harr.params import Params
+from tasks.download import download_corpus
+from tasks.embed import embed_passages
 
 pytestmark = [pytest.mark.services, pytest.mark.timeout(1200)]
 SECONDS = float(os.environ.get("HARR_OUTAGE_SECONDS", "3"))
-NO_PREFECT = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
 
 
 def change(**sections: dict[str, Any]) -> None:
@@ -34,20 +35,6 @@ def change(**sections: dict[str, Any]) -> None:
     params = yaml.safe_load(Path("params.yaml").read_text())
     changed = {name: {**params.get(name, {}), **values} for name, values in sections.items()}
     Path("params.yaml").write_text(yaml.safe_dump({**params, **changed}))
-
-
-def run(stage: str, **environment: str) -> "subprocess.Popen[str]":
-    """Start a stage as a command, without Prefect unless its address is given."""
-    known = {**os.environ, **NO_PREFECT, **environment}
-    command = [sys.executable, "-m", f"flows.{stage}"]
-    return subprocess.Popen(command, env=known, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def ended(process: "subprocess.Popen[str]") -> str:
-    """What it printed; it must have gone well."""
-    told = process.communicate(timeout=1000)[0]
-    assert process.returncode == 0, told
-    return told
 
 
 def without(missed: dict[str, Server], process: "subprocess.Popen[str]", begun: Callable[[], Any]) -> str:
@@ -71,26 +58,17 @@ def without(missed: dict[str, Server], process: "subprocess.Popen[str]", begun: 
     return "".join(told)
 
 
-@pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory, empty_store: Path, tiny: str) -> Path:
-    """A folder with a small corpus, and its vectors as stage embed makes them where nothing goes away."""
-    with pytest.MonkeyPatch.context() as patched:
-        folder = furnish(tmp_path_factory.mktemp("calm"), patched)
-        shutil.copy(empty_store, folder / "mlflow.db")
-        change(download={"passages": 200, "train_questions": 8, "test_questions": 8}, embed={"shard_size": 5})
-        change(encoder={"model": tiny})
-        ended(run("download"))
-        shutil.copytree("data", "downloaded")
-        ended(run("embed"))
-    return folder
-
-
-def test_mlflow_and_prefect(stored: Path, calm: Path) -> None:
-    shutil.copy(calm / "params.yaml", stored)
-    shutil.copytree(calm / "downloaded", stored / "data")
+def test_mlflow_and_prefect(stored: Path, tiny: str) -> None:
+    change(encoder={"model": tiny}, embed={"shard_size": 5})
+    change(download={"passages": 200, "train_questions": 8, "test_questions": 8})
+    download_corpus.fn(Params.load())
+    embed_passages.fn(Params.load())  # where nothing goes away
+    calm = digests(Path("data/vectors"))
+    shutil.rmtree("data/vectors")
+    shutil.rmtree("work")
     mlflow, prefect = (server_of(stored, make) for make in (mlflow_command, prefect_command))
     uri, url = f"http://127.0.0.1:{mlflow.port}", f"http://127.0.0.1:{prefect.port}/api"
-    own = {"MLFLOW_TRACKING_URI": uri, "PREFECT_API_URL": url}
+    own = {"MLFLOW_TRACKING_URI": uri, "PREFECT_API_URL": url, "HARR_EXECUTION": "one"}
     try:
         mlflow.start()
         prefect.start()
@@ -98,9 +76,11 @@ def test_mlflow_and_prefect(stored: Path, calm: Path) -> None:
         limit = [sys.executable, "-m", "prefect", "concurrency-limit", "create", "gpu", "1"]
         subprocess.run(limit, env={**os.environ, "PREFECT_API_URL": url}, check=True, capture_output=True)
         missed = {"MLflow server does not answer": mlflow, "the Prefect server at": prefect}
-        shards = Path("work/embed")
-        told = without(missed, run("embed", **own), lambda: len(list(shards.glob("*/vectors-*.npy"))) > 2)
-        assert digests(Path("data/vectors")) == digests(calm / "data/vectors")
+        shards, pipe = Path("work/embed"), subprocess.PIPE
+        command = [sys.executable, "-m", "flows.embed"]
+        embed = subprocess.Popen(command, env={**os.environ, **own}, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+        told = without(missed, embed, lambda: len(list(shards.glob("*/vectors-*.npy"))) > 2)
+        assert digests(Path("data/vectors")) == calm
         assert "stage embed goes on, and is reported later" in told
         assert "the Prefect server answers again, after" in told and "Traceback" not in told
         assert [one["state_name"] for one in ask(f"{url}/flow_runs/filter")] == ["Completed"]

@@ -50,9 +50,7 @@ BESIDE: list[tuple[Files, list[tuple[str, str, str]], str]] = [
 ]
 OF_DVC: list[tuple[Files, list[tuple[str, str, str]], str]] = [
     ({".dvc/config": "garbage"}, [("fail", "DVC settings", "cannot be read")], "Invalid line"),
-    ({".dvc/config": b"\xff"}, [("fail", "DVC settings", "cannot be read")], "codec"),
     ({"dvc.lock": "[1]"}, [("fail", "stages", "expected a dictionary")], "expected a dictionary"),
-    ({"dvc.lock": b"\xff"}, [("fail", "stages", "is not valid utf-8")], "is not valid utf-8"),
     ({"dvc.lock": LOCK}, [("fail", "stages", "validation failed")], "validation failed"),
     ({"dvc.lock": FOLDER}, [("fail", "stages", "is not a .dvc file")], "bring it back with git"),
     ({"dvc.yaml": "stages: ["}, [("fail", "stages", "'./dvc.yaml' is invalid")], "bring it back with git"),
