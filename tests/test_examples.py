@@ -11,26 +11,26 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 @pytest.mark.parametrize(
-    ("stem", "steps", "rate"),
+    ("method", "steps", "rate"),
     [
-        ("grpo_flat", 7, 3e-5),
-        pytest.param("ppo_flat", 6, 5e-5, marks=pytest.mark.services),
-        pytest.param("pqn_flat", 7, 3e-5, marks=pytest.mark.services),
+        ("grpo", 7, 3e-5),
+        pytest.param("ppo", 6, 5e-5, marks=pytest.mark.services),
+        pytest.param("pqn", 7, 3e-5, marks=pytest.mark.services),
     ],
 )
 def test_a_flat_example_learns_and_is_one_page_without_harr(
-    stem: str, steps: int, rate: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    method: str, steps: int, rate: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In half its steps, at a higher rate than its own, which a person can follow."""
-    text = (EXAMPLES / f"{stem}.py").read_text(encoding="utf-8")
+    text = (EXAMPLES / f"{method}_flat.py").read_text(encoding="utf-8")
     assert text.count("\n") <= 120
     ours = ("from harr", "import harr", "import milvus", "import dvc")
     assert not any(line.startswith(ours) for line in text.split("\n"))
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    example = importlib.import_module(stem)
+    example = importlib.import_module(f"{method}_flat")
     monkeypatch.setattr(example, "LEARNING_RATE", rate)
     rewards = example.train(steps, seed=0)
-    assert mean(rewards[-3:]) > mean(rewards[:3]) + 0.3, f"{stem}: {rewards}"
+    assert mean(rewards[-3:]) > mean(rewards[:3]) + 0.3, f"{method}: {rewards}"
     assert capsys.readouterr().out.count("reward") == len(rewards), "it shows a line a step"
 
 
