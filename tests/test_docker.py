@@ -210,4 +210,4 @@ def test_the_image_holds_what_the_stages_need_and_nothing_secret() -> None:
     for stage in yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"].values():
         for dep in stage["deps"]:
             assert dep.split("/")[0] in sources | {"data", "models", "metrics", "plots"}, dep
-    assert "docker/.env" in (ROOT / ".gitignore").read_text().split()
+    assert "/docker/.env" in (ROOT / ".gitignore").read_text().split()
