@@ -1,7 +1,7 @@
 """Broken input of every kind, a million cases of it: ``python -m benchmarks.fuzz [--cases 1000000] [--seed 0]``.
 
-The cases are those of ``tests/fuzzing.py``. Prints, by kind, how many were read, how each refusal was told, and the
-seeds of the cases that broke something: there should be none. ``TMPDIR=/dev/shm`` spares the disk.
+The cases are those of ``benchmarks/fuzz_cases.py``. Prints, by kind, how many were read, how each refusal was told,
+and the seeds of the cases that broke something: there should be none. ``TMPDIR=/dev/shm`` spares the disk.
 """
 
 import argparse
@@ -10,9 +10,8 @@ import sys
 import time
 import traceback
 from collections import Counter
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from benchmarks.fuzz_cases import outcome
 
 SHARES = {
     "passages": 0.15,
@@ -28,8 +27,6 @@ SHARES = {
 
 def main() -> None:
     """Make the cases and say what came of them; exit 1 where one broke something."""
-    from fuzzing import outcome
-
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     options.add_argument("--cases", type=int, default=1_000_000)
     options.add_argument("--seed", type=int, default=0)

@@ -254,16 +254,23 @@ def _deploy() -> None:
 
 
 def _cancel(flow_runs: list[str]) -> None:
-    """Cancel runs as the button in Prefect does, and wait until their processes are gone."""
+    """Cancel runs as the button in Prefect does; wait until their processes are gone and the worker has said so."""
     from prefect.client.orchestration import get_client
     from prefect.states import Cancelling
 
     with get_client(sync_client=True) as client:
         for flow_run in flow_runs:
             client.set_flow_run_state(flow_run, Cancelling(message="harr down"))
-    deadline = time.monotonic() + CANCEL_SECONDS
-    while time.monotonic() < deadline and set(flow_runs) & {note["flow_run"] for note in runs.working()}:
-        time.sleep(0.2)
+        deadline, left = time.monotonic() + CANCEL_SECONDS, set(flow_runs)
+        while left and time.monotonic() < deadline:
+            time.sleep(0.2)
+            left &= {note["flow_run"] for note in runs.working()} | {one for one in left if not _ended(client, one)}
+
+
+def _ended(client: Any, flow_run: str) -> bool:
+    """Return whether a run is in a final state: a worker that is stopped before would leave it Cancelling for ever."""
+    state = client.read_flow_run(flow_run).state
+    return bool(state and state.is_final())
 
 
 def _stop(notes: list[dict[str, Any]]) -> None:

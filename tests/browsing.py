@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers import until
 from websockets.sync.client import ClientConnection, connect
 
 FLAGS = (
@@ -87,10 +88,8 @@ class Page:
 
     def wait(self, *words: str) -> None:
         """Wait until all words, which are patterns, stand on the page."""
-        deadline = time.monotonic() + SECONDS
-        while missing := [word for word in words if not re.search(word, self.text())]:
-            assert time.monotonic() < deadline, f"{missing} not on the page, where stands: {self.text()[:3000]}"
-            time.sleep(0.1)
+        stood = until(lambda: all(re.search(word, self.text()) for word in words), SECONDS)
+        assert stood, f"{words} are not all on the page, where stands: {self.text()[:3000]}"
 
     def click(self, css: str, text: str = "") -> None:
         """Press the left button on the middle of the last element of a kind whose text matches."""
@@ -126,10 +125,8 @@ def browser(profile: Path) -> Iterator[Page]:
     command = [chromium(), *FLAGS, f"--user-data-dir={profile}"]
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        told, deadline = profile / "DevToolsActivePort", time.monotonic() + SECONDS
-        while not (told.exists() and told.read_text().count("\n")):
-            assert process.poll() is None and time.monotonic() < deadline, "chromium did not start"
-            time.sleep(0.1)
+        told = profile / "DevToolsActivePort"
+        assert until(lambda: told.exists() and told.read_text().count("\n"), SECONDS), "chromium did not start"
         port = told.read_text().split()[0]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=SECONDS) as answer:
             (page,) = (one for one in json.load(answer) if one["type"] == "page")

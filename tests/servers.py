@@ -2,18 +2,19 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from flows.server import free_port
+from flows.server import free_port, listens
 
 BIN = Path(sys.executable).parent
 ETCD = """
@@ -40,22 +41,25 @@ milvus.main()
 """Started again, the package would take another port for as long as connections to the old one linger."""
 
 
-def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 200) -> None:
-    """Until the process listens."""
+def until(condition: Callable[[], Any], seconds: float = 200, pause: float = 0.1) -> Any:
+    """Ask until a condition holds; its value, or the last one."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None:
-        with socket.socket() as asked:
-            if asked.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.2)
-    raise AssertionError(log.read_text())
+    while not (value := condition()) and time.monotonic() < deadline:
+        time.sleep(pause)
+    return value
+
+
+def wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path, seconds: float = 200) -> None:
+    """Wait until the process listens."""
+    until(lambda: listens(port) or process.poll() is not None, seconds)
+    assert process.poll() is None and listens(port), log.read_text()
 
 
 @dataclass
 class Server:
-    """A program that listens on one port of loopback, in a process group of its own; its log is ``folder``/server.log.
+    """A program that listens on one port of loopback, in a process group of its own.
 
-    It can be killed and started again on the same port, and hung (SIGSTOP) and let go on.
+    It can be killed, started again, hung (SIGSTOP) and let go on. Its log is ``folder``/server.log where none is named.
     """
 
     folder: Path
@@ -63,10 +67,11 @@ class Server:
     port: int
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     process: "subprocess.Popen[bytes] | None" = None
+    log: Path | None = None
 
     def start(self) -> None:
         """Start it and wait until it listens; Milvus now and then never does, and is started once more."""
-        log = self.folder / "server.log"
+        log = self.log or self.folder / "server.log"
         for last in (False, True):
             with log.open("ab") as out:
                 self.process = subprocess.Popen(
@@ -91,6 +96,12 @@ class Server:
                 self.signal(signal.SIGKILL)
             self.process.wait()
             self.process = None
+
+
+def server_of(folder: Path, make: Callable[[int], tuple[list[str], dict[str, str]]], **environment: str) -> Server:
+    """A server that works in a folder, by ``prefect_command`` or ``mlflow_command``."""
+    command, own = make(port := free_port())
+    return Server(folder, command, port, own | environment)
 
 
 def milvus(folder: Path, *, lite: bool) -> Server:

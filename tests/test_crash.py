@@ -1,7 +1,4 @@
-"""Stages that are killed at their writes and at random moments end with the artifacts of an undisturbed run.
-
-The long run is ``python -m benchmarks.crash``; docs/faults.md has its figures.
-"""
+"""Stages that are killed at their writes and at random moments end as an undisturbed run."""
 
 import os
 import re

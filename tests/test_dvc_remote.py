@@ -31,6 +31,7 @@ def run(place: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.services
 def test_a_clone_pulls_what_was_pushed_and_nothing_is_stale(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()

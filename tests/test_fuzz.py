@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from fuzzing import KINDS, PIPELINES, outcome
 from hypothesis import given, settings, strategies as st
 
+from benchmarks.fuzz_cases import KINDS, PIPELINES, outcome
 from harr.datasets.local import passage_of
 from harr.errors import CorpusError, ParamsError
 from harr.io.jsonl import read_rows
@@ -25,32 +25,21 @@ def test_whatever_comes_is_read_or_refused_in_a_line(kind: str, seed: int) -> No
     assert outcome(kind, random.Random(seed)) in ("accepted", "ParamsError", "CorpusError", "ModelError")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a: 2024-13-45",
-        "a: !!bool x",
-        "a: !!timestamp x",
-        "a: 0o",
-        "a: &a [*a]",
-        "[" * 5000,
-        "a: *b",
-        "!!python/object:x {}",
-    ],
-)
-def test_what_yaml_cannot_convert_is_one_line(text: str, tmp_path: Path) -> None:
-    (tmp_path / "params.yaml").write_text(text)
-    with pytest.raises(ParamsError) as error:
-        Params.load(tmp_path / "params.yaml")
-    assert all(len(line) < 1000 for line in str(error.value).split("\n"))
+def test_what_yaml_cannot_convert_is_one_line(tmp_path: Path) -> None:
+    texts = ("a: 2024-13-45", "a: !!bool x", "a: !!timestamp x", "a: 0o", "a: &a [*a]", "[" * 5000, "a: *b")
+    for text in (*texts, "!!python/object:x {}"):
+        (tmp_path / "params.yaml").write_text(text)
+        with pytest.raises(ParamsError) as error:
+            Params.load(tmp_path / "params.yaml")
+        assert all(len(line) < 1000 for line in str(error.value).split("\n")), text
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
-def test_half_a_character_is_named_with_its_place(name: str, tmp_path: Path) -> None:
+def test_half_a_character_is_named_with_its_place(tmp_path: Path) -> None:
     row = json.dumps({"id": "p1", "text": "Bath \ud83d"})
-    (tmp_path / name).write_text(row if name.endswith("l") else f"[{row}]")
-    with pytest.raises(CorpusError, match=r"rows\.json(l:1|: row 1): half a character \(\\ud83d\)"):
-        [passage_of(one) for one in read_rows(tmp_path / name)]
+    for name, text in {"rows.jsonl": row, "rows.json": f"[{row}]"}.items():
+        (tmp_path / name).write_text(text)
+        with pytest.raises(CorpusError, match=r"rows\.json(l:1|: row 1): half a character \(\\ud83d\)"):
+            [passage_of(one) for one in read_rows(tmp_path / name)]
 
 
 class One:

@@ -37,7 +37,7 @@ RUN = {  # a file that runs it, or the function that it calls
     "harr questions": "tests/flows/test_cli.py",
     "harr register": "tests/test_dvc_remote.py",
     "harr replay": "tests/harr/serve/test_shadow.py",
-    "harr report": "tests/flows/test_commands.py",
+    "harr report": "tests/flows/test_cli.py",
     "harr rollback": "tests/tasks/registry/test_machine.py",
     "harr run": "tests/flows/test_pages.py",
     "harr serve": "examples/tour.py",

@@ -11,23 +11,7 @@ import pytest
 TOUR = Path(__file__).parents[1] / "examples/tour.py"
 
 
-def cells() -> list[tuple[str, str]]:
-    """The tour's cells in jupytext's percent format: kind and text."""
-    _, *parts = re.split(r"^# %%(.*)\n", TOUR.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return list(zip(("text" if "[markdown]" in kind else "code" for kind in parts[::2]), parts[1::2], strict=True))
-
-
-def test_two_sentences_come_before_each_piece_of_code() -> None:
-    assert [kind for kind, _ in cells()] == ["text", "code"] * (len(cells()) // 2)
-    for kind, text in cells():
-        if kind == "text":
-            prose = " ".join(line.lstrip("# ") for line in text.splitlines() if not line.startswith("# #"))
-            assert len(re.findall(r"[.;:](?:\s|$)", prose)) >= 2, prose
-    assert "Diagnose Train Look" in " ".join(re.findall(r"^# ## (\w+)$", TOUR.read_text(), re.MULTILINE))
-
-
 @pytest.mark.soak
-@pytest.mark.services
 @pytest.mark.timeout(3600)
 def test_the_tour_ends_with_the_second_model(tmp_path: Path) -> None:
     gone = ("PREFECT", "HARR", "MLFLOW_TRACKING")

@@ -24,6 +24,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return names
 
 
+def replies(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch, said: list[str]) -> list[str]:
+    """Have the page's model say these; returns what it will have read."""
+    read, told = list[str](), iter(said)
+
+    def write(text: str, *stops: str) -> str:
+        read.append(text)
+        return next(told)
+
+    monkeypatch.setitem(page, "write", write)
+    return read
+
+
 def test_it_stops_at_the_word_and_not_at_one_that_it_was_shown(page: dict[str, Any]) -> None:
     """Bug 1 of the published code: a stop string in the prompt ended every completion after one token."""
     free = page["write"]("abc", "</search>")
@@ -34,14 +46,8 @@ def test_it_stops_at_the_word_and_not_at_one_that_it_was_shown(page: dict[str, A
 
 
 def test_a_search_is_answered_and_the_answer_returned(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    replies = iter(["I look it up. <search> founder of Acme </search>", "She is known. <answer> Ashford </answer>"])
-    read: list[str] = []
-
-    def write(text: str, *stops: str) -> str:
-        read.append(text)
-        return next(replies)
-
-    monkeypatch.setitem(page, "write", write)
+    said = ["I look it up. <search> founder of Acme </search>", "She is known. <answer> Ashford </answer>"]
+    read = replies(page, monkeypatch, said)
     assert page["answer"]("Where was the founder of Acme born?") == "Ashford"
     shown = "Doc 1(Title: Ada Brown) Ada Brown founded Acme. She was born in Ashford."
     assert read[1].endswith(f"</search>\n\n<information>{shown}</information>\n\n")
@@ -65,22 +71,14 @@ def test_a_graph_is_searched_in_order_and_shown_as_in_training(
 
     said = "<think> so </think><found> A is Ada Brown "
     reading, answering = send(GRAPH), send(said)
-    replies = iter([f"{GRAPH}</search>", f"{said}</found>", "<think> She is known. </think><answer> Ashford </answer>"])
-    read: list[str] = []
-
-    def write(text: str, *stops: str) -> str:
-        read.append(text)
-        return next(replies)
-
-    monkeypatch.setitem(page, "write", write)
+    last = "<think> She is known. </think><answer> Ashford </answer>"
+    read = replies(page, monkeypatch, [f"{GRAPH}</search>", f"{said}</found>", last])
     monkeypatch.setitem(page, "search", lambda query: f"Doc 1(Title: Acme) {shelf[query]}")
     assert page["answer_by_graph"]("Where was the founder of Acme born?") == "Ashford"
     assert read == [opening, reading.prompt, answering.prompt]
 
 
-@pytest.mark.parametrize(
-    "plan", ["no plan", "<search>Nodes:\nA: x (News)\nB: y (News)\nEdges:\nA -> B; B -> A</search>"]
-)
-def test_no_plan_and_a_circle_have_no_answer(plan: str, page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(page, "write", lambda text, *stops: plan)
-    assert page["answer_by_graph"]("Who?") == ""
+def test_no_plan_and_a_circle_have_no_answer(page: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for plan in ("no plan", "<search>Nodes:\nA: x (News)\nB: y (News)\nEdges:\nA -> B; B -> A</search>"):
+        monkeypatch.setitem(page, "write", lambda text, *stops, plan=plan: plan)
+        assert page["answer_by_graph"]("Who?") == "", plan

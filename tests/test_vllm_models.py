@@ -1,13 +1,12 @@
 """Models that harr made, behind a real vLLM on the CPU (``make vllm``): there they say what they say in the process."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from letters import OnePassage, nothing
+from letters import nothing
 from openai import OpenAI
 from projects import make_project
 from transformers import AutoTokenizer
@@ -22,12 +21,7 @@ from harr.params import Params
 from harr.params.filter import FilterParams
 from harr.params.generator import ServerParams, SmallLMParams
 from harr.params.pipeline import SearchR1Params
-from harr.rag.generation.local_model import LocalGenerator
-from harr.rag.generation.server import ServerGenerator
-from harr.rag.pipelines.multistep import multistep
-from harr.rag.pipelines.react import react
-from harr.rag.rollout import play
-from harr.types import Passage, Pipeline, Question
+from harr.types import Passage
 from tasks.evaluate import asked_questions, play_arms
 from tasks.paths import GENERATOR, PLACES, QUESTIONS, WORK
 
@@ -85,14 +79,6 @@ def test_stage_filter_keeps_the_same_and_every_arm_plays_the_same(project: Path,
     assert played[0] == played[1]
     episodes = [episode for arm in played[1][1].values() for episode in arm]
     assert sum(bool(episode.steps) for episode in episodes) > len(episodes) / 2, "it knows the format"
-
-
-@pytest.mark.parametrize("pipeline", [partial(react, max_searches=2), partial(multistep, max_hops=2)])
-def test_conversations_are_the_same_as_in_the_process(project: Path, server: Vllm, pipeline: Pipeline) -> None:
-    here = LocalGenerator(str(GENERATOR), temperature=0.0, max_tokens=SMALL.max_tokens, batch_size=8, seed=0)
-    questions = [Question(f"q{number}", f"Who taught number {number}?") for number in range(8)]
-    own, found = (play(questions, pipeline, OnePassage(), writer) for writer in (here, ServerGenerator(behind(server))))
-    assert own == found
 
 
 def test_the_tool_schema_is_taken_and_its_calls_are_answered(server: Vllm) -> None:

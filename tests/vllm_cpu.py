@@ -2,15 +2,16 @@
 
 import os
 import signal
-import socket
 import subprocess
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from servers import until
+
+from flows.server import free_port
 
 ENVIRONMENT = Path(os.environ.get("VLLM_ENV", "work/vllm"))
 START = 420
@@ -37,13 +38,6 @@ def environment() -> Path:
     return ENVIRONMENT.absolute()
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 class Vllm:
     """A server on one port, which may be killed and started again."""
 
@@ -60,10 +54,9 @@ class Vllm:
             self.process = subprocess.Popen(
                 self.command, stdout=log, stderr=log, env={**os.environ, **SET, "PATH": path}, start_new_session=True
             )
-        end = time.monotonic() + START
-        while wait and not self.healthy():
-            assert self.process.poll() is None and time.monotonic() < end, self.log.read_text()[-3000:]
-            time.sleep(0.5)
+        if wait:
+            until(lambda: self.healthy() or (self.process and self.process.poll() is not None), START, 0.5)
+            assert self.healthy(), self.log.read_text()[-3000:]
 
     def healthy(self) -> bool:
         """Whether it answers."""

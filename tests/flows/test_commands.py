@@ -1,58 +1,37 @@
 """Stages as commands: wrong input gives one clear line and changes nothing; Prefect is no condition."""
 
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from prefect import Task
 from styled import sampled
 
+from flows import filter as stage_filter
+from flows.download import download
+from flows.runtime.command import call, run_command
+from flows.runtime.stage import run_flow
 from harr.io.files import read_json
 
-MODULES = (
-    "download",
-    "embed",
-    "index",
-    "filter",
-    "train",
-    "evaluate",
-    "merge",
-    "cli",
-    "lengths",
-    "pipeline",
-    "server",
-    "up",
-)
+MODULES = "download embed index filter train evaluate merge cli lengths pipeline server up".split()
 HEAVY = ("torch", "transformers", "sentence_transformers", "pymilvus", "great_expectations", "mlflow", "matplotlib")
 NO_SERVER = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a module of flows in the current folder."""
-    return subprocess.run(
-        [sys.executable, "-m", *words],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
-def change(section: str, **values: object) -> None:
+def change(**sections: object) -> None:
     """Edit params.yaml."""
     params = yaml.safe_load(Path("params.yaml").read_text())
-    params[section] = {**params[section], **values}
-    Path("params.yaml").write_text(yaml.safe_dump(params))
+    Path("params.yaml").write_text(yaml.safe_dump(params | sections))
 
 
-def test_importing_the_flows_loads_nothing_heavy(workplace: Path) -> None:
+@pytest.mark.services
+def test_importing_the_flows_loads_nothing_heavy(workplace: Path, program: Run) -> None:
     names = ", ".join(f"flows.{name}" for name in MODULES)
     code = f"import sys, {names}; print([name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert program("-c", code).stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(
@@ -64,61 +43,99 @@ def test_importing_the_flows_loads_nothing_heavy(workplace: Path) -> None:
     ],
 )
 def test_a_wrong_parameter_is_one_line_before_anything_starts(
-    workplace: Path, section: str, values: dict[str, object], line: str
+    workplace: Path, section: str, values: dict[str, object], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    change(section, **values)
+    change(**{section: yaml.safe_load(Path("params.yaml").read_text())[section] | values})
     before = sorted(workplace.iterdir())
-    done = run("flows.download")
-    assert done.returncode == 1 and done.stdout == ""
-    assert line in done.stderr and done.stderr.count("\n") == 1 and done.stderr.startswith("error: params.yaml: ")
-    assert {path.name for path in set(workplace.iterdir()) - set(before)} <= {"prefect"}
+    with pytest.raises(SystemExit) as end:
+        run_command(lambda: run_flow(download, checks=True))
+    out, told = capsys.readouterr()
+    assert end.value.code == 1 and out == ""
+    assert line in told and told.count("\n") == 1 and told.startswith("error: params.yaml: ")
+    assert sorted(workplace.iterdir()) == before
 
 
-def test_a_missing_corpus_file_is_one_line_and_leaves_no_data(workplace: Path) -> None:
-    params = yaml.safe_load(Path("params.yaml").read_text())
+def test_a_missing_corpus_file_is_one_line_and_leaves_no_data(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     files = {name: ["nowhere.jsonl"] for name in ("passages", "train", "test")}
-    Path("params.yaml").write_text(yaml.safe_dump({**params, "download": {"dataset": "jsonl", **files}}))
-    done = run("flows.download", **NO_SERVER)
-    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert done.returncode == 1 and len(told) == 1 and "nowhere.jsonl" in told[0]
-    assert "Traceback" not in done.stderr
+    change(download={"dataset": "jsonl", **files})
+    monkeypatch.setenv("PREFECT_API_URL", NO_SERVER["PREFECT_API_URL"])
+    monkeypatch.setattr(Task, "__call__", Task.__call__)  # puts it back in the end
+    with pytest.raises(SystemExit) as end:
+        run_command(lambda: run_flow(download))
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert end.value.code == 1 and len(told) == 1 and "nowhere.jsonl" in told[0]
     assert not Path("data/corpus").exists() and not Path("data/questions").exists()
 
 
-def test_a_stage_runs_without_prefect_after_one_warning(workplace: Path) -> None:
-    done = run("flows.download", **NO_SERVER)
+@pytest.mark.services
+def test_a_stage_runs_without_prefect_after_one_warning(workplace: Path, program: Run) -> None:
+    done = program("-m", "flows.download", **NO_SERVER)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("running without Prefect") == 1
     assert read_json(Path("metrics/download.json"))["passages"] == 400
     assert Path("gx/uncommitted/data_docs/local_site/index.html").exists()
 
 
-def test_evaluating_a_file_needs_both_names_and_a_file(workplace: Path) -> None:
-    assert "Missing option '--out'" in run("flows.evaluate", "--questions", "mine.jsonl").stderr
-    done = run("flows.evaluate", "--questions", "mine.jsonl", "--out", "mine.json")
-    assert (
-        done.returncode == 1
-        and done.stderr.startswith("error: --questions mine.jsonl is missing")
-        and done.stderr.count("\n") == 1
-    )
-    done = run("flows.cli", "report")
-    assert done.returncode == 1 and done.stderr == "error: metrics/evaluate.json is missing; run `dvc repro evaluate`\n"
+def test_a_task_without_prefect_gets_the_rows_that_prefect_would_not_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect import flow, task
+
+    from tasks.common import as_it_is
+
+    @task
+    def doubled(rows: list[int]) -> list[int]:
+        return [*rows, *rows]
+
+    @flow
+    async def twice(rows: list[int]) -> list[int]:
+        return doubled(as_it_is(rows))
+
+    monkeypatch.setenv("PREFECT_API_URL", NO_SERVER["PREFECT_API_URL"])
+    monkeypatch.setattr(Task, "__call__", Task.__call__)  # puts it back in the end
+    assert run_flow(twice, rows=[1]) == [1, 1]
 
 
-def test_parts_of_several_machines_are_joined(workplace: Path) -> None:
+@pytest.mark.services  # Great Expectations is loaded in a process of its own
+def test_parts_of_several_machines_are_joined(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def joined(*parts: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            call(stage_filter.command, "python -m flows.filter", ["--join", *parts])
+        return int(end.value.code or 0), *capsys.readouterr()
+
     for number in range(2):
         sampled(Path(f"parts/{number}"), num_partitions=2, partition=number)
-    done = run("flows.filter", "--join", "parts/0")
-    assert done.returncode == 1 and done.stderr.startswith("error: part 1 of 2 is missing; sample it with ")
-    assert done.stderr.count("\n") == 1 and not Path("data").exists()
-    done = run("flows.filter", "--join", "parts/1", "parts/0")
-    assert done.returncode == 0, done.stderr
-    first, last = done.stdout.splitlines()
+    code, _, told = joined("parts/0")
+    assert code == 1 and told.startswith("error: part 1 of 2 is missing; sample it with ") and told.count("\n") == 1
+    assert not Path("data").exists()
+    code, said, told = joined("parts/1", "parts/0")
+    assert code == 0, told
+    first, last = said.splitlines()
     figures = read_json(Path("metrics/filter.json"))
-    told = "joined 2 parts: {tried:.0f} questions tried, {kept:.0f} to learn from, {pairs:.0f} pairs and"
-    assert first == f"{told.format(**figures)} {figures['pairs_held_out']:.0f} held out" and figures["tried"] == 12
+    expected = "joined 2 parts: {tried:.0f} questions tried, {kept:.0f} to learn from, {pairs:.0f} pairs and"
+    assert first == f"{expected.format(**figures)} {figures['pairs_held_out']:.0f} held out" and figures["tried"] == 12
     assert last == "now: dvc commit -f filter" and figures["expected_preferences"] == 10
     lines = (Path("data/filtered/preferences.jsonl")).read_text().splitlines()
     assert len(lines) == figures["situations_that_teach"]
     assert Path("plots/filter.svg").exists() and Path("reports/preferences.html").exists()
-    assert "--join FOLDER ..." in run("flows.filter", "--help").stdout
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("said", [{}, {"OMP_WAIT_POLICY": "ACTIVE", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "7"}])
+def test_a_stage_leaves_cores_to_others_keeps_few_kernels_and_loads_no_client(
+    said: dict[str, str], program: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's own word stands."""
+    names = ("OMP_WAIT_POLICY", "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    told = (
+        "import os, sys, flows.runtime.command as command, flows.runtime.stage as stage\n"
+        f"{'' if said else 'import flows.train, harr.builders.setup'}\n"
+        "print('openai' in sys.modules, 'torch' in sys.modules)\n"
+        f"stage.run_flow = lambda flow, checks: print(*map(os.environ.get, {names!r}))\n"
+        "command.run_stage(None)"
+    )
+    kept = " ".join(said.values()) or "PASSIVE 32"
+    assert program("-c", told, **said).stdout.splitlines() == [f"False {not said}", f"{kept} 1"]

@@ -5,24 +5,27 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from flows.runtime.command import run_command
+from flows.runtime.launch import joins_main_process
 from harr.errors import ParamsError
-from tasks.tracking.client import client_of
 from tasks.tracking.execution import execution_id
 
 ROOT = Path(__file__).parents[2]
-LAUNCHED = "expected a number, as `accelerate launch` sets it; or unset it"
 SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.services
 @pytest.mark.parametrize(
-    ("words", "slow"),
-    [(["flows.embed"], "prefect"), (["flows.evaluate"], "prefect"), (["flows.cli", "doctor"], "psutil")],
+    ("words", "slow", "number", "code"),
+    [
+        (["flows.embed"], "prefect", signal.SIGINT, 130),
+        (["flows.evaluate"], "prefect", signal.SIGTERM, 143),
+        (["flows.cli", "doctor"], "psutil", signal.SIGINT, 130),
+    ],
 )
 def test_a_signal_while_a_command_imports_is_a_line(
     words: list[str], slow: str, number: signal.Signals, code: int, workplace: Path
@@ -40,34 +43,29 @@ def test_a_signal_while_a_command_imports_is_a_line(
     assert (process.returncode, told) == (code, f"stopped by {number.name}\n")
 
 
+@pytest.mark.services
 def test_output_that_nobody_takes_is_no_traceback(workplace: Path) -> None:
     shutil.copy(ROOT / "dvc.yaml", workplace)
-    command = [sys.executable, "-m", "flows.cli", "status"]
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (0, "")
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
-    expected = "error: the output cannot be written (No space left on device); write it to another place\n"
-    assert (done.returncode, done.stderr) == (1, expected)
+    full = os.open("/dev/full", os.O_WRONLY)
+    error = "error: the output cannot be written (No space left on device); write it to another place\n"
+    for out, expected in ((writer, (0, "")), (full, (1, error))):
+        command = [sys.executable, "-m", "flows.cli", "status"]
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        os.close(out)
+        assert (done.returncode, done.stderr) == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "told"),
-    [
-        (
-            "WORLD_SIZE",
-            "abc",
-            "error: WORLD_SIZE is 'abc'; " + LAUNCHED,
-        ),
-        ("RANK", "-1", "error: RANK is '-1'; " + LAUNCHED),
-    ],
-)
-def test_a_variable_that_is_no_number_is_a_line(name: str, value: str, told: str, workplace: Path) -> None:
-    done = ended("flows.merge", variables={name: value})
-    assert (done.returncode, done.stderr) == (1, f"{told}\n")
+@pytest.mark.parametrize(("name", "value"), [("WORLD_SIZE", "abc"), ("RANK", "-1")])
+def test_a_variable_that_is_no_number_is_a_line(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as end:
+        run_command(lambda: joins_main_process(None))
+    told = f"error: {name} is {value!r}; expected a number, as `accelerate launch` sets it; or unset it\n"
+    assert (end.value.code, capsys.readouterr().err) == (1, told)
 
 
 def test_the_name_of_an_execution_can_be_asked_for(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,28 +74,3 @@ def test_the_name_of_an_execution_can_be_asked_for(workplace: Path, monkeypatch:
         execution_id()
     monkeypatch.setenv("HARR_EXECUTION", "Nacht 7: a/b_c-d@e+1.0=x")
     assert execution_id() == "Nacht 7: a/b_c-d@e+1.0=x"
-
-
-def test_an_address_of_no_store_is_a_line() -> None:
-    expected = "foo://x is no address of an MLflow store; set tracking.uri or MLFLOW_TRACKING_URI to http://... or "
-    with pytest.raises(ParamsError) as caught:
-        client_of("foo://me:secret@x")
-    assert str(caught.value) == f"{expected}sqlite:///..."
-
-
-def test_a_current_folder_that_is_gone_is_a_line(tmp_path: Path) -> None:
-    start = "import os, sys; os.rmdir(os.getcwd()); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    done = ended("flows.cli", "doctor", start=start, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "error: the current folder is gone; change to the folder of a harr project\n",
-    )
-
-
-def ended(
-    *words: str, start: str = "", cwd: Path | None = None, variables: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    """A module of flows, by way of a script where there is one."""
-    command = [sys.executable, *(("-c", start) if start else ()), "-m", *words]
-    own = {**os.environ, "PYTHONPATH": str(ROOT), **(variables or {})}
-    return subprocess.run(command, env=own, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)

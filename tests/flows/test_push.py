@@ -3,10 +3,8 @@
 import base64
 import hashlib
 import json
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
@@ -18,7 +16,6 @@ import yaml
 from huggingface_hub import close_session, constants
 from serving import running
 
-from flows.cli import main
 from harr.params import Params
 from tasks.merge import training_facts
 
@@ -57,17 +54,12 @@ class Hub:
         if path.endswith("/preupload/main"):
             files = [file["path"] for file in json.loads(body)["files"]]
             modes = ["lfs" if file.endswith(".safetensors") else "regular" for file in files]
-            return 200, {
-                "files": [
-                    {"path": file, "uploadMode": mode, "shouldIgnore": False}
-                    for file, mode in zip(files, modes, strict=True)
-                ]
-            }
+            told = zip(files, modes, strict=True)
+            return 200, {"files": [{"path": file, "uploadMode": mode, "shouldIgnore": False} for file, mode in told]}
         if path.endswith("/info/lfs/objects/batch"):
             objects = json.loads(body)["objects"]
-            actions = {"upload": {"href": f"{self.address}/large/"}}
             for part in objects:
-                part["actions"] = {"upload": {"href": actions["upload"]["href"] + part["oid"]}}
+                part["actions"] = {"upload": {"href": f"{self.address}/large/{part['oid']}"}}
             return 200, {"transfer": "basic", "objects": objects}
         if path.endswith("/commit/main"):
             repository = path.removeprefix("/api/").removesuffix("/commit/main")
@@ -77,15 +69,11 @@ class Hub:
 
     def committed(self, lines: list[dict[str, Any]]) -> dict[str, bytes]:
         """The files of a commit; a large one must have arrived whole before."""
-        found = {}
-        for line in lines:
-            value = line["value"]
-            if line["key"] == "file":
-                found[value["path"]] = base64.b64decode(value["content"])
-            elif line["key"] == "lfsFile":
-                found[value["path"]] = self.large[value["oid"]]
-                assert hashlib.sha256(found[value["path"]]).hexdigest() == value["oid"]
-        return found
+        small = {one["value"]["path"]: one["value"]["content"] for one in lines if one["key"] == "file"}
+        large = {one["value"]["path"]: one["value"]["oid"] for one in lines if one["key"] == "lfsFile"}
+        assert all(hashlib.sha256(self.large[digest]).hexdigest() == digest for digest in large.values())
+        read = {name: base64.b64decode(content) for name, content in small.items()}
+        return read | {name: self.large[digest] for name, digest in large.items()}
 
 
 @contextmanager
@@ -148,135 +136,103 @@ def finished(workplace: Path) -> Path:
 
 
 Pushed = subprocess.CompletedProcess[str]
-
-
-def push(*words: str, address: str = "http://127.0.0.1:9", **environment: str) -> Pushed:
-    """Run the command with a token, online, against ``address``; nothing tells the token."""
-    switches = {"HF_TOKEN": TOKEN, "HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "push", *words],
-        env={**os.environ, **switches, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert TOKEN not in done.stdout + done.stderr
-    return done
+Push = Callable[..., Pushed]
 
 
 @pytest.fixture
-def push_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Pushed]:
-    """``push`` within this process, which spares 3 s: the hub's client takes its switches when it is imported."""
+def push(monkeypatch: pytest.MonkeyPatch, harr: Push) -> Push:
+    """`harr push` with a token, online, against ``address``; nothing tells the token."""
 
-    def run(*words: str, address: str = "http://127.0.0.1:9", token: str = TOKEN) -> Pushed:
-        for name, value in (("ENDPOINT", address), ("HF_HUB_OFFLINE", False), ("HF_HUB_DISABLE_XET", True)):
+    def run(*words: str, address: str = "http://127.0.0.1:9", token: str = TOKEN, offline: bool = False) -> Pushed:
+        for name, value in (("ENDPOINT", address), ("HF_HUB_OFFLINE", offline), ("HF_HUB_DISABLE_XET", True)):
             monkeypatch.setattr(constants, name, value)
-        monkeypatch.setenv("HF_TOKEN", token)
-        code = 0
         try:
-            main("push", *words)
-        except SystemExit as end:
-            code = int(end.code or 0)
+            done = harr("push", *words, HF_TOKEN=token)
         finally:
             close_session()
-        out, err = capsys.readouterr()
-        assert TOKEN not in out + err
-        return Pushed(list(words), code, out, err)
+        assert TOKEN not in done.stdout + done.stderr
+        return done
 
     return run
 
 
-def test_everything_arrives_as_the_dry_run_said(finished: Path) -> None:
+def in_a_line(done: Pushed, line: str) -> bool:
+    """Whether the command failed with one line that begins so."""
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    return done.stderr.startswith(f"error: {line}")
+
+
+def test_everything_arrives_as_the_dry_run_said(finished: Path, push: Push) -> None:
     with serving() as hub:
-        said = push(*BOTH, "--private", "--license", "mit", "--dry-run", address=hub.address, HF_TOKEN="")
+        said = push(*BOTH, "--private", "--license", "mit", "--dry-run", address=hub.address, token="", offline=True)
+        assert hub.asked == []
+        assert in_a_line(push(*BOTH, address=hub.address, offline=True), "HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) for")
         assert hub.asked == []
         done = push(*BOTH, "--private", "--license", "mit", address=hub.address)
     assert (said.returncode, said.stderr, done.returncode) == (0, "", 0), said.stderr + done.stderr
     assert hub.tokens == {f"Bearer {TOKEN}"}
-    assert [(repo["name"], repo["visibility"]) for repo in hub.created] == [
-        ("questions", "private"),
-        ("retriever", "private"),
-    ]
+    created = [(repo["name"], repo["visibility"]) for repo in hub.created]
+    assert created == [("questions", "private"), ("retriever", "private")]
     told = set(re.findall(r"^  (\S+) +([\d,]+) bytes  sha256 (\w{64})$", said.stdout, re.MULTILINE))
     sent = {name: content for files in hub.files.values() for name, content in files.items() if name != "README.md"}
     cards = [files["README.md"] for files in hub.files.values()]
     pairs = [*sent.items(), *(("README.md", card) for card in cards)]
     assert told == {(name, f"{len(c):,}", hashlib.sha256(c).hexdigest()) for name, c in pairs}
-    assert sorted(sent) == sorted(
-        ["1_Pooling/config.json", "harr.json", "model.safetensors", "questions.jsonl", "statistics.jsonl"]
-    )
-    assert sent["model.safetensors"] == LARGE
+    kinds = ["1_Pooling/config.json", "harr.json", "model.safetensors", "questions.jsonl", "statistics.jsonl"]
+    assert sorted(sent) == kinds and sent["model.safetensors"] == LARGE
     assert all(card.decode() in said.stdout for card in cards)
     assert "pushed dataset ada/questions: " in done.stdout and "pushed model ada/retriever: " in done.stdout
 
 
-def test_a_dataset_and_a_model_may_share_a_name(finished: Path, push_here: Callable[..., Pushed]) -> None:
-    with serving() as hub:
-        done = push_here("--dataset", "ada/harr", "--model", "ada/harr", address=hub.address)
-    assert done.returncode == 0, done.stderr
-    assert {repository: sorted(files) for repository, files in hub.files.items()} == {
-        "datasets/ada/harr": ["README.md", "questions.jsonl", "statistics.jsonl"],
-        "models/ada/harr": ["1_Pooling/config.json", "README.md", "harr.json", "model.safetensors"],
-    }
-
-
-def test_the_cards_say_what_is_known(finished: Path, push_here: Callable[..., Pushed]) -> None:
-    text = push_here(*BOTH, "--dry-run").stdout
-    assert "license:" not in text and "base_model: Qwen/Qwen3-Embedding-0.6B\n" in text
-    assert "the 1 kept questions" in text and "all 2 questions that were tried" in text
-    assert "| full | 3: 96.0 to 99.8 | 400 | 98.0 [97.0, 99.0] | +68.6 [+64.2, +73.1] | 0.0002 |" in text
-    assert "| frozen |  | 400 | 29.5 [97.0, 99.0] |" in text
-    assert "- `full` over `infonce`: +68.6 [+64.2, +73.1], p 0.0002, n 400" in text
-    assert "the card of stage merge" not in text
-
-
-def test_no_path_of_this_machine_is_sent(finished: Path, push_here: Callable[..., Pushed]) -> None:
+def test_no_path_of_this_machine_is_sent_also_where_data_set_and_model_share_a_name(finished: Path, push: Push) -> None:
     retriever = finished / "models/retriever"
     (retriever / "action").mkdir()
     for folder in (retriever, retriever / "action"):  # as stage merge leaves two towers
         (folder / "harr.json").write_text(json.dumps({"base": "b1", "base_model": "/home/ada/models/mine"}))
         (folder / "README.md").write_text("built with its base model, /home/ada/models/mine")
     with serving() as hub:
-        done = push_here("--model", "ada/retriever", address=hub.address)
+        done = push("--dataset", "ada/harr", "--model", "ada/harr", address=hub.address)
     assert done.returncode == 0, done.stderr
-    sent = hub.files["models/ada/retriever"]
+    questions, sent = hub.files["datasets/ada/harr"], hub.files["models/ada/harr"]
+    assert sorted(questions) == ["README.md", "questions.jsonl", "statistics.jsonl"]
+    own = ["1_Pooling/config.json", "README.md", "harr.json", "model.safetensors"]
+    assert sorted(name for name in sent if not name.startswith("action/")) == own
     assert not [name for name, content in sent.items() if b"/home/ada" in content]
     for name in ("harr.json", "action/harr.json"):
         assert json.loads(sent[name]) == {"base": "b1", "base_model": "mine"}
 
 
-def test_the_card_of_unplayed_questions_claims_no_rollouts(finished: Path, push_here: Callable[..., Pushed]) -> None:
-    assert "because sampled rollouts" in push_here("--dataset", "ada/questions", "--dry-run").stdout
+def test_the_cards_say_what_is_known(finished: Path, push: Push) -> None:
+    text = push(*BOTH, "--dry-run").stdout
+    assert "license:" not in text and "base_model: Qwen/Qwen3-Embedding-0.6B\n" in text
+    assert "the 1 kept questions" in text and "all 2 questions that were tried" in text
+    assert "because sampled rollouts" in text
+    assert "| full | 3: 96.0 to 99.8 | 400 | 98.0 [97.0, 99.0] | +68.6 [+64.2, +73.1] | 0.0002 |" in text
+    assert "| frozen |  | 400 | 29.5 [97.0, 99.0] |" in text
+    assert "- `full` over `infonce`: +68.6 [+64.2, +73.1], p 0.0002, n 400" in text
+    assert "the card of stage merge" not in text
     rows = [{"id": name, "kept": True, "reason": "all are kept"} for name in ("q1", "q2")]
     (finished / "data/filtered/statistics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = push_here("--dataset", "ada/questions", "--dry-run").stdout
+    text = push("--dataset", "ada/questions", "--dry-run").stdout
     assert "as they are; none was played" in text and "| all are kept | 2 |" in text
     assert not [word for word in ("rollouts", "from easy to hard", "reward_mean") if word in text]
 
 
-@pytest.mark.parametrize(
-    ("status", "line"),
-    [
-        (401, "the token in HF_TOKEN is not accepted"),
-        (403, "may not write there; give it write access to ada"),
-        (404, "not found; check owner and name"),
-        (500, "push again later"),
-    ],
-)
-def test_a_refusal_is_one_line(finished: Path, push_here: Callable[..., Pushed], status: int, line: str) -> None:
-    with serving(refusal=status) as hub:
-        done = push_here("--dataset", "ada/questions", address=hub.address)
-    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith(f"error: dataset ada/questions: HTTP {status} from {hub.address}")
-    assert line in done.stderr
+def test_a_refusal_is_one_line(finished: Path, push: Push) -> None:
+    for status, line in {
+        401: "the token in HF_TOKEN is not accepted",
+        403: "may not write there; give it write access to ada",
+        404: "not found; check owner and name",
+        500: "push again later",
+    }.items():
+        with serving(refusal=status) as hub:
+            done = push("--dataset", "ada/questions", address=hub.address)
+        assert in_a_line(done, f"dataset ada/questions: HTTP {status} from {hub.address}") and line in done.stderr
 
 
-def test_a_language_model_is_pushed_in_place_of_a_retriever_that_was_not_trained(
-    finished: Path, push_here: Callable[..., Pushed]
-) -> None:
+def test_a_language_model_is_pushed_in_place_of_a_retriever_that_was_not_trained(finished: Path, push: Push) -> None:
     (finished / "models/retriever/untrained.json").write_text("{}")
-    assert "error: models/llm/harr.json is missing" in push_here("--model", "ada/writer", "--dry-run").stderr
+    assert in_a_line(push("--model", "ada/writer", "--dry-run"), "models/llm/harr.json is missing")
     (finished / "models/llm").mkdir()
     facts = {"base_model": "/home/ada/models/Writer-1B", "kind": "llm", "index_identity": "i1"}
     (finished / "models/llm/harr.json").write_text(json.dumps(facts))
@@ -290,60 +246,35 @@ def test_a_language_model_is_pushed_in_place_of_a_retriever_that_was_not_trained
     trained = training_facts(Params.model_validate(params))  # params.yaml is that of another training by now
     (finished / "models/llm/harr.json").write_text(json.dumps(facts | {"training": trained}))
     with serving() as hub:
-        done = push_here("--model", "ada/writer", "--private", "--license", "mit", address=hub.address)
+        done = push("--model", "ada/writer", "--private", "--license", "mit", address=hub.address)
     assert done.returncode == 0, done.stderr
     sent = hub.files["models/ada/writer"]
     assert sorted(sent) == ["README.md", "harr.json", "model.safetensors"] and sent["model.safetensors"] == LARGE
     assert not [name for name, content in sent.items() if b"/home/ada" in content or b"judge.local" in content]
     card = sent["README.md"].decode()
     for line in (
-        "library_name: transformers\n",
         "Its base is Writer-1B.",
         "| method | agent (GRPO by TRL, loss dapo) |",
-        "| pipeline | search_r1 |",
         "| rewards | semantic: 0.2 (steps 0 to 29), 0.5 (from step 30); format: 0.25 |",
         "| judge | grader |",
         "| answer F1 | 98.0 [97.0, 99.0] | 400 |",
-        "- `full` over `infonce`: +68.6 [+64.2, +73.1], p 0.0002, n 400",
-        'from_pretrained("ada/writer"',
     ):
         assert line in card, card
 
 
-def test_an_unreachable_hub_is_one_line(finished: Path) -> None:
-    done = push("--model", "ada/retriever")
-    assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("error: model ada/retriever: no answer from http://127.0.0.1:9 (")
-
-
-def test_a_public_repository_is_not_taken_for_a_private_one(finished: Path, push_here: Callable[..., Pushed]) -> None:
+def test_a_public_repository_is_not_taken_for_a_private_one(finished: Path, push: Push) -> None:
     with serving(public=True) as hub:
-        done = push_here("--dataset", "ada/questions", "--private", address=hub.address)
+        done = push("--dataset", "ada/questions", "--private", address=hub.address)
     assert done.returncode == 1 and "exists and is public; nothing was sent" in done.stderr
     assert not any("commit" in path or "preupload" in path for path in hub.asked)
 
 
-@pytest.mark.parametrize(
-    ("words", "token", "missing", "line"),
-    [
-        (BOTH, TOKEN, "models/retriever/harr.json", "models/retriever/harr.json is missing"),
-        (BOTH, TOKEN, "data/filtered/questions.jsonl", "data/filtered/questions.jsonl is missing"),
-        (BOTH, " ", "", "the environment variable HF_TOKEN is not set"),
-        (("--model", "retriever", "--dry-run"), TOKEN, "", "repository 'retriever': expected OWNER/NAME"),
-    ],
-)
-def test_what_cannot_be_pushed_is_one_line(
-    finished: Path, push_here: Callable[..., Pushed], words: tuple[str, ...], token: str, missing: str, line: str
-) -> None:
-    if missing:
-        (finished / missing).unlink()
-    done = push_here(*words, token=token)
-    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("error: ") and line in done.stderr
-
-
-def test_where_uploads_are_forbidden_only_the_dry_run_goes_on(finished: Path) -> None:
-    done = push(*BOTH, HF_HUB_OFFLINE="1")
-    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
-    assert done.stderr.startswith("error: HF_HUB_OFFLINE (or TRANSFORMERS_OFFLINE) forbids uploads")
-    assert push(*BOTH, "--dry-run", HF_HUB_OFFLINE="1").returncode == 0
+def test_what_cannot_be_pushed_is_one_line(finished: Path, push: Push) -> None:
+    assert in_a_line(push("--model", "ada/retriever"), "model ada/retriever: no answer from http://127.0.0.1:9 (")
+    assert in_a_line(push(*BOTH, token=" "), "the environment variable HF_TOKEN is not set")
+    wrong = push("--model", "retriever", "--dry-run")
+    assert in_a_line(wrong, "") and "repository 'retriever': expected OWNER/NAME" in wrong.stderr
+    for missing in ("models/retriever/harr.json", "data/filtered/questions.jsonl"):
+        (finished / missing).rename(finished / "away")
+        assert in_a_line(push(*BOTH), f"{missing} is missing")
+        (finished / "away").rename(finished / missing)

@@ -1,15 +1,15 @@
 """One local Prefect server per run: started once, reused, gone after."""
 
-import os
 import subprocess
-import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from servers import until
 
-from flows.server import STATE, healthy
+from flows.server import STATE, ensure_server, healthy
+from harr.errors import ServiceUnavailable
 
 ROOT = Path(__file__).parents[2]
 RUNNER = """
@@ -20,31 +20,20 @@ for _ in range(2):
 """
 
 
-def wait_until(condition: object, seconds: float) -> bool:
-    """Poll a condition."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.2)
-    return False
-
-
-def test_stages_of_one_run_share_a_server_that_ends_with_the_run(workplace: Path) -> None:
-    program = workplace / "dvc"
-    program.write_text(RUNNER)
-    environment = {**os.environ, "PYTHONPATH": str(workplace)}
-    done = subprocess.run([sys.executable, program], env=environment, check=True, capture_output=True, text=True)
+@pytest.mark.services
+def test_stages_of_one_run_share_a_server_that_ends_with_the_run(
+    workplace: Path, program: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    (workplace / "dvc").write_text(RUNNER)
+    done = program("dvc")
+    assert done.returncode == 0, done.stderr
     said, first, second = done.stdout.splitlines()
     assert said.startswith("starting a local Prefect server")
     assert first == second and first.startswith("http://127.0.0.1:")
-    assert wait_until(lambda: not STATE.exists() and not healthy(first), 30)
+    assert until(lambda: not STATE.exists() and not healthy(first), 60)
 
 
 def test_a_configured_server_is_used_as_it_is(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flows.server import ensure_server
-    from harr.errors import ServiceUnavailable
-
     for address in ("http://me:secret@127.0.0.1:9/api", "http://127.0.0.1:99999/api", "http://127.0.0.1:x/api"):
         monkeypatch.setenv("PREFECT_API_URL", address)
         expected = r"no Prefect server answers at PREFECT_API_URL http://127\.0\.0\.1:"

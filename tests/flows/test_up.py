@@ -5,23 +5,27 @@ import os
 import shlex
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 import pytest
+from servers import until
 
 from flows.server import free_port
 from harr.io.files import read_json
 
+pytestmark = pytest.mark.services
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0  # most take a tenth of it; a busy machine is no failure
 DVC = f"stages: {{nap: {{cmd: {shlex.quote(sys.executable)} nap.py, outs: [nap.txt]}}}}\n"
@@ -54,14 +58,6 @@ deployments:
   - {name: often, entrypoint: "tiny.py:tiny", schedules: [{interval: 10}], work_pool: {name: cpu}}
   - {name: on-demand, entrypoint: "flows/pipeline.py:pipeline", work_pool: {name: cpu}}
 """
-
-
-def wait_until(condition: Callable[[], Any], seconds: float) -> Any:
-    """Poll a condition; its value, or the last one."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return value
 
 
 @dataclass
@@ -146,6 +142,17 @@ def nap_began(place: Place) -> bool:
     return bool(place.runs("nap")) and (place.folder / "begun").exists()
 
 
+def by_hand(place: Place, *words: str) -> "subprocess.Popen[bytes]":
+    """`harr run`, or another command, whose stage has begun; in a process group of its own."""
+    (place.folder / "begun").unlink(missing_ok=True)
+    command = [sys.executable, "-m", *(words or ("flows.cli", "run"))]
+    with (place.folder / "run.log").open("wb") as log:
+        own = {"cwd": place.folder, "env": place.environment, "start_new_session": True}
+        started = subprocess.Popen(command, stdout=log, stderr=log, **own)
+    assert until(lambda: nap_began(place), SECONDS), (place.folder / "run.log").read_text()
+    return started
+
+
 def processes_in(folder: Path) -> list[psutil.Process]:
     """Every process that works in a folder."""
     found = []
@@ -165,10 +172,10 @@ def naps(place: Place) -> list[psutil.Process]:
 
 def test_a_worker_picks_up_a_scheduled_run_by_itself(place: Place) -> None:
     """With SQLAlchemy 2.1 the scheduler of Prefect 3.8 dies silently: no run is ever scheduled."""
-    assert wait_until(lambda: (place.folder / "tiny.txt").exists(), SECONDS)
+    assert until(lambda: (place.folder / "tiny.txt").exists(), SECONDS)
     deployment = place.ask("deployments/name/tiny/often")["id"]
     place.send(f"deployments/{deployment}/pause_deployment", {})  # the later tests need the machine
-    assert wait_until(lambda: "Completed" in [run["state_name"] for run in place.runs("tiny")], SECONDS)
+    assert until(lambda: "Completed" in [run["state_name"] for run in place.runs("tiny")], SECONDS)
 
 
 def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) -> None:
@@ -182,30 +189,8 @@ def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) ->
     assert {"params.yaml", "smoke"} <= set(form["recipe"]["enum"]) and form["promote"]["type"] == "boolean"
 
 
-def test_a_cancelled_run_stops_its_stage_between_two_units(place: Place) -> None:
-    deployment = place.ask("deployments/name/pipeline/on-demand")["id"]
-    run = place.ask(f"deployments/{deployment}/create_flow_run", {})["id"]
-    assert wait_until(lambda: nap_began(place), SECONDS)
-    place.ask(f"flow_runs/{run}/set_state", {"state": {"type": "CANCELLING"}})
-    assert wait_until(lambda: place.state(run) == "Cancelled", SECONDS), place.state(run)
-    assert wait_until(lambda: place.runs("nap")[0]["state_name"] == "Cancelled", SECONDS)
-    assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
-    assert not naps(place)
-    lock = place.folder / ".dvc/tmp/rwlock"
-    assert not lock.exists() or not any(json.loads(lock.read_text()).values())
-
-
 def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
-    (place.folder / "begun").unlink()
-    with tempfile.TemporaryFile() as sink:
-        killed = subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", "run"],
-            cwd=place.folder,
-            env=place.environment,
-            stdout=sink,
-            stderr=sink,
-        )
-        assert wait_until(lambda: nap_began(place), SECONDS)
+    killed = by_hand(place)
     run = place.runs("pipeline")[0]["id"]
     killed.kill()
     killed.wait()
@@ -220,31 +205,43 @@ def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
 
 
 def test_ctrl_c_marks_a_run_by_hand_cancelled(place: Place) -> None:
-    (place.folder / "begun").unlink()
-    pipeline = subprocess.Popen(
-        [sys.executable, "-m", "flows.cli", "run"],
-        cwd=place.folder,
-        env=place.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert wait_until(lambda: nap_began(place), SECONDS)
+    pipeline = by_hand(place)
     pipeline.send_signal(signal.SIGTERM)
     assert pipeline.wait(timeout=SECONDS) == 143
     assert place.runs("pipeline")[0]["state_name"] == place.runs("nap")[0]["state_name"] == "Cancelled"
-    assert pipeline.stdout
-    pipeline.stdout.close()
 
 
-def test_down_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:
-    """The last test: everything is stopped, a run in work with it."""
+def test_a_stop_of_the_group_of_dvc_ends_its_stage_in_a_line(place: Place) -> None:
+    """As `timeout dvc repro`, systemd and a closed terminal send it: DVC dies at once; its stage finishes a unit."""
+    group = by_hand(place, "dvc", "repro")
+    asked = time.monotonic()
+    os.killpg(group.pid, signal.SIGTERM)
+    group.wait(timeout=30)
+    assert until(lambda: not naps(place), 40)
+    assert time.monotonic() - asked < 20  # 10 s and what a busy machine adds
+    told = (place.folder / "run.log").read_text()
+    assert "Traceback" not in told and told.count("stopped; finished work is kept") == 1, told
+    assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
+    assert until(lambda: place.runs("nap")[0]["state_name"] == "Cancelled", 20)
+
+
+def test_down_cancels_a_run_between_two_units_and_leaves_no_process_and_no_file_of_theirs(place: Place) -> None:
+    """The last test: everything is stopped, a run in work with it, as the button in Prefect does it."""
     deployment = place.ask("deployments/name/pipeline/on-demand")["id"]
     (place.folder / "begun").unlink()
-    place.ask(f"deployments/{deployment}/create_flow_run", {})
-    assert wait_until(lambda: nap_began(place), SECONDS)
+    run = place.ask(f"deployments/{deployment}/create_flow_run", {})["id"]
+    assert until(lambda: nap_began(place), SECONDS)
+    nap = place.runs("nap")[0]["id"]
     done = place.run("flows.cli", "down")
     assert done.returncode == 0, done.stderr
     assert not processes_in(place.folder)
+    assert (place.folder / "ended").read_text() == (place.folder / "begun").read_text()
+    with closing(sqlite3.connect(place.folder / ".harr/prefect/prefect.db")) as store:
+        rows = store.execute("select id, state_name from flow_run")
+        states = {str(UUID(name)): state for name, state in rows}
+    assert (states[run], states[nap]) == ("Cancelled", "Cancelled")
+    lock = place.folder / ".dvc/tmp/rwlock"
+    assert not lock.exists() or not any(json.loads(lock.read_text()).values())
     left = {path.relative_to(place.folder).as_posix() for path in (place.folder / ".harr").rglob("*")}
     assert not {name for name in left if name.endswith((".json", ".lock", ".tmp", ".pid"))}
     assert not list((place.folder / ".harr/prefect/processes").glob("*"))

@@ -1,5 +1,6 @@
 """Checks of files, each against the damage that a kill or another run leaves."""
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -7,14 +8,7 @@ import numpy as np
 import pytest
 
 from flows.doctor.finding import Finding
-from flows.doctor.folders import (
-    check_index,
-    check_leftovers,
-    check_store,
-    temporary_files,
-    truncated,
-    unfinished,
-)
+from flows.doctor.folders import check_index, check_leftovers, check_store, temporary_files, truncated, unfinished
 from harr.io.files import write_json
 from harr.params import Params
 
@@ -39,23 +33,12 @@ def indexed(project: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("address", ["./mlruns", "mlruns", "file:///data/mlruns"])
-def test_a_folder_is_no_store(address: str, tmp_path: Path) -> None:
-    assert levels(check_store(tmp_path, address, {})) == ["fail"]
-    assert levels(check_store(tmp_path, address, {"MLFLOW_ALLOW_FILE_STORE": "true"})) == ["ok"]
-
-
-def test_an_old_file_store_and_a_secret_in_an_address(tmp_path: Path) -> None:
+def test_where_a_store_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for address in ("./mlruns", "mlruns", "file:///data/mlruns"):
+        assert levels(check_store(tmp_path, address, {})) == ["fail"], "a folder is none"
+        assert levels(check_store(tmp_path, address, {"MLFLOW_ALLOW_FILE_STORE": "true"})) == ["ok"]
     (found,) = check_store(tmp_path, "postgresql://me:secret@db/mlflow", {})
     assert found.level == "ok" and "secret" not in found.found
-    (tmp_path / "mlruns/0").mkdir(parents=True)
-    (tmp_path / "mlruns/0/meta.yaml").touch()
-    assert levels(check_store(tmp_path, "sqlite:///mlflow.db", {})) == ["warn"]
-
-
-def test_a_folder_that_was_copied_keeps_its_artifacts_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     with sqlite3.connect(tmp_path / "mlflow.db") as store:
         store.execute("CREATE TABLE experiments (artifact_location TEXT)")
         store.execute("INSERT INTO experiments VALUES (?)", (f"{tmp_path}/mlruns/1",))
@@ -66,6 +49,9 @@ def test_a_folder_that_was_copied_keeps_its_artifacts_elsewhere(
     assert found.level == "warn" and "keeps artifacts in /gone/mlruns: this folder was copied or moved" in found.found
     monkeypatch.chdir(tmp_path)  # `harr doctor` names its folder so
     assert check_store(Path(), "sqlite:///mlflow.db", {}) == [found]
+    (tmp_path / "old/mlruns/0").mkdir(parents=True)
+    (tmp_path / "old/mlruns/0/meta.yaml").touch()
+    assert levels(check_store(tmp_path / "old", "sqlite:///mlflow.db", {})) == ["warn"]
 
 
 def test_an_index_of_other_vectors_or_another_corpus(project: Path) -> None:
@@ -77,6 +63,11 @@ def test_an_index_of_other_vectors_or_another_corpus(project: Path) -> None:
     assert levels(found) == ["fail", "fail"] and "built as v, but data/vectors is w" in found[0].found
     (project / "data/index/manifest.json").write_text("{")
     assert check_index(project, PARAMS)[0].fix == "dvc repro -f -s index"
+    shutil.rmtree(project / "data")
+    write_json(project / "data/index/manifest.json", {"identity": "v", "rows": 3})
+    assert "is missing" in check_index(project, PARAMS)[0].found
+    (project / "data/index/milvus.db").touch()
+    assert "Milvus Lite 2" in check_index(project, PARAMS)[0].found
 
 
 def test_index_files_that_a_kill_cut_off(project: Path) -> None:
@@ -91,13 +82,6 @@ def test_index_files_that_a_kill_cut_off(project: Path) -> None:
         assert found.level == "fail" and path.name in found.fix
         path.write_bytes(whole)
     assert truncated(project / "data/index") == []
-
-
-def test_a_lost_folder_and_one_of_milvus_lite_2(project: Path) -> None:
-    write_json(project / "data/index/manifest.json", {"identity": "v", "rows": 3})
-    assert "is missing" in check_index(project, PARAMS)[0].found
-    (project / "data/index/milvus.db").touch()
-    assert "Milvus Lite 2" in check_index(project, PARAMS)[0].found
 
 
 def test_temporary_files_and_unfinished_work(project: Path) -> None:

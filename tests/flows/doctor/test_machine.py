@@ -32,22 +32,19 @@ def smoke(**changes: object) -> Params:
     return Params.model_validate(Params.load(ROOT / "recipes/smoke.yaml").model_dump(exclude_unset=True) | changes)
 
 
-def test_this_environment_is_as_pinned() -> None:
+def test_versions_that_break_prefect_are_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one.level for one in check_versions(ROOT)} <= {"ok", "warn"}
-
-
-@pytest.mark.parametrize(("name", "version"), [("fastapi", "0.165.0"), ("fastapi", "0.151"), ("sqlalchemy", "2.1.9")])
-def test_versions_that_break_prefect_are_failures(
-    name: str, version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    install(tmp_path, name, version)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    found = {one.subject: one for one in check_versions(tmp_path)}[name]
-    assert found.level == "fail" and found.fix.startswith(f'pip install "{name}<')
-    effect = (
-        "stops every Prefect flow run (seen from 0.155 on)" if name == "fastapi" else "lets no Prefect schedule fire"
-    )
-    assert f"{version} {effect}" in found.found
+    for name, version, effect in (
+        ("fastapi", "0.165.0", "stops every Prefect flow run (seen from 0.155 on)"),
+        ("fastapi", "0.151", "stops every Prefect flow run (seen from 0.155 on)"),
+        ("sqlalchemy", "2.1.9", "lets no Prefect schedule fire"),
+    ):
+        install(tmp_path / version, name, version)
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "path", [str(tmp_path / version), *sys.path])
+            found = {one.subject: one for one in check_versions(tmp_path)}[name]
+        assert found.level == "fail" and found.fix.startswith(f'pip install "{name}<')
+        assert f"{version} {effect}" in found.found
 
 
 def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
@@ -119,8 +116,6 @@ def test_git_and_the_lock_file(project: Path, tmp_path_factory: pytest.TempPathF
     assert found.level == "warn" and "not committed" in found.found and "git add dvc.lock" in found.fix
     bare = check_git(tmp_path_factory.mktemp("bare"))[0]
     assert bare.level == "warn" and "not a git repository" in bare.found
-
-
-def test_without_git(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(project))
-    assert "not installed" in check_git(project)[0].found
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", str(project))
+        assert "not installed" in check_git(project)[0].found

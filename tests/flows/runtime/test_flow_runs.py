@@ -1,5 +1,8 @@
-"""Process groups of DVC are ended whole, and only they."""
+"""Process groups of DVC are ended whole, and only they; what is said of a lock's file, whatever stands in it."""
 
+import json
+import os
+import platform
 import subprocess
 import sys
 import time
@@ -8,9 +11,11 @@ from typing import Any
 
 import psutil
 import pytest
+from servers import until
 
 from flows.runtime import flow_runs
-from flows.runtime.flow_runs import all_pages, end_group, mend_lock, note_group, noted, records, sweep, working
+from flows.runtime.flow_runs import end_group, mend_lock, note_group, noted, records, sweep, working
+from flows.runtime.locks import owner
 from tasks.tracking.execution import identity
 
 STUBBORN = """
@@ -24,19 +29,19 @@ time.sleep(float(sys.argv[1]))
 """
 
 
-def start(seconds: float) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+def start(seconds: float) -> tuple["subprocess.Popen[bytes]", dict[str, Any], int]:
     """A leader that waits for its child, as DVC does, and stays on for some seconds after."""
+    ready = Path("ready")
+    ready.unlink(missing_ok=True)
     process = subprocess.Popen([sys.executable, "-c", STUBBORN, str(seconds)], start_new_session=True)
-    while not Path("ready").exists() or not Path("ready").read_text():
-        time.sleep(0.05)
-    return process, identity(process.pid)
+    assert until(lambda: ready.exists() and ready.read_text(), pause=0.02)
+    return process, identity(process.pid), int(ready.read_text())
 
 
+@pytest.mark.services
 def test_a_group_is_ended_and_what_does_not_listen_is_killed(workplace: Path) -> None:
     for stays, allowed in ((0, 120.0), (600, 0.5)):
-        Path("ready").unlink(missing_ok=True)
-        process, leader = start(stays)
-        child = int(Path("ready").read_text())
+        process, leader, child = start(stays)
         asked = time.monotonic()
         end_group(leader, seconds=allowed)
         assert time.monotonic() - asked < 60
@@ -44,41 +49,31 @@ def test_a_group_is_ended_and_what_does_not_listen_is_killed(workplace: Path) ->
         assert not psutil.pid_exists(child)
 
 
-def test_a_group_that_ends_by_itself_meanwhile_is_no_error(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process = subprocess.Popen(["true"], start_new_session=True)
-    process.wait()
-    seen = iter([[psutil.Process()], [], [psutil.Process()]])  # it was there a moment ago
-    monkeypatch.setattr(flow_runs, "_members", lambda leader: next(seen))
-    monkeypatch.setattr(psutil, "wait_procs", lambda processes, timeout: None)
-    end_group({"pid": process.pid}, seconds=1.0)
-
-
-def test_of_many_runs_every_page_is_read(workplace: Path) -> None:
-    known = list(range(450))
-    assert all_pages(lambda offset, chosen: known[offset : offset + 200], chosen="x") == known
-
-
-def test_a_later_group_of_the_same_number_is_left_alone(workplace: Path) -> None:
-    process, leader = start(600)
+@pytest.mark.services
+def test_a_later_group_of_the_same_number_is_left_alone_and_a_clock_set_forward_makes_no_run_a_dead_one(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, leader, _ = start(600)
     boot, ticks = leader["born"].split()
     for earlier in (f"{boot} {int(ticks) + 1}", f"another-boot {ticks}", ""):
         end_group({**leader, "started": leader["started"] + 3600, "born": earlier}, seconds=1.0)
         assert process.poll() is None
-    end_group(leader, seconds=0.5)
-    process.wait(timeout=10)
-
-
-def test_a_clock_that_is_set_forward_makes_no_run_a_dead_one(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    process, leader = start(600)
     at_boot = psutil.boot_time()
-    with noted("run-1"):
+    with noted("run-1"), monkeypatch.context() as patched:
         note_group("run-1", leader, Path())
-        monkeypatch.setattr("psutil._pslinux.boot_time", lambda: at_boot + 60)
+        patched.setattr("psutil._pslinux.boot_time", lambda: at_boot + 60)
         assert psutil.Process(process.pid).create_time() > leader["started"] + 50
         assert sweep() == [] and [told["flow_run"] for told in working()] == ["run-1"]
         assert process.poll() is None
     end_group(leader, seconds=0.5)
     process.wait(timeout=10)
+
+
+def test_a_group_that_ends_by_itself_meanwhile_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = iter([[psutil.Process()], [], [psutil.Process()]])  # it was there a moment ago
+    monkeypatch.setattr(flow_runs, "_members", lambda leader: next(seen))
+    monkeypatch.setattr(psutil, "wait_procs", lambda processes, timeout: None)
+    end_group({"pid": 2**22 + 1}, seconds=1.0)  # above the largest number of a process
 
 
 def test_a_noted_run_is_forgotten_when_its_block_ends(workplace: Path) -> None:
@@ -100,3 +95,17 @@ def test_an_empty_lock_of_a_killed_dvc_is_removed_and_a_used_one_kept(workplace:
     lock.write_text('{"read": {}}')
     mend_lock()
     assert lock.exists()
+
+
+def test_a_dead_process_of_this_machine_is_not_one_of_another_and_another_form_is_no_error(tmp_path: Path) -> None:
+    lock, here, gone = tmp_path / "lock", platform.node(), 2**22 + 1
+    for pid, host, state in (
+        (gone, here, "gone"),
+        (os.getpid(), here, "alive"),
+        (gone, "elsewhere", "of another machine or container"),
+    ):
+        lock.write_text(json.dumps({"pid": pid, "host": host, "since": 0}))
+        assert owner(lock).startswith(f"pid {pid} on {host} since ") and owner(lock).endswith(f" ({state})")
+    for told in ({"pid": 1, "host": "here", "since": 1e30}, {"pid": 1}, [1], 7):
+        lock.write_text(json.dumps(told))
+        assert owner(lock) == "a process that has just begun", told

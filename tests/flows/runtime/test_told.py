@@ -59,13 +59,12 @@ def test_a_stage_is_a_block_on_a_terminal_and_in_a_log(
     assert re.sub(r"[\d,]+/s", "N/s", re.sub(r"\d\d:\d\d", "00:00", seen)) == shown
 
 
-def test_a_stage_that_breaks_is_not_done(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stage_that_breaks_is_not_done_and_every_stage_says_what_and_on_what(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ValueError, match="broken"), told.block("train", Params.load()):
         raise ValueError("broken")
     assert capsys.readouterr().out == "train: train the retriever by grpo\n"
-
-
-def test_every_stage_has_a_line_of_what_and_on_what(workplace: Path) -> None:
     write_text(Path("data/questions/test.jsonl"), "{}\n" * 32)
     lines = {stage: words(Params.load()) for stage, words in SENTENCES.items()}
     assert lines["evaluate"] == "play 6 arms on 32 test questions"

@@ -1,0 +1,46 @@
+"""The command `harr` run in this process, and a program of its own where a test needs one."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flows.cli import main
+
+ROOT = Path(__file__).parents[2]
+Ended = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def harr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Runs `harr` with words and variables; gives its exit code and what it printed."""
+
+    def run(*words: str, **environment: str) -> Ended:
+        capsys.readouterr()
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "path", [*sys.path])
+            patched.setattr(os, "_exit", sys.exit)
+            for name, value in environment.items():
+                patched.setenv(name, value)
+            with pytest.raises(SystemExit) as end:
+                main(*words)
+        return Ended(list(words), int(end.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def program() -> Callable[..., Ended]:
+    """Runs Python with words (`-m flows.train`, `-c ...`) as a process, in the current folder or another."""
+
+    def run(*words: str, cwd: Path | None = None, **environment: str) -> Ended:
+        own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+        command = [sys.executable, *words]
+        return subprocess.run(
+            command, cwd=cwd, env=os.environ | own, capture_output=True, text=True, timeout=280, check=False
+        )
+
+    return run
