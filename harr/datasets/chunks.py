@@ -53,8 +53,10 @@ def prefix(fields: Sequence[str], synonyms: Sequence[str], spans: Spans, limit: 
 
     Empty ones are left out, and the last ones where the line would have more than ``limit`` tokens.
 
-    >>> prefix(["Disease", "", "Disorders"], ["AML", "ANLL", "c", "d"], lambda text: text.split(), 99)
+    >>> for limit in (99, 4):
+    ...     prefix(["Disease", "", "Disorders"], ["AML", "ANLL", "c", "d"], lambda text: text.split(), limit)
     'Disease | Disorders | AML | ANLL | c'
+    'Disease | Disorders'
     """
     known = [part for part in (*fields, *synonyms[:3]) if part]
     while known and len(spans(" | ".join(known))) > limit:

@@ -80,8 +80,8 @@ def tokens_per_sentence(noise: Sequence[str], count_tokens: Callable[[Sequence[s
 def sentences_for(tokens: int, mean: float) -> int:
     """Return how many sentences of ``mean`` tokens each have about ``tokens`` tokens, at least one.
 
-    >>> sentences_for(1000, 3.0)
-    333
+    >>> sentences_for(1000, 3.0), sentences_for(1, 3.0)
+    (333, 1)
     """
     return max(1, int(tokens / mean))
 

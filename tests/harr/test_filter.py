@@ -1,8 +1,9 @@
 """The filter: a reason for every question, a target, and resume after a kill."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from digests import digests
@@ -23,39 +24,46 @@ def silent(step: int, values: object) -> None:
     """A log nobody reads."""
 
 
-def test_every_tried_question_has_a_reason(setup: Setup, tmp_path: Path) -> None:
-    params = FilterParams(group_size=8, target=100, batch_size=7)
-    counts = filter_questions(params, setup, tmp_path / "out", tmp_path / "work", silent, seed=0)
-    rows = [json.loads(line) for line in (tmp_path / "out" / "statistics.jsonl").read_text().splitlines()]
+def kill_after(steps: int) -> Callable[[int, object], None]:
+    """A log that ends the stage."""
+
+    def kill(step: int, values: object) -> None:
+        if step == steps:
+            raise KeyboardInterrupt
+
+    return kill
+
+
+def rows_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """What is told of every question that was tried."""
+    return {row["id"]: row for row in map(json.loads, (folder / "statistics.jsonl").read_text().splitlines())}
+
+
+def test_every_tried_question_has_a_reason_until_the_target_is_reached(setup: Setup, tmp_path: Path) -> None:
+    out, work = tmp_path / "out", tmp_path / "work"
+    counts = filter_questions(FilterParams(group_size=8, target=100, batch_size=7), setup, out, work, silent, seed=0)
+    rows = list(rows_of(out).values())
     assert len(rows) == 20 == counts["tried"]
-    kept = read_questions(tmp_path / "out" / "questions.jsonl")
     easy_first = sorted((row for row in rows if row["kept"]), key=lambda row: -row["reward_mean"])
-    assert [q.id for q in kept] == [row["id"] for row in easy_first]
+    assert [q.id for q in read_questions(out / "questions.jsonl")] == [row["id"] for row in easy_first]
     for row in rows:
         assert row["kept"] == (row["reward_std"] > 0)
         expected = {0.0: "all wrong", 1.0: "all right"}.get(row["reward_mean"], "rollouts disagree")
         assert row["reason"] == expected
-    finish(tmp_path / "work")
-    assert not list((tmp_path / "work").iterdir())
-
-
-def test_stops_at_the_target(setup: Setup, tmp_path: Path) -> None:
-    params = FilterParams(group_size=8, target=3, batch_size=5)
-    counts = filter_questions(params, setup, tmp_path / "out", tmp_path / "work", silent, seed=0)
-    assert counts["kept"] == 3
-    assert counts["tried"] < 20
+    finish(work)
+    assert not list(work.iterdir())
+    few = filter_questions(FilterParams(group_size=8, target=3, batch_size=5), setup, out, work, silent, seed=0)
+    assert few["kept"] == 3 and few["tried"] < 20
+    unplayed = FilterParams(keep="all", target=6, batch_size=4)
+    every = filter_questions(unplayed, setup, out, work, silent, seed=0)
+    assert (every["kept"], every["tried"], every["kept_share"]) == (6, 8, 1.0)
 
 
 def test_a_killed_filter_resumes_to_the_same_bytes(setup: Setup, tmp_path: Path) -> None:
     params = FilterParams(group_size=4, target=100, batch_size=4)
-
-    def kill(step: int, values: object) -> None:
-        if step == 2:
-            raise KeyboardInterrupt
-
     filter_questions(params, setup, tmp_path / "whole", tmp_path / "a", silent, seed=5)
     with pytest.raises(KeyboardInterrupt):
-        filter_questions(params, setup, tmp_path / "resumed", tmp_path / "b", kill, seed=5)
+        filter_questions(params, setup, tmp_path / "resumed", tmp_path / "b", kill_after(2), seed=5)
     assert not (tmp_path / "resumed").exists()
     filter_questions(params, setup, tmp_path / "resumed", tmp_path / "b", silent, seed=5)
     assert digests(tmp_path / "whole") == digests(tmp_path / "resumed")
@@ -83,12 +91,6 @@ def writing(letters: str, questions: Sequence[Question] = LETTERS, terms: str = 
     return Setup(questions, spell, OnePassage(), None, Reward({terms: 1.0}), "letters", writer=letters, sample=sampler)
 
 
-def rows_of(folder: Path) -> dict[str, dict[str, object]]:
-    """What is told of every question that was tried."""
-    lines = (folder / "statistics.jsonl").read_text().splitlines()
-    return {row["id"]: row for row in map(json.loads, lines)}
-
-
 def test_the_model_that_learns_is_sampled(letters: str, tmp_path: Path) -> None:
     """Its rollouts of a question differ, and are the same whatever else is in the batch."""
     found = []
@@ -102,14 +104,9 @@ def test_the_model_that_learns_is_sampled(letters: str, tmp_path: Path) -> None:
 
 def test_a_killed_filter_of_a_model_that_learns_resumes_to_the_same_bytes(letters: str, tmp_path: Path) -> None:
     params = FilterParams(group_size=4, target=100, batch_size=2)
-
-    def kill(step: int, values: object) -> None:
-        if step == 1:
-            raise KeyboardInterrupt
-
     filter_questions(params, writing(letters), tmp_path / "whole", tmp_path / "a", silent, seed=5)
     with pytest.raises(KeyboardInterrupt):
-        filter_questions(params, writing(letters), tmp_path / "resumed", tmp_path / "b", kill, seed=5)
+        filter_questions(params, writing(letters), tmp_path / "resumed", tmp_path / "b", kill_after(1), seed=5)
     resumed = writing(letters)
     filter_questions(params, resumed, tmp_path / "resumed", tmp_path / "b", silent, seed=5)
     assert resumed.sample is not None and resumed.sample(1.0).usage()["requests"] < 2 * 6 * 4
@@ -121,9 +118,3 @@ def test_a_question_without_a_reward_is_dropped_and_counted(letters: str, tmp_pa
     counts = filter_questions(params, game, tmp_path / "out", tmp_path / "work", silent, seed=0)
     assert counts["dropped_no_reward_applies"] == 1 and counts["tried"] == 6
     assert rows_of(tmp_path / "out")["q0"] == {"id": "q0", "kept": False, "reason": "no reward applies"}
-
-
-def test_all_are_kept_unplayed(setup: Setup, tmp_path: Path) -> None:
-    params = FilterParams(keep="all", target=6, batch_size=4)
-    counts = filter_questions(params, setup, tmp_path / "out", tmp_path / "work", silent, seed=0)
-    assert (counts["kept"], counts["tried"], counts["kept_share"]) == (6, 8, 1.0)

@@ -42,13 +42,7 @@ ROW = {
         (3, "Where was the apple before the office?", [*TRIP, "Mary moved to the office."], "kitchen", (0, 4, 3)),
         (4, "What is north of the office?", ["The garden is north of the office."], "garden", (0,)),
         (4, "What is the office north of?", ["The garden is south of the office."], "garden", (0,)),
-        (
-            4,
-            "What is east of the hall?".replace("hall", "hallway"),
-            ["The hallway is west of the office."],
-            "office",
-            (0,),
-        ),
+        (4, "What is east of the hallway?", ["The hallway is west of the office."], "office", (0,)),
         (5, "Who gave the milk?", GIFTS, "Fred", (2,)),
         (5, "Who gave the milk to Fred?", GIFTS, "Bill", (1,)),
         (5, "Who did Bill give the milk to?", GIFTS, "Fred", (1,)),
@@ -64,9 +58,8 @@ def test_the_solver_answers_and_names_its_facts(
     assert gold_of(task, question, spread) == (answer, tuple(2 * place + 1 for place in gold))
 
 
-@pytest.mark.parametrize(
-    ("task", "question"),
-    [
+def test_what_does_not_follow_has_no_answer() -> None:
+    for task, question in (
         (2, "Where is the milk?"),  # its holder has not moved since
         (2, "Where is the apple?"),
         (3, "Where was the milk before the garden?"),
@@ -74,17 +67,14 @@ def test_the_solver_answers_and_names_its_facts(
         (1, "Who is Mary?"),
         (4, "What is north of the office?"),
         (5, "Who gave the milk?"),
-    ],
-)
-def test_what_does_not_follow_has_no_answer(task: int, question: str) -> None:
-    assert gold_of(task, question, MARY) is None
+    ):
+        assert gold_of(task, question, MARY) is None, (task, question)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_our_stories_are_facts_and_the_solver_agrees(task: int) -> None:
-    stories = list(make_stories(task, 150, seed=1))
-    assert stories == list(make_stories(task, 150, seed=1))
-    assert stories != list(make_stories(task, 150, seed=2))
+    stories = list(make_stories(task, 60, seed=1))
+    assert stories != list(make_stories(task, 60, seed=2))
     assert stories[:20] == list(make_stories(task, 20, seed=1))
     for story in stories:
         assert all(event_of(fact) for fact in story.facts)
@@ -93,13 +83,7 @@ def test_our_stories_are_facts_and_the_solver_agrees(task: int) -> None:
         assert len(story.facts) % 2 == 0
 
 
-def test_places_of_task_4_lie_where_the_facts_say() -> None:
-    for story in make_stories(4, 200, seed=0):
-        (fact,) = (event_of(story.facts[place]) for place in story.gold)
-        assert fact is not None and story.answers[0] == fact.who and fact.what in story.question
-
-
-def test_the_official_text_is_read(tmp_path: Path) -> None:
+def test_official_text_and_json_lines_are_read(tmp_path: Path) -> None:
     path = tmp_path / "qa1.txt"
     path.write_text(TEXT)
     first, second, third = read_stories(path, 1)
@@ -108,16 +92,13 @@ def test_the_official_text_is_read(tmp_path: Path) -> None:
     )
     assert second.facts[second.gold[0]] == "Mary went back to the office." and len(second.facts) == 3
     assert third == Story("Where is Daniel?", ("garden",), ("Daniel journeyed to the garden.",), (0,))
-
-
-def test_json_lines_are_read(tmp_path: Path) -> None:
-    path = tmp_path / "qa1.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(ROW).encode()))
-    assert list(read_stories(path, 1)) == [Story("Where is Mary?", ("garden",), ("Mary went to the garden.",), (0,))]
+    packed = tmp_path / "qa1.jsonl.gz"
+    packed.write_bytes(gzip.compress(json.dumps(ROW).encode()))
+    assert list(read_stories(packed, 1)) == [Story("Where is Mary?", ("garden",), ("Mary went to the garden.",), (0,))]
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("wrong", "message"),
     [
         ("Mary moved.", r"qa\.txt:8: 'Mary moved\.' is neither a fact .* nor a question"),
         ("3 Where is Mary?\toffice", r"qa\.txt:8: .* is neither a fact"),
@@ -125,19 +106,6 @@ def test_json_lines_are_read(tmp_path: Path) -> None:
         ("9 Mary went to the office.", r"qa\.txt:8: line number 9 in its story; expected 3, or 1 to begin"),
         ("3 Where is Mary?\toffice\t7", r"qa\.txt:8: supporting fact 7 is outside the story; expected one of \[1\]"),
         ("3 Where is Mary?\toffice\t2", r"qa\.txt:8: supporting fact 2 is outside the story"),
-    ],
-)
-def test_a_wrong_line_of_text_is_named(tmp_path: Path, line: str, message: str) -> None:
-    path = tmp_path / "qa.txt"
-    path.write_text(TEXT + line + "\n")
-    with pytest.raises(CorpusError, match=message) as error:
-        list(read_stories(path, 1))
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
         ({"supporting": [1]}, r"qa\.jsonl:1: supporting fact 1 is outside the story; expected one of \[0\]"),
         ({"supporting": [-1]}, "supporting fact -1 is outside"),
         ({"supporting": []}, r"supporting is '\[\]'; expected a list of fact positions"),
@@ -149,20 +117,17 @@ def test_a_wrong_line_of_text_is_named(tmp_path: Path, line: str, message: str) 
         ({"task": "qa7_counting"}, "a story of 'qa7_counting'; expected qa1"),
     ],
 )
-def test_a_wrong_row_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:
-    path = tmp_path / "qa.jsonl"
-    path.write_text(json.dumps({**ROW, **change}))
+def test_a_wrong_line_or_row_is_named(tmp_path: Path, wrong: str | dict[str, object], message: str) -> None:
+    path = tmp_path / ("qa.txt" if isinstance(wrong, str) else "qa.jsonl")
+    path.write_text(TEXT + wrong + "\n" if isinstance(wrong, str) else json.dumps({**ROW, **wrong}))
     with pytest.raises(CorpusError, match=message) as error:
         list(read_stories(path, 1))
     assert "\n" not in str(error.value)
 
 
 def test_an_unknown_task_and_a_missing_file_are_named(tmp_path: Path) -> None:
-    for call in (
-        lambda: list(make_stories(6, 1, 0)),
-        lambda: list(read_stories(tmp_path, 6)),
-    ):
+    for unknown in (lambda: make_stories(6, 1, 0), lambda: read_stories(tmp_path, 6)):
         with pytest.raises(CorpusError, match="task 6 is unknown; expected a bAbI task from 1 to 5"):
-            call()
+            list(unknown())
     with pytest.raises(CorpusError, match=r"no\.txt is missing"):
         list(read_stories(tmp_path / "no.txt", 1))

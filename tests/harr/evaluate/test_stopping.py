@@ -38,12 +38,8 @@ def test_what_every_rule_keeps() -> None:
 
 def test_a_line_is_scored_by_what_is_left_of_it() -> None:
     short = shown(FOUND, "value", 0.5)
-    assert (short["picked"], short["texts"], short["fact_em"], short["fact_f1"]) == (
-        [1, 4],
-        ["sentence 1", "sentence 4"],
-        1.0,
-        1.0,
-    )
+    assert (short["picked"], short["texts"]) == ([1, 4], ["sentence 1", "sentence 4"])
+    assert (short["fact_em"], short["fact_f1"]) == (1.0, 1.0)
     nothing = shown(FOUND, "value", 2.0)
     assert (nothing["picked"], nothing["fact_em"], nothing["fact_f1"]) == ([], 0.0, 0.0)
 

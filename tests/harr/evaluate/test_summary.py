@@ -1,5 +1,7 @@
 """Rows and summaries, worked by hand on a few played questions."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from episodes import Shelf, played
@@ -48,26 +50,27 @@ def test_queries_are_audited_only_where_any_is_written() -> None:
     assert is_share("repeated_queries") and label("given_repeated_queries") == "queries asked again, given passages"
 
 
-def test_what_states_lack_is_told_where_they_have_a_history() -> None:
+def with_states(*lost: Shortened) -> tuple[list[Episode], list[dict[str, Any]]]:
+    """An episode whose states lack this, and one that ends after the first; and the rows of both."""
     asked = Question("q", "Who made Acme?", ("Ada Brown",), ("a",))
-    lost = [Shortened(), Shortened(hops=1, cut=1), Shortened(hops=2, cut=1, dropped=1, question=True)]
     steps = [Step(Search(asked, asked.text), Retrieval((), state="s", shortened=own)) for own in lost]
-    long, first = question_rows([Episode(asked, tuple(steps)), Episode(asked, (steps[0],))])
+    episodes = [Episode(asked, tuple(steps)), Episode(asked, (steps[0],))]
+    return episodes, question_rows(episodes)
+
+
+def test_what_states_lack_is_told_where_they_have_a_history_or_thoughts() -> None:
+    cut = Shortened(hops=1, cut=1), Shortened(hops=2, cut=1, dropped=1, question=True)
+    episodes, (long, first) = with_states(Shortened(), *cut)
     assert (long["hops_cut"], long["hops_dropped"], long["question_cut"]) == (2 / 3, 1 / 3, 1 / 3)
     assert (first["hops_cut"], first["hops_dropped"], first["question_cut"]) == (0.0, 0.0, 0.0)
-    assert "hops_cut" not in question_rows([Episode(asked, (steps[0],))])[0], "an arm that sees no history has none"
-    assert is_share("hops_dropped") and label("hops_cut") == "hops cut in the state"
-
-
-def test_cut_thoughts_are_told_as_a_share_of_those_that_states_had_to_tell() -> None:
-    asked = Question("q", "Who made Acme?", ("Ada Brown",), ("a",))
-    lost = [Shortened(), Shortened(thought=True), Shortened(thought=True, thought_cut=True, question=True)]
-    steps = [Step(Search(asked, asked.text), Retrieval((), state="s", shortened=own)) for own in lost]
-    long, first = question_rows([Episode(asked, tuple(steps)), Episode(asked, (steps[0],))])
+    assert "hops_cut" not in question_rows(episodes[1:])[0], "an arm that sees no history has none"
+    cut = Shortened(thought=True), Shortened(thought=True, thought_cut=True, question=True)
+    episodes, (long, first) = with_states(Shortened(), *cut)
     assert (long["thoughts_cut"], long["question_cut"], first["thoughts_cut"]) == (1 / 2, 1 / 3, 0.0)
     assert "hops_cut" not in long, "the states tell no history"
+    assert state_figures(episodes[:1])["cut_thoughts"] == 1.0
+    assert is_share("hops_dropped") and label("hops_cut") == "hops cut in the state"
     assert is_share("thoughts_cut") and label("thoughts_cut") == "thoughts cut in the state"
-    assert state_figures([Episode(asked, tuple(steps))])["cut_thoughts"] == 1.0
 
 
 def test_answers_are_scored_only_where_the_pipeline_gives_them() -> None:
@@ -78,6 +81,8 @@ def test_answers_are_scored_only_where_the_pipeline_gives_them() -> None:
     without_gold = question_rows([played("q1", "Ada", "a", answers=()), played("q2", "Ada", "b", gold="")])
     assert "answer_f1" not in without_gold[0] and "recall" not in without_gold[1]
     assert without_gold[1]["answer_f1"] == 1.0
+    with pytest.raises(CorpusError, match="no question has a gold answer or a gold passage"):
+        headline({"arms": {"frozen": {"searches": {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 3}}}, "paired": {}})
 
 
 Row = dict[str, object]
@@ -89,10 +94,8 @@ def rows(**recalls: float) -> list[Row]:
 
 def test_given_passages_get_a_prefix() -> None:
     joined = join_candidates({"corpus": rows(q1=0.5, q2=0.0), "question": rows(q2=1.0)})
-    assert [(row["id"], row["recall"], row.get("given_recall")) for row in joined] == [
-        ("q1", 0.5, None),
-        ("q2", 0.0, 1.0),
-    ]
+    told = [(row["id"], row["recall"], row.get("given_recall")) for row in joined]
+    assert told == [("q1", 0.5, None), ("q2", 0.0, 1.0)]
     assert join_candidates({"question": rows(q1=1.0)})[0]["recall"] == 1.0, "alone it needs none"
 
 
@@ -117,12 +120,11 @@ def test_summary_has_exactly_the_common_shape() -> None:
     family = found["contrasts"]["full-frozen"]["recall"].pop("family")
     assert found["contrasts"]["full-frozen"]["recall"] == gain and set(family) == {"low", "high", "p", "of"}
     assert summarise({"full": [rows(q1=1.0)]}, resamples=10, seed=0)["paired"] == {}
-    assert flat_rows(found)[1] == {
-        "setting": "",
-        "arm": "full",
-        "metric": "recall",
-        **found["arms"]["full"]["recall"],
-    }
+    hops = question_rows([played("q1", "Ada", "ab"), played("q2", "Ada", "abc", gold="abc")])
+    names = [name for name in summarise({"frozen": [hops]}, resamples=10, seed=0)["arms"]["frozen"] if "hop" in name]
+    assert names == ["hop_recall_1", "hop_recall_2", "hop_recall_3"], "in order, whatever the first question has"
+    told = {"setting": "", "arm": "full", "metric": "recall"}
+    assert flat_rows(found)[1] == told | found["arms"]["full"]["recall"]
 
 
 def many(shift: float, seed: int, kinds: int = 1, settings: int = 1) -> list[Row]:
@@ -198,25 +200,8 @@ def test_settings_have_figures_of_their_own_and_their_mixture_no_contrast() -> N
 
 def test_questions_that_share_gold_make_an_interval_wider() -> None:
     alone = many(0, 1)
-    shared = [
-        {**row, "gold": [f"p{place // 6}"], "recall": alone[place // 6]["recall"]} for place, row in enumerate(alone)
-    ]
-    apart = [{**row, "gold": [f"p{place}"]} for place, row in enumerate(shared)]
-    spans = [
-        found["high"] - found["low"]
-        for found in (
-            summarise({"bm25": [r]}, resamples=999, seed=0)["arms"]["bm25"]["recall"] for r in (shared, apart)
-        )
-    ]
+    apart = [{**row, "recall": alone[place // 6]["recall"]} for place, row in enumerate(alone)]
+    shared = [{**row, "gold": [f"p{place // 6}"]} for place, row in enumerate(apart)]
+    both = [summarise({"bm25": [own]}, resamples=999, seed=0)["arms"]["bm25"]["recall"] for own in (shared, apart)]
+    spans = [found["high"] - found["low"] for found in both]
     assert spans[0] > 1.8 * spans[1]
-
-
-def test_hops_stay_in_order_whatever_the_first_question_is() -> None:
-    both = question_rows([played("q1", "Ada", "ab"), played("q2", "Ada", "abc", gold="abc")])
-    names = list(summarise({"frozen": [both]}, resamples=10, seed=0)["arms"]["frozen"])
-    assert [name for name in names if name.startswith("hop")] == ["hop_recall_1", "hop_recall_2", "hop_recall_3"]
-
-
-def test_nothing_to_score_is_one_clear_line() -> None:
-    with pytest.raises(CorpusError, match="no question has a gold answer or a gold passage"):
-        headline({"arms": {"frozen": {"searches": {"mean": 1.0, "low": 1.0, "high": 1.0, "n": 3}}}, "paired": {}})

@@ -56,13 +56,10 @@ def told(answer: Callable[[str], str], count: int = 20) -> dict[str, float | str
     return swap(game, game.play(asked(count), batch_size=8), batch_size=8, resamples=200, seed=0)
 
 
-def test_answers_that_are_read_fall_and_answers_that_are_known_stay() -> None:
+def test_answers_that_are_read_fall_those_that_are_known_stay_and_of_few_nothing_is_told() -> None:
     read, known = told(reads), told(knows)
     assert (read["own"], read["swapped"], read["fall"], read["n"]) == (1.0, 0.0, 1.0, 20.0) and read["low"] > 0.99
     assert (known["own"], known["swapped"], known["fall"], known["low"]) == (1.0, 1.0, 0.0, 0.0)
-
-
-def test_where_nothing_can_be_told_it_says_why() -> None:
     assert "only 5 answers" in str(told(reads, 5)["untold"]) and FEWEST == 10
     picking = Game("full", partial(pick, picks=1), Own(), None)
     found = swap(picking, picking.play(asked(20), batch_size=8), batch_size=8, resamples=200, seed=0)

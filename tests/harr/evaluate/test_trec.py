@@ -39,15 +39,14 @@ def test_ir_measures_finds_our_figures_in_the_files(tmp_path: Path) -> None:
         assert [path.name for path in files] == ["frozen.run", "full.run", "full-1.run"]
         qrels = list(ir_measures.read_trec_qrels(str(tmp_path / "qrels.txt")))
         run = list(ir_measures.read_trec_run(str(tmp_path / name)))
-        theirs = {(found.query_id, str(found.measure)): found.value for found in
-                  ir_measures.iter_calc([R @ 2, R @ 5, R @ 10, nDCG @ 10, RR, Success @ 5], qrels, run)}  # fmt: skip
+        measured = ir_measures.iter_calc([R @ 2, R @ 5, R @ 10, nDCG @ 10, RR, Success @ 5], qrels, run)
+        theirs = {(found.query_id, str(found.measure)): found.value for found in measured}
         assert len(theirs) == 40 * len(MEASURES)
         for row in ours:
             for metric, measure in MEASURES.items():
                 assert row[metric] == pytest.approx(theirs[row["id"], measure], abs=1e-6), (row["id"], measure)
-        assert [row["ranked"] for row in read_jsonl((tmp_path / name).with_suffix(".jsonl"))] == [
-            row["ranked"] for row in ours
-        ]
+        kept = [row["ranked"] for row in read_jsonl((tmp_path / name).with_suffix(".jsonl"))]
+        assert kept == [row["ranked"] for row in ours]
 
 
 def test_ids_that_a_run_file_would_mix_up_are_one_line(tmp_path: Path) -> None:
@@ -58,7 +57,7 @@ def test_ids_that_a_run_file_would_mix_up_are_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_rows_have_the_score_of_every_document() -> None:
+def test_rows_have_the_score_of_every_document_and_measures_that_all_questions_have() -> None:
     question = Question("q", "Who?", gold_ids=("a",))
     found = tuple(Passage(pid, "") for pid in ("a_chunk_1", "b", "a_chunk_0"))
     scored = Step(Search(question, "Who?"), Retrieval(found, scores=(0.9, 0.75, 0.5)))
@@ -66,12 +65,7 @@ def test_rows_have_the_score_of_every_document() -> None:
     assert (row["ranked"], row["scores"]) == (["a", "b"], [0.9, 0.75])
     [row] = question_rows([Episode(question, (scored, Step(Search(question, "Who?"), Retrieval(found))))])
     assert "scores" not in row, "a retriever without scores has none"
-
-
-def test_measures_at_k_are_of_all_questions_or_of_none() -> None:
-    """One question of two that searched seven passages deep: recall at 5 counts both, nDCG at 10 none."""
-    question = Question("q", "Who?", gold_ids=("a",))
-    long = Retrieval(tuple(Passage(pid, "") for pid in "bcadefg"))
+    long = Retrieval(tuple(Passage(pid, "") for pid in "bcadefg"))  # one of two questions searched seven passages deep
     rows = question_rows([Episode(question, (Step(Search(question, "Who?"), long),)), Episode(question)])
     assert [row["recall_at_5"] for row in rows] == [1.0, 0.0]
     assert not any("recall_at_10" in row or "ndcg_at_10" in row for row in rows)

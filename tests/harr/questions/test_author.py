@@ -3,25 +3,26 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import Served, chat, serving
+from serving import chat, serving
 
 from flows.cli import main
 from harr.corpus.passages import Passages
+from harr.datasets import open_spans
+from harr.datasets.download import download
 from harr.datasets.local import read_question_file
-from harr.errors import CorpusError
+from harr.errors import CorpusError, ServiceUnavailable
 from harr.params import Params
 from harr.params.generator import ServerParams
 from harr.params.questions import WritingParams
-from harr.questions.author import plan, write_questions_of
+from harr.questions.author import Written, plan, write_questions_of
 from harr.questions.sift import Draft, fault_of
 from harr.rag.generation.cache import CachedGenerator
-from harr.rag.generation.server import ServerGenerator
-from harr.types import Passage
+from harr.types import Generate, Passage
 
 NAMES = "Ada Bob Cleo Dan Eve Finn Gus Hal Ida Jon Kit Lou Max Ned Olga Pam Quin Ria Sam Tess Uma Vic Wes Zoe".split()
 PASSAGES = [
@@ -44,51 +45,55 @@ ONE = {name: (f"Which instrument is heard from {name}?", f"{name.lower()}phone")
 class Model:
     """A stand-in for a language model: what it says follows from what it is shown, as with the most likely tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, reply: str = "", gives_up_after: int = 10**6) -> None:
         self.book: dict[str, tuple[str, set[str]]] = {}
+        self.asked, self.reply, self.gives_up_after = 0, reply, gives_up_after
 
-    def __call__(self, body: dict[str, Any], number: int) -> tuple[int, Any]:
-        user = body["messages"][1]["content"]
+    def complete(self, requests: Sequence[Generate]) -> list[str]:
+        self.asked += len(requests)
+        if self.asked > self.gives_up_after:
+            raise ServiceUnavailable("no answer")
+        return [self.reply or self.say(request.messages[1]["content"]) for request in requests]
+
+    def usage(self) -> dict[str, float]:
+        return {}
+
+    def say(self, user: str) -> str:
         titles = re.findall(r"^\[\d+\] (\w+)$", user, re.MULTILINE)
         if "Question: " in user:
             asked = user.split("Question: ")[1].removesuffix("\nAnswer:")
             answer, needed = next((self.book[known] for known in self.book if known in asked), ("", {"-"}))
-            return 200, chat(json.dumps({"answer": answer if needed <= set(titles) else ""}))
+            return json.dumps({"answer": answer if needed <= set(titles) else ""})
         if titles[-1] == "Hal" and len(titles) == 1:
-            return 200, chat("I cannot.")
+            return "I cannot."
         question, answer = ONE[titles[-1]]
         if len(titles) > 1:
             question, answer = f"What is heard beside {titles[0]}, in {titles[-1]}ville?", f"{titles[-1].lower()}phone"
         needed = {"Gus": set(), "Ida": {"-"}}.get(titles[-1], set(titles[-1:] if titles[-1] == "Kit" else titles))
         self.book[question] = answer, needed
-        return 200, chat("Sure:\n" + json.dumps({"questions": [{"question": question, "answer": answer}]}))
+        return "Sure:\n" + json.dumps({"questions": [{"question": question, "answer": answer}]})
 
 
-Write = Callable[..., tuple[Any, Served]]
+Write = Callable[..., Written]
+SERVER = ServerParams(kind="server", base_url="http://a", model="m")
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
-    """Write questions about the passages by the stand-in, behind a real HTTP server."""
+    """Write questions about the passages by a model whose replies are remembered."""
 
-    def run(
-        folder: str = "questions", reply: Any = None, seed: int = 0, cache: str = "", **more: Any
-    ) -> tuple[Any, Served]:
-        with serving(reply or Model()) as served:
-            server = ServerParams(kind="server", base_url=served.base_url, model="m", temperature=0.0, concurrency=4)
-            section = WritingParams(writer=server, min_words=5, **{"hops": (1, 2), **more})
-            writer = CachedGenerator(ServerGenerator(server), tmp_path / f"cache{cache}-{seed}.sqlite")
-            return write_questions_of(section, PASSAGES, writer, seed, tmp_path / folder), served
+    def run(model: Model, folder: str = "questions", seed: int = 0, cache: str = "", **more: Any) -> Written:
+        section = WritingParams(writer=SERVER, min_words=5, **{"hops": (1, 2), **more})
+        writer = CachedGenerator(model, tmp_path / f"cache{cache}-{seed}.sqlite")
+        return write_questions_of(section, PASSAGES, writer, seed, tmp_path / folder)
 
     return run
 
 
 def test_questions_have_gold_and_bad_ones_a_reason(write: Write, tmp_path: Path) -> None:
-    written, served = write(train=60, validation=20, test=40)
-    rows = {
-        split: list(read_question_file(tmp_path / "questions" / f"{split}.jsonl"))
-        for split in ("train", "validation", "test")
-    }
+    written = write(Model(), train=60, validation=20, test=40)
+    splits = ("train", "validation", "test")
+    rows = {split: list(read_question_file(tmp_path / f"questions/{split}.jsonl")) for split in splits}
     titles = {passage.id: passage.title for passage in PASSAGES}
     for questions in rows.values():
         for question in questions:
@@ -113,51 +118,43 @@ def test_questions_have_gold_and_bad_ones_a_reason(write: Write, tmp_path: Path)
     alone = [row for row in dropped if row["reason"] == "one of its passages is enough"]
     assert alone and all(titles[row["supporting"][-1]] == "Kit" for row in alone)
     assert {"answered", "without passages", "from one alone"} <= alone[0].keys()
-    assert written.missing and all(body["temperature"] == 0.0 for body in served.bodies)
+    assert written.missing
 
 
-def test_the_same_seed_writes_the_same_and_asks_nothing_again(write: Write, tmp_path: Path) -> None:
+def test_the_same_seed_writes_the_same_asks_nothing_again_and_goes_on_where_it_was_cut_off(
+    write: Write, tmp_path: Path
+) -> None:
+    whole, again, cut, rest = Model(), Model(), Model(gives_up_after=40), Model()
     sizes = {"train": 6, "validation": 2, "test": 4}
-    written, first = write(**sizes)
-    assert Counter(len(draft.passages) for draft in written.kept["train"]) == {1: 3, 2: 3} and first.bodies
-    _, again = write("again", **sizes)
-    assert not again.bodies
+    written = write(whole, **sizes)
+    assert Counter(len(draft.passages) for draft in written.kept["train"]) == {1: 3, 2: 3} and whole.asked
+    write(again, "again", **sizes)
+    assert not again.asked
+    with pytest.raises(ServiceUnavailable):
+        write(cut, "cut", cache="other", **sizes)
+    assert not (tmp_path / "cut").exists()
+    rest.book = cut.book
+    write(rest, "cut", cache="other", **sizes)
+    assert 0 < rest.asked < whole.asked
     for path in (tmp_path / "questions").iterdir():
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
-    other, _ = write("other", seed=1, **sizes)
-    assert other.kept != written.kept
-
-
-def test_a_command_that_was_cut_off_goes_on(write: Write, tmp_path: Path) -> None:
-    model, sizes = Model(), {"train": 6, "validation": 2, "test": 4}
-
-    def dies(body: dict[str, Any], number: int) -> tuple[int, Any]:
-        return model(body, number) if number <= 40 else (401, {"error": {"message": "no"}})
-
-    with pytest.raises(Exception, match="HTTP 401"):
-        write(reply=dies, **sizes)
-    assert not (tmp_path / "questions").exists()
-    _, rest = write(reply=model, **sizes)
-    _, whole = write("whole", cache="other", **sizes)
-    assert 0 < len(rest.bodies) < len(whole.bodies)
-    for path in (tmp_path / "questions").iterdir():
-        assert path.read_bytes() == (tmp_path / "whole" / path.name).read_bytes()
+        assert path.read_bytes() == (tmp_path / "cut" / path.name).read_bytes()
+    assert write(Model(), "other", seed=1, **sizes).kept != written.kept
 
 
 def test_a_split_without_questions_is_one_line_and_the_reasons_stay(write: Write, tmp_path: Path) -> None:
     with pytest.raises(CorpusError) as error:
-        write(reply=lambda body, number: (200, chat("no")), train=2, validation=0, test=2, hops=(1,))
+        write(Model(reply="no"), train=2, validation=0, test=2, hops=(1,))
     assert "questions: no train question was kept; dropped: no question, or no answer 24; see" in str(error.value)
     assert len((tmp_path / ".questions.tmp" / "dropped.jsonl").read_text().splitlines()) == 24
     short = [Passage("p", "Ada.")] * 3
-    section = WritingParams(writer=ServerParams(kind="server", base_url="http://a", model="m"))
     with pytest.raises(CorpusError, match=r"questions: 0 of 3 passages have questions\.min_words 20 words"):
-        plan(section, short, 0)
+        plan(WritingParams(writer=SERVER), short, 0)
 
 
-@pytest.mark.parametrize(
-    ("question", "answer", "reason"),
-    [
+def test_words_alone_show_what_is_wrong() -> None:
+    passage = Passage("p", "Acme is its maker: in Ashford the pump P7 was made of steel by hand in 2019.", "Pumps")
+    for question, answer, reason in (
         ("", "Acme", "no question, or no answer"),
         ("Who?", " ".join(["Acme"] * 13), "the answer has more than 12 words"),
         ("Is it by Acme?", "yes", "the answer stands in none of its passages"),
@@ -166,11 +163,8 @@ def test_a_split_without_questions_is_one_line_and_the_reasons_stay(write: Write
         ("Who does passage [2] name?", "Acme", "the question speaks of its passage"),
         ("The pump P7, built in Ashford in 2019?", "Acme", ""),
         ("Is it so that in Ashford the pump P7 was made of steel by hand?", "Acme", "the question copies its passage"),
-    ],
-)
-def test_words_alone_show_what_is_wrong(question: str, answer: str, reason: str) -> None:
-    passage = Passage("p", "Acme is its maker: in Ashford the pump P7 was made of steel by hand in 2019.", "Pumps")
-    assert fault_of(Draft(question, answer, (passage,), "train")) == reason
+    ):
+        assert fault_of(Draft(question, answer, (passage,), "train")) == reason, question
 
 
 def test_the_command_writes_files_that_the_recipe_reads(
@@ -181,7 +175,8 @@ def test_the_command_writes_files_that_the_recipe_reads(
     for passage in PASSAGES:
         Path(f"documents/{passage.title}.md").write_text(text.format(passage.title, passage.text))
     recipe = Path("recipes/own_documents.yaml").read_text()
-    with serving(Model()) as served:
+    model = Model()
+    with serving(lambda body, number: (200, chat(model.say(body["messages"][1]["content"])))) as served:
         Path("params.yaml").write_text(re.sub(r"http://127\.0\.0\.1:\d+/v1", served.base_url, recipe))
         with pytest.raises(SystemExit) as ended:
             main("questions", "--hops", "1", "2", "--out", "questions")
@@ -193,8 +188,5 @@ def test_the_command_writes_files_that_the_recipe_reads(
         assert ended.value.code == 1
     assert "questions exists and is left as it is: it may hold edits; remove it" in capsys.readouterr().err
     section = Params.load().download
-    from harr.datasets import open_spans
-    from harr.datasets.download import download
-
     figures = download(section, Path("corpus"), Path("checked"), Path("work/download"), open_spans(section))
     assert len(Passages.open(Path("corpus"))) == 24 and figures["train_questions"] > 5 < figures["test_questions"]

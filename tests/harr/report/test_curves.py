@@ -28,14 +28,10 @@ def rows(**figures: float) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_method_has_the_panels_of_what_it_writes(method: str) -> None:
-    figures, titles = METHODS[method]
-    panels, zero = training_panels(rows(**figures))
-    assert [panel.title for panel in panels] == ["Reward", *titles, "Seconds"] and zero == []
-
-
-def test_no_panel_is_there_twice_and_none_of_zeros() -> None:
+def test_a_method_has_the_panels_of_what_it_writes_none_twice_and_none_of_zeros() -> None:
+    for figures, titles in METHODS.values():
+        panels, zero = training_panels(rows(**figures))
+        assert [panel.title for panel in panels] == ["Reward", *titles, "Seconds"] and zero == []
     panels, zero = training_panels(rows(kl=0.0, entropy=1.0))
     assert zero == ["KL"] and "Reward: recall" not in [panel.title for panel in panels]
     assert len({panel.data for panel in panels}) == len(panels)
@@ -62,20 +58,17 @@ def test_the_mean_over_steps_does_not_cross_phases_and_gaps_are_left_out() -> No
     assert min(y for x, y in smooth.points if x > 20) == pytest.approx(2.0)
 
 
-def test_seconds_are_summed_by_phase() -> None:
+def test_seconds_are_summed_by_phase_and_by_play_and_update() -> None:
     told = rows()
     told[5]["validation"] = {"recall": 0.5, "questions": 9.0, "seconds": 7.0}
     told[0]["phase"] = -1.0
     found = seconds_by_phase(told)
     assert found[0] == Phase("warm start", 1, 2.0, None, None, 0.0)
     assert found[1] == Phase("phase 0", 19, 38.0, None, None, 7.0) and len(found) == 3
-
-
-def test_seconds_of_a_step_are_those_of_play_and_update() -> None:
     told = [{**row, "play_seconds": 0.5} for row in rows()]
-    found = {panel.title: panel for panel in training_panels(told)[0]}
-    assert {y for _, y in found["Seconds of play"].lines[0].points} == {0.5}
-    assert {y for _, y in found["Seconds of update"].lines[0].points} == {1.5}
+    panels = {panel.title: panel for panel in training_panels(told)[0]}
+    assert {y for _, y in panels["Seconds of play"].lines[0].points} == {0.5}
+    assert {y for _, y in panels["Seconds of update"].lines[0].points} == {1.5}
     assert seconds_by_phase(told)[0] == Phase("phase 0", 20, 40.0, 10.0, 30.0, 0.0)
     del told[3]["play_seconds"]  # a row of a former version
     assert seconds_by_phase(told)[0].play is None and seconds_by_phase(told)[1].play == 5.0
@@ -88,11 +81,7 @@ def test_a_chart_stays_within_its_box_and_marks_phases() -> None:
     places = [place.split(",") for line in lines for place in line.split()]
     assert len(places) <= MOST + 4 and all(46 <= float(x) <= 332 and 10 <= float(y) <= 164 for x, y in places)
     assert svg.count('class="phase"') == 1 and "Reward &lt;b&gt; by step: 0.01 to 10" in svg
-    assert "<svg" in draw(Panel("empty", "", (Line("none", ()),)), 0)
-
-
-def test_ticks_enclose_their_values() -> None:
+    assert "<svg" in draw(Panel("empty", "", (Line("none", ()),)), 0) and thinned(()) == ()
     for low, high in ((0.0, 1.0), (-3.0, 2.0), (1e-7, 2e-7), (95.0, 96.0), (-5.0, -5.0), (0.0, 0.0), (1e6, 3e6)):
         marks = ticks(low, high)
         assert marks[0] <= low and marks[-1] >= high and 2 <= len(marks) <= 6, (low, high, marks)
-    assert thinned(()) == ()

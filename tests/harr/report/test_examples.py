@@ -17,20 +17,17 @@ def test_trajectories_show_gains_first_one_loss_and_honest_counts() -> None:
     assert shown["counts"] == {"gained": 3, "lost": 1, "both_wrong": 3, "both_right": 1}
     assert [example["kind"] for example in shown["examples"]] == ["gained", "gained", "lost"]
     assert shown["examples"][2]["id"] == "a"
-    kinds = [e["kind"] for e in trajectories({"frozen": answered(""), "full": answered("")}, count=2)["examples"]]
+    wrong, right = answered(""), answered("abcdefgh")
+    kinds = [example["kind"] for example in trajectories({"frozen": wrong, "full": wrong}, count=2)["examples"]]
     assert kinds == ["both_wrong", "both_wrong"]
-    chosen = {
-        trajectories({"frozen": answered(""), "full": answered("abcdefgh")}, 1, seed=s)["examples"][0]["id"]
-        for s in range(20)
-    }
-    assert len(chosen) > 2  # drawn at random, and by the seed alone:
+    drawn = [trajectories({"frozen": wrong, "full": right}, 1, seed=seed)["examples"][0] for seed in range(20)]
+    assert len({example["id"] for example in drawn}) > 2  # drawn at random, and by the seed alone:
     assert trajectories({"frozen": answered("a")}, seed=3) == trajectories({"frozen": answered("a")}, seed=3)
 
 
 def test_a_trajectory_tells_what_was_asked_found_and_read() -> None:
-    example = trajectories({"frozen": [played("q", "Bob", "ax")], "full": [played("q", "Ada", "ax", "b")]})["examples"][
-        0
-    ]
+    shown = trajectories({"frozen": [played("q", "Bob", "ax")], "full": [played("q", "Ada", "ax", "b")]})
+    (example,) = shown["examples"]
     assert (example["kind"], example["question"], example["gold_answers"]) == ("gained", "Who is q?", ["Ada"])
     full = example["arms"]["full"]
     assert (full["answer"], full["right"], example["arms"]["frozen"]["right"]) == ("Ada", True, False)

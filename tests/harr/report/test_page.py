@@ -33,6 +33,11 @@ def episodes(right: int, hostile: str = "Ada") -> list[Episode]:
     return found
 
 
+def runs(of: str = "Bob", **right: int) -> dict[str, Runs]:
+    """One run of each arm, with so many questions solved."""
+    return {arm: [question_rows(episodes(solved, of))] for arm, solved in right.items()}
+
+
 def figures(rows: dict[str, Runs], **changes: Any) -> Summary:
     """Figures of these arms, of 200 draws."""
     return summarise(rows, resamples=200, seed=0, **changes)
@@ -55,19 +60,20 @@ def report(out: Path, frozen: int = 3, full: int = 27, hostile: str = "Bob", see
     return out.read_text(encoding="utf-8")
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of a run without anything special."""
+    return report(tmp_path_factory.mktemp("plain") / "index.html")
+
+
 def words(text: str) -> str:
     """The page's text without mark-up, style and scripts."""
     body = re.sub(r"<script.*?</script>", " ", text.split("</style>", 1)[1], flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]+>", " ", body).replace("&nbsp;", " ").split())
 
 
-def told(text: str) -> Any:
-    """The data of the question table."""
-    return json.loads(text.split('id="data">')[1].split("</script>")[0])
-
-
-def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(tmp_path: Path) -> None:
-    text = words(report(tmp_path / "index.html"))
+def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(plain: str) -> None:
+    text = words(plain)
     assert "Training raised answer F1 from 10.0 % to 90.0 %: +80.0 [+" in text
     assert "What was trained a retriever, by grpo; steps 4 On what people, pipeline unknown; tested on 30" in text
     assert "24 better , 0 worse , 6 the same with full than with frozen" in text
@@ -76,21 +82,22 @@ def test_the_first_sentence_states_the_gain_its_interval_n_and_seed(tmp_path: Pa
     assert re.search(r"full is ahead by .* frozen before training .* 10\.0 .* \+80\.0 \[\+.* p = 0\.01", text)
 
 
-def test_what_one_run_shows_is_said_of_that_run_and_without_p(tmp_path: Path) -> None:
+def test_one_run_has_no_p_and_no_gain_is_claimed_that_is_not_there(tmp_path: Path) -> None:
     text = words(report(tmp_path / "index.html", seeds=1)).split("Training Before")[0]
     assert "This training run raised answer F1 from 10.0 % to 90.0 %: +80.0 [+" in text
     assert "It is one training run, seed 7; another seed may come out differently." in text
     assert "Trained arms have 1 run: no p values" in text and "p = " not in text and "p < " not in text
+    lowered = "Training lowered answer F1 from 90.0 % to 10.0 %: -80.0 ["
+    assert lowered in words(report(tmp_path / "index.html", 27, 3))
+    same = "Training did not measurably change answer F1 (50.0 % to 53.3 %): +3.3 ["
+    assert same in words(report(tmp_path / "index.html", 15, 16))
 
 
 def test_the_best_untrained_arm_stands_beside_the_claim_and_the_kinds_below(tmp_path: Path) -> None:
-    sides = {"frozen": 3, "bm25": 25, "bm25_oracle_query": 30, "full": 27}
-    rows: dict[str, Runs] = {arm: [question_rows(episodes(right, "Bob"))] for arm, right in sides.items()}
+    rows = runs(frozen=3, bm25=25, bm25_oracle_query=30, full=27)
     rows["full"] = list(rows["full"]) * 2
-    for by_seed in rows.values():
-        for run in by_seed:
-            for place, row in enumerate(run):
-                row["kind"] = "bridge" if place % 2 else "comparison"
+    for place, row in ((place, row) for by_seed in rows.values() for place, row in enumerate(by_seed[0])):
+        row["kind"] = "bridge" if place % 2 else "comparison"
     text = words(report(tmp_path / "index.html", summary=figures(rows)))
     assert "Against the best arm without training, bm25 (83.3 %): +6.7 [" in text
     assert "best_by_kind a ceiling takes for each kind of question the untrained arm that does best on it" in text
@@ -100,10 +107,9 @@ def test_the_best_untrained_arm_stands_beside_the_claim_and_the_kinds_below(tmp_
 
 
 def test_settings_lead_one_by_one_and_their_mixture_claims_nothing(tmp_path: Path) -> None:
-    rows: dict[str, Runs] = {arm: [question_rows(episodes(n, "Bob"))] for arm, n in {"frozen": 3, "full": 27}.items()}
-    for by_seed in rows.values():
-        for place, row in enumerate(by_seed[0]):
-            row["setting"] = "hotpotqa distractor" if place < 20 else "musique"
+    rows = runs(frozen=3, full=27)
+    for place, row in ((place, row) for by_seed in rows.values() for place, row in enumerate(by_seed[0])):
+        row["setting"] = "hotpotqa distractor" if place < 20 else "musique"
     page = report(tmp_path / "index.html", summary=figures(rows))
     text = words(page)
     assert "Arms compared, by data set and setting." in text and "raised" not in text
@@ -112,25 +118,32 @@ def test_settings_lead_one_by_one_and_their_mixture_claims_nothing(tmp_path: Pat
     assert re.findall(r'<table [^>]*data-n="(\d+)"', page) == ["20", "10"]
 
 
-def test_a_hidden_part_that_costs_little_is_said_to_be_hardly_used(tmp_path: Path) -> None:
-    figures = {"mean": 0.85, "low": 0.7, "high": 0.95, "n": 30, "cost": 0.05, "cost_low": -0.05, "cost_high": 0.15}
-    worth = {"mean": 0.1, "low": 0.0, "high": 0.2, "n": 30, "cost": 0.8, "cost_low": 0.65, "cost_high": 0.9}
-    parts = {"question": {"answer_f1": figures}, "history": {"answer_f1": worth}}
-    text = words(report(tmp_path / "index.html", occlusion=parts))
+def test_occlusion_validation_and_the_champion_are_told_where_they_are(plain: str, tmp_path: Path) -> None:
+    little = {"mean": 0.85, "low": 0.7, "high": 0.95, "n": 30, "cost": 0.05, "cost_low": -0.05, "cost_high": 0.15}
+    much = {"mean": 0.1, "low": 0.0, "high": 0.2, "n": 30, "cost": 0.8, "cost_low": 0.65, "cost_high": 0.9}
+    parts = {"question": {"answer_f1": little}, "history": {"answer_f1": much}}
+    found = {"recall": 0.5, "questions": 30.0, "seconds": 2.0}
+    curve = [{**row, "validation": found | {"recall": 0.6 if row["step"] == 2 else 0.5}} for row in CURVE]
+    ours, theirs = question_rows(episodes(27, "Bob")), question_rows(episodes(12, "Bob"))
+    champion = Champion("harr-retriever 3", {"train.steps": "24", "seed": "0"}, theirs)
+    changed = changes(champion, {"train.steps": "48", "seed": "0"}, ours, resamples=200, seed=0)
+    text = words(report(tmp_path / "index.html", occlusion=parts, curve=curve, changed=changed))
     assert "full without the question 85.0 [70.0, 95.0] +5.0 [-5.0, +15.0] it hardly uses the question" in text
     assert "full without the history 10.0 [0.0, 20.0] +80.0 [+65.0, +90.0] it reads the history" in text
-    assert "full without" not in words(report(tmp_path / "index.html"))
+    assert "30 validation questions" in text and "was best after step 3, at 60.0 %" in text
+    assert "This run beside harr-retriever 3" in text and "train.steps 24 48" in text and " seed 0 0 " not in text
+    assert re.search(r"30 questions that both answered.*answer F1 40\.0 % 90\.0 % \+50\.0 \[\+.* 30 ", text)
+    assert not re.search("full without|validation questions|This run beside", words(plain))
 
 
-def test_alarms_stand_in_a_table_and_the_swap_below(tmp_path: Path) -> None:
+def test_alarms_stand_in_a_table_and_the_swap_below(plain: str, tmp_path: Path) -> None:
     one = {"n": 30, "before": 0.1, "before_n": 30, "paid": 0.25, "examples": ["q1"]}
     found = {
         "no_search": {**one, "share": 0.9, "least": 0.6, "named": True},
         "broken_call": {**one, "share": 0.1, "least": -0.1, "named": False},
     }
     swap = {"own": 0.8, "swapped": 0.75, "fall": 0.05, "low": -0.01, "high": 0.11, "n": 50.0}
-    rows: dict[str, Runs] = {arm: [question_rows(episodes(right))] for arm, right in (("frozen", 3), ("full", 27))}
-    summary = figures(rows) | {"audit": {"exploits": found, "named": {}, "swap": swap}}
+    summary = figures(runs(frozen=3, full=27)) | {"audit": {"exploits": found, "named": {}, "swap": swap}}
     page = report(tmp_path / "index.html", summary=summary)
     text = words(page)
     assert "no_search nothing is searched for 90.0 % 30 10.0 % 30 +60.0 +0.250" in text
@@ -138,15 +151,7 @@ def test_alarms_stand_in_a_table_and_the_swap_below(tmp_path: Path) -> None:
     assert "falls from 80.0 to 75.0, by 5.0 [-1.0, 11.0] points (n = 50). The answers do not depend on" in text
     untold = summary | {"audit": {"exploits": found, "swap": {"untold": "the pipeline gives no answers"}}}
     assert "not asked: the pipeline gives no answers" in words(report(tmp_path / "index.html", summary=untold))
-    assert "Alarms" not in words(report(tmp_path / "index.html"))
-
-
-def test_the_page_says_when_validation_was_best(tmp_path: Path) -> None:
-    assert "validation questions" not in report(tmp_path / "index.html")
-    found = {"recall": 0.5, "questions": 30.0, "seconds": 2.0}
-    rows = [{**row, "validation": found | {"recall": 0.6 if row["step"] == 2 else 0.5}} for row in CURVE]
-    text = report(tmp_path / "index.html", curve=rows)
-    assert "30 validation questions" in text and "was best after step 3, at 60.0 %" in text
+    assert "Alarms" not in words(plain)
 
 
 def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_there(tmp_path: Path) -> None:
@@ -164,7 +169,7 @@ def test_a_language_model_is_compared_with_its_warm_start_and_the_reward_stands_
     assert "base is the language model before any training" in text
 
 
-def test_a_page_has_no_column_twice_and_says_where_the_reward_changed(tmp_path: Path) -> None:
+def test_a_page_has_no_column_twice_and_says_where_the_reward_changed(plain: str, tmp_path: Path) -> None:
     played = {"frozen": episodes(3), "full": episodes(27)}
     terms = Reward({"semantic": 1.0})
     rows: dict[str, Runs] = {arm: [question_rows(side, terms.means(side))] for arm, side in played.items()}
@@ -173,50 +178,24 @@ def test_a_page_has_no_column_twice_and_says_where_the_reward_changed(tmp_path: 
     assert page.count("semantic (answer F1, no judge)") == 1 and "graded by the judge" not in page
     assert "semantic (answer F1, no judge)" in page.split("Not in this table")[1]  # it repeats answer F1
     assert page.count('<line class="phase"') == page.count("data-panel") == 2
-    assert '<line class="phase"' not in report(tmp_path / "index.html")
-
-
-@pytest.mark.parametrize(
-    ("frozen", "full", "claim"),
-    [
-        (27, 3, "Training lowered answer F1 from 90.0 % to 10.0 %: -80.0 ["),
-        (15, 16, "Training did not measurably change answer F1 (50.0 % to 53.3 %): +3.3 ["),
-    ],
-)
-def test_the_first_sentence_claims_no_gain_that_is_not_there(
-    frozen: int, full: int, claim: str, tmp_path: Path
-) -> None:
-    assert claim in words(report(tmp_path / "index.html", frozen, full))
-
-
-HOSTILE = "</script><img src=x onerror=alert(1)><script>alert('x')</script>&\"\u2028"
+    assert '<line class="phase"' not in plain
 
 
 def test_texts_are_escaped(tmp_path: Path) -> None:
-    text = report(tmp_path / "index.html", hostile=HOSTILE)
+    hostile = "</script><img src=x onerror=alert(1)><script>alert('x')</script>&\"\u2028"
+    text = report(tmp_path / "index.html", hostile=hostile)
     assert text.count("<script") == text.count("</script") == 2 and "<img" not in text
     assert text.count("&lt;img src=x onerror=alert(1)&gt;") == 1  # the fact; the other texts are data
-    data = told(text)
-    assert data["questions"][0]["text"] == f"Who is {HOSTILE} 0?" and "\u2028" not in text.split('id="data">')[1]
-    assert {title for _, title, _ in data["passages"]} == {HOSTILE}
+    data = json.loads(text.split('id="data">')[1].split("</script>")[0])
+    assert data["questions"][0]["text"] == f"Who is {hostile} 0?" and "\u2028" not in text.split('id="data">')[1]
+    assert {title for _, title, _ in data["passages"]} == {hostile}
 
 
-def test_no_script_but_the_pages_own_may_run(tmp_path: Path) -> None:
-    text = report(tmp_path / "index.html")
-    script = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
-    assert len(script) == 1 and f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script[0])
-    assert not re.search(r"<[a-z][^>]* on[a-z]+=", text.split("<script>")[0])
-
-
-def test_the_best_paid_come_with_their_audits_the_doubtful_first(tmp_path: Path) -> None:
-    played = [
-        {
-            **{"id": f"q{n}", "question": f"Who is <b>{n}</b>?", "answer": "", "gold_answers": ["Ada", "A. B."]},
-            **{"searches": 3.0, "reward": 1.0 if n < 12 else 2.0, "repeated_queries": 0.0, "answer_in_query": 0.0},
-        }
-        for n in range(13)
+def test_the_best_paid_come_with_their_audits_the_doubtful_first(plain: str, tmp_path: Path) -> None:
+    audits = {"repeated_queries": 0.0, "answer_in_query": 0.0}
+    same = {"answer": "", "gold_answers": ["Ada", "A. B."], "searches": 3.0}
+    played: list[dict[str, Any]] = [
+        {"id": f"q{n}", "question": f"Who is <b>{n}</b>?", "reward": 1.0 + n // 12, **same, **audits} for n in range(13)
     ]
     played[5]["repeated_queries"], played[7]["answer_in_query"] = 1 / 3, 1.0
     del played[12]["repeated_queries"], played[12]["answer_in_query"]  # it never searched
@@ -227,11 +206,8 @@ def test_the_best_paid_come_with_their_audits_the_doubtful_first(tmp_path: Path)
     assert "Who is &lt;b&gt;7&lt;/b&gt;? 1.000 - Ada / A. B. 3 0 % yes" in text
     assert "Who is &lt;b&gt;5&lt;/b&gt;? 1.000 - Ada / A. B. 3 33 % no" in text
     assert page.count(" class=flag>") == 2 and 'href="#paid"' in page
-    tags = Loads()
-    tags.feed(page)
-    assert tags.open == []
-    picked = [{k: v for k, v in row.items() if k not in ("repeated_queries", "answer_in_query")} for row in played]
-    assert 'id="paid"' not in report(tmp_path / "index.html", rows={"full": picked}) + report(tmp_path / "index.html")
+    picked = [{name: row[name] for name in row if name not in audits} for row in played]
+    assert 'id="paid"' not in report(tmp_path / "index.html", rows={"full": picked}) + plain
 
 
 class Loads(HTMLParser):
@@ -258,43 +234,26 @@ class Loads(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
-    text = report(tmp_path / "index.html")
+def test_the_page_is_whole_loads_nothing_and_runs_no_script_but_its_own(plain: str) -> None:
     page = Loads()
-    page.feed(text)
+    page.feed(plain)
     assert page.open == []
     assert all(address.startswith("#") for address in page.fetched)
-    assert not re.findall(r"@import|url\((?!#)", text)
-    assert set(re.findall(r"\w+://[^\"' ]*", text)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
-    assert 'href="../gx/docs/index.html"' in text
-
-
-def test_figures_take_the_colours_of_the_page(tmp_path: Path) -> None:
-    figures = "".join(re.findall(r"<svg.*?</svg>", report(tmp_path / "index.html"), flags=re.DOTALL))
-    assert "var(--ink)" in figures and "var(--green)" in figures
-    assert not re.findall(r"#1c2530|#00875f", figures)
-
-
-def test_what_changed_since_the_champion_is_paired_and_names_the_parameters(tmp_path: Path) -> None:
-    ours, theirs = question_rows(episodes(27, "Bob")), question_rows(episodes(12, "Bob"))
-    champion = Champion("harr-retriever 3", {"train.steps": "24", "seed": "0"}, theirs)
-    changed = changes(champion, {"train.steps": "48", "seed": "0"}, ours, resamples=200, seed=0)
-    text = words(report(tmp_path / "index.html", changed=changed))
-    assert "This run beside harr-retriever 3" in text and "train.steps 24 48" in text and " seed 0 0 " not in text
-    assert re.search(r"30 questions that both answered.*answer F1 40\.0 % 90\.0 % \+50\.0 \[\+.* 30 ", text)
-    assert 'id="changed"' not in report(tmp_path / "index.html")
+    assert not re.findall(r"@import|url\((?!#)", plain)
+    assert set(re.findall(r"\w+://[^\"' ]*", plain)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
+    assert 'href="../gx/docs/index.html"' in plain
+    script = re.findall(r"<script>(.*?)</script>", plain, flags=re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script[0].encode()).digest()).decode()
+    assert len(script) == 1 and f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in plain
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script[0])
+    assert not re.search(r"<[a-z][^>]* on[a-z]+=", plain.split("<script>")[0])
+    figures = "".join(re.findall(r"<svg.*?</svg>", plain, flags=re.DOTALL))
+    assert "var(--ink)" in figures and "var(--green)" in figures and not re.findall(r"#1c2530|#00875f", figures)
 
 
 def test_a_run_without_training_or_baseline_still_reports(tmp_path: Path) -> None:
-    rows: dict[str, Runs] = {"bm25": [question_rows(episodes(9))]}
-    text = report(
-        tmp_path / "index.html",
-        summary=figures(rows),
-        curve=[],
-        filter_rows=[],
-        rows={"bm25": rows["bm25"][0]},
-        episodes={"bm25": episodes(9)},
-        facts={},
-    )
+    rows = runs(bm25=9)
+    shown = {"rows": {"bm25": rows["bm25"][0]}, "episodes": {"bm25": episodes(9)}, "facts": {}}
+    text = report(tmp_path / "index.html", summary=figures(rows), curve=[], filter_rows=[], **shown)
     assert "Arms compared by answer F1." in words(text)
     assert 'id="training"' not in text and 'id="questions"' in text

@@ -57,17 +57,14 @@ def test_the_progress_of_every_term_stands_in_the_table_and_in_the_figure(tmp_pa
         assert word in text
 
 
-def test_a_term_may_be_called_a_mean(tmp_path: Path) -> None:
+def test_a_phase_is_smoothed_by_itself_and_a_term_may_be_called_a_mean(tmp_path: Path) -> None:
     """Its deviation is found beside its mean, whatever is in its name."""
-    row = {"step": 0, "reward_mean": 0.5, "reward_own.a_mean_mean": 0.5, "reward_own.a_mean_std": 0.25}
-    reward_plots.reward_progress([row | {"quantiles": {"own.a_mean": [0.5] * 7}}], tmp_path / "progress.svg")
-    assert [row["std"] for row in table(tmp_path / "progress.csv") if row["term"] == "own.a_mean"] == ["0.25"]
-
-
-def test_a_phase_is_smoothed_by_itself() -> None:
     rows = [{"step": step, "phase": float(step >= 30), "reward_mean": float(step >= 30)} for step in range(60)]
     _, means, smoothed = curve(rows, "total")
     assert (means == smoothed).all()
+    row = {"step": 0, "reward_mean": 0.5, "reward_own.a_mean_mean": 0.5, "reward_own.a_mean_std": 0.25}
+    reward_plots.reward_progress([row | {"quantiles": {"own.a_mean": [0.5] * 7}}], tmp_path / "progress.svg")
+    assert [row["std"] for row in table(tmp_path / "progress.csv") if row["term"] == "own.a_mean"] == ["0.25"]
 
 
 def test_the_spread_of_every_term_is_told_by_quantiles(tmp_path: Path) -> None:
@@ -79,11 +76,13 @@ def test_the_spread_of_every_term_is_told_by_quantiles(tmp_path: Path) -> None:
     assert (tmp_path / "spread.svg").read_text(encoding="utf-8").count('<g id="axes_') == 3
 
 
-@pytest.mark.parametrize("rows", [run(1), run(2), run(7), run(12, late=True), [{"step": 0, "reward_mean": 0.5}]])
-def test_odd_runs_still_give_figures(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_odd_runs_still_give_figures_and_equal_runs_equal_ones(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
     for plot in (reward_plots.reward_progress, reward_plots.reward_distribution):
+        for rows in (run(1), run(2), [{"step": 0, "reward_mean": 0.5}]):
+            plot(rows, tmp_path / "drawn.svg")
+            assert terms(rows)[0] == "total" and (tmp_path / "drawn.svg").exists()
         for name in ("one", "two"):
-            (tmp_path / name).mkdir(exist_ok=True)
-            plot(rows, tmp_path / name / "drawn.svg")
+            plot(run(12, late=True), tmp_path / name / "drawn.svg")
         assert digests(tmp_path / "one") == digests(tmp_path / "two")
-    assert terms(rows)[0] == "total"

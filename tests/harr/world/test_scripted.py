@@ -1,7 +1,6 @@
 """The scripted planner and reader: reads only its messages, tells namesakes apart, needs the history."""
 
 import json
-import time
 from functools import partial
 
 import pytest
@@ -17,70 +16,45 @@ from harr.world.world import World, make_world
 GAME = partial(multistep, max_hops=5, reader_sees="history")
 
 
-def ask(prompt: str) -> str:
-    return Scripted().complete([Generate(({"role": "system", "content": "..."}, {"role": "user", "content": prompt}))])[
-        0
-    ]
-
-
 def read(sub_query: str, *passages: tuple[str, str], last_answer: str = "") -> dict[str, str]:
     history = [{"sub_query": "?", "answer": last_answer, "status": "FOUND"}] if last_answer else []
     shown = "\n".join(f"[{n}] {title}\n{text}" for n, (title, text) in enumerate(passages, start=1))
     prompt = f"Question: ?\nHistory: {json.dumps(history)}\nSub-query: {sub_query}\nPassages:\n{shown}\nReading:"
-    reading: dict[str, str] = json.loads(ask(prompt))
+    reading: dict[str, str] = json.loads(Scripted().complete([Generate(({"role": "user", "content": prompt},))])[0])
     return reading
 
 
-def found(answer: str) -> dict[str, str]:
-    return {"status": "FOUND", "answer": answer}
-
-
-NOT_FOUND = {"status": "NOT_FOUND", "answer": ""}
 CHEMIST = ("Ada Brown (chemist)", "Ada Brown was a chemist. She was born in Ashford.")
 PAINTER = ("Ada Brown (painter)", "Ada Brown was a painter. Ada Brown was born in Elmham.")
 NEAR = ("Ada Browne", "Ada Browne was a poet. She was born in Oakbury.")
 
 
-def test_a_name_is_taken_at_its_word() -> None:
-    assert read("Where was the painter Ada Brown born?", CHEMIST, PAINTER, NEAR) == found("Elmham")
-    assert read("Where was the chemist Ada Brown born?", PAINTER, NEAR, CHEMIST) == found("Ashford")
-    assert read("Where was Ada Browne born?", CHEMIST, PAINTER, NEAR) == found("Oakbury")
-
-
-def test_namesakes_without_a_qualifier_are_ambiguous() -> None:
+def test_a_reader_takes_names_at_their_word_pronouns_from_the_last_answer_and_passages_alone() -> None:
+    for asked, shown, last, answer in (
+        ("Where was the painter Ada Brown born?", (CHEMIST, PAINTER, NEAR), "", "Elmham"),
+        ("Where was the chemist Ada Brown born?", (PAINTER, NEAR, CHEMIST), "", "Ashford"),
+        ("Where was Ada Browne born?", (CHEMIST, PAINTER, NEAR), "", "Oakbury"),
+        ("Where was she born?", (CHEMIST, PAINTER, NEAR), "the painter Ada Brown", "Elmham"),
+        ("Where was she born?", (CHEMIST, PAINTER, NEAR), "Ada Gray", ""),
+        ("Where was she born?", (CHEMIST,), "", ""),
+        ("Where was Ada Browne born?", (), "", ""),
+        ("Who was the mother of Ada Browne?", (NEAR,), "", ""),
+        ("How tall is the moon?", (NEAR,), "", ""),
+    ):
+        reading = {"status": "FOUND" if answer else "NOT_FOUND", "answer": answer}
+        assert read(asked, *shown, last_answer=last) == reading, (asked, shown)
     assert read("Where was Ada Brown born?", CHEMIST, PAINTER) == {"status": "AMBIGUOUS", "answer": ""}
 
 
-def test_a_pronoun_means_the_last_answer() -> None:
-    assert read("Where was she born?", CHEMIST, PAINTER, NEAR, last_answer="the painter Ada Brown") == found("Elmham")
-    assert read("Where was she born?", CHEMIST, PAINTER, NEAR, last_answer="Ada Gray") == NOT_FOUND
-    assert read("Where was she born?", CHEMIST) == NOT_FOUND
-
-
-def test_only_the_passages_count() -> None:
-    assert read("Where was Ada Browne born?") == NOT_FOUND
-    assert read("Who was the mother of Ada Browne?", NEAR) == NOT_FOUND
-    assert read("How tall is the moon?", NEAR) == NOT_FOUND
-
-
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Were Scott Derrickson and Ed Wood of the same nationality?",
-        "",
-        "{} $x \\ Passages: [1]",
-        "Who founded ?",
-        "Was?",
-    ],
-)
-def test_a_foreign_question_is_searched_once_and_given_up(question: str) -> None:
+def test_a_foreign_question_is_searched_once_and_given_up() -> None:
     class Nothing:
         def retrieve(self, searches: list[Search]) -> list[Retrieval]:
             return [Retrieval((Passage("p", "Some text.", "Some title"),)) for _ in searches]
 
-    episode = play([Question("q", question)], GAME, Nothing(), Scripted())[0]
-    assert [step.search.query for step in episode.steps] == ([question] if question else [])
-    assert episode.answer == ""
+    for asked in ("Were Scott Derrickson and Ed Wood alike?", "", "{} $x \\ Passages: [1]", "Who founded ?", "Was?"):
+        episode = play([Question("q", asked)], GAME, Nothing(), Scripted())[0]
+        assert [step.search.query for step in episode.steps] == ([asked] if asked else [])
+        assert episode.answer == ""
 
 
 class Gold:
@@ -101,7 +75,7 @@ def world() -> World:
 
 
 def test_gold_passages_answer_every_question(world: World) -> None:
-    questions = world.questions("train", 400, [1, 2, 3, 4]) + world.questions("test", 400, [1, 2, 3, 4])
+    questions = world.questions("train", 100, [1, 2, 3, 4]) + world.questions("test", 100, [1, 2, 3, 4])
     for episode in play(questions, GAME, Gold(world), Scripted()):
         assert episode.answer == episode.question.answers[0]
         assert len(episode.steps) == len(episode.question.gold_ids)
@@ -137,24 +111,3 @@ def test_half_of_the_later_sub_queries_need_the_history(world: World) -> None:
     assert all(0.44 < share < 0.56 for share in shares[1:])
     all_clear = sum(not any(episode) for episode in vague) / len(vague)
     assert 0.08 < all_clear < 0.18  # one in eight, so the hops are drawn independently
-
-
-def test_thousands_of_requests_a_second(world: World) -> None:
-    class Counted(Scripted):
-        requests, seconds = 0, 0.0
-
-        def complete(self, requests: list[Generate]) -> list[str]:
-            began = time.process_time()
-            replies = super().complete(requests)
-            Counted.requests += len(requests)
-            Counted.seconds += time.process_time() - began
-            return replies
-
-    play(
-        world.questions("train", 300, [3]),
-        GAME,
-        Gold(world),
-        Counted(),
-    )
-    assert Counted.requests == 300 * (3 + 3 + 1 + 1)
-    assert Counted.requests / Counted.seconds > 2000

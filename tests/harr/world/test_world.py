@@ -1,7 +1,7 @@
 """The fictional world: exact size, stable texts, a grammar that reads back what it writes, clean splits."""
 
-import time
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from harr.world.names import NEAR_SURNAMES, draw_names
 from harr.world.relations import RELATIONS
 from harr.world.world import World, make_world
 
-SIZE = 2000
+SIZE, HOPS = 2000, [2, 3, 4]
 
 
 @pytest.fixture(scope="module")
@@ -26,28 +26,15 @@ def passages(world: World) -> dict[str, Passage]:
     return {passage.id: passage for passage in world.passages()}
 
 
-@pytest.mark.parametrize("size", [200, 201, 999])
-def test_exact_number_of_passages_with_distinct_ids_and_texts(size: int) -> None:
-    passages = list(make_world(size, seed=3).passages())
-    assert len(passages) == len({p.id for p in passages}) == len({p.text for p in passages}) == size
-
-
-def test_the_seed_decides_everything() -> None:
+def test_a_world_has_as_many_passages_as_asked_for_and_follows_its_seed() -> None:
+    for size in (200, 201, 999):
+        passages = list(make_world(size, seed=3).passages())
+        assert len(passages) == len({p.id for p in passages}) == len({p.text for p in passages}) == size
+        assert all(15 <= len(passage.text.split()) <= 75 for passage in passages)
     first, again, other = (make_world(300, seed=seed) for seed in (1, 1, 2))
-    assert list(first.passages()) == list(again.passages())
+    assert list(first.passages()) == list(again.passages()) != list(other.passages())
     assert first.questions("train", 20, [2]) == again.questions("train", 20, [2])
-    assert list(first.passages()) != list(other.passages())
-
-
-def test_more_questions_begin_with_the_same_ones(world: World) -> None:
-    assert world.questions("test", 60, [2, 3, 4])[:30] == world.questions("test", 30, [2, 3, 4])
-
-
-def test_passages_are_short_paragraphs(passages: dict[str, Passage]) -> None:
-    words = [len(p.text.split()) for p in passages.values()]
-    assert min(words) >= 15
-    assert max(words) <= 75
-    assert 30 <= sum(words) / len(words) <= 50
+    assert first.questions("train", 20, [2])[:10] == again.questions("train", 10, [2]), "more begin with the same ones"
 
 
 def test_only_namesakes_share_a_name_and_they_are_told_apart(world: World) -> None:
@@ -99,13 +86,8 @@ def test_a_sentence_about_somebody_else_is_not_read() -> None:
     mother = RELATIONS["mother"]
     assert grammar.read(mother, "Ada Brown", "Ada Browne's mother was Clara Gray.") is None
     assert grammar.read(mother, "Ada Brown", "Ada Brown's mother was the poet Clara Gray.") == "the poet Clara Gray"
-    director = RELATIONS["director"]
-    assert (
-        grammar.read(director, "Marsh & Lowell", "The poet Clara Gray manages Marsh & Lowell.") == "the poet Clara Gray"
-    )
-
-
-def test_years_and_towns_of_birth_are_not_confused() -> None:
+    told = "The poet Clara Gray manages Marsh & Lowell."
+    assert grammar.read(RELATIONS["director"], "Marsh & Lowell", told) == "the poet Clara Gray"
     assert grammar.read(RELATIONS["birthplace"], "Ada Brown", "She was born in 1898.") is None
     assert grammar.read(RELATIONS["birth_year"], "Ada Brown", "She was born in Ashford.") is None
     assert grammar.read(RELATIONS["birth_year"], "Ada Brown", "She was born in 1898.") == "1898"
@@ -119,31 +101,22 @@ def test_every_wording_of_every_relation_is_parsed_back() -> None:
         "work": ("the novel The Silent Harbour", "The Quiet Mayor of the North"),
         "school": ("Ada Brown Grammar School",),
     }
-    for last in RELATIONS.values():
+    for last, pick in product(RELATIONS.values(), range(6)):
         for start in starts[last.domain]:
-            for pick in range(6):
-                assert grammar.parse(grammar.ask(last, start, pick)) == grammar.Chain(start, (last,))
-        inner = [r for r in RELATIONS.values() if r.range == last.domain]
-        for first in inner:
-            for start in starts[first.domain]:
-                for picks in ((a, b) for a in range(6) for b in range(6)):
-                    chain = grammar.Chain(start, (first, last))
-                    assert grammar.parse(grammar.ask_chain(chain, picks)) == chain
-
-
-def test_a_vague_question_means_one_relation_and_names_nobody() -> None:
-    for relation in RELATIONS.values():
-        for pronoun in ("she", "he") if relation.domain == "person" else ("it",):
-            for pick in range(6):
-                question = grammar.ask_vaguely(relation, pronoun, pick)
-                assert grammar.parse_vague(question) == relation
-                assert "{" not in question
+            assert grammar.parse(grammar.ask(last, start, pick)) == grammar.Chain(start, (last,))
+        for first in (relation for relation in RELATIONS.values() if relation.range == last.domain):
+            for start, other in product(starts[first.domain], range(6)):
+                chain = grammar.Chain(start, (first, last))
+                assert grammar.parse(grammar.ask_chain(chain, (pick, other))) == chain
+        for pronoun in ("she", "he") if last.domain == "person" else ("it",):
+            vague = grammar.ask_vaguely(last, pronoun, pick)
+            assert grammar.parse_vague(vague) == last and "{" not in vague
 
 
 def test_questions_state_their_chain_and_hide_the_rest(world: World, passages: dict[str, Passage]) -> None:
-    questions = world.questions("train", 800, [2, 3, 4]) + world.questions("test", 400, [2, 3, 4])
-    assert len({q.text for q in questions}) == len({q.id for q in questions}) == 1200
-    assert Counter(q.kind for q in questions[:800]) == {"2hop": 267, "3hop": 267, "4hop": 266}
+    questions = world.questions("train", 400, HOPS) + world.questions("test", 200, HOPS)
+    assert len({q.text for q in questions}) == len({q.id for q in questions}) == 600
+    assert Counter(q.kind for q in questions[:400]) == {"2hop": 134, "3hop": 133, "4hop": 133}
     for question in questions:
         chain = grammar.parse(question.text)
         assert chain is not None
@@ -157,33 +130,14 @@ def test_questions_state_their_chain_and_hide_the_rest(world: World, passages: d
         assert any(question.answers[0].removeprefix("the ") in s for s in grammar.sentences(last.text))
 
 
-def test_no_passage_is_gold_in_both_splits(world: World) -> None:
-    train = {gold for q in world.questions("train", 800, [2, 3, 4]) for gold in q.gold_ids}
-    test = {gold for q in world.questions("test", 400, [2, 3, 4]) for gold in q.gold_ids}
-    assert train
-    assert test
-    assert not train & test
-
-
-def test_validation_has_entities_of_its_own_and_changes_no_test_question(world: World) -> None:
-    divided, hops = make_world(SIZE, seed=0, validation=True), [2, 3, 4]
-    gold = {
-        split: {pid for q in divided.questions(split, 90, hops) for pid in q.gold_ids}
-        for split in ("train", "validation", "test")
-    }
-    assert all(gold.values()) and sum(map(len, gold.values())) == len(set().union(*gold.values()))
-    assert divided.questions("test", 90, hops) == world.questions("test", 90, hops)
+def test_splits_share_no_gold_and_validation_changes_no_test_question(world: World) -> None:
+    divided = make_world(SIZE, seed=0, validation=True)
+    for own, splits in ((world, ("train", "test")), (divided, ("train", "validation", "test"))):
+        gold = [{pid for q in own.questions(split, 90, HOPS) for pid in q.gold_ids} for split in splits]
+        assert all(gold) and sum(map(len, gold)) == len(set().union(*gold))
+    assert divided.questions("test", 90, HOPS) == world.questions("test", 90, HOPS)
     assert list(divided.passages()) == list(world.passages())
     with pytest.raises(CorpusError, match=r"lower download\.validation_questions"):
-        world.questions("validation", 1, hops)
-
-
-def test_too_small_a_world_says_what_to_change() -> None:
+        world.questions("validation", 1, HOPS)
     with pytest.raises(CorpusError, match=r"a world of 200 passages .* raise download.passages or lower download.test"):
-        make_world(200, seed=0).questions("test", 2000, [2, 3, 4])
-
-
-def test_passages_come_by_the_thousand() -> None:
-    began = time.process_time()
-    count = sum(1 for _ in make_world(40_000, seed=0).passages())
-    assert count / (time.process_time() - began) > 2_000
+        make_world(200, seed=0).questions("test", 2000, HOPS)
