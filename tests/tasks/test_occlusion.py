@@ -1,25 +1,23 @@
 """The trained model with a part of its state hidden."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from stages import SMOKE
 
 from harr.io.files import read_json
 from harr.params import Params
 from harr.types import Passage, Question, Retrieval, Search
 from tasks.occlusion import play_occluded
 
-SMOKE = yaml.safe_load((Path(__file__).parents[2] / "recipes/smoke.yaml").read_text())
 
+class Reads:
+    """A retriever that needs one part of a search, and finds the gold passage by it."""
 
-class ReadsQuery:
-    """A retriever that needs the query, or the thought, and nothing else: it finds the gold passage by it."""
-
-    def __init__(self, part: str = "query") -> None:
+    def __init__(self, part: str) -> None:
         self.part = part
 
     def retrieve(self, searches: Sequence[Search]) -> list[Retrieval]:
@@ -27,12 +25,22 @@ class ReadsQuery:
         return [Retrieval((gold if getattr(search, self.part) else other,)) for search in searches]
 
 
-def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def players(*values: Any, **named: Any) -> Any:
-        yield lambda arm, folder: ReadsQuery()
+@pytest.fixture
+def reading(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make all arms read a part of the state and nothing else."""
 
-    monkeypatch.setattr("harr.builders.setup.open_players", players)
+    def read(part: str) -> None:
+        @contextmanager
+        def players(*values: Any, **named: Any) -> Any:
+            yield lambda arm, folder: Reads(part)
+
+        monkeypatch.setattr("harr.builders.setup.open_players", players)
+
+    return read
+
+
+def test_each_part_costs_what_the_model_read_of_it(reading: Callable[[str], None]) -> None:
+    reading("query")
     evaluate = {"arms": ["frozen", "full"], "seeds": 2, "occlusion": True, "resamples": 50}
     params = Params.model_validate(SMOKE | {"evaluate": evaluate})
     asked = [Question(f"q{n}", "Where was Ada Brown born?", ("Bath",), ("gold",)) for n in range(4)]
@@ -47,14 +55,9 @@ def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch:
     assert logged["full_without_query.recall"] == 0.0
 
 
-def test_of_a_state_with_a_thought_that_is_hidden_too(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_state_with_a_thought_that_is_hidden_too(reading: Callable[[str], None]) -> None:
     """Of searches that the scripted agent of search_r1 thinks before."""
-
-    @contextmanager
-    def players(*values: Any, **named: Any) -> Any:
-        yield lambda arm, folder: ReadsQuery("thought")
-
-    monkeypatch.setattr("harr.builders.setup.open_players", players)
+    reading("thought")
     changes = {
         "pipeline": {"name": "search_r1"},
         "retriever": SMOKE["retriever"] | {"state": "thought"},

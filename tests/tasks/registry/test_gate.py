@@ -7,53 +7,40 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from registries import CLEAN, Registry
 
 from harr.errors import PromotionRefused
-from harr.io.files import fingerprint, sha256
+from harr.io.files import fingerprint, sha256, write_json
 from tasks.registry import attempts
 from tasks.registry.gate import judge
 
 RULES = {"metric": "recall", "baseline": "frozen", "resamples": 2000, "seed": 0, "min_questions": 10, "veto": {}}
-SWAP = {"fall": 0.6, "low": 0.4, "high": 0.8, "own": 0.7, "swapped": 0.1, "n": 50.0}
 HELD = json.dumps({"corpus": 5})
 
 
-class Store:
-    """As much of MLflow's client as the gate asks, in a folder."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.tags = root, dict[str, str]()
+class Store(Registry):
+    """A registry in a folder, to which versions are added as tests need them."""
 
     def add(self, number: str, rows: dict[str, list[dict[str, Any]]], **tags: str) -> Any:
         """Register a version with the rows of its arms."""
-        folder = self.root / number / "evaluation"
-        folder.mkdir(parents=True)
-        (folder / "audit.json").write_text(json.dumps({"exploits": {}, "named": {}, "swap": SWAP}))
+        run = self.run()
+        folder = self.kept(run) / "evaluation"
+        write_json(folder / "audit.json", CLEAN)
         for arm, own in rows.items():
             (folder / f"{arm}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
         results = fingerprint({path.name: sha256(path) for path in folder.iterdir()})
         told = {"results": results, "model": number, "evaluation": "game", "questions": "asked", "index": "i"}
         told |= {"rules": json.dumps(RULES), "expectations": HELD, "kind": "retriever"} | tags
-        return SimpleNamespace(name="m", version=number, run_id=number, tags=told)
-
-    def list_artifacts(self, run: str, folder: str) -> list[Any]:
-        return [SimpleNamespace(path=f"{folder}/{path.name}") for path in (self.root / run / folder).iterdir()]
-
-    def download_artifacts(self, run: str, folder: str, place: str) -> str:
-        return str(self.root / run / folder)
-
-    def get_registered_model(self, name: str) -> Any:
-        return SimpleNamespace(tags=self.tags)
-
-    def set_registered_model_tag(self, name: str, key: str, value: str) -> None:
-        self.tags[key] = value
+        return SimpleNamespace(name="m", version=number, run_id=run, tags=told)
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """An empty one."""
     monkeypatch.setattr("tasks.registry.gate.vectors_manifest", lambda: {"identity": "i"})
-    return Store(tmp_path)
+    made = Store(tmp_path)
+    made.create_registered_model("m")
+    return made
 
 
 def answered(recall: float, f1: float, count: int = 32) -> list[dict[str, Any]]:
@@ -121,7 +108,7 @@ def test_a_tag_that_somebody_wrote_is_no_traceback(tag: str, store: Store) -> No
 
 def test_rows_that_are_not_those_that_were_registered_are_refused(store: Store) -> None:
     version = store.add("1", {"full": answered(0.3, 0.3), "frozen": answered(0.3, 0.3)})
-    path = store.root / "1/evaluation/full.jsonl"
+    path = store.kept(version.run_id) / "evaluation/full.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in answered(1.0, 1.0)))
     with pytest.raises(PromotionRefused, match="the evaluation of version 1 of m in MLflow's artifact store is not"):
         judge(store, version, None, [])

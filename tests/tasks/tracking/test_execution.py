@@ -18,21 +18,17 @@ claim = "from tasks.tracking.execution import claim; print(claim()['id'])"
 for _ in range(2):
     subprocess.run([sys.executable, "-c", claim], check=True)
 """
+GONE = int(Path("/proc/sys/kernel/pid_max").read_text())
+"""The number of no process."""
 
 
-def run_as_dvc(workplace: Path) -> list[str]:
-    """Two stage processes under a program called dvc; the execution each of them names."""
-    program = workplace / "dvc"
-    program.write_text(RUNNER)
-    environment = {**os.environ, "PYTHONPATH": str(workplace)}
-    done = subprocess.run(
-        [sys.executable, str(program), "repro"], env=environment, check=True, capture_output=True, text=True
-    )
-    return done.stdout.split()
-
-
+@pytest.mark.services
 def test_stages_of_one_repro_share_an_execution_and_two_repros_do_not(workplace: Path) -> None:
-    first, second = run_as_dvc(workplace), run_as_dvc(workplace)
+    """Two stage processes under a program called dvc."""
+    program, environment = workplace / "dvc", {**os.environ, "PYTHONPATH": str(workplace)}
+    program.write_text(RUNNER)
+    command = [sys.executable, str(program), "repro"]
+    first, second = (subprocess.check_output(command, env=environment, text=True).split() for _ in range(2))
     assert len(first) == 2 and first[0] == first[1]
     assert second[0] == second[1] != first[0]
 
@@ -45,10 +41,8 @@ def test_without_a_runner_a_process_owns_itself(workplace: Path, monkeypatch: py
 
 
 def test_dead_owners_are_forgotten_even_when_their_number_is_used_again(workplace: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
     started = psutil.Process().create_time()
-    write_json(OWNERS / "1.json", {"pid": gone.pid, "started": time.time(), "id": "gone"})
+    write_json(OWNERS / "1.json", {"pid": GONE, "started": time.time(), "id": "gone"})
     write_json(OWNERS / "2.json", {"pid": os.getpid(), "started": started - 3600, "id": "an earlier process"})
     write_json(OWNERS / "3.json", {"pid": os.getpid(), "started": started, "id": "this one"})
     assert [told["id"] for told in live_owners()] == ["this one"]
@@ -84,9 +78,7 @@ def test_without_proc_the_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_the_stump_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(workplace: Path) -> None:
     OWNERS.mkdir(parents=True)
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    stumps = [OWNERS / f".{pid}.json.tmp" for pid in (ended.pid, os.getpid())]
+    stumps = [OWNERS / f".{pid}.json.tmp" for pid in (GONE, os.getpid())]
     for stump in stumps:
         stump.write_text("{")
     assert live_owners() == []

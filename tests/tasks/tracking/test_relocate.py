@@ -109,6 +109,7 @@ def test_a_copied_database_that_cannot_be_written_is_one_line(old: Path, monkeyp
             client_of(f"sqlite:///{new}/mlflow.db")
 
 
+@pytest.mark.services
 def test_a_worktree_that_shares_a_database_leaves_its_artifacts_beside_it(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

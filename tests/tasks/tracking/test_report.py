@@ -3,8 +3,6 @@
 import contextlib
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from flows import cli
 from flows.doctor.folders import check_reports, kept_reports
 from flows.doctor.status import status
 from flows.server import free_port
@@ -170,9 +169,16 @@ def test_a_stage_that_needs_the_server_ends_in_one_line(workplace: Path, monkeyp
 
 
 def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_name(
-    workplace: Path, empty_store: Path
+    workplace: Path, empty_store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The server is a database that is not there at first; one report waits here, one in the folder of a recipe."""
+
+    def said(*words: str) -> str:
+        with pytest.raises(SystemExit) as end:
+            cli.main(*words)
+        assert not end.value.code
+        return capsys.readouterr().out
+
     address, place = f"sqlite:///{workplace}/later.db", workplace / ".harr/runs/smoke"
     assert kept_reports(workplace) == [] and check_reports(workplace, busy=False)[0].level == "ok"
     left(address)
@@ -190,18 +196,17 @@ def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_n
     assert any("reports of stage train" in line for line in status(workplace, {}).leftovers)
     shutil.copy(empty_store, "later.db")
     command = found[0].fix.split("`")[1].split()
-    done = subprocess.run([sys.executable, "-m", "flows.cli", *command[1:]], capture_output=True, text=True, check=True)
-    first, second = done.stdout.splitlines()
+    first, second = said(*command[1:]).splitlines()
     assert first.startswith("reported to MLflow: stage train") and second.startswith(".harr/runs/smoke: reported to ")
     assert check_reports(workplace, busy=False)[0].level == "ok"
     client = MlflowClient(address)
     runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
     assert runs["train"].data.metrics == {"loss": 3.0} and len(client.search_runs(["1"])) == 3
     assert [file.path for file in client.list_artifacts(runs["arms"].info.run_id, "plots")] == ["plots/curve.svg"]
-    done = subprocess.run([sys.executable, "-m", "flows.cli", *command[1:]], capture_output=True, text=True, check=True)
-    assert done.stdout == "nothing waits to be sent\n"
+    assert said(*command[1:]) == "nothing waits to be sent\n"
 
 
+@pytest.mark.services
 def test_a_server_that_is_down_takes_little_of_the_work_s_time(
     workplace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_a_run_that_breaks_says_so(client: MlflowClient, error: BaseException, s
     assert found["train"].data.metrics == {"loss": 1.0}
 
 
+@pytest.mark.services
 def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(
     client: MlflowClient, stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,17 +102,6 @@ def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(
     assert "is closed as KILLED" in told and told.count("\n") == 1
     assert client.get_run(killed).data.tags["harr.killed"].startswith("process ")
     assert not list(NOTES.iterdir())
-
-
-def test_a_folder_has_another_digest_when_a_file_in_it_changes(workplace: Path) -> None:
-    folder = workplace / "folder"
-    folder.mkdir()
-    (folder / "a").write_text("1")
-    before = digest_of(folder)
-    (folder / "a").write_text("2")
-    changed = digest_of(folder)
-    (folder / "a").rename(folder / "b")
-    assert len({before, changed, digest_of(folder)}) == 3
 
 
 def test_a_tracking_server_that_is_down_is_named(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
