@@ -33,6 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, world: Path) -> Iterator[Pat
         furnish(folder, patch)
         patch.syspath_prepend(folder)
         shutil.copytree(world / "data", "data")
+        shutil.copy(world / "params.yaml", ".")
         yield folder
 
 

@@ -26,11 +26,7 @@ from tasks.evaluate import play_arms, with_arms
 from tasks.paths import CORPUS, PLACES, QUESTIONS, VECTORS
 
 OTHER = "harr.builders.other_encoder:OtherEncoder"
-ROCCHIO = {
-    "name": "moved",
-    "retriever": "own_retriever:Rocchio",
-    "settings": {"weight": 0.5, "passages": 1},
-}
+ROCCHIO = {"name": "moved", "retriever": "own_retriever:Rocchio", "settings": {"weight": 0.5, "passages": 1}}
 STATIC = {"name": "static", "retriever": OTHER, "settings": {"model": "static"}}
 
 

@@ -1,22 +1,18 @@
-"""LeReT through all its stages with a real index: a tiny world, a model that can only write noise, and a kill."""
+"""LeReT through all its stages with a real index: a tiny world, and a model that can only write noise."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from digests import digests
 from letters import save_letters
-from stages import SMOKE, WORLD, make_world, nothing, run_stages, world_params
+from stages import SMOKE, WORLD, run_stages, world_params
 
-from harr.errors import IndexMismatch
 from harr.io.files import read_json, read_jsonl
-from harr.params import Params
 from harr.rag.generation.local_model import load_model
-from tasks.evaluate import play_arms
-from tasks.filter import filter_training_questions, preferences_frame
-from tasks.paths import ADAPTER, FILTERED, REPORT, WORK
+from harr.rag.retrieval.late_interaction import search_identity
+from tasks.filter import preferences_frame
+from tasks.paths import ADAPTER, FILTERED, REPORT, VECTORS
 from tasks.train import summary
 
 SECTIONS: dict[str, Any] = {
@@ -60,15 +56,15 @@ SECTIONS: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def params(workplace: Path, tiny: str) -> Params:
-    """A model of letters, and what learns of it."""
+def test_leret_goes_through_all_stages(workplace: Path, tiny: str, multi_vector: Path) -> None:
+    """A model of letters learns, and late interaction orders what is found: it belongs to the identity of the index."""
     save_letters(Path("letters"), spread=0.3, room=4096, printable=True)
-    return world_params(tiny, **SECTIONS)
-
-
-def test_leret_goes_through_all_stages(params: Params) -> None:
+    params = world_params(
+        tiny, **SECTIONS | {"retriever": SECTIONS["retriever"] | {"late_interaction": str(multi_vector)}}
+    )
     ran = run_stages(params)
+    index = read_json(VECTORS / "manifest.json")["identity"]
+    assert read_json(FILTERED / "manifest.json")["index"] == search_identity(index, str(multi_vector)) != index
     sampled, pairs = ran.filtered, preferences_frame.fn()
     assert sampled["tried"] == 8 and 0 < sampled["kept"] <= 8 and sampled["prompts"] == 3
     assert len(pairs) == sampled["pairs"] + sampled["pairs_held_out"] > 0 and (pairs["margin"] > 0).all()
@@ -95,38 +91,3 @@ def test_leret_goes_through_all_stages(params: Params) -> None:
     ids = torch.arange(2, 60)[None]
     begun, sft, merged = (load_model(name)[0](ids).logits for name in ("letters", "models/adapter/sft", "models/llm"))
     assert not torch.equal(begun, sft) and not torch.equal(sft, merged)
-
-
-def test_a_killed_sampling_ends_with_the_same_bytes_and_one_by_other_weights_begins_anew(
-    params: Params, multi_vector: Path
-) -> None:
-    """Late interaction orders what is found, so that its weights belong to the identity of what was sampled."""
-
-    def killed(last: int) -> None:
-        def kill(step: int, values: object) -> None:
-            if step == last:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            filter_training_questions.fn(late, kill)
-
-    folder = shutil.copytree(multi_vector, "colbert")
-    retriever = params.retriever.model_copy(update={"late_interaction": str(folder)})
-    late = params.model_copy(update={"retriever": retriever})
-    make_world(params)
-    filter_training_questions.fn(late, nothing)
-    whole = digests(FILTERED)
-    index = read_json(Path("data/vectors/manifest.json"))["identity"]
-    assert read_json(FILTERED / "manifest.json")["index"] != index
-    shutil.rmtree(FILTERED)
-    shutil.rmtree(WORK / "filter")
-    killed(2)
-    assert not FILTERED.exists() and len(list((WORK / "filter").glob("*/hop-*.json"))) == 3
-    filter_training_questions.fn(late, nothing)
-    assert digests(FILTERED) == whole
-    weights = Path("colbert/1_Dense/model.safetensors")
-    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    killed(0)
-    assert len([path for path in (WORK / "filter").iterdir() if path.is_dir()]) == 2
-    with pytest.raises(IndexMismatch, match="was sampled with index"):
-        play_arms.fn(late, [], nothing, model=None)

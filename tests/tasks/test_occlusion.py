@@ -1,6 +1,6 @@
 """The trained model with a part of its state hidden."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,46 +25,29 @@ class Reads:
         return [Retrieval((gold if getattr(search, self.part) else other,)) for search in searches]
 
 
-@pytest.fixture
-def reading(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Make all arms read a part of the state and nothing else."""
-
-    def read(part: str) -> None:
-        @contextmanager
-        def players(*values: Any, **named: Any) -> Any:
-            yield lambda arm, folder: Reads(part)
-
-        monkeypatch.setattr("harr.builders.setup.open_players", players)
-
-    return read
-
-
-def test_each_part_costs_what_the_model_read_of_it(reading: Callable[[str], None]) -> None:
-    reading("query")
-    evaluate = {"arms": ["frozen", "full"], "seeds": 2, "occlusion": True, "resamples": 50}
-    params = Params.model_validate(SMOKE | {"evaluate": evaluate})
+def test_each_part_costs_what_the_model_read_of_it(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of json states, and of states with the thought that the scripted agent of search_r1 thinks before a search."""
     asked = [Question(f"q{n}", "Where was Ada Brown born?", ("Bath",), ("gold",)) for n in range(4)]
-    whole = [[{"id": question.id, "recall": 1.0, "answer_f1": 0.75} for question in asked]] * 2
+    whole = [[{"id": question.id, "recall": 1.0} for question in asked]] * 2
     logged: dict[str, float] = {}
-    play_occluded.fn(params, asked, {"full": whole}, lambda step, values: logged.update(values), model=None)
-    figures = read_json(Path("metrics/occlusion.json"))
-    assert list(figures) == ["question", "history", "query"]
-    recall = {part: (metrics["recall"]["mean"], metrics["recall"]["cost"]) for part, metrics in figures.items()}
-    assert recall == {"question": (1.0, 0.0), "history": (1.0, 0.0), "query": (0.0, 1.0)}
-    assert set(figures["query"]["recall"]) == {"mean", "low", "high", "n", "seeds", "cost", "cost_low", "cost_high"}
-    assert logged["full_without_query.recall"] == 0.0
 
+    @contextmanager
+    def players(*values: Any, **named: Any) -> Any:
+        yield lambda arm, folder: Reads(read)
 
-def test_of_a_state_with_a_thought_that_is_hidden_too(reading: Callable[[str], None]) -> None:
-    """Of searches that the scripted agent of search_r1 thinks before."""
-    reading("thought")
-    changes = {
-        "pipeline": {"name": "search_r1"},
-        "retriever": SMOKE["retriever"] | {"state": "thought"},
-        "evaluate": {"arms": ["thought", "full"], "seeds": 1, "occlusion": True, "resamples": 50},
-    }
-    asked = [Question("q", "Where was Ada Brown born?", ("Bath",), ("gold",))]
-    whole = [[{"id": "q", "recall": 1.0}]]
-    play_occluded.fn(Params.model_validate(SMOKE | changes), asked, {"full": whole}, lambda *_: None, model=None)
-    costs = {part: metrics["recall"]["cost"] for part, metrics in read_json(Path("metrics/occlusion.json")).items()}
-    assert costs == {"question": 0.0, "thought": 1.0, "query": 0.0}
+    monkeypatch.setattr("harr.builders.setup.open_players", players)
+    thought = {"pipeline": {"name": "search_r1"}, "retriever": SMOKE["retriever"] | {"state": "thought"}}
+    for read, before, parts, sections in (
+        ("query", "frozen", ["question", "history", "query"], {}),
+        ("thought", "thought", ["question", "thought", "query"], thought),
+    ):
+        evaluate = {"arms": [before, "full"], "seeds": 2, "occlusion": True, "resamples": 50}
+        params = Params.model_validate(SMOKE | sections | {"evaluate": evaluate})
+        play_occluded.fn(params, asked, {"full": whole}, lambda step, values: logged.update(values), model=None)
+        figures = read_json(Path("metrics/occlusion.json"))
+        assert list(figures) == parts
+        for part, metrics in figures.items():
+            cost = float(part == read)
+            assert (metrics["recall"]["mean"], metrics["recall"]["cost"]) == (1.0 - cost, cost), part
+            assert logged[f"full_without_{part}.recall"] == 1.0 - cost
+        assert {"low", "high", "n", "seeds", "cost_low", "cost_high"} < set(figures["query"]["recall"])

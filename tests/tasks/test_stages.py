@@ -107,7 +107,7 @@ def test_figures_are_those_of_the_rows(ran: Ran) -> None:
     for arm, told in [(arm, figures["arms"][arm]) for arm in seeds]:
         for metric in ("recall", "answer_f1"):
             assert told[metric]["mean"] == pytest.approx(mean(arm, metric), abs=1e-5) and told[metric]["n"] == 12
-        assert len(told["recall"]["seeds"]) == seeds[arm]
+        assert len(told["recall"]["seeds"]) == (seeds[arm] if seeds[arm] > 1 else 0)
         if arm != "frozen":
             gain = figures["paired"][arm]["recall"]["gain"]
             assert gain == pytest.approx(mean(arm) - mean("frozen"), abs=1e-5)
@@ -129,7 +129,8 @@ def test_the_untrained_arm_finds_what_is_nearest_and_another_s_retriever_k_passa
     encoder = Encoder(tiny, max_tokens=64)
     for episode in ran.episodes["frozen"]:
         step = episode.steps[0]
-        best_N = np.argsort(-(table_ND @ encoder.encode([step.search.query])[0]), kind="stable")[:3]
+        assert step.retrieval.state == f"Query: {step.search.query}"
+        best_N = np.argsort(-(table_ND @ encoder.encode([step.retrieval.state])[0]), kind="stable")[:3]
         assert [p.id for p in step.retrieval.passages] == [p.id for p in passages.take(best_N.tolist())]
     assert all(len(step.retrieval.passages) == 3 for episode in ran.episodes["mine"] for step in episode.steps)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from registries import CLEAN, SWAP
+from registries import CLEAN
 
 from harr.errors import PromotionRefused
 from harr.evaluate.summary import summarise
@@ -41,10 +41,8 @@ HELD = {"corpus": 5, "questions": 6, "vectors": 3, "index": 3, "filtered": 4, "e
 def params(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Params:
     """The smoke recipe, in an empty store."""
     monkeypatch.setenv("HARR_EXECUTION", "one")
-    Path("data/vectors").mkdir(parents=True)
-    Path("data/vectors/manifest.json").write_text(
-        '{"identity": "index-1", "corpus": "c", "rows": 4, "dtype": "float32"}'
-    )
+    here = {"identity": "index-1", "corpus": "c", "rows": 4, "dtype": "float32"}
+    write_json(Path("data/vectors/manifest.json"), here)
     return Params.load()
 
 
@@ -54,7 +52,7 @@ def told_rules(params: Params, **other: Any) -> str:
     return json.dumps(rules(params) | kept | other)
 
 
-def add(params: Params, right: int, *, frozen: int | None = 4, audit: Any = CLEAN, **tags: str) -> str:
+def add(params: Params, right: int, *, frozen: int | None = 4, **tags: str) -> str:
     """Register a version that answers the first ``right`` of 40 questions; returns its number."""
     tags = {
         "evaluation": "same",
@@ -74,7 +72,7 @@ def add(params: Params, right: int, *, frozen: int | None = 4, audit: Any = CLEA
             rows = [{"id": f"q{i}", "answer_f1": float(i < count)} for i in range(QUESTIONS)]
             path.write_text("".join(json.dumps(row) + "\n" for row in rows))
             arms[arm] = [rows]
-    Path("rows/audit.json").write_text(json.dumps(audit))
+    write_json(Path("rows/audit.json"), CLEAN)
     figures = summarise(arms, resamples=100, seed=0)
     with tracked_run("merge", params) as run:
         return register(run, params, "retriever", Path("model"), Path("rows"), tags, figures)
@@ -125,13 +123,12 @@ def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params
     third = add(params, right=32)
     assert f"against champion {first}: answer_f1 +0.300" in promote.fn(params)
     assert champion(params) == third
+    fourth = add(params, right=24)
     assert rollback.fn(params) == f"rolled back: champion of harr-smoke is version {first} (was version {third})"
     assert champion(params) == first
     with pytest.raises(PromotionRefused, match="no previous champion"):
         rollback.fn(params)
-    with pytest.raises(PromotionRefused, match="no candidate"):
-        promote.fn(params)
-    assert champion(params) == first
+    assert (champion(params), champion(params, CANDIDATE)) == (first, fourth), "one that came after stays"
 
 
 def test_any_champion_can_be_gone_back_to_and_a_move_by_hand_is_noticed(params: Params) -> None:
@@ -153,16 +150,6 @@ def test_any_champion_can_be_gone_back_to_and_a_move_by_hand_is_noticed(params: 
         promote.fn(params)
     rollback.fn(params, to=third)
     assert champion(params) == third and champions(client, "harr-smoke")[-2:] == [first, third]
-
-
-def test_a_rollback_leaves_a_candidate_that_came_after_alone(params: Params) -> None:
-    first = add(params, right=12)
-    promote.fn(params)
-    add(params, right=36)
-    promote.fn(params)
-    third = add(params, right=24)
-    rollback.fn(params)
-    assert (champion(params), champion(params, CANDIDATE)) == (first, third)
 
 
 def test_versions_of_another_game_are_not_compared_and_another_corpus_is_told_of_with_both(params: Params) -> None:
@@ -187,31 +174,6 @@ def test_missing_rows_or_metrics_are_named(params: Params) -> None:
         promote.fn(params)
 
 
-EXPLOIT = "no_search: nothing is searched for in 40% of 40"
-REFUSED: dict[str, dict[str, Any]] = {
-    "index: found index-0, needed index-1": {"index": "index-0"},
-    "expectations: found none recorded, needed all held": {"expectations": "{}"},
-    "expectations: found no result of vectors": {"expectations": json.dumps(HELD | {"vectors": 0})},
-    "exploits: found none recorded, needed an audit of full beside the arm that it began as": {"audit": {}},
-    f"exploits: found {EXPLOIT}, needed none, or its name in tracking": {
-        "audit": CLEAN | {"named": {"no_search": EXPLOIT}}
-    },
-    "evidence: found answers do not depend on passages: answer F1 0.700 falls by 0.000": {
-        "audit": CLEAN | {"swap": SWAP | {"fall": 0.0, "low": 0.0}}
-    },
-}
-
-
-def test_every_condition_is_asked_and_stands_on_the_page(params: Params) -> None:
-    for told, change in REFUSED.items():
-        version = add(params, right=24, **change)
-        with pytest.raises(PromotionRefused, match=f"frozen .*: {told}[^;]*; the alias stays where it is"):
-            promote.fn(params)
-        text = page_of(params, version)
-        assert re.search("1 of 1[01] conditions does not hold", text), told
-        assert told.split(", ")[0].split("found ")[1] in text
-
-
 def test_what_traffic_says_of_a_candidate_is_a_condition(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is that of the version's rules; one that cannot judge it is no yes, and its reason stands there."""
     add(params, right=24, rules=told_rules(params, traffic="traffic"))
@@ -233,15 +195,6 @@ def test_what_traffic_says_of_a_candidate_is_a_condition(params: Params, monkeyp
     assert "promoted" in promote.fn(params)
 
 
-def test_an_exploit_that_is_allowed_and_answers_that_are_not_there_hinder_no_promotion(params: Params) -> None:
-    untold = {"named": {"no_search": "no_search"}, "swap": {"untold": "the pipeline gives no answers"}}
-    version = add(params, right=24, audit=CLEAN | untold, rules=told_rules(params, allowed_exploits=["no_search"]))
-    promote.fn(params)
-    assert champion(params) == version
-    text = page_of(params, version)
-    assert "none, no_search is allowed" in text and "not asked: the pipeline gives no answers" in text
-
-
 def test_too_few_questions_are_refused_and_a_readable_page_says_so(
     params: Params, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -254,9 +207,6 @@ def test_too_few_questions_are_refused_and_a_readable_page_says_so(
     assert "questions     40" in shown and shown.count("yes") == 10 and shown.count("NO") == 1
     assert "does not become champion" in page_of(params, version)
     assert "<script>" not in page_of(params, version) and "&lt;script&gt;" in page_of(params, version)
-    version = add(params, right=24, corpus=script)
-    promote.fn(params)
-    assert "all 11 conditions hold" in page_of(params, version)
 
 
 RACE = """

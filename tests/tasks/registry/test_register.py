@@ -253,21 +253,13 @@ WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "no stages": (lambda: noted({"stages": {}}), ParamsError, LOST),
     "no note": (lambda: noted([]), ParamsError, LOST),
-    "one stage": (
-        lambda: noted({"stages": {"merge": {"params": {"params.yaml": {}}}}}),
-        ParamsError,
-        LOST,
-    ),
+    "one stage": (lambda: noted({"stages": {"merge": {"params": {"params.yaml": {}}}}}), ParamsError, LOST),
     "rows": (
         lambda: Path("data/evaluation/full.jsonl").write_text(""),
         DamagedFile,
         r"full\.jsonl is damaged .*; run `dvc",
     ),
-    "hashes": (
-        rows_of_another_arm,
-        DamagedFile,
-        r"sha256sums\.txt is missing, which tells rows that were played",
-    ),
+    "hashes": (rows_of_another_arm, DamagedFile, r"sha256sums\.txt is missing, which tells rows that were played"),
     "figures": (  # they would stand on the version's page, though the gate goes by the rows
         lambda: replaced("metrics/evaluate.json", "0.6", "0.9"),
         DamagedFile,
