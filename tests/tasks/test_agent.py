@@ -1,5 +1,6 @@
 """The language model learns: all stages after one another, tiny, and what they leave behind."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from harr.world.scripted import plan
 from tasks.ask import ask
 from tasks.evaluate import play_arms, plot_and_report, summarise_arms, write_evaluation
 from tasks.merge import register_model
-from tasks.paths import QUESTIONS
+from tasks.paths import PLACES, QUESTIONS
 from tasks.registry.promote import promote
 from tasks.tracking.client import open_client
 from tasks.tracking.run import tracked_run
@@ -132,6 +133,7 @@ def test_an_agent_that_plans_graphs_searches_every_collection(tiny: str, monkeyp
         return [request.cut(plan(request.prompt)) for request in requests]
 
     # So that every collection is searched, the teacher writes for the arms now.
+    shutil.rmtree(PLACES.completions)
     monkeypatch.setattr(LocalGenerator, "complete", planned)
     rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
     summary = summarise_arms.fn(params, rows)

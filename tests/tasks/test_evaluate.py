@@ -1,4 +1,4 @@
-"""Evaluating any file of questions: what is refused before anything is played, and which questions are drawn."""
+"""Evaluating any file of questions: what is refused before anything is played; and damaged figures."""
 
 import json
 import os
@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from harr.corpus.passages import write_questions
 from harr.errors import CorpusError, DamagedFile, ParamsError
 from harr.io.jsonl import read_rows
 from harr.params import Params
-from harr.types import Question
 from tasks import evaluate
-from tasks.evaluate import asked_questions, evaluate_file, show, training_curve, with_arms
+from tasks.evaluate import evaluate_file, show, training_curve, with_arms
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -90,16 +88,3 @@ def test_damaged_figures_are_one_line(text: str, workplace: Path) -> None:
         if body is show or text in ("", "[1]"):
             with pytest.raises(DamagedFile, match=rf"metrics/{name}.* is damaged \(.*; run `dvc repro "):
                 body()
-
-
-def test_fewer_questions_are_drawn_by_the_seed_and_not_the_first(tmp_path: Path) -> None:
-    """A file of two data sets, one after the other: half of its questions are half of each."""
-    questions = [Question(f"q{n}", "Who?", ("Ada",), setting="hotpotqa" if n < 20 else "musique") for n in range(40)]
-    (tmp_path / "questions").mkdir()
-    write_questions(questions, tmp_path / "questions/test.jsonl")
-    smoke = yaml.safe_load((RECIPES / "smoke.yaml").read_text())
-    params = Params.model_validate(smoke | {"evaluate": {"max_questions": 20}})
-    drawn = asked_questions(params, tmp_path / "questions/test.jsonl")
-    assert [sum(question.setting == name for question in drawn) for name in ("hotpotqa", "musique")] == [10, 10]
-    other = asked_questions(params.model_copy(update={"seed": 5}), tmp_path / "questions/test.jsonl")
-    assert drawn != other and len(other) == 20

@@ -18,12 +18,10 @@ from harr.params import Params
 from harr.params.generator import ScriptedParams
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.retrieval.late_interaction import search_identity
-from harr.report.plots import learning_curve
 from tasks.arms import trained_runs
 from tasks.evaluate import arm_pipelines
 from tasks.filter import filter_suite, write_preferences_page
 from tasks.paths import PLACES
-from tasks.train import summary
 
 SCRIPTED = ScriptedParams(kind="scripted")
 
@@ -82,17 +80,6 @@ def test_answers_are_scored_where_there_is_a_reader() -> None:
     assert all("ap_after_2" in row for row in rows)
     assert 0 < sum(row["answer_em"] for row in rows) < len(rows)
     assert [row["answer_em"] for row in rows] == [row["all_gold"] for row in rows]
-
-
-def test_the_curve_of_leret_tells_of_accuracy(tmp_path: Path) -> None:
-    told = {"loss": 3.0, "accuracy": 0.5, "reward_mean": 0.5, "zero_std_share": 0.0}
-    rows = [{"step": step, "phase": float(step > 5), **told} for step in range(12)]
-    learning_curve(rows, tmp_path / "train.svg", "accuracy")
-    text = (tmp_path / "train.svg").read_text()
-    assert "Accuracy while training" in text and "IPO follows SFT" in text and "mean reward" not in text
-    figures = summary([{**row, "seconds": 1.0} for row in rows], "accuracy")
-    assert figures["sft_accuracy_last_10"] == figures["ipo_accuracy_last_10"] == 0.5
-    assert "reward_last_10" not in figures
 
 
 def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:
