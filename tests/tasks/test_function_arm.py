@@ -118,8 +118,6 @@ def test_what_does_not_fit_is_one_line_before_anything_is_played(example: Path, 
 
 def test_a_wrong_arm_is_one_line(tmp_path: Path) -> None:
     wrong: dict[str, dict[str, Any]] = {
-        "arms: full is an arm of our own; give your retriever another name": {"arms": [ROCCHIO | {"name": "full"}]},
-        "evaluate: arms names moved twice": {"arms": [ROCCHIO, ROCCHIO]},
         r"evaluate\.arms\.0\.name: ": {"arms": [ROCCHIO | {"name": "../mine"}]},
         r"evaluate\.arms\.0\.retriever is missing": {"arms": [{"name": "mine"}]},
         r"unknown parameter evaluate\.arms\.0\.retrievr; did you mean retriever\?": {
@@ -131,7 +129,6 @@ def test_a_wrong_arm_is_one_line(tmp_path: Path) -> None:
             "arms": ["frozen"],
             "reranker": {"model": "m"},
         },
-        "the arm late compares vectors of tokens, and none are kept": {"arms": ["frozen", "late"]},
     }
     path = tmp_path / "params.yaml"
     for line, section in wrong.items():

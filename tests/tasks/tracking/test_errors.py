@@ -113,15 +113,14 @@ def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd:
 
 @pytest.mark.parametrize(("status", "kind"), [(403, Refused), (503, ServiceUnavailable)])
 def test_errors_of_boto_are_told_apart_by_their_status(status: int, kind: type[Exception]) -> None:
-    exceptions = pytest.importorskip("botocore.exceptions")
+    exceptions, boto3 = pytest.importorskip("botocore.exceptions"), pytest.importorskip("boto3.exceptions")
     response = {"Error": {"Code": "X", "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    cause = exceptions.ClientError(response, "PutObject")
     with pytest.raises(kind, match=r"a\.txt: ClientError"), uploading("a.txt"):
-        raise exceptions.ClientError(response, "PutObject")
-    boto3 = pytest.importorskip("boto3.exceptions")
+        raise cause
     with pytest.raises(kind, match=r"a\.txt: S3UploadFailedError"), uploading("a.txt"):
-        try:
-            raise exceptions.ClientError(response, "PutObject")
-        except exceptions.ClientError:
-            raise boto3.S3UploadFailedError("failed")  # noqa: B904
+        failed = boto3.S3UploadFailedError("failed")
+        failed.__context__ = cause
+        raise failed
     with pytest.raises(ServiceUnavailable), uploading("a.txt"):
         raise exceptions.NoCredentialsError

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tasks.tracking.execution import OWNERS, claim, execution_id, identity, is_alive, live_owners, recipe_here
+from tasks.tracking.execution import OWNERS, claim, execution_id, is_alive, live_owners, recipe_here
 
 RUNNER = """
 import subprocess, sys
@@ -64,14 +64,6 @@ def test_a_clock_that_is_set_leaves_a_living_owner_alive(workplace: Path, monkey
     boot, ticks = told["born"].split()
     assert not is_alive({**told, "born": f"{boot} {int(ticks) - 1}"})
     assert not is_alive({**told, "born": f"another-boot {ticks}"})
-
-
-def test_without_proc_the_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = identity()
-    monkeypatch.setattr("tasks.tracking.execution.boot", lambda: "")
-    assert identity() == {**noted, "born": ""}
-    for told in (identity(), noted):
-        assert is_alive(told) and not is_alive({**told, "started": told["started"] - 60})
 
 
 def test_a_run_is_named_by_the_recipe_of_its_folder(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

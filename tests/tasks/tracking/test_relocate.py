@@ -2,8 +2,6 @@
 
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -89,22 +87,6 @@ def test_a_place_that_a_person_chose_stays(old: Path, monkeypatch: pytest.Monkey
     old.rename(moved)
     client_of(f"sqlite:///{moved}/mlflow.db")
     assert foreign_roots(moved / "mlflow.db") == [f"{old}/mlruns"]
-
-
-@pytest.mark.services
-def test_a_worktree_that_shares_a_database_leaves_its_artifacts_beside_it(
-    old: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the worktree they would go with it; where it has a database, too, it is taken for what a copy was made of."""
-    worktree = old.with_name("worktree")
-    worktree.mkdir()
-    monkeypatch.chdir(worktree)
-    code = (
-        f"from tasks.tracking.client import client_of; client_of('sqlite:///{old}/mlflow.db').create_experiment('two')"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)  # MLflow remembers in a process where a store was opened
-    made = MlflowClient().get_experiment_by_name("two")
-    assert made is not None and str(made.artifact_location).startswith(f"{old}/mlruns/")
 
 
 def test_a_path_that_sqlite_does_not_open_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

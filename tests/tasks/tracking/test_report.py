@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,7 +146,7 @@ def test_a_stage_that_needs_the_server_ends_in_one_line(workplace: Path, monkeyp
     with expected, tracked_run("merge", Params.load()) as run:
         clock = iter([1000.0, 1003.0])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tracking.time, "monotonic", lambda: next(clock))
+            patch.setattr(tracking, "time", SimpleNamespace(monotonic=lambda: next(clock)))
             assert not run.flush(now=True)
         assert run._next_try == 1003.0 + 3.0 * tracking.RARELY, "a try took three seconds of the work's time"
         run.wait()
