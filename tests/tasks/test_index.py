@@ -3,27 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from digests import digests
-from indexed import index_world
+from stages import world_params
 
 from flows.doctor.status import _since_training
 from harr.corpus.passages import Passages, write_passages
 from harr.io.files import publish, read_json, write_json
-from harr.params import Params
 from harr.types import Passage
 from tasks.index import decide_training
 from tasks.paths import CORPUS, METRICS, TRAINED_ON, VECTORS
 from tasks.played import corpus_facts, told_corpus
-
-
-@pytest.fixture
-def params(workplace: Path) -> Params:
-    """A small world, its corpus noted as trained on."""
-    params = Params.load()
-    index_world(params)
-    assert decide_training.fn(params)["trains_again"] == 1.0
-    return params
 
 
 def change(kept: int, new: int = 1) -> None:
@@ -38,7 +27,9 @@ def change(kept: int, new: int = 1) -> None:
     write_json(VECTORS / "manifest.json", read_json(VECTORS / "manifest.json") | corpus)
 
 
-def test_a_few_passages_do_not_train_again_and_many_do(params: Params) -> None:
+def test_a_few_passages_do_not_train_again_and_many_do(place: Path, tiny: str) -> None:
+    """The corpus of the world is noted as trained on."""
+    params = world_params(tiny)
     noted, rows = digests(TRAINED_ON), len(Passages.open(CORPUS))
     assert decide_training.fn(params)["trains_again"] == 0.0 and digests(TRAINED_ON) == noted
     change(rows - 2)

@@ -1,35 +1,27 @@
-"""LeReT through its tasks: the suite of preferences, its page, and which model and prompt an arm has."""
+"""LeReT through its tasks: the page of preferences, its scores, and which model and prompt an arm has."""
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
+import styled
 from styled import Styled, Words
 
 from harr.builders.writers import build_reader
-from harr.errors import ExpectationFailed, IndexMismatch
+from harr.errors import IndexMismatch
 from harr.evaluate.play import Game
 from harr.generator.traces import open_world
-from harr.io.files import read_json, write_json
+from harr.io.files import read_json, read_jsonl, write_json
 from harr.params import Params
-from harr.params.filter import PreferencesParams
 from harr.params.generator import ScriptedParams
-from harr.preferences.collect import sample_preferences
 from harr.rag.pipelines.leret import LeReT
 from harr.rag.retrieval.late_interaction import search_identity
-from harr.rag.scoring.reward import Reward
-from harr.rag.setup import Setup
-from harr.report.plots import learning_curve
 from tasks.arms import trained_runs
 from tasks.evaluate import arm_pipelines
-from tasks.expectations.process import expect
-from tasks.filter import filter_suite, preferences_frame, write_preferences_page
+from tasks.filter import filter_suite, write_preferences_page
 from tasks.paths import PLACES
-from tasks.train import summary
 
 SCRIPTED = ScriptedParams(kind="scripted")
 
@@ -45,39 +37,24 @@ PARAMS = Params.model_validate(
 
 
 @pytest.fixture
-def sampled(tmp_path: Path, monkeypatch: Any) -> Path:
-    """A folder with data/filtered, made by the teacher."""
+def sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with data/filtered, made by the teacher, and what is told of its vectors."""
     monkeypatch.chdir(tmp_path)
-    world = open_world(3, hops=(2,))
-    setup = Setup(
-        world.questions, LeReT(2, template="bare"), Words(world), None, Reward({"recall": 1.0}), "w", "index-1"
-    )
-    small = PreferencesParams(pool=8, validation=4, candidates=6, held_out=0.3)
-    sample_preferences(small, setup, Styled, Path("data/filtered"), Path("work"), lambda step, values: None, 0)
+    styled.sampled(Path("data/filtered"))
     return tmp_path
 
 
-def test_the_suite_holds_and_fails_where_it_should(sampled: Path) -> None:
-    frame = preferences_frame.fn()
-    assert filter_suite(PARAMS) == "preferences"
-    assert expect.fn("preferences", frame) == {"expected_preferences": 10.0}
-    for column, value in {"margin": 0.0, "in_other_split": True, "chosen": ""}.items():
-        wrong: pd.DataFrame = frame.copy()
-        wrong.loc[0, column] = value
-        with pytest.raises(ExpectationFailed, match=column):
-            expect.fn("preferences", wrong)
+def vectors_are(identity: str) -> None:
+    write_json(Path("data/vectors/manifest.json"), {"identity": identity, "rows": 1, "dtype": "float32"})
 
 
-def test_the_page_shows_what_was_tried(sampled: Path) -> None:
+def test_the_page_shows_what_was_tried_and_says_what_a_score_is(sampled: Path) -> None:
     page = write_preferences_page.fn().read_text()
-    rows = [json.loads(line) for line in Path("data/filtered/preferences.jsonl").read_text().splitlines()]
+    rows = read_jsonl(Path("data/filtered/preferences.jsonl"))
+    assert filter_suite(PARAMS) == "preferences"
     assert f"{sum(len(row['pairs']) for row in rows)} pairs of queries at {len(rows)} prompts" in page
-    assert (
-        "<svg" in page and "hop 2" in page and "http" not in page.replace("http-equiv", "").replace("http://www.w3", "")
-    )
-
-
-def test_the_page_says_what_a_score_is(sampled: Path) -> None:
+    offline = page.replace("http-equiv", "").replace("http://www.w3", "")
+    assert "<svg" in page and "hop 2" in page and "http" not in offline
     told = {
         "accumulated": "Average precision of all passages found so far, one count",
         "marginal": "Average precision of what the hop itself found, by the gold that was still missing, one count",
@@ -105,44 +82,31 @@ def test_answers_are_scored_where_there_is_a_reader() -> None:
     assert [row["answer_em"] for row in rows] == [row["all_gold"] for row in rows]
 
 
-def test_the_curve_of_leret_tells_of_accuracy(tmp_path: Path) -> None:
-    told = {"loss": 3.0, "accuracy": 0.5, "reward_mean": 0.5, "zero_std_share": 0.0}
-    rows = [{"step": step, "phase": float(step > 5), **told} for step in range(12)]
-    learning_curve(rows, tmp_path / "train.svg", "accuracy")
-    text = (tmp_path / "train.svg").read_text()
-    assert "Accuracy while training" in text and "IPO follows SFT" in text and "mean reward" not in text
-    figures = summary([{**row, "seconds": 1.0} for row in rows], "accuracy")
-    assert figures["sft_accuracy_last_10"] == figures["ipo_accuracy_last_10"] == 0.5
-    assert "reward_last_10" not in figures
-
-
 def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:
-    Path("data/vectors").mkdir(parents=True)
-    write_json(Path("data/vectors/manifest.json"), {"identity": "index-1", "rows": 1, "dtype": "float32"})
+    vectors_are("index-1")
     pipelines: Any = arm_pipelines(PARAMS)
     assert [bool(pipelines[arm].demonstrations) for arm in PARAMS.evaluate.arms] == [False, True, False, False]
     runs = trained_runs(PARAMS)
     assert runs["full"] == [Path("models/adapter"), Path("models/arms/full-1")]
     assert runs["sft"] == [Path("models/adapter/sft"), Path("models/arms/full-1/sft")]
     assert set(runs) == {"full", "sft"}
-    write_json(Path("data/vectors/manifest.json"), {"identity": "index-2", "rows": 1, "dtype": "float32"})
+
+
+def test_another_index_or_late_interaction_than_was_sampled_with_is_refused(sampled: Path, tiny: str) -> None:
+    """Vectors made anew; a model where there was none; and retrained weights behind the same name."""
+    vectors_are("index-2")
     with pytest.raises(IndexMismatch, match="was sampled with index index-1, but this one is index-2"):
         arm_pipelines(PARAMS)
-
-
-def test_another_late_interaction_is_refused_as_another_index_is(sampled: Path, multi_vector: Path) -> None:
-    """Retrained weights behind the same name; and a model where there was none."""
-    write_json(Path("data/vectors/manifest.json"), {"identity": "index-1", "rows": 1, "dtype": "float32"})
-    folder = shutil.copytree(multi_vector, sampled / "colbert")
+    vectors_are("index-1")
+    folder, path = shutil.copytree(tiny, sampled / "colbert"), Path("data/filtered/manifest.json")
     told = PARAMS.retriever.model_copy(update={"late_interaction": str(folder)})
-    late, path = PARAMS.model_copy(update={"retriever": told}), Path("data/filtered/manifest.json")
+    late = PARAMS.model_copy(update={"retriever": told})
     with pytest.raises(IndexMismatch, match="was sampled with index index-1, but this one is"):
         arm_pipelines(late)
     write_json(path, read_json(path) | {"index": search_identity("index-1", str(folder))})
     assert set(arm_pipelines(late)) == set(PARAMS.evaluate.arms)
-    weights = folder / "1_Dense/model.safetensors"
+    weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"?")
-    with pytest.raises(
-        IndexMismatch, match=r"was sampled with index .*, but this one is .*; run `dvc repro -f -s filter`"
-    ):
+    again = r"was sampled with index .*, but this one is .*; run `dvc repro -f -s filter`"
+    with pytest.raises(IndexMismatch, match=again):
         arm_pipelines(late)

@@ -27,16 +27,16 @@ def test_expectations_are_read_from_the_figures_of_the_stages_before(workplace: 
     assert "all_kept" in held_expectations(kept) and "filtered" not in held_expectations(kept)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "body"),
-    [
-        ("smoke", merge_adapter.fn),
-        ("agent_small", merge_adapter.fn),
-        ("smoke", lambda params: register_model.fn(None, params)),
-        ("smoke", run_facts),
-        ("leret_small", arm_pipelines),
-    ],
-)
+READERS: list[tuple[str, Callable[[Params], object]]] = [
+    ("smoke", merge_adapter.fn),
+    ("agent_small", merge_adapter.fn),
+    ("smoke", lambda params: register_model.fn(None, params)),
+    ("smoke", run_facts),
+    ("leret_small", arm_pipelines),
+]
+
+
+@pytest.mark.parametrize(("recipe", "body"), READERS)
 def test_what_is_told_of_the_vectors_is_compared_with_its_hash(
     recipe: str, body: Callable[[Params], object], workplace: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from digests import digests
+from stages import SMOKE
 
 from flows.server import free_port, healthy, prefect_server
 from harr.builders.embed import embed_as_worker
@@ -18,7 +19,6 @@ from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import IndexMismatch
 from harr.io.files import finish, read_json, write_json
-from harr.io.model_folder import PACKAGED
 from harr.params import Params
 from harr.params.embed import EmbedParams
 from harr.types import Passage
@@ -81,11 +81,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def expected(workplace: Path) -> dict[str, str]:
+def expected(workplace: Path, tiny: str) -> dict[str, str]:
     """A corpus of 9 shards in the current folder, and what is made of it without any runner."""
     write_passages([Passage(f"p{i}", f"Town {i} has a river. " + "snow " * (i % 30)) for i in range(COUNT)], CORPUS)
-    write_json(Path("params.yaml"), Params.load().model_dump(mode="json", exclude_unset=True) | {"embed": EMBED})
-    encoder = Encoder(PACKAGED, max_tokens=Params.load().encoder.max_tokens)
+    write_json(Path("params.yaml"), SMOKE | {"embed": EMBED, "encoder": {"model": tiny, "max_tokens": 64}})
+    encoder = Encoder(tiny, max_tokens=64)
     embed_corpus(Passages.open(CORPUS), encoder, EmbedParams(**EMBED), Path("local"), Path("work/local"))
     return digests(Path("local"))
 
@@ -99,6 +99,7 @@ def run(script: str, server: str) -> str:
     return done.stdout
 
 
+@pytest.mark.services
 def test_threads_make_the_bytes_of_the_local_run(expected: dict[str, str], server: str) -> None:
     run(THREADS, server)
     assert digests(VECTORS) == expected
@@ -106,6 +107,7 @@ def test_threads_make_the_bytes_of_the_local_run(expected: dict[str, str], serve
     assert not list((WORK / "embed").iterdir())
 
 
+@pytest.mark.services
 @pytest.mark.skipif(find_spec("prefect_ray") is None, reason="the extra ray is not installed")
 def test_ray_completes_every_row_once_when_a_node_is_killed(expected: dict[str, str], server: str) -> None:
     said = run(TWO_NODES, server)

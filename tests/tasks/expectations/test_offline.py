@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
+from harr.io.files import write_text
 from tasks.expectations.offline import make_offline
 
 PAGE = """<html><head><link rel="stylesheet" href="https://cdn.example/a.css"><script src='https://cdn.example/a.js'>
@@ -12,32 +11,19 @@ PAGE = """<html><head><link rel="stylesheet" href="https://cdn.example/a.css"><s
 <a href="https://greatexpectations.io">their site</a> Data asset: None<br> <b>Status:</b> Succeeded</body></html>"""
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Path:
+def test_pages_ask_no_other_machine_and_the_first_leads_to_every_check(tmp_path: Path) -> None:
     checks = ("corpus/__none__/20261123T095221.402483Z/a1.html", "all/__none__/20261123T095300.000000Z/b.html")
     for name in (*(f"validations/{check}" for check in checks), "expectations/corpus.html"):
-        (tmp_path / name).parent.mkdir(parents=True)
-        (tmp_path / name).write_text(PAGE)
+        write_text(tmp_path / name, PAGE)
     make_offline(tmp_path)
-    return tmp_path
-
-
-def test_a_page_asks_no_other_machine_and_keeps_what_it_says(site: Path) -> None:
-    for page in (path for path in site.rglob("*.html") if path.name != "index.html"):
-        text = page.read_text()
+    before = {path: path.read_text() for path in tmp_path.rglob("*.html")}
+    index = before[tmp_path / "index.html"]
+    for text in (text for path, text in before.items() if path.name != "index.html"):
         assert "cdn.example" not in text and "$(" not in text and "None" not in text and "__none__" not in text
         assert "let kept = 1;" in text and "Succeeded" in text and "https://greatexpectations.io" in text
         assert text.count("<style>") == 2, "the page's own, and one in place of those that were taken out"
-
-
-def test_the_first_page_leads_to_every_check(site: Path) -> None:
-    text = (site / "index.html").read_text()
-    assert 'href="validations/corpus/__none__/20261123T095221.402483Z/a1.html"' in text
-    assert "2026-11-23 09:52:21</a> succeeded" in text and "width=device-width" in text
-    assert text.index(">corpus<") < text.index(">all<"), "in the order in which they were made"
-
-
-def test_a_second_time_changes_nothing(site: Path) -> None:
-    before = {path: path.read_bytes() for path in site.rglob("*.html")}
-    make_offline(site)
-    assert before == {path: path.read_bytes() for path in site.rglob("*.html")}
+    assert 'href="validations/corpus/__none__/20261123T095221.402483Z/a1.html"' in index
+    assert "2026-11-23 09:52:21</a> succeeded" in index and "width=device-width" in index
+    assert index.index(">corpus<") < index.index(">all<"), "in the order in which they were made"
+    make_offline(tmp_path)
+    assert before == {path: path.read_text() for path in tmp_path.rglob("*.html")}, "a second time changes nothing"

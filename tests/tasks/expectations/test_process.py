@@ -1,13 +1,20 @@
-"""Great Expectations stops bad tables with the rule and the first offending rows."""
+"""Great Expectations, in its process, stops bad tables with the rule and the first offending rows."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import styled
+from stages import ROOT
 
 from harr.errors import ExpectationFailed
+from tasks.evaluate import evaluation_frame
 from tasks.expectations.process import checker, data_docs, expect
+from tasks.filter import preferences_frame
+
+pytestmark = pytest.mark.services
 
 CORPUS = {"row": [0, 1, 2], "id": ["a", "b", "c"], "text": ["One.", "Two.", "Three."], "words": [1, 1, 1]}
 QUESTIONS = {
@@ -29,12 +36,13 @@ EVALUATION = {
     "recall": [0.5, 1.0],
     "answer_f1": [None, None],
 }
-TABLES = {
+TABLES: dict[str, dict[str, Any]] = {
     "corpus": CORPUS,
     "questions": QUESTIONS,
     "vectors": VECTORS,
     "index": INDEX,
     "filtered": FILTERED,
+    "all_kept": {"id": ["q1", "q2"], "kept": [True, True]},
     "evaluation": EVALUATION,
 }
 
@@ -44,17 +52,30 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """One folder and one process of Great Expectations for the whole file."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("checks"))
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+        patch.setenv("PYTHONPATH", str(ROOT))
         process = checker()
         yield Path.cwd()
         process.communicate(timeout=60)
     checker.cache_clear()
 
 
-@pytest.mark.parametrize("suite", TABLES)
-def test_a_sound_table_passes(suite: str) -> None:
-    outcome = expect.fn(suite, pd.DataFrame(TABLES[suite]))
-    assert outcome[f"expected_{suite}"] >= 3
+def test_sound_tables_pass() -> None:
+    for suite, table in TABLES.items():
+        assert expect.fn(suite, pd.DataFrame(table))[f"expected_{suite}"] >= 3, suite
+    row = {"id": "q1", "recall": 1.0, "answer_f1": 0.5}
+    seeds = evaluation_frame.fn({"frozen": [[row]], "full": [[row], [row]]})
+    assert expect.fn("evaluation", seeds) == {"expected_evaluation": 4.0}, "every seed of an arm is a run of its own"
+
+
+def test_preferences_hold_and_fail_where_they_should() -> None:
+    styled.sampled(Path("data/filtered"))
+    frame = preferences_frame.fn()
+    assert expect.fn("preferences", frame) == {"expected_preferences": 10.0}
+    for column, value in {"margin": 0.0, "in_other_split": True, "chosen": ""}.items():
+        wrong: pd.DataFrame = frame.copy()
+        wrong.loc[0, column] = value
+        with pytest.raises(ExpectationFailed, match=column):
+            expect.fn("preferences", wrong)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +94,7 @@ def test_a_sound_table_passes(suite: str) -> None:
         ("index", "vectors", [9], "pair_values_to_be_equal", "collection harr_1"),
         ("filtered", "reward_std", [0.0, 0.1], "reward_std", "id q1"),
         ("filtered", "reason", ["rollouts disagree", "all right"], "reason", "id q2"),
+        ("all_kept", "kept", [True, False], "kept", "id q2"),
         ("evaluation", "recall", [0.5, 1.5], "recall", "arm full"),
         ("evaluation", "questions_missing", [0, 3], "questions_missing", "arm full"),
     ],

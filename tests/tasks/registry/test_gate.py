@@ -1,59 +1,47 @@
 """The gate judges by what was registered: neither params.yaml of today nor edited rows nor many tries get past it."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from registries import CLEAN, SWAP, Registry
 
 from harr.errors import PromotionRefused
-from harr.io.files import fingerprint, sha256
+from harr.io.files import fingerprint, sha256, write_json
 from tasks.registry import attempts
 from tasks.registry.gate import judge
 
 RULES = {"metric": "recall", "baseline": "frozen", "resamples": 2000, "seed": 0, "min_questions": 10, "veto": {}}
-SWAP = {"fall": 0.6, "low": 0.4, "high": 0.8, "own": 0.7, "swapped": 0.1, "n": 50.0}
 HELD = json.dumps({"corpus": 5})
 
 
-class Store:
-    """As much of MLflow's client as the gate asks, in a folder."""
+class Store(Registry):
+    """A registry in a folder, to which versions are added as tests need them."""
 
-    def __init__(self, root: Path) -> None:
-        self.root, self.tags = root, dict[str, str]()
-
-    def add(self, number: str, rows: dict[str, list[dict[str, Any]]], **tags: str) -> Any:
+    def add(self, number: str, rows: dict[str, list[dict[str, Any]]], audit: Any = CLEAN, **tags: str) -> Any:
         """Register a version with the rows of its arms."""
-        folder = self.root / number / "evaluation"
-        folder.mkdir(parents=True)
-        (folder / "audit.json").write_text(json.dumps({"exploits": {}, "named": {}, "swap": SWAP}))
+        run = self.run()
+        folder = self.kept(run) / "evaluation"
+        write_json(folder / "audit.json", audit)
         for arm, own in rows.items():
             (folder / f"{arm}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
         results = fingerprint({path.name: sha256(path) for path in folder.iterdir()})
         told = {"results": results, "model": number, "evaluation": "game", "questions": "asked", "index": "i"}
         told |= {"rules": json.dumps(RULES), "expectations": HELD, "kind": "retriever"} | tags
-        return SimpleNamespace(name="m", version=number, run_id=number, tags=told)
-
-    def list_artifacts(self, run: str, folder: str) -> list[Any]:
-        return [SimpleNamespace(path=f"{folder}/{path.name}") for path in (self.root / run / folder).iterdir()]
-
-    def download_artifacts(self, run: str, folder: str, place: str) -> str:
-        return str(self.root / run / folder)
-
-    def get_registered_model(self, name: str) -> Any:
-        return SimpleNamespace(tags=self.tags)
-
-    def set_registered_model_tag(self, name: str, key: str, value: str) -> None:
-        self.tags[key] = value
+        return SimpleNamespace(name="m", version=number, run_id=run, tags=told)
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """An empty one."""
     monkeypatch.setattr("tasks.registry.gate.vectors_manifest", lambda: {"identity": "i"})
-    return Store(tmp_path)
+    made = Store(tmp_path)
+    made.create_registered_model("m")
+    return made
 
 
 def answered(recall: float, f1: float, count: int = 32) -> list[dict[str, Any]]:
@@ -81,7 +69,7 @@ CASES: dict[str, tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], s
 @pytest.mark.parametrize("case", CASES)
 def test_rows_that_cannot_be_compared_are_named(case: str, store: Store) -> None:
     change, told = CASES[case]
-    good = store.add("1", {"full": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)})
+    good = store.add("1", BETTER)
     assert refusal(store, good) == ""
     bad = store.add("2", {"full": change(answered(0.9, 0.9)), "frozen": answered(0.3, 0.3)})
     shown = refusal(store, bad)
@@ -113,15 +101,45 @@ def test_a_version_without_rules_is_told_how_it_gets_them(tag: str, store: Store
         judge(store, old, None, [])
 
 
-@pytest.mark.parametrize("tag", ["no json", '{"corpus": "many"}', "[]"])
-def test_a_tag_that_somebody_wrote_is_no_traceback(tag: str, store: Store) -> None:
-    rows = {"full": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)}
-    assert "expectations: found none recorded" in refusal(store, store.add("1", rows, expectations=tag))
+BETTER = {"full": answered(0.9, 0.9), "frozen": answered(0.3, 0.3)}
+EXPLOIT = "no_search: nothing is searched for in 40% of 40"
+NONE = "expectations: found none recorded, needed all held"
+REFUSED: list[tuple[str, dict[str, Any]]] = [
+    ("index: found other, needed i", {"index": "other"}),
+    (NONE, {"expectations": "{}"}),
+    (NONE, {"expectations": "no json"}),
+    (NONE, {"expectations": '{"corpus": "many"}'}),
+    (NONE, {"expectations": "[]"}),
+    ("expectations: found no result of vectors", {"expectations": '{"corpus": 5, "vectors": 0}'}),
+    ("exploits: found none recorded, needed an audit of full beside the arm that it began as", {"audit": {}}),
+    (
+        f"exploits: found {EXPLOIT}, needed none, or its name in tracking",
+        {"audit": CLEAN | {"named": {"no_search": EXPLOIT}}},
+    ),
+    (
+        "evidence: found answers do not depend on passages: answer F1 0.700 falls by 0.000",
+        {"audit": CLEAN | {"swap": SWAP | {"fall": 0.0, "low": 0.0}}},
+    ),
+    ("questions: found 32, needed at least 33 (tracking.min_questions)", {"rules": {"min_questions": 33}}),
+]
+
+
+def test_every_condition_is_asked_and_stands_on_the_page(store: Store) -> None:
+    for number, (told, change) in enumerate(REFUSED):
+        tags = change | ({"rules": json.dumps(RULES | change["rules"])} if "rules" in change else {})
+        verdict = judge(store, store.add(str(number), BETTER, **tags), None, [])
+        assert told in verdict.refusal and re.search("1 of 1[01] conditions does not hold", verdict.page), told
+        assert told.split(", ")[0].split("found ")[1] in verdict.page
+    untold = {"named": {"no_search": "no_search"}, "swap": {"untold": "the pipeline gives no answers"}}
+    allowed = json.dumps(RULES | {"allowed_exploits": ["no_search"], "min_questions": 32})
+    verdict = judge(store, store.add("last", BETTER, CLEAN | untold, rules=allowed), None, [])
+    assert verdict.refusal == "" and "all 11 conditions hold" in verdict.page
+    assert "none, no_search is allowed" in verdict.page and "not asked: the pipeline gives no answers" in verdict.page
 
 
 def test_rows_that_are_not_those_that_were_registered_are_refused(store: Store) -> None:
     version = store.add("1", {"full": answered(0.3, 0.3), "frozen": answered(0.3, 0.3)})
-    path = store.root / "1/evaluation/full.jsonl"
+    path = store.kept(version.run_id) / "evaluation/full.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in answered(1.0, 1.0)))
     with pytest.raises(PromotionRefused, match="the evaluation of version 1 of m in MLflow's artifact store is not"):
         judge(store, version, None, [])

@@ -19,12 +19,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from registries import CLEAN, Killed, Registry, found
 
 from harr.errors import HarrError, IndexMismatch, PromotionRefused
 from harr.io.files import digest_of, publish, sha256, write_json, write_text
 from harr.params import Params
 from tasks import merge, played
-from tasks.registry import candidate, history, promote as promotion, register as registration
+from tasks.registry import attempts, candidate, history, promote as promotion, register as registration, replay
 from tasks.registry.gate import record_of
 
 ROOT = Path(__file__).parents[3]
@@ -32,147 +33,22 @@ FOLDERS = ["data/evaluation", "models/adapter", "models/retriever", "data/corpus
 STEPS = int(os.environ.get("HARR_STEPS", "200"))
 EACH = 20
 NAME = "harr-smoke"
-SWAP = {"fall": 0.6, "low": 0.4, "high": 0.8, "own": 0.7, "swapped": 0.1, "n": 50.0}
-
-
-class Absent(Exception):
-    """What MLflow says of an alias, a version or a model that is not there."""
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-class Registry:
-    """As much of MLflow's client as registration and promotion ask; ``left`` writes may be made before a kill."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.left = root, -1
-        self.tags: dict[str, str] | None = None
-        self.aliases: dict[str, str] = {}
-        self.versions: dict[str, Any] = {}
-        self.runs = self.made = 0
-
-    def write(self) -> None:
-        """Count a write; the kill comes before it."""
-        if self.left == 0:
-            raise Killed
-        self.left -= 1
-
-    def get_registered_model(self, name: str) -> Any:
-        if self.tags is None:
-            raise Absent
-        return SimpleNamespace(name=name, tags=self.tags, aliases=self.aliases)
-
-    def create_registered_model(self, name: str, description: str = "") -> None:
-        self.write()
-        self.tags = self.tags or {}
-
-    def get_model_version(self, name: str, number: str) -> Any:
-        if str(number) not in self.versions:
-            raise Absent
-        return self.versions[str(number)]
-
-    def get_model_version_by_alias(self, name: str, alias: str) -> Any:
-        if alias not in self.aliases:
-            raise Absent
-        return self.versions[self.aliases[alias]]
-
-    def search_model_versions(self, text: str) -> list[Any]:
-        digest = text.rsplit("'", 2)[1]
-        return [version for version in self.versions.values() if version.tags["model"] == digest]
-
-    def create_model_version(self, name: str, source: str, run_id: str, tags: dict[str, str], **more: Any) -> Any:
-        self.write()
-        self.made += 1
-        number = str(self.made)
-        self.versions[number] = SimpleNamespace(name=name, version=number, run_id=run_id, tags=dict(tags))
-        return self.versions[number]
-
-    def delete_version(self, number: str) -> None:
-        """Delete a version, as a person may; its aliases go with it."""
-        del self.versions[number]
-        self.aliases = {alias: own for alias, own in self.aliases.items() if own != number}
-
-    def set_registered_model_alias(self, name: str, alias: str, number: str) -> None:
-        self.write()
-        self.aliases[alias] = str(number)
-
-    def delete_registered_model_alias(self, name: str, alias: str) -> None:
-        self.write()
-        self.aliases.pop(alias, None)
-
-    def set_registered_model_tag(self, name: str, key: str, value: str) -> None:
-        self.write()
-        assert self.tags is not None
-        self.tags[key] = value
-
-    def delete_registered_model_tag(self, name: str, key: str) -> None:
-        self.write()
-        assert self.tags is not None
-        self.tags.pop(key, None)
-
-    def set_model_version_tag(self, name: str, number: str, key: str, value: str) -> None:
-        self.write()
-        self.versions[str(number)].tags[key] = value
-
-    def delete_model_version_tag(self, name: str, number: str, key: str) -> None:
-        self.write()
-        self.versions[str(number)].tags.pop(key, None)
-
-    def list_artifacts(self, run: str, folder: str) -> list[Any]:
-        place = self.root / "kept" / run / folder
-        paths = sorted(place.iterdir()) if place.exists() else []
-        return [SimpleNamespace(path=f"{folder}/{path.name}", is_dir=path.is_dir()) for path in paths]
-
-    def download_artifacts(self, run: str, path: str, place: str = "") -> str:
-        return str(self.root / "kept" / run / path)
-
-    def log_text(self, run: str, text: str, name: str) -> None:
-        self.write()
-        write_text(self.root / "kept" / run / name, text)
-
-    def log_artifact(self, run: str, path: str, folder: str) -> None:
-        self.write()
-        (self.root / "kept" / run / folder).mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, self.root / "kept" / run / folder)
-
-    def get_run(self, run: str) -> Any:
-        return SimpleNamespace(info=SimpleNamespace(artifact_uri=f"kept/{run}"))
-
-    def update_model_version(self, *given: Any) -> None:
-        self.write()
 
 
 class Reported:
     """A run that keeps its files at once."""
 
     def __init__(self, client: Registry) -> None:
-        client.runs += 1
-        self.client, self.run_id = client, f"run-{client.runs}"
+        self.client, self.run_id = client, client.run()
 
     def artifact(self, path: Path, folder: str = "") -> None:
-        self.client.write()
-        place = self.client.root / "kept" / self.run_id / folder
-        if path.is_dir():
-            shutil.copytree(path, place, dirs_exist_ok=True)
-        else:
-            place.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, place)
+        self.client.log_artifact(self.run_id, str(path), folder)
 
     def headline(self, *given: Any) -> None: ...
 
     def wait(self) -> None: ...
 
     def tag(self, **tags: str) -> None: ...
-
-
-def found(call: Any, *values: Any) -> Any:
-    """What a call gives, or None."""
-    try:
-        return call(*values)
-    except Absent:
-        return None
 
 
 def level_of(model: str) -> float:
@@ -203,29 +79,26 @@ class Project(RuleBasedStateMachine):
             patch(module, "found", found)
         for module in (promotion, candidate):
             patch(module, "open_client", lambda params: client)
-        patch(history, "found", found)
-        patch("tasks.registry.attempts.found", found)
+        for module in (history, attempts):
+            patch(module, "found", found)
         patch(registration, "taken", lambda call, *values, **named: call(*values, **named))
-        patch(registration, "uploading", lambda name: nullcontext())
-        patch(promotion, "uploading", lambda name: nullcontext())
+        for module in (registration, promotion, replay):
+            patch(module, "uploading", lambda name: nullcontext())
         patch(promotion, "alone", lambda client, name: nullcontext())
-        patch("tasks.registry.replay.uploading", lambda name: nullcontext())
         patch(registration, "requirements", lambda: "a==1\n")
         patch(registration, "write_mlmodel", lambda around, folder: write_json(around / "MLmodel", {}))
-        patch(registration, "figure_tags", lambda summary: {})
-        patch(registration, "describe", lambda *given, **named: "")
-        patch(registration, "headline_figures", lambda summary: {})
-        patch(registration, "evaluation_note", lambda summary: "")
-        patch(registration, "purpose", lambda facts: "")
-        patch(registration, "plain_facts", dict)
+        for name in ("figure_tags", "headline_figures", "plain_facts"):
+            patch(registration, name, lambda told: {})
+        for name in ("describe", "evaluation_note", "purpose"):
+            patch(registration, name, lambda *given, **named: "")
         patch(candidate, "tracked_run", lambda stage, params: nullcontext(Reported(client)))
         patch(candidate, "check_settings", lambda: None)
         patch(candidate, "summary", dict)
         patch(merge, "revisions", dict)
         patch(merge, "held_expectations", lambda params: {"corpus": 5.0})
-        patch("tasks.registry.replay.fetch", self.fetched)
-        patch("tasks.registry.replay.play_arms", SimpleNamespace(fn=self.played_again))
-        patch("tasks.registry.replay.asked_questions", lambda params, path: [])
+        patch(replay, "fetch", self.fetched)
+        patch(replay, "play_arms", SimpleNamespace(fn=self.played_again))
+        patch(replay, "asked_questions", lambda params, path: [])
         self.corpus_is(0)
         self.trained(8)
         self.evaluated()
@@ -261,7 +134,7 @@ class Project(RuleBasedStateMachine):
         shutil.rmtree(work, ignore_errors=True)
         for arm, level in (("full", level_of(model)), ("frozen", 0.1)):
             write_text(work / f"{arm}.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows(level)))
-        write_json(work / "audit.json", {"exploits": {}, "named": {}, "swap": SWAP})
+        write_json(work / "audit.json", CLEAN)
         write_json(work / "played.json", record)
         publish(work, Path("data/evaluation"))
         self.measured.setdefault(played.content_of(Path("models/adapter")) or "", set()).add(self.here())
@@ -313,9 +186,7 @@ class Project(RuleBasedStateMachine):
         for name in ("data", "models"):
             shutil.copytree(name, f"aside/{name}")
 
-    @rule(
-        what=st.sampled_from(["data/evaluation", "models/adapter", "models/retriever", "data/corpus", "data/vectors"])
-    )
+    @rule(what=st.sampled_from(FOLDERS))
     def restored(self, what: str) -> None:
         """One folder of the copy comes back, and the others do not."""
         if Path("aside", what).exists():
@@ -374,7 +245,7 @@ class Project(RuleBasedStateMachine):
         version = found(self.client.get_model_version_by_alias, NAME, "champion")
         if version is None:
             return
-        kept = self.client.root / "kept" / version.run_id
+        kept = self.client.kept(version.run_id)
         folder = kept / registration.place_of("retriever")
         assert digest_of(folder) == version.tags["model"], "the files are those that were registered"
         adapter = json.loads((folder / "harr.json").read_text())["adapter"]
@@ -391,7 +262,7 @@ class Project(RuleBasedStateMachine):
     def every_version_is_whole(self) -> None:
         """No version's record is of another model than its files: that would be promoted one day."""
         for version in self.client.versions.values() if hasattr(self, "client") else ():
-            kept = self.client.root / "kept" / version.run_id
+            kept = self.client.kept(version.run_id)
             names = {path.name: sha256(path) for path in (kept / "evaluation").iterdir()}
             try:
                 record = record_of(self.client, version)

@@ -2,12 +2,9 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ import numpy as np
 import pytest
 from exported import export_moved
 from sentence_transformers import SentenceTransformer
-from servers import wait_for
+from servers import Server
 
 from flows.server import free_port
 from harr.io.files import read_json
@@ -27,11 +24,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # mlflow.pyfunc 
 TEXTS = ["Query: Where was she born?", "Acme was founded by Ada Brown."]
 
 
-@pytest.fixture(scope="module", params=["both", "query"])
-def kept(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the registry keeps of a retriever with a moved encoder and prompts: of both towers, or of queries alone."""
-    folder = tmp_path_factory.mktemp("kept")
-    export_moved(folder / LOADABLE, tmp_path_factory.mktemp("work"), request.param)
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory, tiny: str) -> Path:
+    """What the registry keeps of a retriever with a moved encoder and prompts."""
+    return keep(tmp_path_factory, tiny, "both")
+
+
+def keep(made: pytest.TempPathFactory, tiny: str, towers: str) -> Path:
+    """One of both towers, or of queries alone (``query``)."""
+    folder = made.mktemp("kept")
+    export_moved(folder / LOADABLE, made.mktemp("work"), towers, tiny)
     write_mlmodel(folder, folder / LOADABLE)
     return folder
 
@@ -42,7 +44,11 @@ def cosine(found: Any, wanted: Any) -> float:
     return float(((one * other).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(other, axis=-1)).min())
 
 
-def test_both_flavours_give_the_vectors_of_the_folder(kept: Path) -> None:
+@pytest.mark.parametrize("towers", ["both", "query"])
+def test_both_flavours_give_the_vectors_of_the_folder(
+    towers: str, tmp_path_factory: pytest.TempPathFactory, tiny: str
+) -> None:
+    kept = keep(tmp_path_factory, tiny, towers)
     own = SentenceTransformer(str(kept / LOADABLE))
     queries, documents = own.encode_query(TEXTS), own.encode_document(TEXTS)
     loaded = mlflow.sentence_transformers.load_model(str(kept))
@@ -54,7 +60,7 @@ def test_both_flavours_give_the_vectors_of_the_folder(kept: Path) -> None:
     assert cosine(model.predict(TEXTS, params=tower), documents) >= 0.9999
     assert cosine(queries, documents) < 0.99, "the towers, or their prompts, differ"
     (example,) = model.input_example
-    assert example.endswith("\nQuery: Where was she born?") and model.predict(model.input_example).shape == (1, 384)
+    assert example.endswith("\nQuery: Where was she born?") and model.predict(model.input_example).shape == (1, 64)
     assert model.predict(TEXTS).dtype == np.float32
 
 
@@ -77,41 +83,31 @@ def test_mlflow_reads_what_stands_in_the_file_and_no_file_can_run_code(kept: Pat
     assert not any("+" in line for line in pinned)
 
 
-@pytest.fixture
-def served(kept: Path, tmp_path: Path) -> Iterator[str]:
-    """`mlflow models serve` of it on loopback: the address that answers."""
-    port, log = free_port(), tmp_path / "serve.log"
+@pytest.mark.services
+def test_mlflow_serves_it(kept: Path, tmp_path: Path) -> None:
+    """`mlflow models serve` of it on loopback answers."""
+    port = free_port()
     command = [sys.executable, "-m", "mlflow", "models", "serve", "-m", str(kept), "--env-manager", "local"]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [*command, "-h", "127.0.0.1", "-p", str(port)],
-            stdout=out,
-            stderr=out,
-            env=os.environ | {"PATH": path},
-            start_new_session=True,
-        )
-    try:
-        wait_for(port, process, log)
-        yield f"http://127.0.0.1:{port}/invocations"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    server = Server(tmp_path, [*command, "-h", "127.0.0.1", "-p", str(port)], port, os.environ | {"PATH": path})
 
-
-@pytest.mark.services
-def test_mlflow_serves_it(kept: Path, served: str) -> None:
     def ask(body: Any) -> Any:
         text = json.dumps(body).encode()
-        request = urllib.request.Request(served, text, {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/invocations", text, {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=120) as answer:
             return json.load(answer)["predictions"]
 
     own = SentenceTransformer(str(kept / LOADABLE))
-    assert cosine(ask({"inputs": TEXTS}), own.encode_query(TEXTS)) >= 0.9999
-    assert cosine(ask({"dataframe_records": [{"text": text} for text in TEXTS]}), own.encode_query(TEXTS)) >= 0.9999
-    documents = {"inputs": TEXTS, "params": {"task": "document", "prompt_name": "document"}}
-    assert cosine(ask(documents), own.encode_document(TEXTS)) >= 0.9999
-    assert len(ask(read_json(kept / "serving_input_example.json"))) == 1
-    with pytest.raises(urllib.error.HTTPError, match="400"):
-        ask({"nonsense": 1})
+    server.start()
+    try:
+        assert cosine(ask({"inputs": TEXTS}), own.encode_query(TEXTS)) >= 0.9999
+        assert cosine(ask({"dataframe_records": [{"text": text} for text in TEXTS]}), own.encode_query(TEXTS)) >= 0.9999
+        documents = {"inputs": TEXTS, "params": {"task": "document", "prompt_name": "document"}}
+        assert cosine(ask(documents), own.encode_document(TEXTS)) >= 0.9999
+        assert len(ask(read_json(kept / "serving_input_example.json"))) == 1
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            ask({"nonsense": 1})
+    finally:
+        server.stop()

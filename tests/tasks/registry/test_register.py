@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from registries import CLEAN
 
 from harr.errors import CorpusError, DamagedFile, ParamsError, PromotionRefused, StaleState
 from harr.evaluate.summary import summarise
@@ -24,7 +26,6 @@ from tasks.tracking.run import tracked_run
 
 NAME = "harr-smoke"
 FACTS = {"base_model": "/data/models/base", "retriever": {"state": "lines"}, "history": True, "statuses": True}
-SWAP = {"fall": 0.6, "low": 0.4, "high": 0.8, "own": 0.7, "swapped": 0.1, "n": 50.0}
 SUITES = {
     "download": {"expected_corpus": 5.0, "expected_questions": 6.0},
     "embed": {"expected_vectors": 3.0},
@@ -33,12 +34,22 @@ SUITES = {
 }
 
 
+def indexed(number: str) -> None:
+    """A corpus and its vectors."""
+    for folder, identity in (("corpus", f"corpus-{number}"), ("vectors", f"index-{number}")):
+        manifest = {"identity": identity, "corpus": f"corpus-{number}", "rows": 4, "dtype": "float32"}
+        written(folder, f"data/{folder}", "manifest.json", manifest)
+
+
+def written(draft: str, place: str, name: str, value: Any) -> None:
+    """Publish a folder with a file, in place of what was there."""
+    write_json(Path("work", draft, name), value)
+    publish(Path("work", draft), Path(place))
+
+
 def finished(right: int, text: str = "first") -> None:
     """What the stages leave of a run that answers the first ``right`` of 40 questions, and what DVC notes of it."""
-    for folder, identity in (("corpus", "corpus-1"), ("vectors", "index-1")):
-        manifest = {"identity": identity, "corpus": "corpus-1", "rows": 4, "dtype": "float32"}
-        write_json(Path(f"work/{folder}/manifest.json"), manifest)
-        publish(Path(f"work/{folder}"), Path(f"data/{folder}"))
+    indexed("1")
     write_json(Path("data/questions/test.jsonl"), {"id": "q0"})
     arms = {
         arm: [[{"id": f"q{i}", "answer_f1": float(i < count)} for i in range(40)]]
@@ -47,9 +58,8 @@ def finished(right: int, text: str = "first") -> None:
     for arm, (rows,) in arms.items():
         Path("work/evaluation").mkdir(exist_ok=True)
         Path(f"work/evaluation/{arm}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    write_json(Path("work/evaluation/audit.json"), {"exploits": {}, "named": {}, "swap": SWAP})
-    write_json(Path("work/adapter/weights.json"), text)
-    publish(Path("work/adapter"), Path("models/adapter"))
+    write_json(Path("work/evaluation/audit.json"), CLEAN)
+    written("adapter", "models/adapter", "weights.json", text)
     summary: Any = summarise(arms, resamples=200, seed=0)
     write_json(Path("metrics/contrasts.json"), summary.pop("contrasts"))
     write_json(Path("metrics/evaluate.json"), summary | {"expected_evaluation": 4.0})
@@ -58,8 +68,7 @@ def finished(right: int, text: str = "first") -> None:
     for stage, held in SUITES.items():
         write_json(Path(f"metrics/{stage}.json"), held)
     made = {"towers": "both", "text": text, "adapter": content_of(Path("models/adapter"))}
-    write_json(Path("work/model/harr.json"), FACTS | made)
-    publish(Path("work/model"), Path("models/retriever"))
+    written("model", "models/retriever", "harr.json", FACTS | made)
     used = yaml.safe_load(Path("params.yaml").read_text())
     stages = {stage: {"params": {"params.yaml": {"retriever": used["retriever"]}}} for stage in ("evaluate", "merge")}
     stages["train"] = {"params": {"params.yaml": {"train": used["train"]}}}
@@ -115,12 +124,6 @@ def test_a_version_says_its_figures_with_intervals_and_so_does_the_parent_run(
     assert headline["gain_low"] > 0.2
     means = "full beats bm25, the best arm without training: +45.0 points of answer F1 ["
     assert parent.data.tags["mlflow.note.content"].startswith(means)
-
-
-def test_what_is_kept_is_yaml_json_and_texts_around_the_folder_that_merge_wrote(
-    params: Params, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    merged(params, "one", monkeypatch)
     kept = Path(version(params).source)
     assert digest_of(kept / LOADABLE) == digest_of(Path("models/retriever")) == version(params).tags["model"]
     around = {path.name for path in kept.iterdir()}
@@ -194,21 +197,6 @@ def test_where_all_champions_were_deleted_the_next_one_is_the_first_again(params
     assert "champion of harr-smoke is version 2" in rollback.fn(params, to="2")
 
 
-def test_what_is_not_as_the_stages_left_it_is_not_registered(params: Params) -> None:
-    values = yaml.safe_load(Path("params.yaml").read_text())
-    Path("params.yaml").write_text(yaml.safe_dump(values | {"retriever": values["retriever"] | {"k": 7}}))
-    with pytest.raises(ParamsError, match=r"retriever in params\.yaml is not what stage evaluate ran with"):
-        keep_candidate(Params.load())
-    Path("data/evaluation/full.jsonl").write_text("")
-    with pytest.raises(DamagedFile, match=r"full\.jsonl is damaged .*; run `dvc checkout evaluate`"):
-        keep_candidate(params)
-    shutil.rmtree("models")
-    assert not has_model(params)
-    with pytest.raises(CorpusError, match="models/retriever holds no model; run `dvc pull` or `dvc repro`"):
-        keep_candidate(params)
-    assert open_client(params).search_registered_models() == []
-
-
 def test_a_model_is_pulled_whole_and_nothing_else_is_replaced(params: Params) -> None:
     keep_candidate(params)
     uri, out = f"models:/{NAME}@candidate", Path("elsewhere/champion")
@@ -226,73 +214,97 @@ def test_a_model_is_pulled_whole_and_nothing_else_is_replaced(params: Params) ->
     assert sorted(path.name for path in out.parent.iterdir()) == ["champion"]
 
 
-def test_figures_of_another_model_or_corpus_are_not_registered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `flows.merge` meets where a folder was swapped without DVC."""
-    write_json(Path("work/adapter/weights.json"), "never played")
-    publish(Path("work/adapter"), Path("models/adapter"))
-    with pytest.raises(StaleState, match=r"data/evaluation was played with another state of the adapter .* than lies"):
-        merged(params, "one", monkeypatch)
-    finished(right=24)
-    write_json(Path("work/model/harr.json"), FACTS | {"adapter": "of another training"})
-    publish(Path("work/model"), Path("models/retriever"))
-    with pytest.raises(StaleState, match="models/retriever was made of adapter of anoth, but data/evaluation was play"):
-        merged(params, "one", monkeypatch)
-    finished(right=24)
-    for folder, identity in (("corpus", "corpus-2"), ("vectors", "index-2")):
-        manifest = {"identity": identity, "corpus": "corpus-2", "rows": 4, "dtype": "float32"}
-        write_json(Path(f"work/{folder}/manifest.json"), manifest)
-        publish(Path(f"work/{folder}"), Path(f"data/{folder}"))
-    with pytest.raises(StaleState, match=r"another state of the corpus, the vectors than lies here, .* `dvc repro`"):
-        merged(params, "one", monkeypatch)
-    assert open_client(params).search_registered_models() == []
+def edited(section: str, **values: Any) -> None:
+    """Other values of a section in params.yaml."""
+    used = yaml.safe_load(Path("params.yaml").read_text())
+    Path("params.yaml").write_text(yaml.safe_dump(used | {section: used[section] | values}))
 
 
-def test_rows_without_their_hashes_are_not_registered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of another arm or model were put there, and the list that would tell was removed."""
+def noted(stages: Any) -> None:
+    """A dvc.lock that lost a stage of dvc.yaml: it cannot tell that params.yaml has another learning rate."""
+    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"train": {"params": ["train"]}}}))
+    Path("dvc.lock").write_text(yaml.safe_dump(stages))
+
+
+def replaced(path: str, before: str, after: str) -> None:
+    text = Path(path).read_text()
+    assert before in text
+    Path(path).write_text(text.replace(before, after))
+
+
+def rows_of_another_arm() -> None:
+    """Rows were put in place of others, and the list that would tell was removed."""
     shutil.copy("data/evaluation/frozen.jsonl", "data/evaluation/full.jsonl")
     Path("data/evaluation/sha256sums.txt").unlink()
-    for register in (lambda: keep_candidate(params), lambda: merged(params, "one", monkeypatch)):
-        with pytest.raises(DamagedFile, match=r"sha256sums\.txt is missing, which tells rows that were played"):
-            register()
-    assert open_client(params).search_registered_models() == []
 
 
-def test_parameters_that_trained_another_model_are_not_registered(
-    params: Params, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither stage evaluate nor merge reads the learning rate; the version would say that it learnt with it."""
-    values = yaml.safe_load(Path("params.yaml").read_text())
-    Path("params.yaml").write_text(yaml.safe_dump(values | {"train": values["train"] | {"learning_rate": 0.9}}))
-    for register in (lambda: keep_candidate(Params.load()), lambda: merged(Params.load(), "one", monkeypatch)):
-        with pytest.raises(ParamsError, match=r"train in params\.yaml is not what stage train ran with"):
-            register()
-    assert open_client(params).search_registered_models() == []
+LOST = r"dvc\.lock does not tell with which parameters stage train ran; run"
+FIGURE = r"{} is not what stage evaluate wrote; run `dvc checkout evaluate`"
+WRONG: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
+    "game": (
+        lambda: edited("retriever", k=7),
+        ParamsError,
+        r"retriever in params\.yaml is not what stage evaluate ran with",
+    ),
+    "training": (  # neither stage evaluate nor merge reads it; the version would say that it learnt with it
+        lambda: edited("train", learning_rate=0.9),
+        ParamsError,
+        r"train in params\.yaml is not what stage train ran with",
+    ),
+    "no stages": (lambda: noted({"stages": {}}), ParamsError, LOST),
+    "no note": (lambda: noted([]), ParamsError, LOST),
+    "one stage": (lambda: noted({"stages": {"merge": {"params": {"params.yaml": {}}}}}), ParamsError, LOST),
+    "rows": (
+        lambda: Path("data/evaluation/full.jsonl").write_text(""),
+        DamagedFile,
+        r"full\.jsonl is damaged .*; run `dvc",
+    ),
+    "hashes": (rows_of_another_arm, DamagedFile, r"sha256sums\.txt is missing, which tells rows that were played"),
+    "figures": (  # they would stand on the version's page, though the gate goes by the rows
+        lambda: replaced("metrics/evaluate.json", "0.6", "0.9"),
+        DamagedFile,
+        FIGURE.format("evaluate.json"),
+    ),
+    "contrasts": (
+        lambda: replaced("metrics/contrasts.json", "0.5", "0.9"),
+        DamagedFile,
+        FIGURE.format("contrasts.json"),
+    ),
+    "adapter": (
+        lambda: written("adapter", "models/adapter", "weights.json", "never played"),
+        StaleState,
+        r"data/evaluation was played with another state of the adapter .* than lies",
+    ),
+    "merged": (
+        lambda: written("model", "models/retriever", "harr.json", FACTS | {"adapter": "of another training"}),
+        StaleState,
+        "models/retriever was made of adapter of anoth, but data/evaluation was play",
+    ),
+    "corpus": (
+        lambda: indexed("2"),
+        StaleState,
+        r"another state of the corpus, the vectors than lies here, .* `dvc repro`",
+    ),
+}
 
 
-def test_a_note_of_dvc_that_lost_its_stages_vouches_for_nothing(params: Params) -> None:
-    """dvc.lock was emptied, or is an older one: it cannot tell that params.yaml has another learning rate."""
-    Path("dvc.yaml").write_text(yaml.safe_dump({"stages": {"train": {"params": ["train"]}}}))
-    lock = yaml.safe_load(Path("dvc.lock").read_text())
-    for stages in ({}, {name: entry for name, entry in lock["stages"].items() if name != "train"}, None):
-        Path("dvc.lock").write_text(yaml.safe_dump({"stages": stages} if stages is not None else []))
-        with pytest.raises(ParamsError, match=r"dvc\.lock does not tell with which parameters stage train ran; run"):
-            keep_candidate(params)
-    Path("dvc.lock").write_text(yaml.safe_dump(lock))
-    assert keep_candidate(params).startswith("registered harr-smoke version 1")
-
-
-@pytest.mark.parametrize("name", ["evaluate.json", "contrasts.json"])
-def test_figures_that_somebody_edited_are_not_registered(
-    name: str, params: Params, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They would stand on the version's page, though the gate goes by the rows."""
-    path = Path("metrics", name)
-    path.write_text(path.read_text().replace("0.6", "0.9"))
-    for register in (lambda: keep_candidate(params), lambda: merged(params, "one", monkeypatch)):
-        with pytest.raises(DamagedFile, match=rf"{name} is not what stage evaluate wrote; run `dvc checkout evaluate`"):
-            register()
-    path.unlink()
-    with pytest.raises(DamagedFile, match=f"{name} is not what stage evaluate wrote"):
+def test_what_is_not_as_the_stages_left_it_is_not_registered(params: Params, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by `harr register` nor by `flows.merge`, which meets it where a folder was swapped without DVC."""
+    for name, (change, kind, told) in WRONG.items():
+        shutil.copy("recipes/smoke.yaml", "params.yaml")
+        Path("dvc.yaml").unlink(missing_ok=True)
+        finished(right=24)
+        change()
+        for register in (keep_candidate, lambda used: merged(used, "one", monkeypatch)):
+            with pytest.raises(kind, match=told):
+                pytest.fail(f"{name}: {register(Params.load())}")
+    finished(right=24)
+    Path("metrics/evaluate.json").unlink()
+    with pytest.raises(DamagedFile, match=FIGURE.format("evaluate.json")):
+        keep_candidate(params)
+    shutil.rmtree("models")
+    assert not has_model(params)
+    with pytest.raises(CorpusError, match="models/retriever holds no model; run `dvc pull` or `dvc repro`"):
         keep_candidate(params)
     assert open_client(params).search_registered_models() == []
 

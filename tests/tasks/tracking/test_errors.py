@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
-from harr.errors import ServiceUnavailable
+from harr.errors import DamagedFile, ServiceUnavailable
 from harr.evaluate.summary import summarise
 from harr.params import Params
 from tasks.paths import NOTES
@@ -98,26 +98,29 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
     assert MlflowClient().search_registered_models() == []
 
 
-def test_a_store_that_cannot_be_written_is_one_line(stored: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As in a project on a disk that is mounted to be read; MLflow logs a traceback of each such error."""
     client = client_of("sqlite:///file:mlflow.db?mode=ro&uri=true")
     told = "the MLflow store, mlflow.db or what tracking.uri names, cannot be written; give the right to write there"
     with pytest.raises(ServiceUnavailable, match=told), service():
         client.create_registered_model("x")
     assert capfd.readouterr().err == ""
+    Path("other.db").write_bytes(b"garbage " * 1000)
+    told = r"the MLflow store, mlflow.db or what tracking.uri names, is damaged \(file is not a database\); restore"
+    with pytest.raises(DamagedFile, match=told), service():
+        client_of(f"sqlite:///{stored}/other.db").search_experiments()
 
 
 @pytest.mark.parametrize(("status", "kind"), [(403, Refused), (503, ServiceUnavailable)])
 def test_errors_of_boto_are_told_apart_by_their_status(status: int, kind: type[Exception]) -> None:
-    exceptions = pytest.importorskip("botocore.exceptions")
+    exceptions, boto3 = pytest.importorskip("botocore.exceptions"), pytest.importorskip("boto3.exceptions")
     response = {"Error": {"Code": "X", "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    cause = exceptions.ClientError(response, "PutObject")
     with pytest.raises(kind, match=r"a\.txt: ClientError"), uploading("a.txt"):
-        raise exceptions.ClientError(response, "PutObject")
-    boto3 = pytest.importorskip("boto3.exceptions")
+        raise cause
     with pytest.raises(kind, match=r"a\.txt: S3UploadFailedError"), uploading("a.txt"):
-        try:
-            raise exceptions.ClientError(response, "PutObject")
-        except exceptions.ClientError:
-            raise boto3.S3UploadFailedError("failed")  # noqa: B904
+        failed = boto3.S3UploadFailedError("failed")
+        failed.__context__ = cause
+        raise failed
     with pytest.raises(ServiceUnavailable), uploading("a.txt"):
         raise exceptions.NoCredentialsError

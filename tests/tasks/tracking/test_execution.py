@@ -1,5 +1,6 @@
 """Stage processes of one run find the same owner; dead owners are forgotten."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,8 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harr.io.files import write_json
-from tasks.tracking.execution import OWNERS, claim, execution_id, identity, is_alive, live_owners, recipe_here
+from tasks.tracking.execution import OWNERS, claim, execution_id, is_alive, live_owners, recipe_here
 
 RUNNER = """
 import subprocess, sys
@@ -18,21 +18,17 @@ claim = "from tasks.tracking.execution import claim; print(claim()['id'])"
 for _ in range(2):
     subprocess.run([sys.executable, "-c", claim], check=True)
 """
+GONE = int(Path("/proc/sys/kernel/pid_max").read_text())
+"""The number of no process."""
 
 
-def run_as_dvc(workplace: Path) -> list[str]:
-    """Two stage processes under a program called dvc; the execution each of them names."""
-    program = workplace / "dvc"
-    program.write_text(RUNNER)
-    environment = {**os.environ, "PYTHONPATH": str(workplace)}
-    done = subprocess.run(
-        [sys.executable, str(program), "repro"], env=environment, check=True, capture_output=True, text=True
-    )
-    return done.stdout.split()
-
-
+@pytest.mark.services
 def test_stages_of_one_repro_share_an_execution_and_two_repros_do_not(workplace: Path) -> None:
-    first, second = run_as_dvc(workplace), run_as_dvc(workplace)
+    """Two stage processes under a program called dvc."""
+    program, environment = workplace / "dvc", {**os.environ, "PYTHONPATH": str(workplace)}
+    program.write_text(RUNNER)
+    command = [sys.executable, str(program), "repro"]
+    first, second = (subprocess.check_output(command, env=environment, text=True).split() for _ in range(2))
     assert len(first) == 2 and first[0] == first[1]
     assert second[0] == second[1] != first[0]
 
@@ -44,23 +40,19 @@ def test_without_a_runner_a_process_owns_itself(workplace: Path, monkeypatch: py
     assert execution_id() == "night"
 
 
-def test_dead_owners_are_forgotten_even_when_their_number_is_used_again(workplace: Path) -> None:
-    gone = subprocess.Popen([sys.executable, "-c", ""])
-    gone.wait()
-    started = psutil.Process().create_time()
-    write_json(OWNERS / "1.json", {"pid": gone.pid, "started": time.time(), "id": "gone"})
-    write_json(OWNERS / "2.json", {"pid": os.getpid(), "started": started - 3600, "id": "an earlier process"})
-    write_json(OWNERS / "3.json", {"pid": os.getpid(), "started": started, "id": "this one"})
-    assert [told["id"] for told in live_owners()] == ["this one"]
-    assert sorted(path.name for path in OWNERS.glob("*.json")) == ["3.json"]
-
-
-def test_a_file_that_names_no_owner_is_removed(workplace: Path) -> None:
-    OWNERS.mkdir(parents=True)
-    told = claim()
-    for number, text in enumerate(("[1]", "{}", "7", '{"pid": "x", "started": 1, "id": "a"}', '{"pid": 1, "id": "b"}')):
+def test_dead_owners_and_files_that_name_none_are_removed(workplace: Path) -> None:
+    """A dead one's number may be used again; the stump of a killed process goes with it."""
+    told, started = claim(), psutil.Process().create_time()
+    texts = ["[1]", "{}", "7", '{"pid": "x", "started": 1, "id": "a"}', '{"pid": 1, "id": "b"}']
+    texts.append(json.dumps({"pid": GONE, "started": time.time(), "id": "gone"}))
+    texts.append(json.dumps({"pid": os.getpid(), "started": started - 3600, "id": "an earlier process"}))
+    for number, text in enumerate(texts):
         (OWNERS / f"{number}.json").write_text(text)
+    stumps = [OWNERS / f".{pid}.json.tmp" for pid in (GONE, os.getpid())]
+    for stump in stumps:
+        stump.write_text("{")
     assert live_owners() == [told] and [path.stem for path in OWNERS.glob("*.json")] == [str(os.getpid())]
+    assert [stump.exists() for stump in stumps] == [False, True]
 
 
 def test_a_clock_that_is_set_leaves_a_living_owner_alive(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,25 +64,6 @@ def test_a_clock_that_is_set_leaves_a_living_owner_alive(workplace: Path, monkey
     boot, ticks = told["born"].split()
     assert not is_alive({**told, "born": f"{boot} {int(ticks) - 1}"})
     assert not is_alive({**told, "born": f"another-boot {ticks}"})
-
-
-def test_without_proc_the_clock_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted = identity()
-    monkeypatch.setattr("tasks.tracking.execution.boot", lambda: "")
-    assert identity() == {**noted, "born": ""}
-    for told in (identity(), noted):
-        assert is_alive(told) and not is_alive({**told, "started": told["started"] - 60})
-
-
-def test_the_stump_of_a_killed_process_is_removed_and_that_of_a_living_one_kept(workplace: Path) -> None:
-    OWNERS.mkdir(parents=True)
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    stumps = [OWNERS / f".{pid}.json.tmp" for pid in (ended.pid, os.getpid())]
-    for stump in stumps:
-        stump.write_text("{")
-    assert live_owners() == []
-    assert [stump.exists() for stump in stumps] == [False, True]
 
 
 def test_a_run_is_named_by_the_recipe_of_its_folder(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,21 +3,20 @@
 import contextlib
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from mlflow import MlflowClient
 
+from flows import cli
 from flows.doctor.folders import check_reports, kept_reports
 from flows.doctor.status import status
-from flows.server import free_port
-from harr.errors import DamagedFile, ServiceUnavailable
+from harr.errors import ServiceUnavailable
 from harr.io.files import digest_of, write_text
 from harr.params import Params
 from tasks.paths import NOTES
@@ -87,26 +86,6 @@ def test_a_damaged_note_is_put_aside_and_keeps_no_other_waiting(damage: str, sto
     assert send_here() == []
 
 
-def test_a_damaged_store_and_a_damaged_note_of_a_run_are_one_line(
-    workplace: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    note = NOTES / "1.json"
-    write_text(note, "[1]")
-    with tracked_run("embed", Params.load()):
-        pass
-    assert f"{note} is damaged (a list, expected an object); what it holds" in capsys.readouterr().err
-    assert not note.exists()
-    (workplace / "other.db").write_bytes(b"garbage " * 1000)
-    params = Params.load()
-    other = params.tracking.model_copy(update={"uri": f"sqlite:///{workplace}/other.db"})
-    damaged = r"the MLflow store, mlflow.db or what tracking.uri names, is damaged \(file is not a database\); restore"
-    with (
-        pytest.raises(DamagedFile, match=damaged),
-        tracked_run("embed", params.model_copy(update={"tracking": other})),
-    ):
-        pass
-
-
 def test_what_a_living_stage_or_another_process_has_in_hand_is_left_to_it(stored: Path) -> None:
     client = MlflowClient()
     left(client.tracking_uri, status="RUNNING")  # on another machine
@@ -155,24 +134,37 @@ def test_what_was_left_is_sent_with_the_password_of_today(workplace: Path, monke
 
 
 def test_a_stage_that_needs_the_server_ends_in_one_line(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It answered before, so the stage begins; the registry cannot wait for ever."""
+    """It answered before, so the stage begins, and asks rarely; the registry cannot wait for ever."""
     address = "http://me:secret@127.0.0.1:9"
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     monkeypatch.setattr(tracking, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(tracking, "RETRY_SECONDS", 0.0)
     remember(address)
     assert has_answered("http://127.0.0.1:9")
     expected = pytest.raises(ServiceUnavailable, match=r"did not answer for 0 s and stage merge cannot go on without")
     with expected, tracked_run("merge", Params.load()) as run:
+        clock = iter([1000.0, 1003.0])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tracking, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+            assert not run.flush(now=True)
+        assert run._next_try == 1003.0 + 3.0 * tracking.RARELY, "a try took three seconds of the work's time"
         run.wait()
     (kept,) = kept_reports(workplace)
     assert kept.stages == ("merge",) and not any("secret" in path.read_text() for path in NOTES.iterdir())
 
 
 def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_name(
-    workplace: Path, empty_store: Path
+    workplace: Path, empty_store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The server is a database that is not there at first; one report waits here, one in the folder of a recipe."""
+
+    def said(*words: str) -> str:
+        with pytest.raises(SystemExit) as end:
+            cli.main(*words)
+        assert not end.value.code
+        return capsys.readouterr().out
+
     address, place = f"sqlite:///{workplace}/later.db", workplace / ".harr/runs/smoke"
     assert kept_reports(workplace) == [] and check_reports(workplace, busy=False)[0].level == "ok"
     left(address)
@@ -190,35 +182,14 @@ def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_n
     assert any("reports of stage train" in line for line in status(workplace, {}).leftovers)
     shutil.copy(empty_store, "later.db")
     command = found[0].fix.split("`")[1].split()
-    done = subprocess.run([sys.executable, "-m", "flows.cli", *command[1:]], capture_output=True, text=True, check=True)
-    first, second = done.stdout.splitlines()
+    first, second = said(*command[1:]).splitlines()
     assert first.startswith("reported to MLflow: stage train") and second.startswith(".harr/runs/smoke: reported to ")
     assert check_reports(workplace, busy=False)[0].level == "ok"
     client = MlflowClient(address)
     runs = {run.data.tags["harr.stage"]: run for run in stage_runs(client)}
     assert runs["train"].data.metrics == {"loss": 3.0} and len(client.search_runs(["1"])) == 3
     assert [file.path for file in client.list_artifacts(runs["arms"].info.run_id, "plots")] == ["plots/curve.svg"]
-    done = subprocess.run([sys.executable, "-m", "flows.cli", *command[1:]], capture_output=True, text=True, check=True)
-    assert done.stdout == "nothing waits to be sent\n"
-
-
-def test_a_server_that_is_down_takes_little_of_the_work_s_time(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A try takes seconds, since the client tries several times; the pause after it grows with it."""
-    address = f"http://127.0.0.1:{free_port()}"
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # pauses of 4 seconds at least
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-    monkeypatch.setattr(tracking, "RETRY_SECONDS", 0.1)
-    monkeypatch.setattr(tracking, "FLUSH_SECONDS", -1.0)
-    remember(address)
-    with tracked_run("train", Params.load()) as run:
-        time.sleep(0.2)
-        began = time.monotonic()
-        run.log(0, {"loss": 3.0})
-        assert time.monotonic() - began < 3.5, "the step waited for a server that is down"
-        assert len(run.report.points) == 1
-        monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # the end asks once more
+    assert said(*command[1:]) == "nothing waits to be sent\n"
 
 
 @pytest.mark.services

@@ -26,7 +26,6 @@ def episode(number: int, *, right: bool) -> Episode:
     return Episode(question, steps, Outcome("Bath" if right else "York", (first, second)))
 
 
-@pytest.fixture
 def played() -> dict[str, Any]:
     """Ten questions, which only full answers."""
     sides = {"bm25": False, "frozen": False, "full": True}
@@ -34,21 +33,20 @@ def played() -> dict[str, Any]:
     return {"episodes": episodes, "rows": {arm: [question_rows(side)] for arm, side in episodes.items()}}
 
 
-def test_both_arms_show_the_same_questions_spread_evenly(played: dict[str, Any]) -> None:
-    chosen = [(one["arm"], one["id"]) for one in trajectories(**played, count=5)]
+def test_both_arms_show_the_same_questions_spread_evenly() -> None:
+    chosen = [(one["arm"], one["id"]) for one in trajectories(**played(), count=5)]
     assert chosen == [(arm, f"q{number}") for arm in ("frozen", "full") for number in (0, 2, 4, 6, 8)]
-    assert len(trajectories(**played, count=50)) == 20
-    assert trajectories(**played, count=0) == []
+    assert len(trajectories(**played(), count=50)) == 20 and trajectories(**played(), count=0) == []
 
 
 def test_a_trace_tells_question_answer_gold_metrics_and_every_hop(
-    stored: Path, played: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARR_EXECUTION", "one")
     client = MlflowClient()
     with tracked_run("evaluate", Params.load()) as run:
         for _ in range(2):  # a replay that was killed sends them again
-            run.traces(trajectories(**played, count=2))
+            run.traces(trajectories(**played(), count=2))
     traces = {trace.info.client_request_id: trace for trace in client.search_traces(locations=["1"])}
     assert sorted(traces) == ["frozen/q0", "frozen/q5", "full/q0", "full/q5"]
     trace = traces["full/q5"]

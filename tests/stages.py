@@ -1,0 +1,91 @@
+"""All stages of a run, called one after another in this process, in the folder where a test stands."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from harr.io.files import write_json
+from harr.params import Params
+from harr.types import Episode
+from tasks.arms import train_arms
+from tasks.audit import audit_play
+from tasks.download import download_corpus
+from tasks.embed import embed_passages
+from tasks.evaluate import asked_questions, play_arms, plot_and_report, summarise_arms, write_evaluation
+from tasks.filter import filter_training_questions, plot_filter, write_preferences_page
+from tasks.generator import make_generator
+from tasks.index import decide_training, index_passages
+from tasks.merge import merge_adapter
+from tasks.occlusion import play_occluded
+from tasks.paths import METRICS, QUESTIONS
+from tasks.played import corpus_facts
+from tasks.report_facts import run_facts
+from tasks.train import plot_training, train_policy, training_figure, write_stats
+
+ROOT = Path(__file__).parents[1]
+SMOKE = yaml.safe_load((ROOT / "recipes/smoke.yaml").read_text())
+WORLD = {"dataset": "world", "passages": 200, "train_questions": 24, "validation_questions": 6, "test_questions": 12}
+WORLD |= {"hops": [1, 2], "seed": 0}
+
+
+def world_params(tiny: str, **sections: Any) -> Params:
+    """The smoke recipe on a world of 200 passages with the tiny encoder, and vectors of its tokens."""
+    own = {"download": WORLD, "encoder": {"model": tiny, "max_tokens": 64}, "embed": {"dtype": "float32", "tokens": 32}}
+    return Params.model_validate(SMOKE | own | sections)
+
+
+def nothing(*told: object) -> None:
+    """Log nowhere."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the stages returned."""
+
+    params: Params
+    filtered: dict[str, float]
+    history: list[dict[str, Any]]
+    arms: dict[str, float]
+    rows: dict[str, Any]
+    episodes: dict[str, list[Episode]]
+    summary: dict[str, Any]
+    merged: dict[str, float]
+
+
+def make_world(params: Params) -> None:
+    """Stages download, embed and index, and params.yaml."""
+    write_json(Path("params.yaml"), params.model_dump(mode="json", exclude_unset=True))
+    download_corpus.fn(params)
+    write_json(METRICS / "embed.json", embed_passages.fn(params))
+    write_json(METRICS / "index.json", index_passages.fn(params) | decide_training.fn(params))
+
+
+def run_stages(params: Params, world: Path | None = None) -> Ran:
+    """All stages up to merge; ``world``: a folder where the first three have run with the same parameters."""
+    if world:
+        write_json(Path("params.yaml"), params.model_dump(mode="json", exclude_unset=True))
+        for name in ("data", "metrics"):
+            shutil.copytree(world / name, name)
+    else:
+        make_world(params)
+    make_generator.fn(params, nothing)
+    filtered = filter_training_questions.fn(params, nothing)
+    write_json(METRICS / "filter.json", filtered)
+    plot_filter.fn()
+    history = train_policy.fn(params, nothing)
+    write_stats(history)
+    plot_training.fn(history, training_figure(params))
+    trained = train_arms.fn(params, nothing)
+    asked = asked_questions(params, QUESTIONS / "test.jsonl")
+    rows, episodes = play_arms.fn(params, asked, nothing, model=None)
+    summary = summarise_arms.fn(params, rows) | {"corpus": corpus_facts()}
+    summary["audit"] = audit_play.fn(params, rows, episodes, nothing, model=None)
+    write_evaluation.fn(params, rows, episodes, summary)
+    occluded = play_occluded.fn(params, asked, rows, nothing, model=None)
+    links = {"Preferences between queries": write_preferences_page.fn().name} if params.train.prefers else {}
+    plot_and_report.fn(params, summary, rows, episodes, run_facts(params), links, occluded)
+    merged = merge_adapter.fn(params)
+    return Ran(params, filtered, history, trained, rows, episodes, summary, merged)
