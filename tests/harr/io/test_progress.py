@@ -45,12 +45,8 @@ def test_a_loop_that_an_exception_ends_is_no_loop() -> None:
     with pytest.raises(ZeroDivisionError), closing(progress.stoppable(range(5))) as steps:
         assert next(steps) == 0 and progress._Stop.loops == 1
         raise ZeroDivisionError
-    assert progress._Stop.loops == 0 and not progress.ask_to_stop(leave)
-
-
-def test_nobody_waits_where_no_such_loop_runs() -> None:
+    assert progress._Stop.loops == 0 and not progress.ask_to_stop(leave), "nobody waits where no such loop runs"
     assert list(progress.stoppable("ab")) == ["a", "b"]
-    assert not progress.ask_to_stop(leave)
 
 
 class Screen(StringIO):
@@ -81,13 +77,10 @@ def watched(monkeypatch: pytest.MonkeyPatch, terminal: bool, moved: Callable[[st
     return re.sub(r"\d+:\d\d|[\d.,]+(/s$|/s,| s/)", "_", screen.getvalue())
 
 
-def test_a_bar_moves_on_a_terminal_while_one_step_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_moves_while_one_step_lasts_and_a_log_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = watched(monkeypatch, True, lambda text: text.count("0/2") > 3)
     assert shown.count("0/2") > 3 and "\r" in shown
     assert shown.endswith("train: 2 steps in _, _ reward=0.5\n")
-
-
-def test_a_log_gets_plain_lines_while_one_step_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = watched(monkeypatch, False, lambda text: text.count("\n") > 1).splitlines()
     assert lines[:2] == ["train: 0 of 2 steps in _"] * 2
     assert lines[-1] == "train: 2 steps in _, _ reward=0.5" and not [line for line in lines if "\r" in line]
