@@ -142,6 +142,14 @@ def test_bfloat16_copy_leaves_the_encoder_alone(small: Encoder) -> None:
     np.testing.assert_array_equal(small.encode(TEXTS), before)
 
 
+def test_raw_means_are_taken_of_a_model_that_normalises(tiny: str) -> None:
+    raw = Encoder(tiny, max_tokens=32, normalize=False)
+    unit = Encoder(tiny, max_tokens=32)
+    long, short = (encoder.encode(["A ship left the harbour."])[0] for encoder in (raw, unit))
+    assert abs(float(long @ long) - 1.0) > 0.5 and raw.identity != unit.identity
+    assert float(long @ short) == pytest.approx(float(long @ long) ** 0.5, rel=1e-5)
+
+
 def test_any_pooling_gives_unit_vectors(cls: Path) -> None:
     vectors = Encoder(str(cls), max_tokens=40).encode(TEXTS)
     assert vectors.shape == (5, 16)

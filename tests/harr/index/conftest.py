@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from milvus_lite.adapter.grpc.server import start_server_in_thread
 from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
-from servers import Server, milvus
+from servers import Server, milvus, milvus_lite
 
 
 @pytest.fixture(scope="session")
@@ -48,11 +47,8 @@ def milvus_uri(milvus_server: tuple[Server, str], monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture(scope="module")
 def lite_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Milvus Lite as ``milvus-lite server`` has it: at an address, for several clients."""
-    server, database, port = start_server_in_thread(str(tmp_path_factory.mktemp("lite") / "data"))
-    yield f"http://127.0.0.1:{port}"
-    server.stop(grace=2)
-    database.close()
+    with milvus_lite(tmp_path_factory.mktemp("lite") / "data") as address:
+        yield address
 
 
 @pytest.fixture(

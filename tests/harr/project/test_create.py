@@ -51,6 +51,7 @@ def test_the_wheel_has_one_package_and_carries_what_a_project_is_made_of() -> No
     assert all((ROOT / name).exists() for name in WHEEL["force-include"])
 
 
+@pytest.mark.services
 def test_a_project_is_made_and_its_commands_run(site: Path, tmp_path: Path) -> None:
     made = run(site, tmp_path, "init", "mine")
     assert made.returncode == 0 and "harr run --recipe smoke" in made.stdout, made.stderr
@@ -59,12 +60,16 @@ def test_a_project_is_made_and_its_commands_run(site: Path, tmp_path: Path) -> N
     done = run(site, mine, "preview", "--examples", "0", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["questions"] == 1200
+    noted = (mine / "code.json").read_text()
+    (mine / "code.json").write_text(noted.replace(harr.__version__, "0.0.1"))
+    assert "this project is of harr 0.0.1, and" in run(site, mine, "--help").stderr
     wrong = (mine / "flows/cli.py").read_text().replace("Train the retriever", "Mine: train the retriever")
     (mine / "flows/cli.py").write_text(wrong)
     assert "Mine: train" in run(site, mine, "--help").stdout, "the project's own flows are not what runs"
 
 
-def test_outside_a_project_one_line(site: Path, tmp_path: Path) -> None:
+@pytest.mark.services
+def test_outside_a_project_and_in_no_folder_one_line(site: Path, tmp_path: Path) -> None:
     for words in (["run", "--recipe", "smoke"], []):
         done = run(site, tmp_path, *words)
         assert (done.returncode, done.stdout) == (1, "")
@@ -74,6 +79,10 @@ def test_outside_a_project_one_line(site: Path, tmp_path: Path) -> None:
     assert not (tmp_path / ".harr").exists()
     told = run(site, tmp_path, "--help")
     assert (told.returncode, told.stderr) == (0, "") and told.stdout.startswith("Usage: harr init ")
+    (tmp_path / "file").write_text("")
+    done = run(site, tmp_path, "init", "file/mine")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: file/mine") and "name another folder" in done.stderr
 
 
 def test_a_stage_depends_on_the_code_that_it_depends_on_in_the_repository(tmp_path: Path) -> None:
@@ -105,22 +114,19 @@ def test_a_hash_follows_its_package_alone(tmp_path: Path) -> None:
     assert create._hash(package) != before and create._hash(package / "__init__.py") == alone
 
 
-def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+def test_an_update_replaces_code_and_keeps_settings(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("mine")
     with pytest.raises(ParamsError, match=r"holds params\.yaml already; name a new folder, or `harr init --update"):
         create_project(tmp_path)
     assert (tmp_path / "params.yaml").read_text() == "mine" and not (tmp_path / "flows").exists()
     with pytest.raises(ParamsError, match=r"is no project that harr init made \(no code\.json\)"):
         create_project(tmp_path, update=True)
-
-
-def test_an_update_replaces_code_and_keeps_settings(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").unlink()
     create_project(tmp_path)
     for name in ("params.yaml", "recipes/mine.yaml", "flows/old.py", "data"):
         (tmp_path / name).write_text("mine")
     noted = json.loads((tmp_path / "code.json").read_text())
     (tmp_path / "code.json").write_text(json.dumps(noted | {"harr": "0.0.1"}))
-    assert "this project is of harr 0.0.1, and" in run(site, tmp_path, "--help").stderr
     assert "params.yaml, prefect.yaml and results are as before" in create_project(tmp_path, update=True)
     assert [(tmp_path / name).exists() for name in ("recipes/mine.yaml", "flows/old.py", "data")] == [True, False, True]
     assert (tmp_path / "params.yaml").read_text() == "mine"
@@ -133,10 +139,3 @@ def test_without_git_dvc_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "tracked/.git").mkdir(parents=True)
     create_project(tmp_path / "tracked")
     assert not (tmp_path / "tracked/.dvc/config.local").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(site: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = run(site, tmp_path, "init", "file/mine")
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("error: file/mine") and "name another folder" in done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from projects import register
 
 from harr.errors import IndexMismatch, ModelError
 from harr.io.files import digest_of, publish, read_json, write_json
@@ -24,18 +25,6 @@ def model(text: str) -> Path:
     write_json(Path("work/model/query/config.json"), {"text": text})
     publish(Path("work/model"), Path("models/retriever"))
     return Path("models/retriever")
-
-
-def register(client: Any, folder: Path, kind: str = "retriever") -> str:
-    """Make a version of a folder, the champion; its number."""
-    run = client.create_run("0").info
-    client.log_artifacts(run.run_id, str(folder), kind)
-    if not client.search_registered_models():
-        client.create_registered_model(NAME)
-    tags = {"model": digest_of(folder), "kind": kind}
-    version = str(client.create_model_version(NAME, f"{run.artifact_uri}/{kind}", run.run_id, tags).version)
-    client.set_registered_model_alias(NAME, "champion", version)
-    return version
 
 
 @pytest.fixture
