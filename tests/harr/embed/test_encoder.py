@@ -53,7 +53,7 @@ def test_vectors_are_those_of_sentence_transformers_and_of_mean_pooling_worked_b
     assert vectors.dtype == np.float32
     assert vectors.shape == (5, 384)
     np.testing.assert_allclose(vectors, expected, atol=2e-6)
-    theirs = SentenceTransformer(get_model_path(), device="cpu")
+    theirs = SentenceTransformer(str(get_model_path()), device="cpu")
     theirs.max_seq_length = 64
     np.testing.assert_allclose(vectors, theirs.encode(TEXTS, normalize_embeddings=True), atol=2e-6)
 

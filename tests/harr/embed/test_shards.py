@@ -1,9 +1,5 @@
 """Embedding by shards: what is written, and that an interrupted run ends in the same bytes."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,31 +19,6 @@ from harr.params.embed import EmbedParams
 from harr.types import Passage
 
 PARAMS = EmbedParams(dtype="float32", shard_size=16, batch_size=8)
-
-KILLED_STAGE = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-from harr.corpus.passages import Passages
-from harr.params.embed import EmbedParams
-from harr.embed.shards import embed_corpus
-from harr.embed.encoder import Encoder
-
-save, saved = np.save, []
-def half_a_shard(handle, vectors, **options):
-    saved.append(len(vectors))
-    if len(saved) == 7:  # the vectors of the fourth shard; each has two files
-        handle.write(b"half a shard")
-        handle.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-    save(handle, vectors, **options)
-np.save = half_a_shard
-
-folder = Path(sys.argv[1])
-encoder = Encoder(sys.argv[3], max_tokens=32)
-params = EmbedParams(dtype="float32", shard_size=16, batch_size=8)
-embed_corpus(Passages.open(Path(sys.argv[2])), encoder, params, folder / "killed", folder / "work")
-"""
 
 
 @pytest.fixture(scope="module")
@@ -80,26 +51,6 @@ def test_rows_are_in_corpus_order_and_counted(passages: Passages, encoder: Encod
     assert figures["texts_per_second"] > 0
     finish(tmp_path / "work")
     assert list((tmp_path / "work").iterdir()) == []
-
-
-@pytest.mark.services
-def test_killed_run_ends_in_the_same_bytes(
-    corpus: Path, passages: Passages, encoder: Encoder, tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    process = subprocess.run(
-        [sys.executable, "-c", KILLED_STAGE, str(tmp_path), str(corpus), tiny],
-        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        capture_output=True,
-    )
-    assert process.returncode == -signal.SIGKILL, process.stderr.decode()
-    assert not (tmp_path / "killed").exists()
-
-    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "killed", tmp_path / "work")
-    assert "resuming embed at shard 3/7 (42.9 %)" in capsys.readouterr().out
-    assert figures["embedded"] == 100 - 3 * 16
-    assert figures["truncated"] == 10
-    embed_corpus(passages, encoder, PARAMS, tmp_path / "undisturbed", tmp_path / "work")
-    assert digests(tmp_path / "killed") == digests(tmp_path / "undisturbed")
 
 
 def interrupt_after(encoder: Encoder | type[Encoder], shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,14 +150,6 @@ def test_resumed_run_keeps_its_dtype(
     assert embed_corpus(passages, encoder, auto, tmp_path / "out", tmp_path / "work")["bfloat16"] == 1.0
     assert Vectors.open(tmp_path / "out").manifest["dtype"] == "bfloat16"
     assert next(encoder.model.parameters()).dtype == torch.float32
-
-
-def test_there_is_one_copy_of_the_weights_once_bfloat16_is_chosen(tiny: str) -> None:
-    encoder = Encoder(tiny, max_tokens=32)
-    used = embed.computing(encoder, {"dtype": "bfloat16", "tokens": {"width": 16, "kept": 8}}, None)
-    assert isinstance(used, Encoder) and used.model is encoder.model
-    assert {weight.dtype for weight in encoder.model.parameters()} == {torch.bfloat16}
-    assert used.encode(["Who founded Acme?"]).dtype == np.float32
 
 
 def test_probe_takes_bfloat16_only_if_it_agrees(

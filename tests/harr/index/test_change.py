@@ -1,37 +1,19 @@
 """An index that is brought to a corpus that changed: on Milvus Lite here, on servers in test_milvus_server.py."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from changing import AFTER, BEFORE, DENSE, corpus_of, nearest, stage, vector_of
+from numpy.typing import NDArray
 
-from harr.errors import IndexMismatch
+from harr.errors import IndexMismatch, ParamsError
 from harr.index.passage_index import PassageIndex
 from harr.io.files import read_json
-from harr.services.milvus_client import Connection
+from harr.services.milvus_client import Connection, connect
 from harr.types import Passage
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from harr.services.milvus_client import Connection
-from changing import AFTER, DENSE, stage
-
-call = Connection._call
-def killed(client, name, *values, **named):
-    found = call(client, name, *values, **named)
-    if name == "delete":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return found
-Connection._call = killed
-stage(Path(sys.argv[1]), AFTER)
-"""
 
 
 def test_only_what_changed_is_inserted_and_what_is_gone_is_not_found(tmp_path: Path) -> None:
@@ -88,16 +70,6 @@ def test_a_stopped_change_leaves_the_index_in_place_and_is_repeated(
     goes_on(tmp_path)
 
 
-@pytest.mark.services
-def test_a_killed_change_leaves_the_index_in_place_and_is_repeated(tmp_path: Path) -> None:
-    stage(tmp_path, BEFORE)
-    paths = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    killed = subprocess.run(command, capture_output=True, timeout=200, env=os.environ | {"PYTHONPATH": paths})
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    goes_on(tmp_path)
-
-
 def goes_on(tmp_path: Path) -> None:
     assert nearest(tmp_path, BEFORE, BEFORE) == [passage.id for passage in BEFORE]
     with pytest.raises(IndexMismatch, match="was built as"):
@@ -128,3 +100,55 @@ def test_passages_that_are_alike_in_all_are_kept_apart(tmp_path: Path) -> None:
     with PassageIndex.open(tmp_path / "index", DENSE, identity=vectors.identity) as index:
         assert index.search(vector_of(BEFORE[5])[None], 2)[0].tolist() == [[5, 60]]
     assert len(set(passages.keys(np.arange(61)).tolist())) == 61
+
+
+def test_an_alias_names_a_corpus_that_changes_while_it_is_searched(uri: str, tmp_path: Path) -> None:
+    """A reader of the corpus before finds what is left of it; what a stopped change left is brought to the end."""
+    aliased = DENSE.model_copy(update={"uri": uri, "alias": "docs"})
+    assert stage(tmp_path, BEFORE, aliased)["inserted"] == 60
+    server, old = connect(aliased, uri), np.stack([vector_of(passage) for passage in BEFORE])
+    try:
+        name = read_json(tmp_path / "index/manifest.json")["collection"]
+        with PassageIndex.open(tmp_path / "index", aliased, identity=identity_of(tmp_path)) as index:
+            found, stop = list[NDArray[np.int64]](), threading.Event()
+
+            def search() -> None:
+                while not stop.is_set():
+                    found.append(index.search(old, 1)[0][:, 0])
+
+            loop = threading.Thread(target=search)
+            loop.start()
+            figures = stage(tmp_path, AFTER, aliased)
+            stop.set()
+            loop.join()
+            assert (figures["inserted"], figures["deleted"], figures["indexed"]) == (2, 2, 60)
+            kept = np.delete(np.arange(60), [3, 7])
+            assert found and all((rows[kept] == kept).all() for rows in found)
+            assert not set(index.search(old, 60)[0].ravel().tolist()) & {3, 7}, "deleted passages are never found"
+        assert read_json(tmp_path / "index/manifest.json")["collection"] == name, "the collection is the same"
+        [[hit]] = server.search("docs", [old[0].tolist()], anns_field="vector", limit=1, output_fields=["id"])
+        assert hit["entity"]["id"] == "p0"
+        server.alter_collection_properties(name, {"harr": marked(server, name)})
+        server.delete(name, filter="key >= 0 and key < 4611686018427387904")
+        with pytest.raises(IndexMismatch, match="is being brought to"):
+            PassageIndex.open(tmp_path / "index", aliased, identity=identity_of(tmp_path))
+        assert 0 < stage(tmp_path, AFTER, aliased)["inserted"] < 60
+        assert nearest(tmp_path, AFTER, AFTER, aliased) == [passage.id for passage in AFTER]
+        assert stage(tmp_path, BEFORE[:10], aliased)["inserted"] == 10, "too much of it changed"
+        assert server.describe_collection("docs")["collection_name"] != name and server.has_collection(name)
+        server.create_collection("theirs", dimension=8)
+        taken = aliased.model_copy(update={"alias": "theirs"})
+        with pytest.raises(ParamsError, match=r"^index\.alias: theirs is a collection at .*; choose another name$"):
+            stage(tmp_path / "taken", BEFORE, taken)
+    finally:
+        server.close()
+
+
+def marked(server: Connection, name: str) -> str:
+    """What the property of a collection says while it is changed."""
+    content = json.loads(server.describe_collection(name)["properties"]["harr"])
+    return json.dumps(content | {"identity": "", "becomes": content["identity"]})
+
+
+def identity_of(folder: Path) -> str:
+    return str(read_json(folder / "index/manifest.json")["identity"])

@@ -3,26 +3,21 @@
 What any address has, and Milvus Lite's in a thread as well, is in test_passage_index.py.
 """
 
-import json
 import os
-import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from changing import nearest, stage, vector_of
-from numpy.typing import NDArray
-from pymilvus import DataType, MilvusClient
+from pymilvus import MilvusClient
 from servers import Server
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
-from harr.errors import IndexMismatch, ParamsError, ServiceUnavailable
+from harr.errors import ParamsError, ServiceUnavailable
 from harr.index import passage_index as index_module
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
@@ -116,100 +111,6 @@ def test_a_server_without_bm25_is_told(params: IndexParams, corpus: Path, tmp_pa
         build(corpus, params.model_copy(update={"full_text": True}), tmp_path)
     made = [path for path in tmp_path.rglob("*") if path.suffix != ".json"]  # but for the note of what was begun
     assert made == [tmp_path / "work"] and client(params).list_collections() == before
-
-
-def test_another_identity_and_what_is_gone_are_refused(built: Path, params: IndexParams, tmp_path: Path) -> None:
-    with pytest.raises(IndexMismatch, match=r"make dead; run `dvc repro -f -s index`"):
-        opened(built, params, "dead")
-    for changed, told in (
-        ({"collection": "harr_dead"}, r"127\.0\.0\.1:\d+ has no collection harr_dead"),
-        ({"identity": "dead"}, r"was built as \w+, but its manifest says dead"),
-        ({"rows": 41}, "holds 40 passages, its manifest says 41"),
-    ):
-        with pytest.raises(IndexMismatch, match=told):
-            opened(noting(built, tmp_path, changed), params, {"identity": "feed", **changed}["identity"])
-
-
-def noting(built: Path, folder: Path, changed: dict[str, object]) -> Path:
-    """The index with another manifest."""
-    (folder / "index").mkdir(exist_ok=True)
-    shutil.copy(built / "index/keys.npy", folder / "index")
-    write_json(folder / "index/manifest.json", read_json(built / "index/manifest.json") | changed)
-    return folder
-
-
-def test_an_alias_opens_and_is_refused_once_it_names_another_index(
-    built: Path, params: IndexParams, corpus: Path, tmp_path: Path
-) -> None:
-    server, manifest = client(params), read_json(noting(built, tmp_path, {}) / "index/manifest.json")
-    noting(built, tmp_path, {"collection": "harr_now"})
-    try:
-        server.create_alias(manifest["collection"], "harr_now")
-        with opened(tmp_path, params) as index:
-            assert index.search(Vectors.open(corpus / "vectors").take(np.arange(1)), 1)[0].tolist() == [[0]]
-        schema = server.create_schema()
-        schema.add_field("row", DataType.INT64, is_primary=True)
-        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=8)
-        server.create_collection("harr_other", schema=schema, properties={"harr": '{"identity": "other"}'})
-        server.alter_alias("harr_other", "harr_now")
-        with pytest.raises(IndexMismatch, match="was built as other, but its manifest says"):
-            opened(tmp_path, params)
-    finally:
-        server.close()
-
-
-def test_an_alias_names_a_corpus_that_changes_while_it_is_searched(params: IndexParams, tmp_path: Path) -> None:
-    """A reader of the corpus before finds what is left of it; what a stopped change left is brought to the end."""
-    aliased = params.model_copy(update={"alias": "docs", "full_text": False})
-    before = [Passage(f"p{i}", f"Town {i} has a river.") for i in range(60)]
-    after = [Passage("new", "A lake."), *before[:20], replace(before[20], text="Dry."), *before[22:]]
-    assert stage(tmp_path, before, aliased)["inserted"] == 60
-    server, old = client(aliased), np.stack([vector_of(passage) for passage in before])
-    try:
-        name = read_json(tmp_path / "index/manifest.json")["collection"]
-        with PassageIndex.open(tmp_path / "index", aliased, identity=identity_of(tmp_path)) as index:
-            found, stop = list[NDArray[np.int64]](), threading.Event()
-
-            def search() -> None:
-                while not stop.is_set():
-                    found.append(index.search(old, 1)[0][:, 0])
-
-            loop = threading.Thread(target=search)
-            loop.start()
-            figures = stage(tmp_path, after, aliased)
-            stop.set()
-            loop.join()
-            assert (figures["inserted"], figures["deleted"], figures["indexed"]) == (2, 2, 60)
-            kept = np.array([*range(20), *range(22, 60)])
-            assert found and all((rows[kept] == kept).all() for rows in found)
-            assert not set(index.search(old, 60)[0].ravel().tolist()) & {20, 21}, "deleted passages are never found"
-        assert read_json(tmp_path / "index/manifest.json")["collection"] == name, "the collection is the same"
-        [[hit]] = server.search("docs", [old[0].tolist()], anns_field="vector", limit=1, output_fields=["id"])
-        assert hit["entity"]["id"] == "p0"
-        server.alter_collection_properties(name, {"harr": marked(server, name)})
-        server.delete(name, filter="key >= 0 and key < 4611686018427387904")
-        with pytest.raises(IndexMismatch, match="is being brought to"):
-            PassageIndex.open(tmp_path / "index", aliased, identity=identity_of(tmp_path))
-        assert 0 < stage(tmp_path, after, aliased)["inserted"] < 60
-        assert nearest(tmp_path, after, after, aliased) == [passage.id for passage in after]
-        assert stage(tmp_path, before[:10], aliased)["inserted"] == 10, "too much of it changed"
-        assert server.describe_collection("docs")["collection_name"] != name and server.has_collection(name)
-        server.create_collection("theirs", dimension=8)
-        taken = aliased.model_copy(update={"alias": "theirs"})
-        with pytest.raises(ParamsError, match=r"^index\.alias: theirs is a collection at .*; choose another name$"):
-            stage(tmp_path / "taken", before, taken)
-    finally:
-        server.close()
-
-
-def marked(server: MilvusClient, name: str) -> str:
-    """What the property of a collection says while it is changed."""
-    content = json.loads(server.describe_collection(name)["properties"]["harr"])
-    return json.dumps(content | {"identity": "", "becomes": content["identity"]})
-
-
-def identity_of(folder: Path) -> str:
-    return str(read_json(folder / "index/manifest.json")["identity"])
 
 
 def test_a_wrong_token_is_one_line(built: Path, params: IndexParams, monkeypatch: pytest.MonkeyPatch) -> None:

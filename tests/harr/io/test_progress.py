@@ -86,15 +86,6 @@ def test_a_bar_moves_while_one_step_lasts_and_a_log_gets_plain_lines(monkeypatch
     assert lines[-1] == "train: 2 steps in _, _ reward=0.5" and not [line for line in lines if "\r" in line]
 
 
-def test_a_bar_that_is_closed_or_not_shown_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Screen(False)
-    monkeypatch.setattr("sys.stderr", screen)
-    for hidden in (progress.bar(total=2, desc="train", unit="step", shown=False), progress.bar(desc="x", unit="y")):
-        hidden.close()
-        hidden.close()
-    assert screen.getvalue() == "" and hidden.over.is_set()
-
-
 def test_parts_of_a_work_are_named_while_they_last(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Screen(True)
     monkeypatch.setattr("sys.stderr", screen)

@@ -2,14 +2,8 @@
 client never ends its request."""
 
 import asyncio
-import http.client
 import json
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +22,6 @@ from harr.types import Hop, Question, Search
 from tasks.paths import PLACES, QUESTIONS, RETRIEVER
 
 ROOT = Path(__file__).parents[3]
-SERVER = """
-from pathlib import Path
-import flows.serve
-from harr.serve.application import application
-from harr.serve.follower import Follower
-from harr.serve.searcher import Searcher
-from harr.serve.service import RetrieverService
-
-flows.serve.DRAIN_SECONDS = 1
-searcher = Searcher(Path())
-service = RetrieverService(searcher, Follower("models/x", Path(), Path(), searcher.load), room=10)
-listener = flows.serve._bound("127.0.0.1", 0)
-flows.serve._over_http(application(service), listener, str(listener.getsockname()[1]))
-"""
-
-
 HOPS = (Hop("Who founded it?", "Ada Brown", "FOUND"),)
 Within = Callable[..., list[list[str]]]
 
@@ -230,23 +208,3 @@ def test_a_client_that_leaves_before_its_body_has_come_is_no_fault_of_the_server
     asyncio.run(application(service)(scope, left, left))
     service.close()
     assert b'harr_requests_total{route="/search",status="499"} 1.0' in service.monitor.text()
-
-
-@pytest.mark.services
-def test_a_body_that_never_comes_does_not_keep_the_server(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        with closing(socket.create_connection(("127.0.0.1", port))) as half:
-            half.sendall(b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
-            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as other:
-                other.request("GET", "/health")
-                assert other.getresponse().status == 200
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.communicate()

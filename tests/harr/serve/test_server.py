@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -243,8 +244,11 @@ def test_the_champion_is_followed_without_a_failed_request_and_outlives_a_kill(p
         assert server.ids({"question": "Who founded Acme?"}) == found["2"]
         with Load(server, 8) as load:
             wait_for(lambda: len(load.versions) > 20, 60)
+            half = socket.create_connection(("127.0.0.1", server.port))  # its body never comes, and keeps no server
+            half.sendall(b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
             server.process.send_signal(signal.SIGTERM)
-            assert server.process.wait(60) == 0
+            assert server.process.wait(120) == 0
+        half.close()
     # What was asked is answered; a client that asks a server that is gone is told so by its machine.
     gone = (ConnectionError, http.client.BadStatusLine)
     assert all(isinstance(one, gone) for one in load.failures), load.failures
