@@ -55,7 +55,7 @@ def here(recipe: str, noise: Path, encoder: str) -> Params:
     else:  # paragraphs, too, are played as stories
         values["download"] = {"dataset": "babilong", "task": data.get("task", 2), "noise": str(noise), **STORIES}
     for section in ("encoder", "retriever"):
-        values[section]["max_tokens"] = 64
+        values[section]["max_tokens"] = min(values[section]["max_tokens"], 256)
     values["encoder"]["model"] = encoder
     values["index"].pop("uri", None)
     return Params.model_validate(values)
@@ -104,6 +104,7 @@ def as_published(recipe: str, params: Params, setup: Setup, tmp_path: Path) -> N
     assert told.download.dataset in DATASETS
     if params.train.positions:
         assert not setup.retriever.states.normalize and setup.retriever.scale == 0.01
+    AcceleratorState._reset_state(True)
     train = params.train.model_copy(update={"precision": "float32", "validate_every": 0, "keep": "last"})
     learner = Learner.open(train, setup, tmp_path, params.seed, kind="dry")
     (group, *_) = learner.optimizer.param_groups
@@ -120,9 +121,10 @@ def test_q_rag_as_published_learns_for_two_updates(recipe: str, root: Path, tiny
         update={"steps": 2, "questions_per_step": 2, "warmup_steps": 1, "random_steps": 1, "validate_every": 1}
     )
     with open_setup(params, places, questions / "train.jsonl", validation=questions / "validation.jsonl") as setup:
+        if not recipe.startswith("qrag_babilong") or "qa3" in recipe:  # they differ in their task alone
+            rows = method_of(section).train(section, setup, tmp_path / "out", tmp_path / "work", lambda *_: None, 0)
+            assert len(rows) == 2 and (tmp_path / "out" / "action").is_dir()
         as_published(recipe, params, setup, tmp_path / "dry")
-        rows = method_of(section).train(section, setup, tmp_path / "out", tmp_path / "work", lambda *_: None, 0)
-    assert len(rows) == 2 and (tmp_path / "out" / "action").is_dir()
     untrained_arms_play(params, places, questions)
 
 
@@ -144,8 +146,8 @@ def test_harr_as_published_stops_at_its_first_request(
             method, folder = METHODS[arm.method] if arm.method else method_of(params.train), tmp_path / str(number)
             with pytest.raises(FirstRequest, match=r"^generator at http"):
                 method.train(params.train, setup, folder / "out", folder / "work", lambda *_: None, 0)
-            if not number:
-                as_published(recipe, params, setup, tmp_path / "dry")
+    with open_setup(params, places, questions / "train.jsonl") as setup:
+        as_published(recipe, params, setup, tmp_path / "dry")
     untrained_arms_play(params, places, questions)
 
 

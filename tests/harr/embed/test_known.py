@@ -104,13 +104,3 @@ def test_where_none_of_the_texts_looked_at_is_known_all_are_embedded(
     other = [passage(0) if row == old else passage(1000 + row) for row in range(130)]
     after = write(tmp_path / "after", other)
     assert embed_corpus(after, encoder, PARAMS, tmp_path / "out", tmp_path / "work")["embedded"] == 130
-
-
-def test_bytes_of_a_text_do_not_depend_on_its_neighbours(encoder: Encoder) -> None:
-    texts = [passage(n).content for n in range(30)]
-    together = encoder.encode(texts, batch_size=8, alone=True)
-    done: list[int] = []
-    apart = [encoder.encode([text], batch_size=8, alone=True, on_batch=done.append)[0] for text in texts[:12]]
-    np.testing.assert_array_equal(np.stack(apart), together[:12])
-    assert done == [1] * 12
-    np.testing.assert_allclose(together, encoder.encode(texts), atol=1e-6)

@@ -1,4 +1,4 @@
-"""An index that is brought to a corpus that changed: on Milvus Lite here, on servers in test_milvus_server.py."""
+"""An index that is brought to a corpus that changed: in Milvus Lite, and on servers behind an alias."""
 
 import json
 import threading
@@ -136,9 +136,9 @@ def test_an_alias_names_a_corpus_that_changes_while_it_is_searched(uri: str, tmp
         assert nearest(tmp_path, AFTER, AFTER, aliased) == [passage.id for passage in AFTER]
         assert stage(tmp_path, BEFORE[:10], aliased)["inserted"] == 10, "too much of it changed"
         assert server.describe_collection("docs")["collection_name"] != name and server.has_collection(name)
-        server.create_collection("theirs", dimension=8)
-        taken = aliased.model_copy(update={"alias": "theirs"})
-        with pytest.raises(ParamsError, match=r"^index\.alias: theirs is a collection at .*; choose another name$"):
+        server.create_collection("somebodys", dimension=8)
+        taken = aliased.model_copy(update={"alias": "somebodys"})
+        with pytest.raises(ParamsError, match=r"^index\.alias: somebodys is a collection at .*; choose another name$"):
             stage(tmp_path / "taken", BEFORE, taken)
     finally:
         server.close()

@@ -89,16 +89,8 @@ def test_what_does_not_fit_is_refused(project: Path, trained: Path, uri: str) ->
     """Among it a retriever that reads the words of the whole corpus, which no collection tells."""
     there = "http://127.0.0.1:1"
     for folder, index, told in (
-        (
-            trained,
-            section(uri, collection="turned"),
-            r"^vectors of the adopted .* width 48 and a cosine of -?0\.\d\d",
-        ),
-        (
-            trained,
-            section(uri, title_field="title"),
-            r"^index\.adopt\.title_field: collection theirs has no field",
-        ),
+        (trained, section(uri, collection="turned"), r"^vectors of the adopted .* width 48 and a cosine of -?0\.\d\d"),
+        (trained, section(uri, title_field="title"), r"^index\.adopt\.title_field: collection theirs has no field"),
         (project / "models/retriever", section(uri), r"retriever\.evidence reads the words and titles of the whole"),
         (trained, {"uri": there}, r"^index: a mapping names a collection"),
         (trained, {"adopt": {"collection": "theirs"}}, r"^index: .*adopt is for a Milvus server"),

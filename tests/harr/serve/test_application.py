@@ -62,7 +62,7 @@ def test_search_finds_what_the_policy_finds(server: TestClient, within: Within, 
     first = [{"question": one.text} for one in asked]
     later = [{"question": one.text, "hops": hops, "query": "Where was she born?", "k": 7} for one in asked]
     wanted = within(
-        [Search(one, one.text) for one in asked] + [Search(one, "Where was she born?", HOPS, k=7) for one in asked],
+        [Search(one, one.text) for one in asked] + [Search(one, "Where was she born?", HOPS, k=7) for one in asked]
     )
     assert [ids(server, body) for body in first + later] == wanted
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who founded it?"}]

@@ -32,6 +32,7 @@ def params(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexPara
         yield IndexParams(uri=address)
 
 
+@pytest.mark.services  # seven seconds of silence
 def test_a_long_build_in_milvus_lite_is_asked_for_once(
     params: IndexParams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
