@@ -1,6 +1,7 @@
 """A project in the folder where a test stands: an index, and trained retrievers whose training is stood in for."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer
 
 from harr.embed.encoder import Encoder
+from harr.io.files import digest_of
 from harr.params import Params
 from harr.rag.policies.encoder_adapter import EVIDENCE, save_adapter, unfreeze
 from harr.rag.retrieval.links import FEATURES
@@ -54,3 +56,15 @@ def train_stand_in(share: float) -> dict[str, float]:
     save_file({name: torch.tensor(one) for name, one in zip(FEATURES, weights, strict=True)}, ADAPTER / EVIDENCE)
     figures: dict[str, float] = merge_adapter.fn(Params.load())
     return figures
+
+
+def register(client: Any, folder: Path, kind: str = "retriever", name: str = "harr-smoke") -> str:
+    """Make a version of a model folder, as stage merge's is registered, the champion; its number."""
+    run = client.create_run("0").info
+    client.log_artifacts(run.run_id, str(folder), kind)
+    if not client.search_registered_models():
+        client.create_registered_model(name)
+    tags = {"model": digest_of(folder), "kind": kind}
+    version = str(client.create_model_version(name, f"{run.artifact_uri}/{kind}", run.run_id, tags).version)
+    client.set_registered_model_alias(name, "champion", version)
+    return version

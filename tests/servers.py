@@ -5,8 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -119,3 +119,14 @@ def milvus(folder: Path, *, lite: bool) -> Server:
     etcd = folder / "etcd.yaml"
     etcd.write_text(ETCD.format(client=free_port(), peer=free_port()))
     return Server(folder, command, port, os.environ | {"ETCD_CONFIG_PATH": str(etcd)})
+
+
+@contextmanager
+def milvus_lite(folder: Path) -> Iterator[str]:
+    """Milvus Lite as ``milvus-lite server`` has it, in a thread: at an address, for several clients."""
+    from milvus_lite.adapter.grpc.server import start_server_in_thread
+
+    server, database, port = start_server_in_thread(str(folder))
+    yield f"http://127.0.0.1:{port}"
+    server.stop(grace=2)
+    database.close()

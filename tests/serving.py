@@ -39,7 +39,7 @@ def running(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 @contextmanager
 def serving(reply: Reply) -> Iterator[Served]:
-    """Serve ``reply(body, number) -> (status, JSON or text)`` on a free loopback port."""
+    """Serve ``reply(body, number) -> (status, JSON or text)`` on a free loopback port; status 0 hangs up."""
     served = Served()
 
     class Handler(BaseHTTPRequestHandler):
@@ -60,6 +60,9 @@ def serving(reply: Reply) -> Iterator[Served]:
             )
             with served.lock:
                 served.now -= 1
+            if not status:
+                self.close_connection = True
+                return
             try:
                 self.send_response(status)
                 self.send_header("Content-Type", "text/html" if isinstance(value, str) else "application/json")

@@ -162,8 +162,3 @@ def test_the_code_of_the_page_runs(here: Path, expected: list[list[str]], capsys
         exec(block, names)
     assert capsys.readouterr().out.count("\n") >= 4 and len(names["documents"]) == len(names["nodes"]) == 3
     names["environment"]._retriever.close()
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "harr/adapters").glob("*.py")), ids=lambda path: path.stem)
-def test_an_adapter_is_short(path: Path) -> None:
-    assert len(path.read_text().splitlines()) < 60

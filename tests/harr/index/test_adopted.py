@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from pymilvus import DataType
-from servers import milvus as milvus_server
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
@@ -16,10 +15,9 @@ from harr.errors import IndexMismatch, ParamsError
 from harr.index.adopted import adopt_collection, adopted_rows, open_index
 from harr.index.recall import check_recall
 from harr.params.index import AdoptParams, IndexParams
-from harr.services import milvus_client
+from harr.services.milvus_client import Connection, connect
 from harr.types import Passage
 
-pytestmark = pytest.mark.services
 ROWS, WIDTH = 300, 8
 DRAWN = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype(np.float32)
 DRAWN /= np.linalg.norm(DRAWN, axis=1, keepdims=True)
@@ -37,32 +35,26 @@ def vectors() -> Vectors:
     return Vectors({"identity": "0123456789abcdef", "rows": ROWS, "width": WIDTH}, [DRAWN])
 
 
-@pytest.fixture(scope="module", params=["milvus", "milvus-lite"])
-def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture
+def client(uri: str) -> Iterator[Connection]:
     """A server with two collections: one by a key of its own, compared by L2, with fields that are not declared (as
     LangChain makes them); one by the passages' ids, compared by cosine, with a graph."""
-    lite = request.param == "milvus-lite"
-    made = milvus_server(tmp_path_factory.mktemp("milvus"), lite=lite)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MILVUS_TOKEN", "" if lite else "root:Milvus")
-        try:
-            made.start()
-            address = f"http://127.0.0.1:{made.port}"
-            client = milvus_client.connect(IndexParams(uri=address), address)
-            rows: list[dict[str, Any]] = [
-                {"name": f"pä{i}", "tenant": "ab"[i % 2], "vector": vector} for i, vector in enumerate(DRAWN)
-            ]
-            keyed = [{"pk": 1_000 + i, **row} for i, row in enumerate(rows)]
-            fill(client, "langchain", keyed, ("pk", DataType.INT64), {"index_type": "FLAT", "metric_type": "L2"})
-            graph = {"index_type": "HNSW", "metric_type": "COSINE", "params": {"M": 16, "efConstruction": 64}}
-            fill(client, "theirs", rows, ("name", DataType.VARCHAR), graph)
-            client.close()
-            yield address
-        finally:
-            made.stop()
+    client = connect(IndexParams(uri=uri), uri)
+    if not client.has_collection("theirs"):
+        rows: list[dict[str, Any]] = [
+            {"name": f"pä{i}", "tenant": "ab"[i % 2], "vector": vector} for i, vector in enumerate(DRAWN)
+        ]
+        keyed = [{"pk": 1_000 + i, **row} for i, row in enumerate(rows)]
+        fill(client, "langchain", keyed, ("pk", DataType.INT64), {"index_type": "FLAT", "metric_type": "L2"})
+        graph = {"index_type": "HNSW", "metric_type": "COSINE", "params": {"M": 16, "efConstruction": 64}}
+        fill(client, "theirs", rows, ("name", DataType.VARCHAR), graph)
+    yield client
+    client.close()
 
 
-def fill(client: Any, name: str, rows: list[dict[str, Any]], key: tuple[str, DataType], index: dict[str, Any]) -> None:
+def fill(
+    client: Connection, name: str, rows: list[dict[str, Any]], key: tuple[str, DataType], index: dict[str, Any]
+) -> None:
     """Make a collection of rows with undeclared fields beside key and vector."""
     schema = client.create_schema(auto_id=False, enable_dynamic_field=True)
     schema.add_field(*key, is_primary=True, **({"max_length": 100} if key[1] is DataType.VARCHAR else {}))
@@ -82,10 +74,9 @@ def section(uri: str, collection: str, **more: Any) -> IndexParams:
 
 @pytest.mark.parametrize("collection", ["langchain", "theirs"])
 def test_a_collection_is_searched_and_not_written(
-    uri: str, collection: str, passages: Passages, vectors: Vectors, tmp_path: Path
+    uri: str, client: Connection, collection: str, passages: Passages, vectors: Vectors, tmp_path: Path
 ) -> None:
     params, out = section(uri, collection), tmp_path / "out"
-    client = milvus_client.connect(params, uri)
     before = sorted(client.list_collections()), client.describe_collection(collection), client.list_indexes(collection)
     figures = adopt_collection(passages, vectors, params, out, tmp_path / "work")
     assert (figures["rows"], figures["indexed"], figures["inserted"], figures["unknown"]) == (300, 300, 0, 0)
@@ -102,9 +93,9 @@ def test_a_collection_is_searched_and_not_written(
     after = sorted(client.list_collections()), client.describe_collection(collection), client.list_indexes(collection)
     assert before == after
     assert client.query(collection, output_fields=["count(*)"])[0]["count(*)"] == 300
-    client.close()
 
 
+@pytest.mark.usefixtures("client")
 def test_a_filter_holds(uri: str, passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
     params, out = section(uri, "langchain", filter='tenant == "b"'), tmp_path / "out"
     assert adopt_collection(passages, vectors, params, out, tmp_path / "work")["rows"] == 150
@@ -117,6 +108,7 @@ def test_a_filter_holds(uri: str, passages: Passages, vectors: Vectors, tmp_path
         open_index(passages, vectors, section(uri, "langchain"), out)
 
 
+@pytest.mark.usefixtures("client")
 def test_what_does_not_fit_is_one_line(uri: str, passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
     turned = np.roll(DRAWN, 1, axis=1)
     other = Vectors({"identity": "feed", "rows": ROWS, "width": WIDTH}, [turned])
@@ -125,18 +117,8 @@ def test_what_does_not_fit_is_one_line(uri: str, passages: Passages, vectors: Ve
     more = Passages.open(tmp_path / "more")
     for given, corpus, embedded, told in (
         ({"collection": "their"}, passages, vectors, r"^index\.adopt\.collection: \S+ has no collection their; it has"),
-        (
-            {"vector_field": "v"},
-            passages,
-            vectors,
-            r"^index\.adopt\.vector_field: .* has no field v; it has name, ",
-        ),
-        (
-            {},
-            passages,
-            wide,
-            r"^index\.adopt\.vector_field: vector of .* theirs has width 8, data/vectors has 4",
-        ),
+        ({"vector_field": "v"}, passages, vectors, r"^index\.adopt\.vector_field: .* has no field v; it has name, "),
+        ({}, passages, wide, r"^index\.adopt\.vector_field: vector of .* theirs has width 8, data/vectors has 4"),
         ({}, passages, other, r"^vectors of collection theirs are not those of data/vectors: smallest cosine -?0\.\d+"),
         ({}, more, vectors, r"^collection theirs at \S+ lacks 9 of the 309 passages of data/corpus"),
         ({"id_field": "tenant"}, passages, vectors, r"has no passage of data/corpus by its tenant; correct"),
@@ -147,15 +129,12 @@ def test_what_does_not_fit_is_one_line(uri: str, passages: Passages, vectors: Ve
         assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
+def test_settings_of_a_build_are_refused() -> None:
+    for given, told in (
         ({"uri": ""}, "adopt is for a Milvus server"),
         ({"full_text": True}, "searched by vectors alone; set full_text: false"),
         ({"kind": "hnsw"}, "kind is for a collection that harr builds"),
-    ],
-)
-def test_settings_of_a_build_are_refused(given: dict[str, Any], told: str) -> None:
-    values = {"uri": "http://127.0.0.1:1", "full_text": False, "adopt": AdoptParams(collection="theirs"), **given}
-    with pytest.raises(ValidationError, match=told):
-        IndexParams.model_validate(values)
+    ):
+        values = {"uri": "http://127.0.0.1:1", "full_text": False, "adopt": AdoptParams(collection="theirs"), **given}
+        with pytest.raises(ValidationError, match=told):
+            IndexParams.model_validate(values)

@@ -1,8 +1,6 @@
-"""Parquet files for a server's import: what is in them, and the import by a real server where one is installed."""
+"""Parquet files for a server's import: what is in them, and the import by a real server."""
 
 import io
-from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 
@@ -54,51 +52,39 @@ def test_a_file_holds_rows_vectors_and_texts(passages: Passages, vectors: Vector
     assert table["text"].to_pylist() == [passage.content for passage in passages.take([3, 5, 200])]
 
 
-def test_a_killed_import_waits_for_its_jobs_and_goes_on(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
-    folder = tmp_path / "bulk"
-    params = IndexParams(uri="http://127.0.0.1:1", bulk=folder.as_uri(), batch_size=50)
-    progress, imported = tmp_path / "progress.json", dict[int, list[int]]()
+@pytest.mark.parametrize("killed", ["as it starts a job", "as it waits for the jobs"])
+def test_a_killed_import_starts_no_job_twice(passages: Passages, vectors: Vectors, tmp_path: Path, killed: str) -> None:
+    """In the second case the file of the first job is gone, and nothing on disk says so."""
+    params = IndexParams(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False, batch_size=50)
+    progress, imported, names = tmp_path / "progress.json", list[list[int]](), list[str]()
+    at_start = killed == "as it starts a job"
 
     def start_job(name: str) -> int:
-        if len(imported) == 2 and not progress.with_suffix(".killed").exists():
-            progress.with_suffix(".killed").touch()
+        if at_start and len(imported) == 2 and state is waiting:
             raise KeyboardInterrupt
-        imported[len(imported)] = pq.read_table(name)["key"].to_pylist()
+        names.append(name)
+        imported.append(pq.read_table(name)["key"].to_pylist())
         return len(imported) - 1
 
-    def run(state: str) -> None:
-        import_passages(passages, vectors, ALL, params, progress, start_job, lambda _: (state, ""), lambda _: None)
-
-    with pytest.raises(KeyboardInterrupt):
-        run("Started")
-    assert read_json(progress)["rows"] == 200 and len(read_json(progress)["jobs"]) == 2
-    run("Completed")
-    assert [row for rows in imported.values() for row in rows] == ALL.keys.tolist()
-    assert not list(folder.iterdir())
-
-
-def test_a_kill_between_two_jobs_that_end_is_taken_up(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
-    """The file of the first is gone, and nothing on disk says so."""
-    params = IndexParams(uri="http://127.0.0.1:1", bulk=(tmp_path / "bulk").as_uri(), full_text=False, batch_size=50)
-    progress, started = tmp_path / "progress.json", list[str]()
-
-    def start_job(name: str) -> int:
-        started.append(name)
-        return len(started) - 1
-
-    def killed(job: int) -> tuple[str, str]:
-        if not Path(started[0]).exists():
+    def waiting(job: int) -> tuple[str, str]:
+        if not Path(names[0]).exists():
             raise KeyboardInterrupt
-        return ("Started" if job else "Completed"), ""
+        return ("Started" if job or at_start else "Completed"), ""
 
-    def run(state: State) -> None:
+    def run() -> None:
         import_passages(passages, vectors, ALL, params, progress, start_job, state, lambda _: None)
 
+    state: State = waiting
     with pytest.raises(KeyboardInterrupt):
-        run(killed)
-    assert len(started) == 3 and not Path(started[0]).exists()
-    run(lambda _: ("Completed", ""))
-    assert len(started) == 3 and not list((tmp_path / "bulk").iterdir())
+        run()
+    if at_start:
+        assert read_json(progress)["rows"] == 200 and len(read_json(progress)["jobs"]) == 2
+    else:
+        assert len(imported) == 3 and not Path(names[0]).exists()
+    state = lambda _: ("Completed", "")  # noqa: E731
+    run()
+    assert [row for rows in imported for row in rows] == ALL.keys.tolist()
+    assert not list((tmp_path / "bulk").iterdir())
 
 
 def test_what_goes_wrong_is_told(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
@@ -116,25 +102,13 @@ def test_what_goes_wrong_is_told(passages: Passages, vectors: Vectors, tmp_path:
         IndexParams(bulk="s3://bucket/folder")
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """Milvus 2.3 with its storage in a local folder; it has no BM25."""
-    from milvus import MilvusServer
-
-    running = MilvusServer()
-    running.set_base_dir(str(tmp_path / "milvus"))
-    running.start()
-    yield f"http://127.0.0.1:{running.listen_port}"
-    running.stop()
-
-
-@pytest.mark.skipif(find_spec("milvus") is None, reason="the package milvus, a real server, is not installed")
-def test_a_server_imports_every_row_once(passages: Passages, vectors: Vectors, server: str, tmp_path: Path) -> None:
-    params = IndexParams(uri=server, bulk=(tmp_path / "bulk").as_uri(), full_text=False)
+@pytest.mark.services
+@pytest.mark.xdist_group("milvus")
+def test_a_server_imports_every_row_once(passages: Passages, vectors: Vectors, milvus_uri: str, tmp_path: Path) -> None:
+    params = IndexParams(uri=milvus_uri, bulk=(tmp_path / "bulk").as_uri(), full_text=False)
     figures = build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
     assert figures["inserted"] == ROWS and not list((tmp_path / "bulk").iterdir())
     with PassageIndex.open(tmp_path / "out", params, identity=vectors.identity) as index:
         rows, _ = index.search(vectors.take(np.arange(ROWS)), 1)
     assert rows[:, 0].tolist() == list(range(ROWS))
-    again = build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
-    assert again["inserted"] == 0
+    assert build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")["inserted"] == 0

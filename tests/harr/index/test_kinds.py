@@ -1,7 +1,6 @@
 """Kinds of index: what Milvus is asked for, what they find, and what is refused, on Milvus Lite and real servers."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 from numpy.typing import NDArray
 from pydantic import ValidationError
 from pymilvus import MilvusClient
-from servers import milvus as milvus_server
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
@@ -18,7 +16,7 @@ from harr.index import kinds
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
 from harr.index.recall import check_recall, recall_at
-from harr.io.files import finish, read_json, write_json
+from harr.io.files import read_json, write_json
 from harr.params.index import IndexParams
 from harr.services import milvus_client
 from harr.types import Passage
@@ -89,7 +87,9 @@ def test_a_kind_finds_what_its_recall_says(kind: str, passages: Passages, vector
         r"index`",
         str(error.value),
     )
-    finish(work)
+    write_json(out / kinds.SEARCH, {"kind": kind, "breadth": 9, "cells": 0})
+    with pytest.raises(DamagedFile, match=r"search\.json is damaged .*; run `dvc repro -f -s index`"):
+        PassageIndex.open(out, params, identity=vectors.identity)
 
 
 def test_links_and_breadth_count(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
@@ -120,14 +120,6 @@ def test_passages_with_one_vector_count_as_one(passages: Passages, tmp_path: Pat
         assert recall_at(index, twins, passages.searchable_rows(), QUERIES, POOL) == 1.0
 
 
-def test_how_it_is_searched_is_checked(passages: Passages, vectors: Vectors, tmp_path: Path) -> None:
-    params = IndexParams(kind="hnsw", full_text=False)
-    build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")
-    write_json(tmp_path / "out" / kinds.SEARCH, {"kind": "hnsw", "breadth": 9, "cells": 0})
-    with pytest.raises(DamagedFile, match=r"search\.json is damaged .*; run `dvc repro -f -s index`"):
-        PassageIndex.open(tmp_path / "out", params, identity=vectors.identity)
-
-
 def test_a_kind_that_milvus_lite_lacks_is_refused_before_anything_is_inserted(
     passages: Passages, vectors: Vectors, tmp_path: Path
 ) -> None:
@@ -145,9 +137,8 @@ def test_a_kind_that_milvus_lite_lacks_is_refused_before_anything_is_inserted(
     client.close()
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
+def test_a_parameter_that_is_not_read_is_refused() -> None:
+    for given, told in (
         (
             {"breadth": 64},
             "breadth = 64 is not read by kind flat; leave it out, or set kind: hnsw or ivf_sq8 or diskann",
@@ -156,45 +147,32 @@ def test_a_kind_that_milvus_lite_lacks_is_refused_before_anything_is_inserted(
         ({"kind": "diskann", "links": 9}, "links = 9 is not read by kind diskann; leave it out, or set kind: hnsw"),
         ({"kind": "hnsw", "links": 65}, "less than or equal to 64"),
         ({"kind": "ivf_pq"}, "'flat', 'hnsw', 'ivf_sq8' or 'diskann'"),
-    ],
-)
-def test_a_parameter_that_is_not_read_is_refused(given: dict[str, object], told: str) -> None:
-    with pytest.raises(ValidationError, match=re.escape(told)):
-        IndexParams.model_validate(given)
-
-
-@pytest.fixture(scope="module", params=["milvus", "milvus-lite"])
-def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An empty server that runs; its first token is everybody's."""
-    made = milvus_server(tmp_path_factory.mktemp("milvus"), lite=request.param == "milvus-lite")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MILVUS_TOKEN", "" if request.param == "milvus-lite" else "root:Milvus")
-        try:
-            made.start()
-            yield f"http://127.0.0.1:{made.port}"
-        finally:
-            made.stop()
+    ):
+        with pytest.raises(ValidationError, match=re.escape(told)):
+            IndexParams.model_validate(given)
 
 
 @pytest.mark.services
+@pytest.mark.xdist_group("milvus")
 @pytest.mark.parametrize("kind", BREADTH)
-def test_servers_have_the_kinds_that_milvus_lite_has(
-    uri: str, kind: str, passages: Passages, vectors: Vectors, tmp_path: Path
+def test_milvus_has_the_kinds_that_milvus_lite_has(
+    milvus_uri: str, kind: str, passages: Passages, vectors: Vectors, tmp_path: Path
 ) -> None:
-    params = IndexParams(uri=uri, kind=kind, breadth=BREADTH[kind], full_text=False)
+    params = IndexParams(uri=milvus_uri, kind=kind, breadth=BREADTH[kind], full_text=False)
     assert build_index(passages, vectors, params, tmp_path / "out", tmp_path / "work")["inserted"] == 2_700
     assert asked(params, passages, vectors, tmp_path / "out")["recall_at_pool"] > 0.95
 
 
 @pytest.mark.services
+@pytest.mark.xdist_group("milvus")
 def test_a_server_that_cannot_build_a_kind_is_told(
-    uri: str, passages: Passages, vectors: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    milvus_uri: str, passages: Passages, vectors: Vectors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Milvus 2.3.5 as packaged takes the name, and builds for ever."""
     monkeypatch.setattr(milvus_client, "TRIED_SECONDS", 10)
-    params = IndexParams(uri=uri, kind="diskann", full_text=False)
+    params = IndexParams(uri=milvus_uri, kind="diskann", full_text=False)
     with pytest.raises(ParamsError, match=r"does not build DISKANN .*; nothing was inserted"):
         build_index(passages, vectors, params, tmp_path / "diskann", tmp_path / "work")
-    client = milvus_client.connect(params, uri)
+    client = milvus_client.connect(params, milvus_uri)
     assert not [name for name in client.list_collections() if name.endswith(("diskann", "tried"))]
     client.close()

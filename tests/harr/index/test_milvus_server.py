@@ -1,84 +1,36 @@
-"""The index on real servers, Milvus 2.3.5 and the server mode of Milvus Lite: it finds what a Milvus Lite folder finds.
+"""The index on Milvus 2.3.5: it finds what a folder of Milvus Lite finds, and outlasts a server that goes away.
 
-What a server lacks is skipped by name. Of Milvus 2.3.5: BM25, which came with 2.5.
+What any address has, and Milvus Lite's in a thread as well, is in test_passage_index.py.
 """
 
-import json
 import os
-import secrets
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from changing import nearest, stage, vector_of
-from numpy.typing import NDArray
-from pymilvus import DataType, MilvusClient
-from pymilvus.exceptions import MilvusException
-from servers import Server, milvus as milvus_server
+from changing import BEFORE, nearest, stage
+from pymilvus import MilvusClient
+from servers import Server
 
 from harr.corpus.passages import Passages, write_passages
 from harr.corpus.vectors import Vectors
-from harr.errors import IndexMismatch, ParamsError, ServiceUnavailable
+from harr.errors import ParamsError, ServiceUnavailable
 from harr.index import passage_index as index_module
 from harr.index.build import build_index
 from harr.index.passage_index import PassageIndex
-from harr.io.files import read_json, sha256, write_json
+from harr.io.files import sha256, write_json
 from harr.params.index import IndexParams
 from harr.services import milvus_client
 from harr.types import Passage
 
-pytestmark = pytest.mark.services
-TOKEN = "HARR_TEST_MILVUS_TOKEN"
+pytestmark = [pytest.mark.services, pytest.mark.xdist_group("milvus")]
 WORDS = "river bridge market snow fruit lane warm cold".split()
-TEXTS = ["Which river?", "snow bridge", "a market of fruit and a lane", "of the"]
-KILLED_STAGE = """
-import os, signal, sys
-from pathlib import Path
-from pymilvus import MilvusClient
-from harr.corpus.passages import Passages
-from harr.params.index import IndexParams
-from harr.index.build import build_index
-from harr.corpus.vectors import Vectors
-
-insert, batches = MilvusClient.insert, []
-def killed_after_two(client, *args, **options):
-    insert(client, *args, **options)
-    batches.append(1)
-    if len(batches) == 2:
-        os.kill(os.getpid(), signal.SIGKILL)
-MilvusClient.insert = killed_after_two
-
-corpus, out = map(Path, sys.argv[1:3])
-passages, vectors = Passages.open(corpus / "corpus"), Vectors.open(corpus / "vectors")
-build_index(passages, vectors, IndexParams.model_validate_json(sys.argv[3]), out / "index", out / "work")
-"""
-READER = """
-import json, sys
-from pathlib import Path
-import numpy as np
-from harr.params.index import IndexParams
-from harr.index.passage_index import PassageIndex
-from harr.corpus.vectors import Vectors
-
-vectors = Vectors.open(Path(sys.argv[1]) / "vectors")
-queries_QD = vectors.take(np.arange(vectors.rows))
-params = IndexParams.model_validate_json(sys.argv[3])
-with PassageIndex.open(Path(sys.argv[2]), params, identity=vectors.identity) as index:
-    print("open", flush=True)
-    sys.stdin.readline()
-    found = [index.search(queries_QD, 10)[0].tolist() for _ in range(20)]
-print(json.dumps(found))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -97,49 +49,30 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=["milvus", "milvus-lite"])
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """An empty server that runs."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:  # Milvus unpacks half a gigabyte
-        made = milvus_server(Path(name), lite=request.param == "milvus-lite")
-        try:
-            made.start()
-            yield made
-        finally:
-            made.stop()
-
-
 @pytest.fixture(scope="module")
-def params(server: Server) -> Iterator[IndexParams]:
+def params(milvus_server: tuple[Server, str]) -> Iterator[IndexParams]:
     """Parameters of an index on it."""
-    lite = "milvus-lite" in server.command[0]
+    server, token = milvus_server
     with pytest.MonkeyPatch.context() as patch:
-        made = IndexParams(uri=f"http://127.0.0.1:{server.port}", token_variable=TOKEN, full_text=lite, batch_size=10)
-        patch.setenv(TOKEN, "" if lite else password_of(made.uri))
-        yield made
-
-
-def password_of(uri: str) -> str:
-    """Wait until Milvus works, give it a password in place of everybody's, and return the token."""
-    password, deadline = secrets.token_hex(16), time.monotonic() + 120
-    while True:
-        try:
-            server = MilvusClient(uri, token="root:Milvus", dedicated=True)
-            server.update_password("root", "Milvus", password)
-            server.close()
-            return f"root:{password}"
-        except MilvusException:
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+        patch.setenv("MILVUS_TOKEN", token)
+        yield IndexParams(uri=f"http://127.0.0.1:{server.port}", full_text=False, batch_size=10)
 
 
 @pytest.fixture(scope="module")
 def built(params: IndexParams, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The 40 passages on the server: a build is killed after two of its four batches, and taken up."""
     folder = tmp_path_factory.mktemp("served")
-    command = [sys.executable, "-c", KILLED_STAGE, corpus, folder, params.model_dump_json()]
-    killed = subprocess.run(command, capture_output=True, timeout=200)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    insert, batches = MilvusClient.insert, []
+
+    def killed_after_two(client: MilvusClient, *values: object, **named: object) -> None:
+        insert(client, *values, **named)
+        batches.append(1)
+        if len(batches) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(MilvusClient, "insert", killed_after_two)
+        build(corpus, params, folder)
     assert not (folder / "index").exists()
     assert build(corpus, params, folder)["inserted"] == 30  # the second batch had not been noted
     return folder
@@ -156,7 +89,7 @@ def opened(folder: Path, params: IndexParams, identity: str = "feed") -> Passage
 
 
 def client(params: IndexParams) -> MilvusClient:
-    return MilvusClient(params.uri, token=os.environ[TOKEN], dedicated=True)
+    return MilvusClient(params.uri, token=os.environ["MILVUS_TOKEN"], dedicated=True)
 
 
 def test_a_build_that_was_killed_is_whole_and_finds_what_milvus_lite_finds(
@@ -174,143 +107,19 @@ def test_a_build_that_was_killed_is_whole_and_finds_what_milvus_lite_finds(
     assert build(corpus, params, built)["inserted"] == 0  # what is complete on a server stays
 
 
-def test_full_text(built: Path, params: IndexParams, corpus: Path, tmp_path: Path) -> None:
-    if not params.full_text:
-        before = client(params).list_collections()
-        told = r"^index\.full_text: true needs BM25, but the server at \S+ is Milvus v2\.3\.5\S*, and 2\.5 is [^\n]*$"
-        with pytest.raises(ParamsError, match=told):
-            build(corpus, params.model_copy(update={"full_text": True}), tmp_path)
-        made = [path for path in tmp_path.rglob("*") if path.suffix != ".json"]  # but for the note of what was begun
-        assert made == [tmp_path / "work"] and client(params).list_collections() == before
-        pytest.skip(f"BM25: Milvus {client(params).get_server_version()} has none, 2.5 is the first that has")
-    with opened(built, params) as index, opened(corpus, IndexParams()) as lite:
-        found, expected = index.search_text(TEXTS, 5), lite.search_text(TEXTS, 5)
-        np.testing.assert_array_equal(found[0], expected[0])
-        np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+def test_a_server_without_bm25_is_told(params: IndexParams, corpus: Path, tmp_path: Path) -> None:
+    before = sorted(client(params).list_collections())
+    told = r"^index\.full_text: true needs BM25, but the server at \S+ is Milvus v2\.3\.5\S*, and 2\.5 is [^\n]*$"
+    with pytest.raises(ParamsError, match=told):
+        build(corpus, params.model_copy(update={"full_text": True}), tmp_path)
+    made = [path for path in tmp_path.rglob("*") if path.suffix != ".json"]  # but for the note of what was begun
+    assert made == [tmp_path / "work"] and sorted(client(params).list_collections()) == before
 
 
-def test_several_processes_read_at_once_and_find_the_same(built: Path, params: IndexParams, corpus: Path) -> None:
-    """What a folder of Milvus Lite does not allow."""
-    command = [sys.executable, "-c", READER, corpus, built / "index", params.model_dump_json()]
-    readers = [
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    try:
-        for reader in readers:
-            assert reader.stdout
-            assert reader.stdout.readline() == "open\n", reader.communicate()[1]
-        with ThreadPoolExecutor() as pool:  # all are open: now they search at the same time
-            told = list(pool.map(lambda reader: json.loads(reader.communicate("go\n", timeout=200)[0]), readers))
-    finally:
-        for reader in readers:
-            reader.kill()
-            reader.communicate()
-    with opened(built, params) as index:
-        rows_QN = index.search(Vectors.open(corpus / "vectors").take(np.arange(40)), 10)[0]
-    assert told == [[rows_QN.tolist()] * 20] * 3
-
-
-def test_another_identity_and_what_is_gone_are_refused(built: Path, params: IndexParams, tmp_path: Path) -> None:
-    with pytest.raises(IndexMismatch, match=r"make dead; run `dvc repro -f -s index`"):
-        opened(built, params, "dead")
-    manifest = read_json(built / "index/manifest.json")
-    for changed, told in (
-        ({"collection": "harr_dead"}, r"127\.0\.0\.1:\d+ has no collection harr_dead"),
-        ({"identity": "dead"}, r"was built as \w+, but its manifest says dead"),
-        ({"rows": 41}, "holds 40 passages, its manifest says 41"),
-    ):
-        (tmp_path / "index").mkdir(exist_ok=True)
-        shutil.copy(built / "index/keys.npy", tmp_path / "index")
-        write_json(tmp_path / "index/manifest.json", manifest | changed)
-        with pytest.raises(IndexMismatch, match=told):
-            opened(tmp_path, params, (manifest | changed)["identity"])
-
-
-def test_an_alias_opens_and_is_refused_once_it_names_another_index(
-    built: Path, params: IndexParams, corpus: Path, tmp_path: Path
-) -> None:
-    server, manifest = client(params), read_json(built / "index/manifest.json")
-    (tmp_path / "index").mkdir()
-    shutil.copy(built / "index/keys.npy", tmp_path / "index")
-    write_json(tmp_path / "index/manifest.json", manifest | {"collection": "harr_now"})
-    try:
-        server.create_alias(manifest["collection"], "harr_now")
-        with opened(tmp_path, params) as index:
-            assert index.search(Vectors.open(corpus / "vectors").take(np.arange(1)), 1)[0].tolist() == [[0]]
-        schema = server.create_schema()
-        schema.add_field("row", DataType.INT64, is_primary=True)
-        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=8)
-        server.create_collection("harr_other", schema=schema, properties={"harr": '{"identity": "other"}'})
-        server.alter_alias("harr_other", "harr_now")
-        with pytest.raises(IndexMismatch, match="was built as other, but its manifest says"):
-            opened(tmp_path, params)
-    finally:
-        server.close()
-
-
-def test_an_alias_names_a_corpus_that_changes_while_it_is_searched(params: IndexParams, tmp_path: Path) -> None:
-    """A reader of the corpus before finds what is left of it; what a stopped change left is brought to the end."""
-    aliased = params.model_copy(update={"alias": "docs", "full_text": False})
-    before = [Passage(f"p{i}", f"Town {i} has a river.") for i in range(60)]
-    after = [Passage("new", "A lake."), *before[:20], replace(before[20], text="Dry."), *before[22:]]
-    assert stage(tmp_path, before, aliased)["inserted"] == 60
-    server, old = client(aliased), np.stack([vector_of(passage) for passage in before])
-    try:
-        name = read_json(tmp_path / "index/manifest.json")["collection"]
-        with PassageIndex.open(tmp_path / "index", aliased, identity=identity_of(tmp_path)) as index:
-            found, stop = list[NDArray[np.int64]](), threading.Event()
-
-            def search() -> None:
-                while not stop.is_set():
-                    found.append(index.search(old, 1)[0][:, 0])
-
-            loop = threading.Thread(target=search)
-            loop.start()
-            figures = stage(tmp_path, after, aliased)
-            stop.set()
-            loop.join()
-            assert (figures["inserted"], figures["deleted"], figures["indexed"]) == (2, 2, 60)
-            kept = np.array([*range(20), *range(22, 60)])
-            assert found and all((rows[kept] == kept).all() for rows in found)
-            assert not set(index.search(old, 60)[0].ravel().tolist()) & {20, 21}, "deleted passages are never found"
-        assert read_json(tmp_path / "index/manifest.json")["collection"] == name, "the collection is the same"
-        [[hit]] = server.search("docs", [old[0].tolist()], anns_field="vector", limit=1, output_fields=["id"])
-        assert hit["entity"]["id"] == "p0"
-        server.alter_collection_properties(name, {"harr": marked(server, name)})
-        server.delete(name, filter="key >= 0 and key < 4611686018427387904")
-        with pytest.raises(IndexMismatch, match="is being brought to"):
-            PassageIndex.open(tmp_path / "index", aliased, identity=identity_of(tmp_path))
-        assert 0 < stage(tmp_path, after, aliased)["inserted"] < 60
-        assert nearest(tmp_path, after, after, aliased) == [passage.id for passage in after]
-        assert stage(tmp_path, before[:10], aliased)["inserted"] == 10, "too much of it changed"
-        assert server.describe_collection("docs")["collection_name"] != name and server.has_collection(name)
-        server.create_collection("theirs", dimension=8)
-        taken = aliased.model_copy(update={"alias": "theirs"})
-        with pytest.raises(ParamsError, match=r"^index\.alias: theirs is a collection at .*; choose another name$"):
-            stage(tmp_path / "taken", before, taken)
-    finally:
-        server.close()
-
-
-def marked(server: MilvusClient, name: str) -> str:
-    """What the property of a collection says while it is changed."""
-    content = json.loads(server.describe_collection(name)["properties"]["harr"])
-    return json.dumps(content | {"identity": "", "becomes": content["identity"]})
-
-
-def identity_of(folder: Path) -> str:
-    return str(read_json(folder / "index/manifest.json")["identity"])
-
-
-def test_a_wrong_token_is_one_line(
-    built: Path, params: IndexParams, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if params.full_text:
-        pytest.skip("token: the server of Milvus Lite asks for none")
-    monkeypatch.setenv(TOKEN, "root:wrong")
+def test_a_wrong_token_is_one_line(built: Path, params: IndexParams, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILVUS_TOKEN", "root:wrong")
     began = time.monotonic()
-    with pytest.raises(ServiceUnavailable, match=rf"^[^\n]*the token in \${TOKEN}$"):
+    with pytest.raises(ServiceUnavailable, match=r"^[^\n]*the token in \$MILVUS_TOKEN$"):
         opened(built, params)
     assert time.monotonic() - began < milvus_client.CONNECT_SECONDS / 2  # it does not wait for another answer
 
@@ -318,12 +127,12 @@ def test_a_wrong_token_is_one_line(
 def test_a_server_that_hangs_for_a_while_is_waited_for(
     built: Path,
     params: IndexParams,
-    server: Server,
+    milvus_server: tuple[Server, str],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(index_module, "SEARCH_SECONDS", 1.0)
-    queries_QD = np.eye(8, dtype=np.float32)
+    server, queries_QD = milvus_server[0], np.eye(8, dtype=np.float32)
     with opened(built, params) as index:
         before = index.search(queries_QD, 10)
         server.signal(signal.SIGSTOP)
@@ -336,31 +145,30 @@ def test_a_server_that_hangs_for_a_while_is_waited_for(
 
 
 def test_a_server_that_is_killed_is_waited_for_and_loads_the_collection_again(
-    built: Path, params: IndexParams, server: Server, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: Path,
+    params: IndexParams,
+    milvus_server: tuple[Server, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In a search, and in the middle of a build: every passage is there once."""
-
-    def restart_when(begun: Callable[[], object]) -> None:
-        while not begun():
-            time.sleep(0.001)
-        server.stop()
-        time.sleep(2)
-        server.start()
-
-    queries_QD = np.eye(8, dtype=np.float32)
-    with opened(built, params) as index:
+    server, queries_QD = milvus_server[0], np.eye(8, dtype=np.float32)
+    with opened(built, params) as index, ThreadPoolExecutor(2) as pool:
         before = index.search(queries_QD, 10)
-        server.stop()
-        back = threading.Thread(target=restart_when, args=(lambda: True,))
-        back.start()
-        np.testing.assert_array_equal(index.search(queries_QD, 10)[0], before[0])
-        back.join()
-        assert capsys.readouterr().err.count("answers again, after") == 1
-    client(params).drop_collection(read_json(built / "index/manifest.json")["collection"])
-    back = threading.Thread(target=restart_when, args=(lambda: list(tmp_path.glob("work/*/progress.json")),))
-    back.start()
-    assert build(corpus, params.model_copy(update={"batch_size": 1}), tmp_path)["inserted"] == 40
-    back.join()
-    assert "does not answer" in (told := capsys.readouterr().err) and "answers again, after" in told
-    with opened(tmp_path, params) as index:
-        np.testing.assert_array_equal(index.search(queries_QD, 10)[0], before[0])
+
+        def restart() -> Future[Any]:
+            while not list(tmp_path.glob("work/*/progress.json")):
+                time.sleep(0.001)
+            server.stop()
+            asked = pool.submit(index.search, queries_QD, 10)
+            time.sleep(2)
+            server.start()
+            return asked
+
+        back = pool.submit(restart)
+        one_by_one = params.model_copy(update={"batch_size": 1})
+        assert stage(tmp_path, BEFORE, one_by_one)["inserted"] == 60
+        np.testing.assert_array_equal(back.result().result()[0], before[0])
+    told = capsys.readouterr().err
+    assert "does not answer" in told and told.count("answers again, after") >= 2
+    assert nearest(tmp_path, BEFORE, BEFORE, one_by_one) == [passage.id for passage in BEFORE]

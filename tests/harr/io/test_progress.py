@@ -22,6 +22,7 @@ def leave() -> None:
 
 
 def test_a_stop_waits_for_the_end_of_the_unit() -> None:
+    assert list(progress.stoppable("ab")) == ["a", "b"]
     begun, ended = [], []
     with pytest.raises(SystemExit, match="143"):
         for unit in progress.stoppable(range(5)):
@@ -46,11 +47,6 @@ def test_a_loop_that_an_exception_ends_is_no_loop() -> None:
         assert next(steps) == 0 and progress._Stop.loops == 1
         raise ZeroDivisionError
     assert progress._Stop.loops == 0 and not progress.ask_to_stop(leave)
-
-
-def test_nobody_waits_where_no_such_loop_runs() -> None:
-    assert list(progress.stoppable("ab")) == ["a", "b"]
-    assert not progress.ask_to_stop(leave)
 
 
 class Screen(StringIO):
@@ -81,25 +77,13 @@ def watched(monkeypatch: pytest.MonkeyPatch, terminal: bool, moved: Callable[[st
     return re.sub(r"\d+:\d\d|[\d.,]+(/s$|/s,| s/)", "_", screen.getvalue())
 
 
-def test_a_bar_moves_on_a_terminal_while_one_step_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_moves_while_one_step_lasts_and_a_log_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = watched(monkeypatch, True, lambda text: text.count("0/2") > 3)
     assert shown.count("0/2") > 3 and "\r" in shown
     assert shown.endswith("train: 2 steps in _, _ reward=0.5\n")
-
-
-def test_a_log_gets_plain_lines_while_one_step_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = watched(monkeypatch, False, lambda text: text.count("\n") > 1).splitlines()
     assert lines[:2] == ["train: 0 of 2 steps in _"] * 2
     assert lines[-1] == "train: 2 steps in _, _ reward=0.5" and not [line for line in lines if "\r" in line]
-
-
-def test_a_bar_that_is_closed_or_not_shown_says_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = Screen(False)
-    monkeypatch.setattr("sys.stderr", screen)
-    for hidden in (progress.bar(total=2, desc="train", unit="step", shown=False), progress.bar(desc="x", unit="y")):
-        hidden.close()
-        hidden.close()
-    assert screen.getvalue() == "" and hidden.over.is_set()
 
 
 def test_parts_of_a_work_are_named_while_they_last(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,26 +1,13 @@
 """Unfinished work of other parameters: it is kept, and whoever begins anew beside it is told what differs."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harr.filter import filter_questions
 from harr.io.files import finish, note_published, read_json
 from harr.io.resume import unfinished
-from harr.params.filter import FilterParams
-from harr.rag.setup import Setup
 
 LAST = "it is kept, this run begins anew\n"
-
-
-def silent(step: int, values: object) -> None:
-    """A log nobody reads."""
-
-
-def killed(step: int, values: object) -> None:
-    if step == 1:
-        raise KeyboardInterrupt
 
 
 def test_the_parameters_that_differ_are_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,24 +59,3 @@ def test_a_damaged_note_and_many_differences_are_one_line(tmp_path: Path, capsys
     unfinished(tmp_path, {letter: letter * 99 for letter in "abcdefg"})
     said = capsys.readouterr().out
     assert said.count("\n") == 1 and f'a: null, now "{"a" * 55} ...; b: ' in said and f"; 2 more); {LAST}" in said
-
-
-def test_a_filter_with_other_parameters_is_told(
-    setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What ``setup`` is a hash of is told by name."""
-    params, work = FilterParams(group_size=4, target=100, batch_size=4), tmp_path / "work"
-    game = replace(setup, identity="a", facts={"game": {"retriever": {"k": 3}}})
-    with pytest.raises(KeyboardInterrupt):
-        filter_questions(params, game, tmp_path / "out", work, killed, seed=5)
-    (folder,) = [path for path in work.iterdir() if path.is_dir()]
-    capsys.readouterr()
-    other = replace(setup, identity="b", facts={"game": {"retriever": {"k": 5}}})
-    more = params.model_copy(update={"group_size": 8})
-    filter_questions(more, other, tmp_path / "out", work, silent, seed=5)
-    assert (
-        f"the unfinished work in {folder} is of other parameters "
-        f"(params.group_size: 4, now 8; setup.game.retriever.k: 3, now 5); {LAST}" in capsys.readouterr().out
-    )
-    finish(work)
-    assert sorted(work.iterdir()) == [folder, folder.with_suffix(".json")], "the old work is kept"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pymilvus import DataType
-from servers import milvus as milvus_server
+from servers import milvus_lite
 
 import harr
 from harr.corpus.passages import Passages
@@ -24,13 +24,10 @@ QUESTIONS = ["Who leads the works?", "Where is the river?", "Which firm was foun
 @pytest.fixture(scope="module")
 def uri(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with the project's passages under other names of fields; ``turned`` has vectors of nobody."""
-    made = milvus_server(tmp_path_factory.mktemp("milvus"), lite=True)
-    try:
-        made.start()
-        address = f"http://127.0.0.1:{made.port}"
-        passages = Passages.open(project / "data/corpus")
-        rows = passages.searchable_rows()
-        vectors_RD = Vectors.open(project / "data/vectors").take(rows)
+    passages = Passages.open(project / "data/corpus")
+    rows = passages.searchable_rows()
+    vectors_RD = Vectors.open(project / "data/vectors").take(rows)
+    with milvus_lite(tmp_path_factory.mktemp("milvus") / "data") as address:
         client = connect(IndexParams(uri=address), address)
         for name, own_RD in (("theirs", vectors_RD), ("turned", np.roll(vectors_RD, 7, axis=1))):
             schema = client.create_schema(auto_id=False)
@@ -40,17 +37,13 @@ def uri(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
             schema.add_field("embedding", DataType.FLOAT_VECTOR, dim=own_RD.shape[1])
             client.create_collection(name, schema=schema)
             found = zip(passages.take(rows.tolist()), own_RD, strict=True)
-            client.insert(
-                name, [{"key": p.id, "body": p.text, "heading": p.title, "embedding": vector} for p, vector in found]
-            )
+            client.insert(name, [{"key": p.id, "body": p.text, "heading": p.title, "embedding": v} for p, v in found])
             client.flush(name)
             indexes = client.prepare_index_params()
             indexes.add_index("embedding", index_type="FLAT", metric_type="COSINE")
             client.create_index(name, indexes)
         client.close()
         yield address
-    finally:
-        made.stop()
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +63,6 @@ def section(uri: str, **more: Any) -> dict[str, Any]:
     return {"uri": uri, "adopt": {"collection": "theirs", **fields, **more}}
 
 
-@pytest.mark.services
 def test_a_collection_alone_gives_what_the_project_gives(project: Path, trained: Path, uri: str) -> None:
     with harr.Retriever.load(trained, index=project) as own, harr.Retriever.load(trained, index=section(uri)) as theirs:
         for retriever in (own, theirs):
@@ -85,7 +77,6 @@ def test_a_collection_alone_gives_what_the_project_gives(project: Path, trained:
         assert first == second and not {p.id for p in first} & asked[0].excluded
 
 
-@pytest.mark.services
 def test_a_filter_of_the_application_holds(project: Path, trained: Path, uri: str) -> None:
     some = [p.id for p in Passages.open(project / "data/corpus").take(range(0, 40))]
     told = ", ".join(f'"{name}"' for name in some)
@@ -94,30 +85,15 @@ def test_a_filter_of_the_application_holds(project: Path, trained: Path, uri: st
     assert found and {*found} <= {*some}
 
 
-@pytest.mark.services
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({"collection": "turned"}, r"^vectors of the adopted collection have width 48 and a cosine of -?0\.\d\d with"),
-        (
-            {"title_field": "title"},
-            r"^index\.adopt\.title_field: collection theirs has no field title; it has key, body",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused(trained: Path, uri: str, changed: dict[str, Any], told: str) -> None:
-    with pytest.raises((IndexMismatch, ParamsError), match=told):
-        harr.Retriever.load(trained, index=section(uri, **changed))
-
-
-@pytest.mark.services
-def test_words_of_the_whole_corpus_are_not_there(project: Path, uri: str) -> None:
-    with pytest.raises(IndexMismatch, match=r"retriever\.evidence reads the words and titles of the whole corpus"):
-        harr.Retriever.load(project / "models/retriever", index=section(uri))
-
-
-def test_a_mapping_without_a_collection_is_refused(trained: Path) -> None:
-    with pytest.raises(ParamsError, match=r"^index: a mapping names a collection"):
-        harr.Retriever.load(trained, index={"uri": "http://127.0.0.1:1"})
-    with pytest.raises(ParamsError, match=r"^index: .*adopt is for a Milvus server"):
-        harr.Retriever.load(trained, index={"adopt": {"collection": "theirs"}})
+def test_what_does_not_fit_is_refused(project: Path, trained: Path, uri: str) -> None:
+    """Among it a retriever that reads the words of the whole corpus, which no collection tells."""
+    there = "http://127.0.0.1:1"
+    for folder, index, told in (
+        (trained, section(uri, collection="turned"), r"^vectors of the adopted .* width 48 and a cosine of -?0\.\d\d"),
+        (trained, section(uri, title_field="title"), r"^index\.adopt\.title_field: collection theirs has no field"),
+        (project / "models/retriever", section(uri), r"retriever\.evidence reads the words and titles of the whole"),
+        (trained, {"uri": there}, r"^index: a mapping names a collection"),
+        (trained, {"adopt": {"collection": "theirs"}}, r"^index: .*adopt is for a Milvus server"),
+    ):
+        with pytest.raises((IndexMismatch, ParamsError), match=told):
+            harr.Retriever.load(folder, index=index)

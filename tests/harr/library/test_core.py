@@ -1,11 +1,10 @@
 """An application installs the core alone: its packages are few, and a retriever is loaded and asked with them."""
 
-import ast
 import os
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import distribution, packages_distributions
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-ENTRIES = ["harr/__init__.py", "harr/library/trained.py"]
-TOPS = {top: {canonicalize_name(name) for name in names} for top, names in packages_distributions().items()}
 
 
 def resolved(lines: list[str]) -> set[str]:
@@ -35,52 +32,11 @@ def resolved(lines: list[str]) -> set[str]:
     return found
 
 
-def closure(starts: list[str]) -> set[str]:
-    """Top names of all packages that modules of harr import as they are imported themselves."""
-    seen, todo, tops = set[str](), list(starts), set[str]()
-    while todo:
-        path = todo.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        for node in at_import(ast.parse((ROOT / path).read_text()).body):
-            names = [alias.name for alias in node.names]
-            if isinstance(node, ast.ImportFrom):
-                names = [str(node.module), *(f"{node.module}.{name}" for name in names)]
-            for name in names:
-                base = name.replace(".", "/")
-                inside = [one for one in (f"{base}.py", f"{base}/__init__.py") if (ROOT / one).exists()]
-                todo += inside
-                tops |= {name.split(".")[0]}
-    return tops - {"harr"} - set(sys.stdlib_module_names)
-
-
-def at_import(body: list[ast.stmt]) -> list[ast.Import | ast.ImportFrom]:
-    """Imports that run when a module is imported: none in a function, and none for type checkers."""
-    found: list[ast.Import | ast.ImportFrom] = []
-    for node in body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            found.append(node)
-        elif isinstance(node, ast.ClassDef | ast.Try | ast.With) or (
-            isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)
-        ):
-            found += at_import(node.body)
-    return found
-
-
 def test_the_core_is_small() -> None:
     core = resolved(PROJECT["dependencies"])
     assert len(core) <= 60, sorted(core)
     assert resolved(EXTRAS["lite"]) - core == {"milvus-lite", "faiss-cpu"}
     assert resolved(EXTRAS["evidence"]) - core == {"bm25s", "ahocorasick-rs"}
-
-
-def test_what_the_library_imports_is_required_by_name() -> None:
-    named = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
-    imported = closure(ENTRIES)
-    assert {"torch", "pymilvus"} <= imported, "the closure is too small to say anything"
-    assert not {top for top in imported if not TOPS[top] & named}
-    assert not {name for name in named if not any(name in TOPS[top] for top in imported)}, "required, and not imported"
 
 
 ALONE = """
@@ -105,6 +61,7 @@ def site_of(names: set[str], folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.services
 @pytest.mark.parametrize(
     ("extras", "told"),
     [

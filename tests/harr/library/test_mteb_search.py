@@ -85,26 +85,6 @@ def test_a_folder_is_a_task_and_its_figure_is_ours(place: Path, capsys: Any) -> 
     assert not ended.value.code and capsys.readouterr().out.splitlines()[-1] == f"task: {100 * ours:.2f}"
 
 
-def test_the_export_runs_under_the_evaluators_of_sentence_transformers(place: Path) -> None:
-    """They know queries alone, so they are asked states; their figure is that of mteb's search."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
-
-    asked, searcher = read_questions(QUESTIONS / "test.jsonl"), MtebSearch(RETRIEVER)
-    states, _ = searcher._format.texts([as_search(q.id, q.text, statuses=True) for q in asked], searcher._states)
-    evaluator = InformationRetrievalEvaluator(
-        dict(zip([q.id for q in asked], states, strict=True)),
-        {one.id: one.content for one in everything()},
-        {one.id: set(one.gold_ids) for one in asked},
-        ndcg_at_k=[10],
-        name="world",
-    )
-    told = evaluator(SentenceTransformer(str(RETRIEVER), device="cpu"))
-    assert told["world_cosine_ndcg@10"] == pytest.approx(
-        run_tasks(str(RETRIEVER), ["task"], Path("again"))["task"], abs=1e-4
-    )
-
-
 def test_what_is_no_task_or_ranks_otherwise_is_one_line(place: Path) -> None:
     with pytest.raises(CorpusError, match="--tasks nothing is neither a folder in BEIR's layout nor a task of mteb"):
         task_of("nothing")

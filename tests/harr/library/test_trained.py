@@ -1,7 +1,6 @@
 """A trained retriever in an application finds what it finds within harr, from any folder; and what docs print runs."""
 
 import asyncio
-import os
 import re
 import shutil
 import subprocess
@@ -147,9 +146,7 @@ def test_the_code_of_the_page_runs(
     assert "\n(1, 48) (1, 48)\n" in capsys.readouterr().out
 
 
-def test_the_code_and_the_state_of_the_card_are_those_of_the_model(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_code_of_card_and_readme_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     card = (RETRIEVER / "README.md").read_text()
     code, state = (re.findall(rf"```{kind}\n(.*?)\n```", card, re.DOTALL)[0] for kind in ("python", "text"))
     names: dict[str, object] = {}
@@ -160,51 +157,31 @@ def test_the_code_and_the_state_of_the_card_are_those_of_the_model(
         == ("Where was the founder of Acme born?\nWho founded Acme? Ada Brown\nQuery: Where was she born?")
     )
     assert capsys.readouterr().out.startswith("tensor([[")
-
-
-def test_the_code_of_the_readme_runs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = blocks("README.md")
     exec(code, {"__name__": "readme"})
     assert len(capsys.readouterr().out.splitlines()) == Params.load().retriever.k
 
 
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
+def test_what_cannot_be_loaded_is_one_line(here: Path, tmp_path: Path) -> None:
+    for changed, told in (
         (None, r"holds no harr\.json; name the folder models/retriever that stage merge wrote"),
         ({"format": 1}, r"has format 1, and 2 is read, .*; run `dvc repro -f -s merge`"),
         ({"positions": "none"}, "towers of train.method pqn, .* search no corpus"),
-        ({"retriever": {"kk": 3}}, r"does not say how the retriever searches \(.*kk.*\); run `dvc repro -f -s merge`"),
-    ],
-)
-def test_what_cannot_be_loaded_is_one_line(changed: object, told: str, here: Path, tmp_path: Path) -> None:
-    if isinstance(changed, dict):
-        write_json(tmp_path / "harr.json", read_json(RETRIEVER / "harr.json") | changed)
-    with pytest.raises(ModelError, match=told) as caught:
-        harr.Retriever.load(tmp_path)
-    assert "\n" not in str(caught.value)
+        ({"retriever": {"kk": 3}}, r"not say how the retriever searches \(.*kk.*\); run `dvc repro -f -s merge`"),
+        ({"documents": "0123"}, "reads states for vectors of encoder 0123, but those of .* were made by"),
+    ):
+        if changed:
+            write_json(tmp_path / "harr.json", read_json(RETRIEVER / "harr.json") | changed)
+        with pytest.raises((ModelError, IndexMismatch), match=told) as caught:
+            harr.Retriever.load(tmp_path, index=here)
+        assert "\n" not in str(caught.value)
 
 
-def test_an_index_of_another_encoder_is_refused(here: Path, tmp_path: Path) -> None:
-    write_json(tmp_path / "harr.json", read_json(RETRIEVER / "harr.json") | {"documents": "0123"})
-    with pytest.raises(IndexMismatch, match=r"reads states for vectors of encoder 0123, but those of .* were made by"):
-        harr.Retriever.load(tmp_path, index=here)
-
-
+@pytest.mark.services
 def test_a_state_is_written_without_torch() -> None:
     code = "import harr, sys; harr.state('q'); harr.Search; print({'torch', 'pymilvus', 'pydantic'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "set()\n"
-
-
-def test_what_is_exported_is_there() -> None:
-    stub = (ROOT / "harr/__init__.pyi").read_text()
-    for name in dir(harr):
-        assert getattr(harr, name) is not None
-        assert name.startswith("_") or name in ("import_module", "Any") or not name[0].isupper() or name in stub
-    with pytest.raises(AttributeError, match="has no attribute 'Retreiver'"):
-        harr.Retreiver  # noqa: B018
-    assert os.path.exists(ROOT / "harr/py.typed")
 
 
 def test_a_question_alone_is_its_own_query() -> None:

@@ -1,37 +1,50 @@
-"""What the server says when something behind it fails, and that it ends with a request that never does."""
+"""What the server answers, to whom, and what it refuses; what it says when something behind it fails, and when a
+client never ends its request."""
 
 import asyncio
-import http.client
-import signal
-import socket
-import subprocess
-import sys
-from contextlib import closing
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
+from harr.corpus.passages import Passages, read_questions
+from harr.corpus.vectors import Vectors
 from harr.errors import DamagedFile, HarrError, ParamsError, ServiceUnavailable
 from harr.serve.application import application
 from harr.serve.follower import Follower
 from harr.serve.searcher import Answer, Searcher
 from harr.serve.service import RetrieverService
+from harr.types import Hop, Question, Search
+from tasks.paths import PLACES, QUESTIONS, RETRIEVER
 
 ROOT = Path(__file__).parents[3]
-SERVER = """
-from pathlib import Path
-import flows.serve
-from harr.serve.application import application
-from harr.serve.follower import Follower
-from harr.serve.searcher import Searcher
-from harr.serve.service import RetrieverService
+HOPS = (Hop("Who founded it?", "Ada Brown", "FOUND"),)
+Within = Callable[..., list[list[str]]]
 
-flows.serve.DRAIN_SECONDS = 1
-searcher = Searcher(Path())
-service = RetrieverService(searcher, Follower("models/x", Path(), Path(), searcher.load), room=10)
-listener = flows.serve._bound("127.0.0.1", 0)
-flows.serve._over_http(application(service), listener, str(listener.getsockname()[1]))
-"""
+
+@pytest.fixture(scope="module")
+def server(project: Path) -> Iterator[TestClient]:
+    searcher = Searcher(project, "float32")
+    follower = Follower(str(project / RETRIEVER), project, project / "cache", searcher.load, searcher.changed)
+    follower.start()
+    service = RetrieverService(searcher, follower, room=10_000)
+    with TestClient(application(service), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def questions(project: Path) -> list[Question]:
+    return read_questions(project / QUESTIONS / "test.jsonl")[:6]
+
+
+def ids(server: TestClient, body: dict[str, Any]) -> list[str]:
+    reply = server.post("/search", json=body)
+    assert reply.status_code == 200, reply.text
+    return [passage["id"] for passage in reply.json()["passages"]]
 
 
 class Failing(Searcher):
@@ -43,13 +56,134 @@ class Failing(Searcher):
         raise self._error
 
 
+def test_search_finds_what_the_policy_finds(server: TestClient, within: Within, questions: list[Question]) -> None:
+    asked = questions
+    hops = [{"query": hop.query, "answer": hop.answer, "status": hop.status} for hop in HOPS]
+    first = [{"question": one.text} for one in asked]
+    later = [{"question": one.text, "hops": hops, "query": "Where was she born?", "k": 7} for one in asked]
+    wanted = within(
+        [Search(one, one.text) for one in asked] + [Search(one, "Where was she born?", HOPS, k=7) for one in asked]
+    )
+    assert [ids(server, body) for body in first + later] == wanted
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who founded it?"}]
+    chat += [{"role": "assistant", "content": "Ada Brown"}, {"role": "user", "content": [{"text": asked[0].text}]}]
+    assert ids(server, {"messages": chat}) == within([Search(asked[0], asked[0].text, HOPS)])[0]
+    left = ids(server, {"question": asked[0].text, "exclude": [*wanted[0][:1], "an id of a deleted passage"]})
+    assert wanted[0][0] not in left and left[:2] == wanted[0][1:3]
+    frozen = [ids(server, {"question": one.text, "model": "frozen"}) for one in asked]
+    assert frozen == within([Search(one, one.text) for one in asked], "frozen") != wanted[:6]
+    assert server.post("/search", json={"question": "Who?", "model": "frozen"}).json()["version"] == "base"
+
+
+def test_search_r1_verl_and_skyrl_are_answered_in_their_shapes(server: TestClient, questions: list[Question]) -> None:
+    texts = [one.text for one in questions][:2]
+    # search_r1/search/retrieval_request.py, verl/tools/utils/search_r1_like_utils.py
+    told = server.post("/retrieve", json={"queries": texts, "topk": 3, "return_scores": True}).json()
+    assert [len(hits) for hits in told["result"]] == [3, 3]
+    for hits in told["result"]:
+        for hit in hits:
+            title, _, text = hit["document"]["contents"].partition("\n")  # as verl's _passages2string reads it
+            assert title == f'"{hit["document"]["title"]}"' and text == hit["document"]["text"]
+            assert isinstance(hit["score"], float) and hit["document"]["id"]
+    # Search-R1 may leave scores out, and then sends documents alone
+    plain = server.post("/retrieve", json={"queries": texts, "topk": 3})
+    assert plain.json() == {"result": [[hit["document"] for hit in hits] for hits in told["result"]]}
+    # SkyRL's server (examples/train/search/retriever/retrieval_server.py) takes one query
+    one = server.post("/retrieve", json={"query": texts[0], "topk": 3, "return_scores": True})
+    assert one.json() == {"result": told["result"][:1]}
+    assert server.post("/retrieve", json={"queries": []}).json() == {"result": []}
+    many = server.post("/retrieve", json={"queries": ["a"] * 2600, "topk": 1})
+    assert len(many.json()["result"]) == 2600  # the rollouts of a step of Search-R1
+
+
+def test_embed_gives_the_vectors_of_both_towers(project: Path, server: TestClient) -> None:
+    passages = Passages.open(project / PLACES.corpus)
+    told = server.post("/embed", json={"inputs": passages.contents(0, 5), "tower": "document"}).json()
+    kept = Vectors.of(passages, project / PLACES.vectors).take(np.arange(5))
+    np.testing.assert_allclose(told["vectors"], kept, atol=1e-5)
+    state = server.post("/embed", json={"inputs": "Query: x"}).json()
+    assert len(state["vectors"][0]) == kept.shape[1] and state["vectors"][0] != told["vectors"][0]
+
+
+HOSTILE: list[tuple[str, Any, int, str]] = [
+    ("/search", b'{"question": ', 422, "Invalid JSON: EOF while parsing"),
+    ("/search", b"[" * 100_000, 422, "Invalid JSON: recursion limit exceeded"),
+    ("/search", b'{"messages":' + b'[{"content":[' * 50_000, 422, "Invalid JSON: recursion limit exceeded"),
+    ("/search", b"\xff\xfe", 422, "Invalid JSON"),
+    ("/search", {"question": "x" * 1_000_000}, 422, "question: String should have at most 20000 characters"),
+    ("/search", {"question": "x" * 5_000_000}, 413, "at most 4194304 are read"),
+    ("/search", {"question": "\ud800"}, 422, "Invalid JSON: unexpected end of hex escape"),
+    ("/search", {}, 422, "nothing is asked; send a question, a query or messages"),
+    ("/search", {"question": "x", "k": 10**30}, 422, "k: "),
+    ("/search", {"question": "x", "k": -1}, 422, "k: Input should be greater than or equal to 1"),
+    ("/search", {"question": "x", "hopps": []}, 422, "hopps: Extra inputs are not permitted"),
+    ("/search", {"messages": [{"role": "system", "content": "x"}]}, 422, "no message is the user's"),
+    ("/retrieve", {"queries": ["x"] * 10_000}, 422, "queries: List should have at most 4096 items"),
+    ("/retrieve", {"queries": ["x"], "query": "x"}, 422, "send either queries, a list, or query, a text"),
+    ("/retrieve", {"queries": ["x"] * 4000, "topk": 100}, 422, "queries times topk is more than 100,000"),
+    ("/retrieve", {"queries": [7]}, 422, "queries.0: Input should be a valid string"),
+    ("/embed", {"inputs": [["x"]]}, 422, "inputs"),
+    ("/mcp", b"[" * 100_000, 400, "Invalid JSON: recursion limit exceeded"),
+]
+
+
+def test_a_hostile_body_is_refused_in_a_line(server: TestClient) -> None:
+    accepts = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    for path, body, status, line in HOSTILE:
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        reply = server.post(path, content=raw, headers=accepts)
+        text = json.dumps(reply.json(), ensure_ascii=False)
+        assert reply.status_code == status and line in text and "\\n" not in text and len(text) < 1000
+    assert ids(server, {"question": "Who?"})
+
+
+def test_strange_texts_are_searched(server: TestClient) -> None:
+    for text in ("\x00", "  ", "\u202e\U0001f600", "a" * 20_000, "</information>"):
+        assert ids(server, {"query": text})
+
+
+def test_only_loopback_names_are_answered_and_methods_are_told(server: TestClient) -> None:
+    reply = server.get("/health", headers={"Host": "evil.example:80"})
+    told = {"error": "this server is not called evil.example:80; ask 127.0.0.1"}
+    assert (reply.status_code, reply.json()) == (421, told)
+    assert server.get("/health", headers={"Host": "localhost:80"}).status_code == 200
+    for path, status, line in (("/search", 405, "Method Not Allowed"), ("/nothing", 404, "Not Found")):
+        reply = server.get(path)
+        told = {"error": f"GET {path}: {line}; the routes are in docs/serve.md"}
+        assert (reply.status_code, reply.json()) == (status, told)
+
+
+def test_the_page_works_offline_and_figures_are_for_prometheus(server: TestClient) -> None:
+    page = server.get("/")
+    assert page.status_code == 200 and "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert not [part for part in ("http://", "https://", "src=", "innerHTML") if part in page.text]
+    assert 'ask("frozen")' in page.text and 'ask("champion")' in page.text
+    ids(server, {"question": "Who?"})
+    text = server.get("/metrics").text
+    assert 'harr_requests_total{route="/search",status="200"}' in text
+    assert f'harr_model{{version="{server.get("/health").json()["version"]}"}} 1.0' in text
+    assert "harr_batch_size_bucket" in text and "harr_waiting 0.0" in text
+
+
+def test_a_token_is_asked(project: Path) -> None:
+    searcher = Failing(ParamsError("asked"))
+    service = RetrieverService(searcher, Follower("x", Path(), Path(), searcher.load), room=10)
+    app = application(service, token="sesame", loopback=False)
+    with TestClient(app, base_url="http://harr.example") as server:
+        assert server.get("/health").status_code == server.get("/").status_code == 200
+        for headers in ({}, {"Authorization": "Bearer sesam"}, {"Authorization": "sesame"}):
+            for path in ("/search", "/retrieve", "/embed", "/mcp"):
+                assert server.post(path, json={"question": "Who?"}, headers=headers).status_code == 401
+            assert server.get("/metrics", headers=headers).status_code == 401
+        inside = {"Authorization": "Bearer sesame"}
+        assert server.post("/search", json={"question": "Who?"}, headers=inside).json() == {"error": "asked"}
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [(ParamsError("wrong"), 422), (ServiceUnavailable("Milvus is away"), 503), (DamagedFile("damaged"), 500)],
 )
 def test_who_is_to_blame_is_told(error: HarrError, status: int) -> None:
-    from starlette.testclient import TestClient
-
     searcher = Failing(error)
     service = RetrieverService(searcher, Follower("x", Path(), Path(), searcher.load), room=10)
     with TestClient(application(service), base_url="http://127.0.0.1") as client:
@@ -74,22 +208,3 @@ def test_a_client_that_leaves_before_its_body_has_come_is_no_fault_of_the_server
     asyncio.run(application(service)(scope, left, left))
     service.close()
     assert b'harr_requests_total{route="/search",status="499"} 1.0' in service.monitor.text()
-
-
-def test_a_body_that_never_comes_does_not_keep_the_server(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER], cwd=tmp_path, env={"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        with closing(socket.create_connection(("127.0.0.1", port))) as half:
-            half.sendall(b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{")
-            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as other:
-                other.request("GET", "/health")
-                assert other.getresponse().status == 200
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.communicate()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from projects import register
 
 from harr.errors import IndexMismatch, ModelError
 from harr.io.files import digest_of, publish, read_json, write_json
@@ -16,7 +17,6 @@ from harr.services.model_registry import open_registry, registry_address
 
 NAME = "harr-smoke"
 CHAMPION = f"models:/{NAME}@champion"
-Made = Callable[[str], Follower]
 
 
 def model(text: str) -> Path:
@@ -26,61 +26,47 @@ def model(text: str) -> Path:
     return Path("models/retriever")
 
 
-def register(client: Any, folder: Path, kind: str = "retriever") -> str:
-    """Make a version of a folder, the champion; its number."""
-    run = client.create_run("0").info
-    client.log_artifacts(run.run_id, str(folder), kind)
-    if not client.search_registered_models():
-        client.create_registered_model(NAME)
-    tags = {"model": digest_of(folder), "kind": kind}
-    version = str(client.create_model_version(NAME, f"{run.artifact_uri}/{kind}", run.run_id, tags).version)
-    client.set_registered_model_alias(NAME, "champion", version)
-    return version
-
-
 @pytest.fixture
 def client(stored: Path) -> Any:
     return open_registry(registry_address(Path()))
 
 
-@pytest.fixture
-def loaded() -> list[tuple[str, str]]:
-    """Versions that were loaded, each with what its folder says."""
-    return []
+class Following:
+    """Begins followers, and keeps what they loaded."""
 
+    def __init__(self) -> None:
+        self.loaded: list[tuple[str, str]] = []
+        """Versions that were loaded, each with what its folder says."""
+        self.refused: list[str] = []
+        """Versions that did not fit."""
+        self.renewed: list[bool] = []
+        """What the next looks find of the corpus: whether it is another one."""
+        self.begun: list[Follower] = []
 
-@pytest.fixture
-def refused() -> list[str]:
-    """Versions that did not fit."""
-    return []
-
-
-@pytest.fixture
-def renewed() -> list[bool]:
-    """What the next looks find of the corpus: whether it is another one."""
-    return []
-
-
-@pytest.fixture
-def following(
-    loaded: list[tuple[str, str]], refused: list[str], renewed: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Made]:
-    monkeypatch.setattr(followers, "EVERY_SECONDS", 0.05)
-    begun: list[Follower] = []
-
-    def load(folder: Path, version: str) -> None:
+    def load(self, folder: Path, version: str) -> None:
         text = (folder / "query/config.json").read_text()
         if "other index" in text:
-            refused.append(version)
+            self.refused.append(version)
             raise IndexMismatch("this model is for another index")
-        loaded.append((version, text))
+        self.loaded.append((version, text))
 
-    def follow(name: str) -> Follower:
-        begun.append(Follower(name, Path(), Path("cache"), load, lambda: bool(renewed) and renewed.pop()))
-        return begun[-1]
+    def __call__(self, name: str = CHAMPION) -> Follower:
+        renewed = self.renewed
+        self.begun.append(Follower(name, Path(), Path("cache"), self.load, lambda: bool(renewed) and renewed.pop()))
+        self.begun[-1].start()
+        return self.begun[-1]
 
-    yield follow
-    for one in begun:
+    @property
+    def versions(self) -> list[str]:
+        return [version for version, _ in self.loaded]
+
+
+@pytest.fixture
+def follow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Following]:
+    monkeypatch.setattr(followers, "EVERY_SECONDS", 0.05)
+    following = Following()
+    yield following
+    for one in following.begun:
         one.close()
 
 
@@ -91,48 +77,43 @@ def wait_for(condition: Callable[[], Any]) -> None:
         time.sleep(0.02)
 
 
-def test_an_alias_that_moves_is_taken_over_and_back(
-    client: Any, following: Made, loaded: list[tuple[str, str]]
+def test_an_alias_that_moves_is_taken_over_and_back_and_loaded_again_over_another_corpus(
+    client: Any, follow: Following
 ) -> None:
     first = register(client, model("first"))
-    follower = following(CHAMPION)
-    follower.start()
-    assert [version for version, _ in loaded] == [first]
+    follower = follow()
+    assert follow.versions == [first]
     second = register(client, model("second"))
-    wait_for(lambda: len(loaded) == 2)
+    wait_for(lambda: len(follow.loaded) == 2)
     client.set_registered_model_alias(NAME, "champion", first)
-    wait_for(lambda: len(loaded) == 3)
-    assert [version for version, _ in loaded] == [first, second, first] and loaded[0] == loaded[2] != loaded[1]
     wait_for(lambda: follower.changes == 2)
-    assert follower.problem == ""
+    one, two, three = follow.loaded
+    assert follow.versions == [first, second, first] and one == three != two and follower.problem == ""
+    follow.renewed.append(True)
+    wait_for(lambda: len(follow.loaded) == 4)
+    assert follow.versions[-1] == first and follower.changes == 2
 
 
-def test_another_model_of_the_same_number_is_taken_over(
-    client: Any, following: Made, loaded: list[tuple[str, str]], refused: list[str]
-) -> None:
+def test_another_model_of_the_same_number_is_taken_over(client: Any, follow: Following) -> None:
     first = register(client, model("first"))
-    follower = following(CHAMPION)
-    follower.start()
+    follower = follow()
     client.delete_registered_model(NAME)  # or mlflow.db went back to a copy of before: numbers are given again
     register(client, model("another, for another index"))
-    wait_for(lambda: refused == [first])
+    wait_for(lambda: follow.refused == [first])
     client.delete_registered_model(NAME)
     register(client, model("third"))
-    wait_for(lambda: len(loaded) == 2)
+    wait_for(lambda: len(follow.loaded) == 2)
     follower.close()
     client.delete_registered_model(NAME)
     register(client, model("fourth"))
-    following(CHAMPION).start()  # with what was served last, until it has looked
-    wait_for(lambda: len(loaded) == 4)
-    assert {version for version, _ in loaded} == {first} and "fourth" in loaded[-1][1]
+    follow()  # with what was served last, until it has looked
+    wait_for(lambda: len(follow.loaded) == 4)
+    assert {*follow.versions} == {first} and "fourth" in follow.loaded[-1][1]
 
 
-def test_what_cannot_be_taken_over_is_told_until_it_can(
-    client: Any, following: Made, loaded: list[tuple[str, str]]
-) -> None:
+def test_what_cannot_be_taken_over_is_told_until_it_can(client: Any, follow: Following) -> None:
     first = register(client, model("first"))
-    follower = following(CHAMPION)
-    follower.start()
+    follower = follow()
     client.delete_registered_model_alias(NAME, "champion")
     wait_for(lambda: "the registry has no models:/harr-smoke@champion" in follower.problem)
     register(client, model("other index"))
@@ -140,45 +121,41 @@ def test_what_cannot_be_taken_over_is_told_until_it_can(
     register(client, model("a language model"), "llm")
     wait_for(lambda: "is of kind llm; a server answers with a retriever" in follower.problem)
     third = register(client, model("third"))
-    wait_for(lambda: len(loaded) == 2 and not follower.problem)
-    assert [version for version, _ in loaded] == [first, third] and follower.changes == 1
+    wait_for(lambda: len(follow.loaded) == 2 and not follower.problem)
+    assert follow.versions == [first, third] and follower.changes == 1
 
 
 def test_it_begins_with_what_was_served_last_where_mlflow_is_away(
-    client: Any, following: Made, loaded: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    client: Any, follow: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = register(client, model("first"))
-    one = following(CHAMPION)
-    one.start()
+    one = follow()
     one.close()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "ftp://nowhere")
-    again = following(CHAMPION)
-    again.start()
-    assert [version for version, _ in loaded] == [first, first]
+    again = follow()
+    assert follow.versions == [first, first]
     wait_for(lambda: "ftp://nowhere is no address" in again.problem)
     [folder] = [path for path in Path("cache").iterdir() if path.is_dir()]
     (folder / "query/config.json").write_text("{}")  # a damaged copy is none
     with pytest.raises(Exception, match="no address of an MLflow registry"):
-        following(CHAMPION).start()
+        follow()
     assert (Path("cache") / LAST).exists()
 
 
 def test_a_version_that_does_not_fit_is_loaded_once_and_no_server_begins_with_it(
-    client: Any, following: Made, loaded: list[tuple[str, str]], refused: list[str]
+    client: Any, follow: Following
 ) -> None:
     first = register(client, model("first"))
-    one = following(CHAMPION)
-    one.start()
+    one = follow()
     second = register(client, model("other index"))
     wait_for(lambda: one.problem == "this model is for another index")
     client.delete_registered_model_alias(NAME, "champion")
     wait_for(lambda: "the registry has no" in one.problem)
     client.set_registered_model_alias(NAME, "champion", second)
     wait_for(lambda: one.problem == "this model is for another index")
-    assert refused == [second]
+    assert follow.refused == [second]
     one.close()
-    again = following(CHAMPION)
-    again.start()  # as after a kill
+    again = follow()  # as after a kill
     wait_for(lambda: again.problem == "this model is for another index")
     again.close()
     last = read_json(Path("cache") / LAST)
@@ -186,43 +163,29 @@ def test_a_version_that_does_not_fit_is_loaded_once_and_no_server_begins_with_it
     shutil.copytree(next(Path("cache").glob(f"*-{second}-*")), "cache/x")  # what fitted then, and fits no more
     write_json(Path("cache") / LAST, last | {"folder": "x", "digest": digest_of(Path("cache/x"))})
     client.set_registered_model_alias(NAME, "champion", first)
-    third = following(CHAMPION)
-    third.start()
-    assert [version for version, _ in loaded] == [first, first, first] and third.problem == ""
+    third = follow()
+    assert follow.versions == [first, first, first] and third.problem == ""
 
 
-def test_of_old_versions_only_the_one_before_stays(client: Any, following: Made, loaded: list[tuple[str, str]]) -> None:
+def test_of_old_versions_only_the_one_before_stays(client: Any, follow: Following) -> None:
     register(client, model("first"))
     Path("cache/other-model-1-0123456789abcdef").mkdir(parents=True)
-    follower = following(CHAMPION)
-    follower.start()
+    follower = follow()
     for number in (2, 3, 4):
         register(client, model(f"version {number}"))
-        wait_for(lambda number=number: len(loaded) == number)  # type: ignore[misc]
+        wait_for(lambda number=number: len(follow.loaded) == number)  # type: ignore[misc]
     wait_for(lambda: follower.changes == 3)
     kept = sorted(path.name.rpartition("-")[0] for path in Path("cache").iterdir() if path.is_dir())
     assert kept == [f"{NAME}-3", f"{NAME}-4", "other-model-1"]
 
 
-def test_the_version_of_now_is_loaded_again_over_another_corpus(
-    client: Any, following: Made, loaded: list[tuple[str, str]], renewed: list[bool]
-) -> None:
-    first = register(client, model("first"))
-    follower = following(CHAMPION)
-    follower.start()
-    renewed.append(True)
-    wait_for(lambda: len(loaded) == 2)
-    assert [version for version, _ in loaded] == [first, first] and follower.changes == 0
-
-
-def test_a_folder_is_followed_too(workplace: Path, following: Made, loaded: list[tuple[str, str]]) -> None:
+def test_a_folder_is_followed_too(workplace: Path, follow: Following) -> None:
     with pytest.raises(ModelError, match="nowhere is no folder of stage merge; name models/retriever"):
-        following("nowhere").start()
-    follower = following(str(model("first")))
-    follower.start()
+        follow("nowhere")
+    follower = follow(str(model("first")))
     model("second")
-    wait_for(lambda: len(loaded) == 2)
-    assert "first" in loaded[0][1] and "second" in loaded[1][1]
+    wait_for(lambda: len(follow.loaded) == 2)
+    assert "first" in follow.loaded[0][1] and "second" in follow.loaded[1][1]
     shutil.rmtree("models/retriever")
     wait_for(lambda: "is no folder of stage merge" in follower.problem)
-    assert len(loaded) == 2
+    assert len(follow.loaded) == 2

@@ -52,6 +52,8 @@ def test_what_comes_while_the_worker_is_at_work_is_a_batch_in_order() -> None:
     assert asyncio.run(behind(batches, slow, [1], [2, 3], [], [4])) == [[2], [4, 6], [], [8]]
     assert slow.sizes == [1, 4]
     batches.close()
+    with pytest.raises(ServiceUnavailable, match="this server is stopping"):
+        asyncio.run(batches.ask([1]))
 
 
 def test_who_asks_alone_waits_for_nobody_and_clients_of_a_batch_stay_together() -> None:
@@ -83,27 +85,13 @@ def test_while_a_server_behind_is_away_all_that_wait_are_told_at_once() -> None:
     batches.close()
 
 
-def test_nothing_is_taken_after_the_end() -> None:
-    batches = MicroBatcher(Slow())
-    batches.close()
-    with pytest.raises(ServiceUnavailable, match="this server is stopping"):
-        asyncio.run(batches.ask([1]))
-
-
-def test_a_long_request_is_cut_into_batches() -> None:
+def test_a_long_request_is_cut_into_batches_and_one_that_fails_spoils_no_other() -> None:
     slow = Slow()
-    slow.may.set()
-    batches = MicroBatcher(slow, most=8, window_seconds=0.05)
-    [found] = asyncio.run(asked(batches, list(range(100, 130))))
-    assert found == [2 * n for n in range(100, 130)] and max(slow.sizes) == 8
-    batches.close()
-
-
-def test_one_that_fails_does_not_spoil_the_others() -> None:
-    slow = Slow()
-    batches = MicroBatcher(slow, window_seconds=0.0)
+    batches = MicroBatcher(slow, most=8, window_seconds=0.0)
     first, second, third = asyncio.run(behind(batches, slow, [1], [13], [2]))
     assert first == [2] and third == [4] and isinstance(second, ValueError)
+    [found] = asyncio.run(asked(batches, list(range(100, 130))))
+    assert found == [2 * n for n in range(100, 130)] and max(slow.sizes) == 8
     batches.close()
 
 

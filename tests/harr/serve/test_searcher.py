@@ -1,84 +1,47 @@
-"""A corpus that the stages made anew is opened with the next look, and what is half made is left alone."""
+"""A corpus that the stages made anew is opened with the next load, and what is half made is left alone."""
 
-from contextlib import ExitStack
+import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
+from indexed import index_world
 
-from harr.builders.retrievers import Corpus
+from harr.datasets.download import download
 from harr.errors import IndexMismatch
-from harr.rag.policies.dense import DensePolicy
-from harr.serve import searcher as module
+from harr.params import Params
 from harr.serve.searcher import Ask, Searcher
-from harr.types import Question, Retrieval, Search
+from harr.types import Question, Search
+from tasks.paths import CORPUS, QUESTIONS, RETRIEVER, WORK
 
 
-class Stand:
-    """A policy over a corpus that tells which one it is."""
-
-    style, history = "sep", True
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def retrieve(self, searches: Any) -> list[Retrieval]:
-        return [Retrieval(passages=(), state=self.name) for _ in searches]
-
-
-@pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Searcher, list[str]]:
-    """A searcher over folders whose manifests tell a name, and the names of the corpora that it closed."""
-    closed: list[str] = []
-
-    def opened(self: Searcher, section: Any, held: ExitStack) -> Corpus:
-        corpus, vectors = ((tmp_path / "data" / one / "manifest.json").read_text() for one in ("corpus", "vectors"))
-        if corpus != vectors:
-            raise IndexMismatch("the vectors are of another corpus")
-        held.callback(closed.append, corpus)
-        return cast(Corpus, SimpleNamespace(name=corpus, index=SimpleNamespace(rows=7), vectors=SimpleNamespace()))
-
-    def policy(facts: Any, section: Any, folder: Path, corpus: Any, project: Path) -> DensePolicy:
-        return cast(DensePolicy, Stand(corpus.name))
-
-    monkeypatch.setattr(Searcher, "_open", opened)
-    monkeypatch.setattr(Searcher, "_cast", lambda self, policy: policy)
-    monkeypatch.setattr(module, "read_facts", lambda folder: ({"statuses": False}, None))
-    monkeypatch.setattr(module, "trained_policy", policy)
-    write(tmp_path, "corpus", "one")
-    write(tmp_path, "vectors", "one")
-    return Searcher(tmp_path), closed
-
-
-def write(project: Path, stage: str, name: str) -> None:
-    (project / "data" / stage).mkdir(parents=True, exist_ok=True)
-    (project / "data" / stage / "manifest.json").write_text(name)
-
-
-def state(searcher: Searcher) -> str:
-    [answer] = searcher.answer([Ask("champion", Search(Question("", "x"), "x"))])
+def best(searcher: Searcher) -> list[str]:
+    [answer] = searcher.answer([Ask("champion", Search(Question("", "Who?"), "Who founded it?"))])
     assert answer.found
-    return answer.found.state
+    return [passage.id for passage in answer.found.passages]
 
 
-def test_another_corpus_is_opened_with_the_next_load(tmp_path: Path, made: tuple[Searcher, list[str]]) -> None:
-    searcher, closed = made
-    searcher.load(tmp_path, "1")
-    assert state(searcher) == "one" and not searcher.changed()
-    searcher.load(tmp_path, "2")
-    assert closed == []  # the same corpus stays open
-    write(tmp_path, "corpus", "two")
+def test_another_corpus_is_opened_with_the_next_load(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shutil.copytree(project, tmp_path / "project"))
+    searcher = Searcher(Path(), "float32")
+    searcher.load(RETRIEVER, "1")
+    before, opened = best(searcher), searcher.serving.corpus
+    searcher.load(RETRIEVER, "2")
+    assert not searcher.changed() and searcher.serving.corpus is opened, "the same corpus stays open"
+    params = Params.load()
+    less = params.model_copy(update={"download": params.download.model_copy(update={"passages": 150})})
+    download(less.download, CORPUS, QUESTIONS, WORK / "download")
     assert searcher.changed()
     with pytest.raises(IndexMismatch):
-        searcher.load(tmp_path, "2")
-    assert state(searcher) == "one" and closed == [] and searcher.changed()
-    write(tmp_path, "vectors", "two")
-    searcher.load(tmp_path, "2")
-    assert state(searcher) == "two" and closed == ["one"] and not searcher.changed()
-    (tmp_path / "data/corpus/manifest.json").unlink()
-    assert not searcher.changed()  # a stage is at work
-    searcher.load(tmp_path, "3")
-    assert state(searcher) == "two" and closed == ["one"]
+        searcher.load(RETRIEVER, "3")
+    assert best(searcher) == before and searcher.changed()
+    index_world(less)
+    searcher.load(RETRIEVER, "3")
+    after = best(searcher)
+    assert after != before and not searcher.changed() and searcher.serving.corpus is not opened
+    (CORPUS / "manifest.json").unlink()
+    assert not searcher.changed(), "a stage is at work"
+    searcher.load(RETRIEVER, "4")
+    assert best(searcher) == after
     searcher.close()
-    assert closed == ["one", "two"]

@@ -114,7 +114,7 @@ def test_what_was_drawn_is_weighed_as_replay_weighs_it(project: Path, tmp_path: 
             assert one.logprob != pytest.approx(wanted.item(), abs=1e-3)
 
 
-def test_answers_go_first_and_what_finds_no_room_is_counted(
+def test_answers_go_first_and_a_candidate_that_has_no_room_or_fails_hinders_none(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shadows, "ROOM", 3)
@@ -126,20 +126,17 @@ def test_answers_go_first_and_what_finds_no_room_is_counted(
         assert (told["ranked"], told["waiting"], told["left_out"]) == (0, 3, 2)
     assert [one.id for one in read_shadows(tmp_path)] == [one.id for one in read_log(tmp_path)[0]][2:]
 
-
-def test_a_candidate_that_fails_hinders_no_answer(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def broken(*_: object) -> int:
         raise RuntimeError("no memory\nleft")
 
+    monkeypatch.setattr(type(service.batches), "idle", True)
     monkeypatch.setattr(shadows.Shadow, "_rank", broken)
-    with served(tmp_path, SECOND) as (client, service):
+    with served(tmp_path / "other", SECOND) as (client, service):
         assert client.post("/search", json=bodies(project)[0]).status_code == 200
         wait_for(lambda: bool(service.health()["shadow"]["problem"]))
         told = service.health()["shadow"]
         assert told["problem"] == "RuntimeError: no memory left" and told["left_out"] == 1
-    assert read_shadows(tmp_path) == []
+    assert read_shadows(tmp_path / "other") == []
 
 
 def test_it_rests_where_it_is_the_model_that_answers_and_follows_its_name(
@@ -160,24 +157,20 @@ def test_it_rests_where_it_is_the_model_that_answers_and_follows_its_name(
     assert [one.id for one in read_shadows(tmp_path / "log")] == [last]
 
 
-@pytest.mark.parametrize(
-    ("change", "error", "told"),
-    [
+def test_a_candidate_that_cannot_search_this_corpus_is_refused(project: Path, tmp_path: Path) -> None:
+    cases: list[tuple[dict[str, Any], type[HarrError], str]] = [
         ({"documents": "another encoder"}, IndexMismatch, "reads states for vectors of encoder another encoder"),
         ({"retriever": {"search": "hybrid"}}, ModelError, "searches by words .*harr replay --model"),
         ({"format": 0}, ModelError, "has format 0"),
-        (None, ModelError, "no folder of stage merge"),
-    ],
-)
-def test_a_candidate_that_cannot_search_this_corpus_is_refused(
-    project: Path, tmp_path: Path, change: dict[str, Any] | None, error: type[HarrError], told: str
-) -> None:
-    other = tmp_path / "other"
-    if change is not None:
-        shutil.copytree(SECOND, other)
-        facts = json.loads((other / "harr.json").read_text())
-        facts |= {name: facts[name] | own if isinstance(own, dict) else own for name, own in change.items()}
-        (other / "harr.json").write_text(json.dumps(facts))
-    with pytest.raises(error, match=told) as refused, served(tmp_path / "log", other):
-        pass
-    assert "\n" not in str(refused.value)
+        ({}, ModelError, "no folder of stage merge"),
+    ]
+    for number, (change, error, told) in enumerate(cases):
+        other = tmp_path / str(number)
+        if change:
+            shutil.copytree(SECOND, other)
+            facts = json.loads((other / "harr.json").read_text())
+            facts |= {name: facts[name] | own if isinstance(own, dict) else own for name, own in change.items()}
+            (other / "harr.json").write_text(json.dumps(facts))
+        with pytest.raises(error, match=told) as refused, served(tmp_path / "log", other):
+            pass
+        assert "\n" not in str(refused.value)

@@ -75,6 +75,14 @@ def test_an_answer_that_trickles_in_is_left_at_the_time_out(parts: tuple[bytes, 
         assert time.monotonic() - began < 30, "it would have gone on for ever"
 
 
+def test_waiting_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = generator("http://127.0.0.1:9/v1", deadline_seconds=2.0, timeout_seconds=1.0)
+    with pytest.raises(ServiceUnavailable, match=r"^generator at \S+:9/v1: connection failed, tried for 2 s"):
+        asked.complete(ASKED)
+    line = "generator at http://127.0.0.1:9/v1 does not answer yet; it is asked again, for 2 s at most\n"
+    assert capsys.readouterr().err == line and asked._service.retries > 1
+
+
 def test_an_answer_without_end_is_left_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "MOST_BYTES", 1_000_000)
     with (
@@ -84,11 +92,16 @@ def test_an_answer_without_end_is_left_at_its_limit(monkeypatch: pytest.MonkeyPa
         generator(address, timeout_seconds=60.0).complete(ASKED)
 
 
-def test_what_is_compressed_is_not_unpacked() -> None:
+def test_what_is_compressed_or_has_brackets_without_end_is_not_read() -> None:
     body = gzip.compress(b" " * 10_000_000)
     told = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
     with raw(HEAD + told + body) as address, pytest.raises(ParamsError, match="it is compressed, which nobody asked"):
         generator(address).complete(ASKED)
+    with (
+        serving(lambda body, number: (200, b"[" * 200_000)) as served,
+        pytest.raises(ParamsError, match="the answer is no completion"),
+    ):
+        generator(served.base_url, timeout_seconds=5.0).complete(ASKED)
 
 
 def test_a_redirect_is_not_followed() -> None:
@@ -104,18 +117,12 @@ def test_a_redirect_is_not_followed() -> None:
 
 
 def test_a_key_in_an_answer_is_kept_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_KEY", "sk-secret-0123")
-    with serving(lambda body, number: (200, chat("your key is sk-secret-0123, isn't it"))) as served:
-        assert generator(served.base_url, timeout_seconds=5.0).complete(ASKED) == ["your key is ***, isn't it"]
-        assert served.keys == {"Bearer sk-secret-0123"}
-
-
-def test_a_key_in_the_escapes_of_json_is_kept_nowhere_either(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some write a slash as two characters, and = by its number."""
+    """Nor in the escapes of JSON: some write a slash as two characters, and = by its number."""
     monkeypatch.setenv("MY_KEY", "sk/secret=")
-    body = b'{"id": "1", "choices": [{"message": {"content": "it is sk\\/secret\\u003D and \\u0073k/secret="}}]}'
-    with raw(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body) as address:
-        assert generator(address, timeout_seconds=5.0).complete(ASKED) == ["it is *** and ***"]
+    body = b'{"id": "1", "choices": [{"message": {"content": "sk/secret= is sk\\/secret\\u003D, \\u0073k/secret="}}]}'
+    with serving(lambda asked, number: (200, body)) as served:
+        assert generator(served.base_url, timeout_seconds=5.0).complete(ASKED) == ["*** is ***, ***"]
+        assert served.keys == {"Bearer sk/secret="}
 
 
 def test_a_key_with_the_end_of_its_line_is_sent_without_and_one_that_no_header_holds_is_refused(
@@ -139,14 +146,6 @@ def test_what_a_terminal_would_act_on_is_not_told() -> None:
     ):
         generator(served.base_url, timeout_seconds=5.0).complete(ASKED)
     assert str(told.value).isprintable() and "HTTP 400" in str(told.value)
-
-
-def test_brackets_without_end_are_no_completion() -> None:
-    with (
-        raw(HEAD + b"Content-Length: 200000\r\n\r\n" + b"[" * 200_000) as address,
-        pytest.raises(ParamsError, match="the answer is no completion"),
-    ):
-        generator(address, timeout_seconds=5.0).complete(ASKED)
 
 
 def test_a_server_is_left_alone_as_long_as_it_says() -> None:

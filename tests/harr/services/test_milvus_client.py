@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("milvus_lite")
 
 import grpc
-from milvus_lite.adapter.grpc.server import start_server_in_thread
 from milvus_lite.index.faiss_hnsw import FaissHnswIndex
 from pymilvus import DataType
 from pymilvus.client import grpc_handler
+from servers import milvus_lite
 
 from harr.params.index import IndexParams
 from harr.services.milvus_client import connect
@@ -28,12 +28,11 @@ def params(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[IndexPara
     if request.param == "folder":
         yield IndexParams()
         return
-    server, database, port = start_server_in_thread(str(tmp_path / "served"))
-    yield IndexParams(uri=f"http://127.0.0.1:{port}")
-    server.stop(grace=2)
-    database.close()
+    with milvus_lite(tmp_path / "served") as address:
+        yield IndexParams(uri=address)
 
 
+@pytest.mark.services  # seven seconds of silence
 def test_a_long_build_in_milvus_lite_is_asked_for_once(
     params: IndexParams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,11 +12,7 @@ RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(CONTEXTS, ACTIONS))
 WORTH = 1 / (1 + np.exp(-1.5 * RNG.normal(size=(CONTEXTS, ACTIONS)) - LOGITS))
 """The chance that an action is worth 1; the logging policy knows something of it."""
-POLICIES = {
-    "sharper": 2.0 * LOGITS,
-    "better": LOGITS + 1.5 * (WORTH - 0.5),
-    "worse": LOGITS - 2.0 * (WORTH - 0.5),
-}
+POLICIES = {"sharper": 2.0 * LOGITS, "better": LOGITS + 1.5 * (WORTH - 0.5), "worse": LOGITS - 2.0 * (WORTH - 0.5)}
 
 
 def chances(logits_CA: NDArray[np.float64]) -> NDArray[np.float64]:

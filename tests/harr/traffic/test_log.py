@@ -49,35 +49,35 @@ def test_a_line_that_a_kill_broke_off_goes_at_the_next_start(tmp_path: Path) -> 
     assert [one.id for one in read_log(tmp_path)[0]] == ["s1", "s2"]
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ('{"format":2,"id":"s"}', "no row of format 1"),
-        ('{"question":"Who?"}', "no row of format 1"),
-        ("[1]", "no row of format 1"),
-        ('{"format":1,"id":"s"}', "no row of a log .*missing"),
-        ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","logprob":"-1"}', "logprob is '-1'"),
-        ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","logprob":NaN}', "logprob is 'nan'"),
-        ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","who":"x"}', "who is 'x'"),
-        ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","pool":[1]}', r"pool is '\[1\]'"),
-        (f'{DRAWN},"chosen":["a"],"pool":["b","a"],"logprob":-1}}', "pool does not begin with chosen"),
-        (f'{DRAWN},"chosen":["a"],"pool":["a","b","b"],"logprob":-1}}', "names a passage twice"),
-        (f'{DRAWN},"chosen":["a"],"pool":["a","b"]}}', "pool without logprob, or the reverse"),
-        (f'{DRAWN},"chosen":["a"],"logprob":-1}}', "pool without logprob, or the reverse"),
-        (f'{DRAWN},"chosen":["a"],"pool":["a","b"],"logprob":-1,"kept":2}}', "kept is 2, and 1 were chosen by chance"),
-        (f'{DRAWN},"chosen":["a"],"kept":1}}', "kept is 1, and 0 were chosen by chance"),
-        (f'{DRAWN},"kept":-1}}', "kept is -1"),
-        (f'{DRAWN},"kept":true}}', "kept is 'True'"),
-        (f'{DRAWN},"chosen":["a"],"pool":["a","b"],"logprob":1}}', "logprob is 1, more than 0"),
-        (f'{DRAWN},"chosen":["a"],"pool":["a"],"logprob":-1{"0" * 400}}}', "logprob is '-1000"),
-        (f'{DRAWN},"question":"\\ud800"}}', "no JSON"),
-        ("", "no JSON"),
-    ],
-)
-def test_foreign_rows_are_one_line(tmp_path: Path, line: str, told: str) -> None:
-    (tmp_path / "searches-20300101.jsonl").write_text(line + "\n")
-    with pytest.raises(DamagedFile, match=rf"searches-20300101\.jsonl:1: .*{told}"):
-        read_log(tmp_path)
+FOREIGN = [
+    ('{"format":2,"id":"s"}', "no row of format 1"),
+    ('{"question":"Who?"}', "no row of format 1"),
+    ("[1]", "no row of format 1"),
+    ('{"format":1,"id":"s"}', "no row of a log .*missing"),
+    ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","logprob":"-1"}', "logprob is '-1'"),
+    ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","logprob":NaN}', "logprob is 'nan'"),
+    ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","who":"x"}', "who is 'x'"),
+    ('{"format":1,"id":"s","at":1,"version":"1","reads":"sep","pool":[1]}', r"pool is '\[1\]'"),
+    (f'{DRAWN},"chosen":["a"],"pool":["b","a"],"logprob":-1}}', "pool does not begin with chosen"),
+    (f'{DRAWN},"chosen":["a"],"pool":["a","b","b"],"logprob":-1}}', "names a passage twice"),
+    (f'{DRAWN},"chosen":["a"],"pool":["a","b"]}}', "pool without logprob, or the reverse"),
+    (f'{DRAWN},"chosen":["a"],"logprob":-1}}', "pool without logprob, or the reverse"),
+    (f'{DRAWN},"chosen":["a"],"pool":["a","b"],"logprob":-1,"kept":2}}', "kept is 2, and 1 were chosen by chance"),
+    (f'{DRAWN},"chosen":["a"],"kept":1}}', "kept is 1, and 0 were chosen by chance"),
+    (f'{DRAWN},"kept":-1}}', "kept is -1"),
+    (f'{DRAWN},"kept":true}}', "kept is 'True'"),
+    (f'{DRAWN},"chosen":["a"],"pool":["a","b"],"logprob":1}}', "logprob is 1, more than 0"),
+    (f'{DRAWN},"chosen":["a"],"pool":["a"],"logprob":-1{"0" * 400}}}', "logprob is '-1000"),
+    (f'{DRAWN},"question":"\\ud800"}}', "no JSON"),
+    ("", "no JSON"),
+]
+
+
+def test_foreign_rows_are_one_line(tmp_path: Path) -> None:
+    for line, told in FOREIGN:
+        (tmp_path / "searches-20300101.jsonl").write_text(line + "\n")
+        with pytest.raises(DamagedFile, match=rf"searches-20300101\.jsonl:1: .*{told}"):
+            read_log(tmp_path)
 
 
 def test_a_log_reads_alike_in_any_order_and_never_twice(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ ROUNDS = 12
 
 
 def logged(setup: Setup, *, k: int = 2, keep: int = 0) -> tuple[list[LoggedSearch], dict[str, Feedback]]:
-    """A log of every question in twelve forms, whose first drawn passage was right or was not."""
+    """A log of every question in several forms, whose first drawn passage was right or was not."""
     policy: DensePolicy = replace(setup.retriever, keep=keep)
     searches, outcomes = [], {}
     for number in range(ROUNDS):
