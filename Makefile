@@ -37,7 +37,7 @@ format: $(VENV)/ready   ## write what a formatter can write: code by ruff, pages
 	ruff check --fix --exit-zero .
 	ruff format .
 	typos --write-changes || true
-	mdformat $(PAGES)
+	@mdformat $(PAGES)
 
 lint: $(VENV)/ready     ## ruff, spelling, who may import whom, workflows; how long a line of prose is matters to none
 	ruff check .

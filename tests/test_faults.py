@@ -41,7 +41,7 @@ ENTRIES = dict(re.findall(r"^### (\d+)\. [^\n]+\n(.*?)(?=^##|\Z)", PAGE, re.MULT
 
 def messages(entry: str) -> list[str]:
     """The messages of an entry, as the page has them: `...` is what differs."""
-    found = re.search(r"^You see:\n\n(.*?)(?=\n\n\S|\Z)", entry, re.MULTILINE | re.DOTALL)
+    found = re.search(r"^You see:\n\n(.*?)(?=\n\n[^-\s]|\Z)", entry, re.MULTILINE | re.DOTALL)
     return [" ".join(item.split()) for item in re.findall(r"^- `([^`]+)`", found[1], re.MULTILINE)] if found else []
 
 
