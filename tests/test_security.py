@@ -297,7 +297,8 @@ def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
         params, questions = Params.load(), QUESTIONS / "train.jsonl"
         index_world(params)
         with open_setup(params, PLACES, questions) as setup:
-            filter_questions(params.filter, setup, Path("data/filtered"), Path("work/filter"), print, 0)
+            with pytest.raises(HarrError, match="filter kept none") as empty:  # it asks, and knows no answer
+                filter_questions(params.filter, setup, Path("data/filtered"), Path("work/filter"), print, 0)
             usage = str(setup.generator.usage())
         Path("work/completions").rename("work/completions-answered")
         with (
@@ -317,7 +318,7 @@ def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
     assert "no Milvus at http://127.0.0.1:9 within 0 s" in str(off.value) and "the token in $MILVUS_TOKEN" in str(
         off.value
     )
-    told = "".join(capfd.readouterr()) + f"{usage} {refused.value} {off.value}"
+    told = "".join(capfd.readouterr()) + f"{usage} {empty.value} {refused.value} {off.value}"
     assert list(Path("work/completions-answered").iterdir())
     assert not [name for name, value in SECRETS.items() if value in told]
     assert scan(workplace, SECRETS) == []
