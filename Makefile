@@ -11,9 +11,11 @@ export DVC_NO_ANALYTICS := true
 TORCH ?= auto
 UV := $(shell command -v uv)
 PIP := $(VENV)/bin/python -m pip
+# Pages that a person writes; the other two are generated.
+PAGES = $(filter-out docs/parameters.md recipes/README.md,$(shell git ls-files '*.md'))
 INSTALL = $(if $(UV),$(UV) pip install --python $(VENV)/bin/python $(TORCH:%=--torch-backend=%),$(PIP) install)
 
-.PHONY: help run test services soak lint types docs smoke vllm ui up down
+.PHONY: help run test services soak format lint types docs smoke vllm ui up down
 
 help:            ## what there is
 	@grep -E '^[a-z]+: .*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 12
@@ -31,15 +33,27 @@ services: $(VENV)/ready ## the tests that start servers and other processes, kil
 soak: $(VENV)/ready     ## long kills, fuzz and peers; a real vLLM has `make vllm`
 	pytest -m soak
 
-lint: $(VENV)/ready     ## ruff
+format: $(VENV)/ready   ## write what a formatter can write: code by ruff, pages by mdformat, spelling by typos
+	ruff check --fix --exit-zero .
+	ruff format .
+	typos --write-changes || true
+	@mdformat $(PAGES)
+
+lint: $(VENV)/ready     ## ruff, spelling, who may import whom, workflows; how long a line of prose is matters to none
 	ruff check .
 	ruff format --check .
+	typos
+	lint-imports --no-logo
+	check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/idea.yml
+	@grep --line-number --word-regexp --ignore-case --file=.ci/words $(PAGES) | sed 's/^/a plainer word? /' || true
 
 types: $(VENV)/ready    ## mypy
 	mypy
 
-docs: $(VENV)/ready     ## the site of docs/, in work/site
-	NO_MKDOCS_2_WARNING=1 mkdocs build --strict --quiet
+# Not --quiet: mkdocs counts no warning then, so that --strict lets dead links pass.
+docs: $(VENV)/ready     ## the site of docs/, in work/site; a dead link or anchor fails
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 	@echo "work/site/index.html"
 
 smoke: $(VENV)/ready    ## the whole pipeline on a tiny world, in a copy of the tree

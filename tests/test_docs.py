@@ -1,20 +1,25 @@
-"""Every path and every dotted name that a text of the project mentions exists."""
+"""What the pages say exists: paths, dotted names, commands. Links and anchors of the site are mkdocs' (`make docs`)."""
 
 import ast
 import re
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
+import yaml
+from texts import ROOT, Found, faults, parsed, python
+from typer.main import get_command
 
-ROOT = Path(__file__).parents[1]
-TEXTS = sorted(
-    [
-        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "params.yaml", "dvc.yaml", "pyproject.toml")),
-        *(path for folder in ("docs", "docker", "recipes") for path in (ROOT / folder).glob("*.*")),
-        *(path for top in ("harr", "tasks", "flows", "examples", "benchmarks") for path in (ROOT / top).rglob("*.py")),
-    ]
-)
+from flows.cli import app
+from flows.files import unnamed
+from harr.params import Params
+
+OUTSIDE = [ROOT / name for name in ("README.md", "SECURITY.md", "results/older.md")]
+"""Pages that are not of the site."""
+PAGES = [*OUTSIDE, *(ROOT / name for name in ("CONTRIBUTING.md", "recipes/README.md")), *(ROOT / "docs").glob("*.md")]
+FILES = [ROOT / name for name in ("params.yaml", "dvc.yaml", "pyproject.toml")]
+BESIDE = [path for folder in ("docker", "recipes") for path in (ROOT / folder).glob("*.*")]
+TEXTS = sorted({*PAGES, *FILES, *BESIDE, *python("harr", "tasks", "flows", "examples", "benchmarks")})
 FOLDERS = r"harr|tasks|flows|tests|docs|examples|benchmarks|recipes|docker|\.ci"
 MENTIONED = re.compile(rf"(?<![\w/.<>-])((?:{FOLDERS})/[a-zA-Z_.*][\w./*-]*\w)")
 DOTTED = re.compile(r"(?<![\w/.\"-])((?:harr|tasks|flows)(?:\.[a-zA-Z_]\w*){2,})")
@@ -22,13 +27,18 @@ STARTED = re.compile(r"python -m ((?:harr|flows|benchmarks)(?:\.\w+)+)")
 MADE_BY_YOU = {"docker/.env"}
 IN_THE_WHEEL = "harr/project/files/"
 """Where hatch puts the files of a project that `harr init` makes."""
+FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!`)\]\(([^)\s]+)\)")
+COMMANDS = {one: {word for of in what.params for word in of.opts} for one, what in get_command(app).commands.items()}
+COMMANDS["init"] = {"--update"}  # runs outside a project, too (harr/project/command.py)
+TARGETS = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def defined(file: Path) -> set[str]:
     """Names that a module defines or imports at its top; of what is imported when it is asked for, its stub tells."""
     stub = file.with_suffix(".pyi")
     found = set()
-    for node in ast.parse((stub if stub.exists() else file).read_text(encoding="utf-8")).body:
+    for node in parsed((stub if stub.exists() else file).read_text(encoding="utf-8")).body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", node)]
         for one in [*targets, *getattr(node, "names", [])]:
             found.add(getattr(one, "asname", None) or getattr(one, "name", getattr(one, "id", "")))
@@ -48,14 +58,98 @@ def there(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_what_a_text_mentions_exists(path: Path) -> None:
-    text = path.read_text(encoding="utf-8", errors="replace")
-    names = {*MENTIONED.findall(text), *DOTTED.findall(text)}
-    assert not {name for name in names if not there(name)}
-    assert not {name for name in STARTED.findall(text) if not find_spec(name)}, "no module, or hidden by another one"
+def gone(text: str) -> Found:
+    """What a text mentions and the tree has not: paths, names, and modules that are started."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        yield from ((number, one) for one in MENTIONED.findall(line) + DOTTED.findall(line) if not there(one))
+        yield from ((number, f"no module {one}") for one in STARTED.findall(line) if not find_spec(one))
 
 
-def test_a_path_that_is_gone_is_seen() -> None:
+def typed(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Line and words of every command of a page: in a block of a shell, or in code in a sentence."""
+    lines = []
+    for block in FENCED.finditer(text):
+        if block[1] in ("", "sh", "bash", "console"):
+            lines += enumerate(
+                block[2].replace("\\\n", " ").splitlines(), start=text.count("\n", 0, block.start(2)) + 1
+            )
+    prose = FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
+    lines += [(prose.count("\n", 0, code.start()) + 1, code[1]) for code in re.finditer(r"`([^`]+)`", prose)]
+    for number, line in lines:
+        for part in re.split(r" #|&&|\|", line):
+            yield number, [word for word in part.split() if not re.match(r"[A-Z_]+=", word)]
+
+
+def unknown_commands(text: str) -> Found:
+    """Commands of `harr` or `make` that are not there, or have an option that they do not know."""
+    for number, words in typed(text):
+        if len(words) < 2 or not re.fullmatch(r"[a-z]+", words[1]):
+            continue
+        options = {word.partition("=")[0] for word in words[2:] if word.startswith("--")}
+        known = COMMANDS.get(words[1])
+        if words[0] == "harr" and (known is None or options - {*known, "--help"}):
+            yield number, " ".join(words)
+        if words[0] == "make" and not {word for word in words[1:] if "=" not in word} <= TARGETS:
+            yield number, " ".join(words)
+
+
+def anchors(text: str) -> set[str]:
+    """Return what headings are linked by, as GitHub makes it."""
+    heads = re.findall(r"^#+ +(.*)", FENCED.sub("", text), re.MULTILINE)
+    plain = (re.sub(r"\]\([^)]*\)", "", head).lower() for head in heads)
+    return {re.sub(r"[^\w\- ]", "", head).replace(" ", "-") for head in plain}
+
+
+def dead_links(text: str, folder: Path = ROOT) -> Found:
+    """Links to a file or heading that is not there."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for link in LINK.findall(line):
+            file, _, anchor = link.partition("#")
+            target = folder / file
+            if "://" not in link and not (
+                target.exists() and (not anchor or anchor in anchors(target.read_text() if file else text))
+            ):
+                yield number, link
+
+
+def test_what_a_text_mentions_exists() -> None:
+    found = faults(TEXTS, gone)
+    assert not found, "\n".join(found)
+
+
+def test_every_command_of_a_page_exists() -> None:
+    found = faults(PAGES, unknown_commands)
+    assert not found, "\n".join(found)
+
+
+def test_links_of_pages_outside_the_site_lead_somewhere() -> None:
+    found = [one for page in OUTSIDE for one in faults([page], lambda text, at=page.parent: dead_links(text, at))]
+    assert not found, "\n".join(found)
+
+
+def test_the_params_of_the_pages_are_whole() -> None:
+    """Every parameter that dvc.yaml names is there, or DVC would stop at that stage."""
+    for name in ("README.md", "docs/data.md"):
+        (block,) = re.findall(r"```yaml\n(seed: .*?)```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL)
+        values = yaml.safe_load(block)
+        Params.model_validate(values)
+        assert not unnamed(values, yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]), name
+
+
+def test_what_is_wrong_is_seen() -> None:
     assert there("harr/types.py") and there("harr.types.Episode") and there("tests/harr/*/test_*.py")
-    assert not there("harr/types") and not there("harr.types.Nothing") and not there("harr.nothing")
+    text = "\nharr/types.py, harr/no.py\n`harr.types.Nothing`, python -m benchmarks.nothing\n"
+    assert [*gone(text)] == [(2, "harr/no.py"), (3, "harr.types.Nothing"), (3, "no module benchmarks.nothing")]
+    page = """
+`harr dance`, `harr run --recipe smoke` and `make coffee`
+```sh
+cd there && harr run \\
+  --fast # as before
+```
+```python
+make = nothing.of("a shell")
+```
+"""
+    assert [*unknown_commands(page)] == [(4, "harr run --fast"), (2, "harr dance"), (2, "make coffee")]
+    links = "# A page\n[x](README.md), [x](#a-page)\n[y](#b), [z](no.md), [z](README.md#nothing)\n"
+    assert [*dead_links(links)] == [(3, "#b"), (3, "no.md"), (3, "README.md#nothing")]

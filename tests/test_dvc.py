@@ -3,16 +3,19 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
+from texts import ROOT
 
+from flows.files import unnamed
 from harr.io.files import write_json
 from harr.params import Params
+from harr.params.schema import SCHEMA
 from tasks.paths import HEADLINE
 
-ROOT = Path(__file__).parents[1]
 ENTRIES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 STAGES = {name: spec for name, spec in ENTRIES.items() if not spec.get("always_changed")}
 """All but the look at local files (flows/files.py)."""
@@ -44,89 +47,82 @@ writes files whole, what asks a server until it answers, and what chooses by par
 the two stages that play more than `full`, and no other (see the test below)."""
 
 
+@cache
+def imported(file: str) -> frozenset[str]:
+    """Files of harr that a file imports."""
+    modules = []
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            modules += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+    bases = [module.replace(".", "/") for module in modules if module.split(".")[0] == "harr"]
+    paths = [path for base in bases for path in (f"{base}.py", f"{base}/__init__.py")]
+    return frozenset(path for path in paths if (ROOT / path).exists())
+
+
 def closure(starts: list[str]) -> set[str]:
     """Every file of harr that the given ones import, directly or not."""
     seen: set[str] = set()
     todo = list(starts)
     while todo:
-        current = todo.pop()
-        if current in seen:
-            continue
-        seen.add(current)
-        for node in ast.walk(ast.parse((ROOT / current).read_text())):
-            modules = []
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("harr"):
-                modules = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            elif isinstance(node, ast.Import):
-                modules = [alias.name for alias in node.names if alias.name.startswith("harr")]
-            for module in modules:
-                base = module.replace(".", "/")
-                todo += [path for path in (f"{base}.py", f"{base}/__init__.py") if (ROOT / path).exists()]
+        if (current := todo.pop()) not in seen:
+            seen.add(current)
+            todo += imported(current)
     return seen
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_stage_has_its_stem_everywhere(stage: str) -> None:
-    assert STAGES[stage]["cmd"] == f"python -m flows.{stage}"
-    assert (ROOT / "flows" / f"{stage}.py").exists() and (ROOT / "tasks" / f"{stage}.py").exists()
-    sections = {param.split(".")[0] for param in STAGES[stage]["params"]}
-    assert sections <= set(Params.model_fields)
+def test_a_stage_has_its_stem_everywhere() -> None:
+    for stage, spec in STAGES.items():
+        assert spec["cmd"] == f"python -m flows.{stage}"
+        assert (ROOT / "flows" / f"{stage}.py").exists() and (ROOT / "tasks" / f"{stage}.py").exists(), stage
+        assert {param.split(".")[0] for param in spec["params"]} <= set(Params.model_fields), stage
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_code_dependencies_exist_and_are_complete(stage: str) -> None:
-    code = [dep for dep in STAGES[stage]["deps"] if dep.startswith("harr")]
-    assert all((ROOT / dep).exists() for dep in code)
-    # The stages before train load build.py for the encoder only; what it imports beside is not theirs.
-    needed = {path for path in closure(ENTRY[stage]) if not path.startswith(PLUMBING)}
-    missing = {
-        path
-        for path in needed
-        if not any(path == dep or path.startswith(f"{dep}/") for dep in code) and not path.endswith("__init__.py")
-    }
-    assert not missing, f"dvc.yaml: stage {stage} lacks {sorted(missing)}"
+def test_code_dependencies_exist_and_are_complete() -> None:
+    found = []
+    for stage, spec in STAGES.items():
+        code = [dep for dep in spec["deps"] if dep.startswith("harr")]
+        found += [
+            f"dvc.yaml: stage {stage} depends on {dep}, which is not there" for dep in code if not (ROOT / dep).exists()
+        ]
+        # The stages before train load build.py for the encoder only; what it imports beside is not theirs.
+        for path in sorted(closure(ENTRY[stage])):
+            known = path.startswith(PLUMBING) or path.endswith("__init__.py") or path in code
+            if not known and not any(path.startswith(f"{dep}/") for dep in code):
+                found.append(f"dvc.yaml: stage {stage} lacks {path}")
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_what_a_stage_made_comes_back_with_its_parameters(stage: str) -> None:
-    """DVC's run cache brings no stage back that has an uncached output; metrics and plots may be uncached."""
-    options = [one for out in STAGES[stage]["outs"] if isinstance(out, dict) for one in out.values()]
-    assert not [given for given in options if given.get("cache") is False]
+def test_what_a_stage_made_comes_back_with_its_parameters_but_for_a_model() -> None:
+    """DVC's run cache brings no stage back that has an uncached output; metrics and plots may be uncached.
 
-
-def test_a_model_is_never_taken_from_the_run_cache() -> None:
-    """The stage that makes it registers it: out of DVC's run cache it would come without a version."""
+    The stage that makes a model registers it: out of the run cache it would come without a version.
+    """
+    for stage, spec in STAGES.items():
+        options = [one for out in spec["outs"] if isinstance(out, dict) for one in out.values()]
+        assert not [given for given in options if given.get("cache") is False], stage
     assert all(options.get("persist") for out in STAGES["merge"]["outs"] for options in out.values())
 
 
-def test_only_train_and_later_depend_on_the_learning_code() -> None:
-    users = {stage for stage in STAGES if "harr/train" in STAGES[stage]["deps"]}
-    assert users == {"train", "arms"}
-    assert "harr/merge" in STAGES["merge"]["deps"]
-    assert not any("harr/merge" in STAGES[stage]["deps"] for stage in STAGES if stage != "merge")
+def test_a_stage_depends_on_what_shapes_it_and_on_nothing_else() -> None:
+    def users(of: str, key: str = "deps") -> set[str]:
+        return {stage for stage, spec in STAGES.items() if of in spec[key]}
+
+    assert users("harr/train") == {"train", "arms"}
+    assert users("harr/arms.py") == {"arms", "evaluate"} and users("harr/merge") == {"merge"}
+    assert users("train", "params") == {"train", "arms"}, "a learning rate reruns training and what follows"
+    assert {"evaluate", "merge"} <= users("models/adapter")
 
 
-def test_only_the_stages_that_play_arms_depend_on_their_table() -> None:
-    assert {stage for stage in STAGES if "harr/arms.py" in STAGES[stage]["deps"]} == {"arms", "evaluate"}
-
-
-def test_a_learning_rate_reruns_train_and_what_follows() -> None:
-    reads = {stage for stage, spec in STAGES.items() if "train" in spec["params"]}
-    assert reads == {"train", "arms"}
-    assert "models/adapter" in STAGES["evaluate"]["deps"] and "models/adapter" in STAGES["merge"]["deps"]
-
-
-@pytest.mark.parametrize(
-    "path", [ROOT / "params.yaml", *sorted((ROOT / "recipes").glob("*.yaml"))], ids=lambda p: p.stem
-)
-def test_every_recipe_is_valid_and_holds_all_that_the_stages_read(path: Path) -> None:
-    Params.load(path)
-    values = yaml.safe_load(path.read_text())
-    for name in {name for spec in STAGES.values() for name in spec["params"]}:
-        found = values
-        for part in name.split("."):
-            assert part in found, f"{path.name} lacks {name}; DVC would stop at the stage that reads it"
-            found = found[part]
+def test_every_recipe_is_valid_whole_and_names_its_schema() -> None:
+    """An editor finds the schema by the first line, also of a recipe that was copied to params.yaml."""
+    for path in (ROOT / "params.yaml", *sorted((ROOT / "recipes").glob("*.yaml"))):
+        Params.load(path)
+        text = path.read_text()
+        assert not unnamed(yaml.safe_load(text), ENTRIES), f"{path.name} lacks what DVC would stop for"
+        schema = text.partition("\n")[0].removeprefix("# yaml-language-server: $schema=")
+        assert schema == SCHEMA.name and (path.parent / schema).resolve() == ROOT / SCHEMA, path.name
 
 
 def test_the_texts_count_the_stages() -> None:
@@ -135,6 +131,7 @@ def test_the_texts_count_the_stages() -> None:
     assert f"## The {count} stages" in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.services
 def test_the_headline_is_the_only_metric_and_its_tables_fit(tmp_path: Path) -> None:
     (metric,) = [name for spec in STAGES.values() for one in spec.get("metrics", []) for name in one]
     assert metric == HEADLINE.as_posix()
@@ -149,6 +146,9 @@ def test_the_headline_is_the_only_metric_and_its_tables_fit(tmp_path: Path) -> N
         assert max(map(len, done.stdout.split("\n"))) <= 100, done.stdout
         return done.stdout
 
+    # Byte code differs between machines: with it in a folder's hash, a clone would run everything again.
+    beside = [*dvc, "check-ignore", "harr/corpus/__pycache__/passages.cpython-311.pyc"]
+    assert subprocess.run(beside, cwd=ROOT, capture_output=True, check=False).returncode == 0
     shown("git", "init", "--quiet")
     shown(*dvc, "init", "--quiet")
     kept = {"path": "data/files.json", "hash": "md5", "md5": "0" * 32, "size": 2}
@@ -166,9 +166,3 @@ def test_the_headline_is_the_only_metric_and_its_tables_fit(tmp_path: Path) -> N
     assert "seed" in shown(*dvc, "params", "diff", "HEAD~1")
     assert "dvc_plots/index.html" in shown(*dvc, "plots", "show")
     assert columns[-2:] == ["answer_f1", "seed"] and len(columns) <= 12
-
-
-def test_what_python_writes_beside_the_code_is_no_dependency() -> None:
-    """Byte code differs between machines: with it in a folder's hash, a clone would run everything again."""
-    command = [sys.executable, "-m", "dvc", "check-ignore", "harr/corpus/__pycache__/passages.cpython-311.pyc"]
-    assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""docs/faults.md, entry by entry: its tests exist, its messages stand in the code and are asserted; and more tests."""
+"""docs/faults.md: every entry has tests, its messages stand in the code and are asserted; and tests of its own."""
 
 import ast
 import errno
@@ -10,13 +10,14 @@ import subprocess
 import sys
 import threading
 import time
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
+from texts import ROOT, nodes, parsed, python
 
 from flows.runtime import limits, locks
 from flows.runtime.command import run_command
@@ -25,7 +26,7 @@ from flows.runtime.stage import run_flow
 from flows.runtime.workspace import workspace as recipe_folder
 from harr.corpus.passages import Passages
 from harr.datasets.download import download
-from harr.errors import CorpusError, DamagedFile, InUse, ModelError, NoRoom, ParamsError
+from harr.errors import CorpusError, DamagedFile, InUse, NoRoom, ParamsError
 from harr.io.files import write_json, write_text
 from harr.params import Params
 from harr.params.download import JsonlParams, WorldParams
@@ -34,33 +35,14 @@ from harr.rag.pipelines.search_r1 import information
 from harr.types import Passage
 from tasks.sentences import SENTENCES
 
-ROOT = Path(__file__).parents[1]
-ENTRY = re.compile(r"^### (\d+)\. [^\n]+\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
-ENTRIES = {int(entry[1]): entry[2] for entry in ENTRY.finditer((ROOT / "docs/faults.md").read_text(encoding="utf-8"))}
+PAGE = (ROOT / "docs/faults.md").read_text(encoding="utf-8")
+ENTRIES = dict(re.findall(r"^### (\d+)\. [^\n]+\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
 
 
-def items(entry: str, under: str) -> list[str]:
-    """The items in code of a list, below the line that begins it."""
-    found = re.search(rf"^{under}:\n\n(.*?)(?=\n\n|\Z)", entry, re.MULTILINE | re.DOTALL)
+def messages(entry: str) -> list[str]:
+    """The messages of an entry, as the page has them: `...` is what differs."""
+    found = re.search(r"^You see:\n\n(.*?)(?=\n\n[^-\s]|\Z)", entry, re.MULTILINE | re.DOTALL)
     return [" ".join(item.split()) for item in re.findall(r"^- `([^`]+)`", found[1], re.MULTILINE)] if found else []
-
-
-@cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
-def strings() -> list[str]:
-    """Every text in the code, what is put into it left out."""
-    found = []
-    for path in [path for top in ("harr", "tasks", "flows") for path in (ROOT / top).rglob("*.py")]:
-        for node in ast.walk(tree(path)):
-            if isinstance(node, ast.JoinedStr):
-                found.append("".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values))
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.append(node.value)
-    return found
 
 
 def pieces(message: str) -> list[str]:
@@ -68,39 +50,60 @@ def pieces(message: str) -> list[str]:
     return [piece for piece in (part.strip(" ,;:()") for part in message.split("...")) if piece]
 
 
-def told(test: str) -> str:
-    """What a test compares with: the strings in its asserts, in what it matches, in its parameters and its names."""
-    file, name = test.split("::")
-    (found,) = [node for node in tree(ROOT / file).body if getattr(node, "name", "") == name]
-    assert isinstance(found, ast.FunctionDef)
-    nodes = list(ast.walk(found))
-    compared: list[ast.AST] = [*found.decorator_list, *(node for node in nodes if isinstance(node, ast.Assert))]
-    compared += [node.value for node in nodes if isinstance(node, ast.Assign)]
-    compared += [node.iter for node in nodes if isinstance(node, ast.For)]
-    compared += [
-        word.value for node in nodes if isinstance(node, ast.Call) for word in node.keywords if word.arg == "match"
-    ]
-    within = [node for place in compared for node in ast.walk(place)]
-    texts = [node.value for node in within if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    return "\n".join(re.sub(r"\\(.)", r"\1", text) for text in texts)
+def told(source: str) -> Iterator[str]:
+    """Every text in a file of code, what is put into it left out."""
+    for node in nodes(source):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "\0" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
-def test_all_faults_have_an_entry() -> None:
-    assert sorted(ENTRIES) == list(range(1, 44))
-    assert sum(len(items(entry, "You see")) for entry in ENTRIES.values()) > 60
+def shown(source: str) -> Iterator[tuple[list[str], str]]:
+    """Entries that the tests of a file show, and the strings of each test and of the file's own names in it."""
+    own = {word: one for one in parsed(source).body for word in names(one)}
+    for test in parsed(source).body:
+        marks = [
+            mark for mark in getattr(test, "decorator_list", []) if ast.unparse(mark).startswith("pytest.mark.fault(")
+        ]
+        if not marks:
+            continue
+        used = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+        parts = [*test.decorator_list, *test.body[ast.get_docstring(test) is not None :]]
+        parts += [own[word] for word in used if word in own]
+        texts = [node.value for part in parts for node in ast.walk(part) if isinstance(node, ast.Constant)]
+        strings = "\n".join(re.sub(r"\\(.)", r"\1", text) for text in texts if isinstance(text, str))
+        yield [str(number.value) for mark in marks for number in mark.args], strings
 
 
-@pytest.mark.parametrize("number", sorted(ENTRIES))
-def test_an_entry_names_tests_that_assert_its_messages(number: int) -> None:
-    tests, messages = items(ENTRIES[number], "Tests"), items(ENTRIES[number], "You see")
-    assert tests and all((ROOT / test.split("::")[0]).exists() for test in tests)
-    asserted = "\n".join(told(test) for test in tests)
-    for message in messages:
-        assert pieces(message), message
-        for piece in pieces(message):
-            assert any(piece in text for text in strings()), f"no code says {piece!r}"
-        telling = [piece for piece in pieces(message) if len(piece) >= 12] or pieces(message)
-        assert any(piece in asserted for piece in telling), f"no test of entry {number} asserts {message!r}"
+def names(statement: ast.stmt) -> list[str]:
+    """What a statement at the top of a file defines."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement]
+    return [word for one in targets if (word := getattr(one, "name", getattr(one, "id", "")))]
+
+
+def test_every_fault_of_the_page_is_shown_by_a_test() -> None:
+    """Its messages stand in the code, and a test that has its number says each of them."""
+    assert sorted(ENTRIES, key=int) == [str(number) for number in range(1, 44)]
+    assert sum(len(messages(entry)) for entry in ENTRIES.values()) > 60
+    code = "\n".join(
+        text for path in python("harr", "tasks", "flows") for text in told(path.read_text(encoding="utf-8"))
+    )
+    tests: dict[str, str] = {}
+    for path in python("tests"):
+        if "mark.fault(" in (source := path.read_text(encoding="utf-8")):
+            for numbers, strings in shown(source):
+                tests |= {number: f"{tests.get(number, '')}\n{strings}" for number in numbers}
+    found = [f"no entry {number} in docs/faults.md" for number in tests.keys() - ENTRIES.keys()]
+    for number, entry in ENTRIES.items():
+        if number not in tests:
+            found.append(f"entry {number}: no test has @pytest.mark.fault({number})")
+        for message in messages(entry):
+            found += [f"entry {number}: no code says {piece!r}" for piece in pieces(message) if piece not in code]
+            telling = [piece for piece in pieces(message) if len(piece) >= 12] or pieces(message)
+            if not any(piece in tests.get(number, "") for piece in telling):
+                found.append(f"entry {number}: no test with its number asserts {message!r}")
+    assert not found, "\n".join(found)
 
 
 def test_the_stages_that_are_looked_at_are_those_of_dvc() -> None:
@@ -230,6 +233,7 @@ def test_the_second_process_is_told_who_has_the_lock(workplace: Path) -> None:
     assert re.search(r"pid 1 on elsewhere since .*another machine", locks.owner(Path("note.json")))
 
 
+@pytest.mark.services
 def test_the_lock_of_a_killed_process_is_free(workplace: Path) -> None:
     code = "import time; from flows.runtime import locks\n"
     code += "with locks.alone('embed'): print('held', flush=True); time.sleep(100)"
@@ -277,8 +281,11 @@ run_command(body)
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize(("unit", "signals", "most"), [("1", 1, 5), ("60", 2, 3), ("60", 1, 7)])
+@pytest.mark.services
+@pytest.mark.parametrize(
+    ("number", "code", "unit", "signals", "most"),
+    [(signal.SIGINT, 130, "1", 1, 5), (signal.SIGTERM, 143, "60", 2, 3), (signal.SIGTERM, 143, "60", 1, 7)],
+)
 def test_a_signal_finishes_the_unit_and_a_second_one_ends_at_once(
     number: signal.Signals, code: int, unit: str, signals: int, most: float, tmp_path: Path
 ) -> None:
@@ -341,21 +348,17 @@ def test_bad_passages_are_left_out_and_noted(
         fetch(section(rows))
 
 
-def test_gold_that_is_not_there_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gold_that_is_not_there_is_counted_and_a_question_in_other_letters_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     told = r"1 supporting ids of train questions are not in the corpus \(first: question 'q1' names 'p7'\); "
     with pytest.raises(CorpusError, match=told + "add the passages or drop the questions"):
         fetch(section(GOOD, train={**QUESTION, "supporting": ["p7"]}))
-
-
-def test_a_training_question_in_other_letters_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    other = {**QUESTION, "id": "q2", "question": "where was  ADA born"}
-    counts = fetch(section(GOOD, test=other))
+    counts = fetch(section(GOOD, test={**QUESTION, "id": "q2", "question": "where was  ADA born"}))
     assert (counts["train_questions"], counts["train_questions_dropped_because_in_test"]) == (0, 1)
-    with pytest.raises(
-        CorpusError, match="passage id 'p1' stands twice, as passages 1 and 3 of the input; ids must be"
-    ):
+    twice = "passage id 'p1' stands twice, as passages 1 and 3 of the input; ids must be"
+    with pytest.raises(CorpusError, match=twice):
         fetch(section([*GOOD, GOOD[0]]))
 
 
@@ -408,11 +411,3 @@ def test_what_needs_a_gpu_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ParamsError, match=r"train\.precision: float16 needs a GPU, and none is visible"):
         game: Any = SimpleNamespace(questions=[1])
         Learner.open(GRPOParams(method="grpo", steps=1, precision="float16"), game, tmp_path, 0, kind="grpo")
-
-
-def test_a_model_that_is_nowhere_is_one_line_offline() -> None:
-    from harr.io.model_folder import find_folder
-
-    with pytest.raises(ModelError, match="is no folder here and could not be fetched from the hub") as error:
-        find_folder("nobody/no-such-model")
-    assert "\n" not in str(error.value)

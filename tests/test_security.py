@@ -13,18 +13,26 @@ from typing import Any
 
 import pytest
 import yaml
+from indexed import index_world
 from serving import chat, serving
+from texts import ROOT, Found, faults, name, nodes, python
 
+from harr.builders.setup import open_setup
+from harr.corpus.passages import Passages
+from harr.corpus.vectors import Vectors
 from harr.datasets.local import passage_of
-from harr.errors import ModelError
+from harr.errors import HarrError, ModelError
+from harr.filter import filter_questions
+from harr.index.build import build_index
 from harr.io.jsonl import read_rows
 from harr.io.model_folder import check_loadable, check_publishable
+from harr.params import Params
+from harr.services import milvus_client
+from tasks.paths import CORPUS, PLACES, QUESTIONS, VECTORS
 
-ROOT = Path(__file__).parents[1]
 PEERS = {ROOT / "benchmarks/peers/harr_code.py"}
 """What exists to run the code of a peer, in a folder that its user names."""
-FOLDERS = ("harr", "tasks", "flows", "benchmarks")
-FILES = sorted({path for top in FOLDERS for path in (ROOT / top).rglob("*.py")} - PEERS)
+FILES = [path for path in python("harr", "tasks", "flows", "benchmarks") if path not in PEERS]
 FORBIDDEN = {"pickle", "cPickle", "_pickle", "joblib", "dill", "cloudpickle", "shelve", "marshal", "jsonpickle"}
 NEEDS = {
     "torch.load": ("weights_only", True),
@@ -38,51 +46,52 @@ NEEDS = {
 """Calls, and the argument without which they may run what a file says, or fetch it."""
 
 
-def name(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-def dangers(source: str) -> list[str]:
+def dangers(source: str) -> Found:
     """What a file does that may run code which came as data."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes(source):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        found += [f"imports {module}" for module in modules if module.partition(".")[0] in FORBIDDEN]
+        yield from ((node.lineno, f"imports {one}") for one in modules if one.partition(".")[0] in FORBIDDEN)
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func)
         given = {word.arg: getattr(word.value, "value", None) for word in node.keywords}
         opened = any(word.arg is None for word in node.keywords)  # **options, looked at where they are made
         if called in ("eval", "exec", "compile", "__import__", "os.system", "os.popen"):
-            found.append(f"calls {called}")
+            yield node.lineno, f"calls {called}"
         if called in NEEDS and not opened and given.get(NEEDS[called][0]) is not NEEDS[called][1]:
-            found.append(f"calls {called} without {NEEDS[called][0]}={NEEDS[called][1]}")
+            yield node.lineno, f"calls {called} without {NEEDS[called][0]}={NEEDS[called][1]}"
         if called in ("yaml.load", "yaml.unsafe_load", "yaml.full_load") and "safe" not in ast.unparse(node).lower():
             loader = next((word.value for word in node.keywords if word.arg == "Loader"), None)
             if loader is None or ast.unparse(loader) != "loader" or "SafeLoader" not in source:
-                found.append(f"calls {called} without a safe loader")
+                yield node.lineno, f"calls {called} without a safe loader"
         if given.get("trust_remote_code") or given.get("shell") or given.get("allow_pickle"):
-            found.append(f"calls {called} with trust_remote_code, shell or allow_pickle")
-    return found
+            yield node.lineno, f"calls {called} with trust_remote_code, shell or allow_pickle"
 
 
-@pytest.mark.parametrize("path", FILES, ids=name)
-def test_nothing_runs_what_came_as_data(path: Path) -> None:
-    assert not dangers(path.read_text(encoding="utf-8"))
+def test_nothing_runs_what_came_as_data() -> None:
+    found = faults(FILES, dangers)
+    assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_the_check_finds_what_it_looks_for() -> None:
+    for line in (
         *("import pickle", "from joblib import load", "import torch; torch.load('x')", "eval('1')", "exec('1')"),
         *("torch.load('x', weights_only=False)", "yaml.load(text)", "yaml.load(text, Loader=yaml.Loader)"),
-        "Environment(loader=loader)",
+        *("Environment(loader=loader)", "os.system('x')", "np.save('x', x)", "AutoTokenizer.from_pretrained('x')"),
         *("np.load('x')", "AutoModel.from_pretrained('x', trust_remote_code=True)", "subprocess.run('x', shell=True)"),
-    ],
-)
-def test_the_check_finds_what_it_looks_for(line: str) -> None:
-    assert dangers(line)
+    ):
+        assert [number for number, _ in dangers(f"\n{line}")] == [2], line
+    assert not [*dangers("torch.load('x', weights_only=True)\nyaml.safe_load(text)\nnp.load('x', allow_pickle=False)")]
+
+
+def small_world(tiny: str, **sections: dict[str, Any]) -> None:
+    """Make params.yaml one of a small world that the tiny encoder reads."""
+    values = yaml.safe_load(Path("params.yaml").read_text())
+    sections = {"download": {"passages": 200, "train_questions": 12, "test_questions": 8}, **sections}
+    for section, changes in (sections | {"encoder": {"model": tiny, "max_tokens": 64}}).items():
+        values[section] |= changes
+    Path("params.yaml").write_text(yaml.safe_dump(values))
 
 
 PIPELINE = """
@@ -97,31 +106,21 @@ def watch(event, values):
     if event == "socket.getaddrinfo" and values[0] not in (None, "localhost", "127.0.0.1", "::1", b"localhost"):
         events.append([event, str(values[:2])])
 
-import tasks.evaluate, tasks.merge, harr.builders.setup  # what libraries do while they are imported is theirs
+sys.path.append(sys.argv[1])  # what libraries do while they are imported is theirs
+import indexed, tasks.evaluate, tasks.merge
 from pathlib import Path
-from harr.datasets.download import download
-from harr.corpus.passages import Passages
-from harr.corpus.passages import read_questions
-from harr.io.files import write_text
-from harr.filter import filter_questions
-from harr.params import Params
-from harr.embed.shards import embed_corpus
-from harr.index.build import build_index
-from harr.embed.encoder import Encoder
-from harr.corpus.vectors import Vectors
-from harr.builders.setup import open_setup
 from harr.builders.methods import METHODS
+from harr.builders.setup import open_setup
+from harr.corpus.passages import read_questions
+from harr.filter import filter_questions
+from harr.io.files import write_text
+from harr.params import Params
 from tasks.paths import PLACES
 
 sys.addaudithook(watch)
-params = Params.load()
-data = Path("data")
-download(params.download, data / "corpus", data / "questions", Path("work/download"))
-passages = Passages.open(data / "corpus")
-encoder = Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
-embed_corpus(passages, encoder, params.embed, data / "vectors", Path("work/embed"))
-build_index(passages, Vectors.open(data / "vectors"), params.index, data / "index", Path("work/index"))
+params, data = Params.load(), Path("data")
 silent = lambda step, values: None
+indexed.index_world(params)
 with open_setup(params, PLACES, data / "questions/train.jsonl") as setup:
     filter_questions(params.filter, setup, data / "filtered", Path("work/filter"), silent, 0)
 with open_setup(params, PLACES, data / "filtered/questions.jsonl") as setup:
@@ -140,16 +139,17 @@ print(json.dumps([found, len(events) - len(found)]))
 """
 
 
-def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: Path) -> None:
+@pytest.mark.services
+def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: Path, tiny: str) -> None:
     """Under Python's audit hook: no class is looked up for a pickle, no command started by a shell, no host asked."""
-    values = yaml.safe_load(Path("params.yaml").read_text())
-    values["download"] |= {"passages": 200, "train_questions": 12, "test_questions": 8}
-    values["filter"] |= {"target": 4, "batch_size": 12}
-    values["train"] |= {"steps": 1, "questions_per_step": 2}
-    values["embed"]["dtype"] = "float32"
-    values["evaluate"] |= {"arms": ["bm25", "frozen", "full"], "resamples": 50}
-    Path("params.yaml").write_text(yaml.safe_dump(values))
-    done = subprocess.run([sys.executable, "-c", PIPELINE], capture_output=True, text=True, timeout=280, check=False)
+    small_world(
+        tiny,
+        filter={"target": 4, "batch_size": 12},
+        train={"steps": 1, "questions_per_step": 2},
+        evaluate={"arms": ["bm25", "frozen", "full"], "resamples": 50},
+    )
+    command = [sys.executable, "-c", PIPELINE, str(ROOT / "tests")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [[], 1]
     assert Path("models/adapter/adapter_model.safetensors").exists() and Path("reports/index.html").exists()
@@ -244,6 +244,7 @@ def scan(folder: Path, secrets: dict[str, str]) -> list[str]:
     return [str(path) for path in own if any(value in path.read_bytes() for value in values)]
 
 
+@pytest.mark.services
 def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
     """Of ten keys in the environment nothing is on disk or told after a stage, its status and a doctor's look."""
     values = yaml.safe_load(Path("params.yaml").read_text())
@@ -266,47 +267,9 @@ def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
     assert scan(stored, SECRETS) == [str(stored / "work/leak.json")], "the scan finds what there is"
 
 
-KEYED = """
-import sys
-from pathlib import Path
-from harr.services import milvus_client
-from harr.datasets.download import download
-from harr.corpus.passages import Passages
-from harr.errors import HarrError
-from harr.filter import filter_questions
-from harr.params import Params
-from harr.builders.setup import open_setup
-from harr.embed.shards import embed_corpus
-from harr.embed.encoder import Encoder
-from harr.index.build import build_index
-from harr.corpus.vectors import Vectors
-from tasks.paths import PLACES
-
-milvus_client.CONNECT_SECONDS = 0.2
-params, data = Params.load(), Path("data")
-download(params.download, data / "corpus", data / "questions", Path("work/download"))
-passages = Passages.open(data / "corpus")
-encoder = Encoder(params.encoder.model, max_tokens=params.encoder.max_tokens)
-embed_corpus(passages, encoder, params.embed, data / "vectors", Path("work/embed"))
-vectors = Vectors.open(data / "vectors")
-build_index(passages, vectors, params.index, data / "index", Path("work/index"))
-away = params.index.model_copy(update={"uri": "http://127.0.0.1:9"})
-for attempt in ("answered", "refused"):
-    try:
-        with open_setup(params, PLACES, data / "questions/train.jsonl") as setup:
-            out, work = data / f"filtered-{attempt}", Path("work/filter") / attempt
-            print(filter_questions(params.filter, setup, out, work, print, 0), setup.generator.usage())
-    except HarrError as error:
-        print(error)
-    Path("work/completions").rename(f"work/completions-{attempt}")
-try:
-    build_index(passages, vectors, away, data / "away", Path("work/away"))
-except HarrError as error:
-    print(error, file=sys.stderr)
-"""
-
-
-def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(workplace: Path) -> None:
+def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
+    workplace: Path, tiny: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Filter plays with a server that demands a key and then refuses it with its value; Milvus gets a token."""
     key, said = f"Bearer {SECRETS['OPENAI_API_KEY']}", f"Incorrect API key: {SECRETS['OPENAI_API_KEY']}"
 
@@ -318,42 +281,56 @@ def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(workplace:
             else (401, {"error": {"message": said}})
         )
 
+    for secret, value in SECRETS.items():
+        monkeypatch.setenv(secret, value)
+    monkeypatch.setattr(milvus_client, "CONNECT_SECONDS", 0.2)
+    small_world(
+        tiny,
+        download={"passages": 200, "train_questions": 4, "test_questions": 4},
+        filter={"target": 2, "batch_size": 2, "group_size": 2},
+    )
     with serving(reply) as served:
-        values = yaml.safe_load(Path("params.yaml").read_text())
-        values["download"] |= {"passages": 200, "train_questions": 4, "test_questions": 4}
-        values["filter"] |= {"target": 2, "batch_size": 2, "group_size": 2}
-        values["generator"] = {"kind": "server", "model": "small", "base_url": served.base_url}
-        values["embed"]["dtype"] = "float32"
-        Path("params.yaml").write_text(yaml.safe_dump(values))
-        known = {**os.environ, **SECRETS}
-        command = [sys.executable, "-c", KEYED]
-        done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=280, check=False)
-    told = done.stdout + done.stderr
-    assert done.returncode == 0 and served.keys == {key} and len(served.bodies) > 8, told
-    assert "HTTP 401 (Error code: 401 - Incorrect API key: ***); set the environment variable OPENAI_API_KEY" in told
-    assert "no Milvus at http://127.0.0.1:9 within 0 s" in told and "the token in $MILVUS_TOKEN" in told
+        generator = {"kind": "server", "model": "small", "base_url": served.base_url}
+        Path("params.yaml").write_text(
+            yaml.safe_dump(yaml.safe_load(Path("params.yaml").read_text()) | {"generator": generator})
+        )
+        params, questions = Params.load(), QUESTIONS / "train.jsonl"
+        index_world(params)
+        with open_setup(params, PLACES, questions) as setup:
+            with pytest.raises(HarrError, match="filter kept none") as empty:  # it asks, and knows no answer
+                filter_questions(params.filter, setup, Path("data/filtered"), Path("work/filter"), print, 0)
+            usage = str(setup.generator.usage())
+        Path("work/completions").rename("work/completions-answered")
+        with (
+            open_setup(params, PLACES, Path("data/questions/train.jsonl")) as setup,
+            pytest.raises(HarrError) as refused,
+        ):
+            filter_questions(params.filter, setup, Path("data/refused"), Path("work/refused"), print, 0)
+    assert served.keys == {key} and len(served.bodies) > 8
+    assert "HTTP 401 (Error code: 401 - Incorrect API key: ***); set the environment variable OPENAI_API_KEY" in str(
+        refused.value
+    )
+    away = params.index.model_copy(update={"uri": "http://127.0.0.1:9"})
+    with pytest.raises(
+        HarrError, match=r"no Milvus at http://127\.0\.0\.1:9 within 0 s.*the token in \$MILVUS_TOKEN"
+    ) as off:
+        build_index(Passages.open(CORPUS), Vectors.open(VECTORS), away, Path("data/away"), Path("work/away"))
+    assert "no Milvus at http://127.0.0.1:9 within 0 s" in str(off.value) and "the token in $MILVUS_TOKEN" in str(
+        off.value
+    )
+    told = "".join(capfd.readouterr()) + f"{usage} {empty.value} {refused.value} {off.value}"
     assert list(Path("work/completions-answered").iterdir())
     assert not [name for name, value in SECRETS.items() if value in told]
     assert scan(workplace, SECRETS) == []
 
 
-def bound(path: Path) -> list[str]:
-    """Addresses that a file of ours listens at, as they stand in its strings."""
-    hosts = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        texts: list[Any] = list(node.elts) if isinstance(node, ast.List | ast.Tuple) else []
-        for first, second in pairwise(texts):
-            if getattr(first, "value", None) in ("--host", "-H", "--listen"):
-                hosts.append(getattr(second, "value", ast.unparse(second)))
-    return hosts
-
-
-def test_servers_listen_on_loopback_and_the_pages_say_how_to_open_them() -> None:
-    hosts = {host for path in (ROOT / "flows").glob("*.py") for host in bound(path)}
+def test_servers_listen_on_loopback() -> None:
+    hosts = set()
+    for path in python("flows"):
+        for node in nodes(path.read_text(encoding="utf-8")):
+            for first, second in pairwise(node.elts if isinstance(node, ast.List | ast.Tuple) else []):
+                if getattr(first, "value", None) in ("--host", "-H", "--listen"):
+                    hosts.add(getattr(second, "value", ast.unparse(second)))
     assert hosts == {"127.0.0.1"}
     named = [name(path) for path in FILES if '"0.0.0.0"' in path.read_text(encoding="utf-8")]
     assert named == ["flows/doctor/processes.py"], "it looks for servers that others can reach, and warns"
-    opened = " ".join((ROOT / "docs/docker.md").read_text(encoding="utf-8").split())
-    assert "Every port is on 127.0.0.1" in opened and "SSH tunnel" in opened and "proxy" in opened
-    operated = " ".join((ROOT / "docs/operations.md").read_text(encoding="utf-8").split())
-    assert "127.0.0.1 only" in operated
