@@ -34,6 +34,7 @@ def test_what_yaml_cannot_convert_is_one_line(tmp_path: Path) -> None:
         assert all(len(line) < 1000 for line in str(error.value).split("\n")), text
 
 
+@pytest.mark.fault(17)
 def test_half_a_character_is_named_with_its_place(tmp_path: Path) -> None:
     row = json.dumps({"id": "p1", "text": "Bath \ud83d"})
     for name, text in {"rows.jsonl": row, "rows.json": f"[{row}]"}.items():
@@ -58,6 +59,7 @@ class One:
         return {}
 
 
+@pytest.mark.fault(11)
 @pytest.mark.parametrize(
     "piece",
     ['{"a":', "[", "{", "<think>", "< ", "<search>a", "Final answer: ", "<tool_call>", "A of ", "word "],

@@ -139,6 +139,7 @@ print(json.dumps([found, len(events) - len(found)]))
 """
 
 
+@pytest.mark.fault(32)
 @pytest.mark.services
 def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: Path, tiny: str) -> None:
     """Under Python's audit hook: no class is looked up for a pickle, no command started by a shell, no host asked."""
@@ -158,6 +159,7 @@ def test_a_whole_pipeline_reads_no_pickle_and_asks_no_other_machine(workplace: P
     assert kinds <= {".safetensors", ".json", ".txt", ".md"}
 
 
+@pytest.mark.fault(27)
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
@@ -187,6 +189,7 @@ def test_a_model_folder_that_is_not_only_weights_is_refused(tmp_path: Path, file
     assert told in str(refused.value) and "\n" not in str(refused.value)
 
 
+@pytest.mark.fault(27)
 def test_a_pipe_in_a_model_folder_is_refused_before_anybody_reads_it(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"")
     (tmp_path / "gone.json").symlink_to("nowhere")
@@ -196,6 +199,7 @@ def test_a_pipe_in_a_model_folder_is_refused_before_anybody_reads_it(tmp_path: P
         check_loadable(tmp_path)
 
 
+@pytest.mark.fault(27)
 @pytest.mark.parametrize("file", ["weights.bin", "notes.html", "run", "model.pt", "sub/x.py"])
 def test_a_model_with_a_file_of_another_kind_is_not_registered(tmp_path: Path, file: str) -> None:
     for fine in ("model.safetensors", "config.json", "vocab.txt", "README.md"):
@@ -244,6 +248,7 @@ def scan(folder: Path, secrets: dict[str, str]) -> list[str]:
     return [str(path) for path in own if any(value in path.read_bytes() for value in values)]
 
 
+@pytest.mark.fault(30)
 @pytest.mark.services
 def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
     """Of ten keys in the environment nothing is on disk or told after a stage, its status and a doctor's look."""
@@ -267,6 +272,7 @@ def test_a_secret_reaches_no_file_and_no_line(stored: Path) -> None:
     assert scan(stored, SECRETS) == [str(stored / "work/leak.json")], "the scan finds what there is"
 
 
+@pytest.mark.fault(30)
 def test_a_stage_that_uses_a_key_and_a_token_writes_and_tells_neither(
     workplace: Path, tiny: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,6 +34,7 @@ def test_importing_the_flows_loads_nothing_heavy(workplace: Path, program: Run) 
     assert program("-c", code).stdout.strip() == "[]"
 
 
+@pytest.mark.fault(20)
 @pytest.mark.parametrize(
     ("section", "values", "line"),
     [
@@ -69,6 +70,7 @@ def test_a_missing_corpus_file_is_one_line_and_leaves_no_data(
     assert not Path("data/corpus").exists() and not Path("data/questions").exists()
 
 
+@pytest.mark.fault(26)
 @pytest.mark.services
 def test_a_stage_runs_without_prefect_after_one_warning(workplace: Path, program: Run) -> None:
     done = program("-m", "flows.download", **NO_SERVER)

@@ -22,6 +22,7 @@ from harr.io.files import publish, write_text
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.fault(4)
 def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_full_disk_behind_a_link_is_one_line_and_leaves_no_stump(
     assert (old / "a.txt").read_text() == "old"
 
 
+@pytest.mark.fault(4, 31)
 @pytest.mark.parametrize(
     ("number", "call", "told"),
     [
@@ -89,6 +91,7 @@ run_command(body)
 """
 
 
+@pytest.mark.fault(33)
 @pytest.mark.services
 def test_a_stage_whose_dvc_is_killed_finishes_its_unit_and_ends(tmp_path: Path) -> None:
     """DVC alone is killed; the stage would run on for hours, and nobody would note what it makes."""
@@ -111,6 +114,7 @@ def test_a_stage_whose_dvc_is_killed_finishes_its_unit_and_ends(tmp_path: Path) 
     assert lines.count("begun") == lines.count("ended"), "the unit was finished"
 
 
+@pytest.mark.fault(33)
 def test_a_stage_whose_dvc_was_killed_before_it_looked_ends_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
 
 
+@pytest.mark.fault(33)
 @pytest.mark.services
 @pytest.mark.parametrize(
     ("words", "slow", "number", "code"),
@@ -43,6 +44,7 @@ def test_a_signal_while_a_command_imports_is_a_line(
     assert (process.returncode, told) == (code, f"stopped by {number.name}\n")
 
 
+@pytest.mark.fault(33)
 @pytest.mark.services
 def test_output_that_nobody_takes_is_no_traceback(workplace: Path) -> None:
     shutil.copy(ROOT / "dvc.yaml", workplace)

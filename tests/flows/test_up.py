@@ -189,6 +189,7 @@ def test_up_again_changes_nothing_and_pools_and_limit_are_there(place: Place) ->
     assert {"params.yaml", "smoke"} <= set(form["recipe"]["enum"]) and form["promote"]["type"] == "boolean"
 
 
+@pytest.mark.fault(25)
 def test_a_killed_run_is_marked_and_what_it_left_is_ended(place: Place) -> None:
     killed = by_hand(place)
     run = place.runs("pipeline")[0]["id"]
@@ -211,6 +212,7 @@ def test_ctrl_c_marks_a_run_by_hand_cancelled(place: Place) -> None:
     assert place.runs("pipeline")[0]["state_name"] == place.runs("nap")[0]["state_name"] == "Cancelled"
 
 
+@pytest.mark.fault(33)
 def test_a_stop_of_the_group_of_dvc_ends_its_stage_in_a_line(place: Place) -> None:
     """As `timeout dvc repro`, systemd and a closed terminal send it: DVC dies at once; its stage finishes a unit."""
     group = by_hand(place, "dvc", "repro")

@@ -68,6 +68,7 @@ def test_an_arm_without_history_learns_from_questions_of_its_own(
     assert told["full-5"] == {"zero_std_share": 0.25, "questions": 3.0} and "full-4" not in told
 
 
+@pytest.mark.fault(39)
 def test_an_arm_that_cannot_learn_is_refused_before_any_is_trained(workplace: Path) -> None:
     Path("data/filtered").mkdir(parents=True)
     write_questions([Question("q", "Is it?", answers=("yes",))], Path("data/filtered/questions.jsonl"))

@@ -11,6 +11,7 @@ from harr.types import Episode, Outcome, Question
 from tasks.audit import audit_play
 
 
+@pytest.mark.fault(15)
 def test_a_habit_that_the_frozen_arm_has_not_is_named_and_told(
     workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

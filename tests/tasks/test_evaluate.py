@@ -80,6 +80,7 @@ def test_questions_and_out_are_looked_at_before_anything_is_played(asked: Path) 
         evaluate_file(params, asked, out, None, ["frozen"])
 
 
+@pytest.mark.fault(3)
 @pytest.mark.parametrize("text", ["", "[1]", "{}", '{"arms": [], "paired": {}}', '{"arms": {"full": 3}, "paired": {}}'])
 def test_damaged_figures_are_one_line(text: str, workplace: Path) -> None:
     (workplace / "metrics").mkdir()

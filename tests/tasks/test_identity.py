@@ -38,6 +38,7 @@ USERS: dict[str, Callable[[Params], object]] = {
 }
 
 
+@pytest.mark.fault(6)
 def test_vectors_of_another_corpus_of_the_same_size_are_refused(workplace: Path) -> None:
     passages = [Passage(f"p{row}", f"text {row}") for row in range(4)]
     write_passages(passages, CORPUS)
@@ -54,6 +55,7 @@ def test_vectors_of_another_corpus_of_the_same_size_are_refused(workplace: Path)
             pytest.fail(f"{user}: {call(Params.load())}")
 
 
+@pytest.mark.fault(6)
 def test_no_vectors_are_opened_but_with_their_corpus() -> None:
     """``Vectors.open`` compares no corpus: ``Vectors.of`` does, and ``Known`` compares the hash of every text."""
     code = [path for room in ("harr", "tasks", "flows") for path in sorted((ROOT / room).rglob("*.py"))]

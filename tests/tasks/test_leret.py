@@ -92,6 +92,7 @@ def test_an_arm_has_its_own_prompt_and_model(sampled: Path) -> None:
     assert set(runs) == {"full", "sft"}
 
 
+@pytest.mark.fault(38)
 def test_another_index_or_late_interaction_than_was_sampled_with_is_refused(sampled: Path, tiny: str) -> None:
     """Vectors made anew; a model where there was none; and retrained weights behind the same name."""
     vectors_are("index-2")

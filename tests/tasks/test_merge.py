@@ -54,6 +54,7 @@ def test_what_is_told_of_the_vectors_is_compared_with_its_hash(
     assert not Path("models").exists()
 
 
+@pytest.mark.fault(30)
 def test_the_note_of_who_played_names_no_address(workplace: Path) -> None:
     values = yaml.safe_load(Path("params.yaml").read_text())
     values["generator"] = {"kind": "server", "model": "small", "base_url": "http://10.1.2.3:8000/v1"}

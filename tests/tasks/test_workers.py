@@ -99,6 +99,7 @@ def run(script: str, server: str) -> str:
     return done.stdout
 
 
+@pytest.mark.fault(22)
 @pytest.mark.services
 def test_threads_make_the_bytes_of_the_local_run(expected: dict[str, str], server: str) -> None:
     run(THREADS, server)

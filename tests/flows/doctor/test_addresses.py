@@ -83,6 +83,7 @@ def test_prefect_mlflow_and_milvus_answer_or_not(serve: Serve, tmp_path: Path) -
     assert levels == ["ok", "fail", "fail"]
 
 
+@pytest.mark.fault(32)
 def test_a_redirect_is_not_followed(serve: Serve, tmp_path: Path) -> None:
     """What params.yaml does not name is not asked, and a key goes nowhere else."""
     asked: list[Any] = []

@@ -84,6 +84,7 @@ def test_index_files_that_a_kill_cut_off(project: Path) -> None:
     assert truncated(project / "data/index") == []
 
 
+@pytest.mark.fault(2)
 def test_temporary_files_and_unfinished_work(project: Path) -> None:
     assert levels(check_leftovers(project, busy=False)) == ["ok"]
     (project / "work/train/abc").mkdir(parents=True)

@@ -32,6 +32,7 @@ def smoke(**changes: object) -> Params:
     return Params.model_validate(Params.load(ROOT / "recipes/smoke.yaml").model_dump(exclude_unset=True) | changes)
 
 
+@pytest.mark.fault(34)
 def test_versions_that_break_prefect_are_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {one.level for one in check_versions(ROOT)} <= {"ok", "warn"}
     for name, version, effect in (
@@ -47,6 +48,7 @@ def test_versions_that_break_prefect_are_failures(tmp_path: Path, monkeypatch: p
         assert f"{version} {effect}" in found.found
 
 
+@pytest.mark.fault(34)
 def test_a_version_off_its_pin_a_missing_package_and_vllm_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

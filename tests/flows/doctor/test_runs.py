@@ -76,6 +76,7 @@ def test_a_server_says_the_same(written: Path, monkeypatch: pytest.MonkeyPatch) 
     assert seen(found) == seen(read_store(written, "sqlite:///mlflow.db", PARAMS))
 
 
+@pytest.mark.fault(25)
 def test_abandoned_runs_are_named_and_the_fix_ends_them(written: Path) -> None:
     address = f"sqlite:///{written}/mlflow.db"
     store = read_store(written, address, PARAMS)

@@ -68,6 +68,7 @@ def test_after_a_run_all_is_fresh_until_something_is_missing(place: Path) -> Non
     assert states(place) == ["never run", "never run"]
 
 
+@pytest.mark.fault(21)
 @pytest.mark.parametrize(
     ("files", "reasons"),
     [
@@ -85,6 +86,7 @@ def test_a_change_is_named(files: dict[str, str], reasons: tuple[str, ...], plac
     assert check_stages(place)[0].level == "warn"
 
 
+@pytest.mark.fault(21)
 def test_a_note_of_other_parameters_than_a_stage_ran_with_is_told(place: Path) -> None:
     """DVC compares its note with params.yaml, which was changed as the stage ended."""
     (place / "metrics").mkdir()

@@ -49,6 +49,7 @@ def test_a_group_is_ended_and_what_does_not_listen_is_killed(workplace: Path) ->
         assert not psutil.pid_exists(child)
 
 
+@pytest.mark.fault(25)
 @pytest.mark.services
 def test_a_later_group_of_the_same_number_is_left_alone_and_a_clock_set_forward_makes_no_run_a_dead_one(
     workplace: Path, monkeypatch: pytest.MonkeyPatch

@@ -58,6 +58,7 @@ def test_a_server_that_does_not_come_back_is_two_lines(
     assert "did not answer for 1 s; start it" in last and last.startswith("error: ")
 
 
+@pytest.mark.fault(33)
 def test_a_process_that_was_asked_to_stop_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefect_retries, "WAIT_SECONDS", 600.0)
     monkeypatch.setattr(progress, "stop_asked", lambda: True)
@@ -80,6 +81,7 @@ run_command(main)
 """
 
 
+@pytest.mark.fault(33)
 @pytest.mark.services
 def test_a_stopped_process_does_not_wait_for_threads_that_hang(
     program: Callable[..., subprocess.CompletedProcess[str]],

@@ -9,6 +9,7 @@ from harr.compute import precision
 from harr.params.train import GRPOParams
 
 
+@pytest.mark.fault(23)
 @pytest.mark.parametrize(
     ("able", "asked", "wanted"),
     [

@@ -42,6 +42,7 @@ def test_blocks_cross_shards_and_rows_outside_the_corpus_are_an_error(folder: Pa
             Vectors.open(folder).take(np.array([0, row]))
 
 
+@pytest.mark.fault(3)
 def test_damage_is_named(folder: Path) -> None:
     path = folder / "vectors-00001.npy"
     damaged = bytearray(path.read_bytes())

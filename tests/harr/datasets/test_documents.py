@@ -149,6 +149,7 @@ def test_passages_fit_the_encoder_and_keep_their_ids(folder: Path) -> None:
     assert len(kept) == len(before) - 1 and all(before[pid] == stored()[pid] for pid in kept)
 
 
+@pytest.mark.fault(40)
 def test_questions_of_passages_that_changed_are_left_out_and_equal_passages_are_one(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +174,7 @@ def test_questions_of_passages_that_changed_are_left_out_and_equal_passages_are_
     assert [pid.partition("~")[2] for pid in stored()] == ["", "2"] and figures["equal_passages_left_out"] == 2
 
 
+@pytest.mark.fault(40)
 def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     whole = pdf("About pumps. " * 20)
     bad: dict[str, tuple[bytes, str]] = {
@@ -203,6 +205,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_there(folder: Path, capsys
     assert "accepted 1 passages; left out 11, see data/corpus/left_out.txt" in capsys.readouterr().out
 
 
+@pytest.mark.fault(40)
 @pytest.mark.parametrize(
     ("prepare", "line"),
     [
@@ -225,6 +228,7 @@ def test_nothing_to_begin_with_is_one_line(folder: Path, prepare: Callable[[Path
     assert line in str(error.value) and "\n" not in str(error.value) and not Path("data").exists()
 
 
+@pytest.mark.fault(40)
 def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for suffix, package in (("txt", ""), ("pdf", "pypdf"), ("html", "trafilatura"), ("md", "markdown_it")):
         (path := Path(f"a.{suffix}")).write_text("text")

@@ -69,6 +69,7 @@ def test_equal_input_gives_equal_bytes_and_a_row_may_be_held_back() -> None:
     assert before == digests(Path("data"))
 
 
+@pytest.mark.fault(16, 17, 18)
 @pytest.mark.parametrize(
     ("change", "line"),
     [
@@ -124,6 +125,7 @@ def test_a_file_that_cannot_be_read_is_named(name: str, data: Callable[[], bytes
     assert not Path("data").exists()
 
 
+@pytest.mark.fault(18)
 def test_white_space_is_folded_alike_in_ids_and_in_names_of_ids() -> None:
     odd = " p1\n\u2028\x1b"
     graded = {"id": "q2", "question": "Where is Acme?", "context_ids": [odd, "p2"], "grades": {odd: 2}}
@@ -171,6 +173,7 @@ def test_the_world_is_a_data_set_that_validates_with_entities_of_its_own() -> No
     assert Path("data/questions/test.jsonl").read_text() == before
 
 
+@pytest.mark.fault(31)
 def test_a_corpus_on_another_disk_is_replaced(place: Path) -> None:
     shared = Path("/dev/shm")
     if not shared.is_dir() or not os.access(shared, os.W_OK) or shared.stat().st_dev == place.stat().st_dev:

@@ -23,6 +23,7 @@ def test_an_answer_says_nothing_where_nothing_is_left_to_compare(text: str) -> N
     assert says_nothing(text) == (normalise(text) == "")
 
 
+@pytest.mark.fault(16)
 @given(st.lists(WORDS, max_size=6), st.lists(WORDS, max_size=6))
 @settings(max_examples=100, deadline=None)
 def test_all_pairs_that_are_alike_are_found_and_no_others(ours: list[list[str]], theirs: list[list[str]]) -> None:
@@ -43,6 +44,7 @@ def test_questions_that_share_words_alone_are_two() -> None:
     assert nearly_in([Question("a", asked, gold_ids=("p",))], [Question("b", asked, ("no",), ("p",))]) == {"a": "b"}
 
 
+@pytest.mark.fault(13)
 def test_the_form_of_unicode_makes_neither_another_question_nor_a_wrong_answer() -> None:
     composed, parts = (unicodedata.normalize(form, "Where was Zoé born?") for form in ("NFC", "NFD"))
     assert composed != parts
@@ -62,6 +64,7 @@ def made(train: list[dict[str, Any]], **changes: Any) -> dict[str, float]:
     return run(JsonlParams(dataset="jsonl", **files, **changes))
 
 
+@pytest.mark.fault(13)
 def test_gold_that_says_nothing_is_not_scored(capsys: pytest.CaptureFixture[str]) -> None:
     told = "1 questions have an answer of no word (empty, or an article alone), which is not scored"
     both = {"id": "a", "question": "Where does Bob live?", "answers": ["The", "Bath"]}
@@ -73,6 +76,7 @@ def test_gold_that_says_nothing_is_not_scored(capsys: pytest.CaptureFixture[str]
             made([both | {"answers": answers}])
 
 
+@pytest.mark.fault(13)
 def test_gold_that_is_not_given_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     row = {"id": "a", "question": "Where does Bob live?", "answers": ["Bath"], "supporting": ["q"]}
     assert made([row | {"context_ids": ["p"]}])["gold_not_given"] == 1
@@ -80,6 +84,7 @@ def test_gold_that_is_not_given_is_told(capsys: pytest.CaptureFixture[str]) -> N
     assert "gold_not_given" not in made([row | {"context_ids": ["p", "q"]}])
 
 
+@pytest.mark.fault(16)
 def test_what_is_nearly_a_test_question_is_told_left_out_or_refused(capsys: pytest.CaptureFixture[str]) -> None:
     other = {"id": "b", "question": "Where does Bob live?", "answers": ["Bath"]}
     near = {"id": "a", "question": "So who built the red bridge of old Ashford town?", "answers": ["acme"]}

@@ -85,6 +85,7 @@ def test_token_counts_are_before_any_cut(small: Encoder) -> None:
     assert small.token_counts(["Paris"], prompt="query: ").tolist() == [5], "the prompt counts"
 
 
+@pytest.mark.fault(23)
 def test_a_full_gpu_gets_smaller_batches(small: Encoder, capsys: pytest.CaptureFixture[str]) -> None:
     texts, read, done = [f"{town} {'snow ' * (n % 7)}" for n, town in enumerate(["Bath", "York"] * 9)], [], []
 
@@ -122,6 +123,7 @@ def test_forward_has_gradient_and_no_dropout(small: Encoder) -> None:
     assert max(float(gradient.abs().max()) for gradient in gradients) > 0
 
 
+@pytest.mark.fault(7)
 def test_adapter_goes_in_and_off(small: Encoder) -> None:
     adapted = Encoder(small.name, max_tokens=64)
     config = LoraConfig(r=2, target_modules="all-linear", exclude_modules=r".*pooler.*")
@@ -155,6 +157,7 @@ def test_raw_means_are_taken_of_a_model_that_normalises(tiny: str) -> None:
     assert float(long @ short) == pytest.approx(float(long @ long) ** 0.5, rel=1e-5)
 
 
+@pytest.mark.fault(6)
 def test_identity_covers_what_changes_vectors(cls: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(cls, tmp_path / "elsewhere")
     encoder = Encoder(str(cls), max_tokens=40)
@@ -185,6 +188,7 @@ def refused(name: str | Path, max_tokens: int = 40) -> str:
     return message
 
 
+@pytest.mark.fault(27)
 def test_unsafe_folders_are_refused(cls: Path, tmp_path: Path) -> None:
     def changed(change: str, text: str = "") -> Path:
         folder = shutil.copytree(cls, tmp_path / change.replace("/", "-"))
@@ -206,6 +210,7 @@ def test_unsafe_folders_are_refused(cls: Path, tmp_path: Path) -> None:
     assert "incomplete" in refused(pickled)
 
 
+@pytest.mark.fault(32)
 def test_damaged_and_missing_models_give_one_line(cls: Path, tmp_path: Path) -> None:
     assert "at most 40 tokens" in refused(cls, max_tokens=41)
     with pytest.raises(ModelError, match="at most 40 tokens"):

@@ -47,6 +47,7 @@ def stage(passages: Passages, encoder: Encoder, tmp_path: Path) -> Stage:
     return run
 
 
+@pytest.mark.fault(19)
 def test_rows_are_in_corpus_order_and_counted(
     stage: Stage, passages: Passages, encoder: Encoder, tmp_path: Path
 ) -> None:
@@ -75,6 +76,7 @@ def interrupt_after(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Encoder, "encode", limited)
 
 
+@pytest.mark.fault(1, 3)
 def test_a_stopped_run_goes_on_and_makes_a_damaged_shard_again(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_stopped_run_goes_on_and_makes_a_damaged_shard_again(
     assert digests(tmp_path / "out") == digests(tmp_path / "undisturbed")
 
 
+@pytest.mark.fault(3)
 def test_a_damaged_shard_of_published_vectors_is_made_again_alone(
     stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +160,7 @@ def test_resumed_run_keeps_its_dtype(
     assert next(encoder.model.parameters()).dtype == torch.float32
 
 
+@pytest.mark.fault(23)
 def test_probe_takes_bfloat16_only_if_it_agrees(
     passages: Passages, encoder: Encoder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

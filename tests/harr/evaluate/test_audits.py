@@ -17,6 +17,7 @@ def episode(*steps: tuple[str, str], answers: tuple[str, ...] = ("East Ham",), t
     return Episode(question, tuple(played))
 
 
+@pytest.mark.fault(15)
 def test_a_query_asked_again_is_counted_by_its_words_and_source() -> None:
     for queries, share in (
         (("Who made Acme?", "Where was Ada born?"), 0.0),
@@ -26,6 +27,7 @@ def test_a_query_asked_again_is_counted_by_its_words_and_source() -> None:
         assert repeated_queries(episode(*((query, "") for query in queries))) == pytest.approx(share)
 
 
+@pytest.mark.fault(15)
 def test_an_answer_in_a_query_counts_where_nothing_had_shown_it() -> None:
     found, unfound = ("Who made Acme?", "Ada, born in East Ham."), ("Who made Acme?", "Ada Brown.")
     guess = ("Was Ada born in the East Ham?", "East Ham is a town.")

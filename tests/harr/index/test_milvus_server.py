@@ -116,6 +116,7 @@ def test_a_server_without_bm25_is_told(params: IndexParams, corpus: Path, tmp_pa
     assert made == [tmp_path / "work"] and sorted(client(params).list_collections()) == before
 
 
+@pytest.mark.fault(8)
 def test_a_wrong_token_is_one_line(built: Path, params: IndexParams, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILVUS_TOKEN", "root:wrong")
     began = time.monotonic()
@@ -124,6 +125,7 @@ def test_a_wrong_token_is_one_line(built: Path, params: IndexParams, monkeypatch
     assert time.monotonic() - began < milvus_client.CONNECT_SECONDS / 2  # it does not wait for another answer
 
 
+@pytest.mark.fault(8)
 def test_a_server_that_hangs_for_a_while_is_waited_for(
     built: Path,
     params: IndexParams,
@@ -144,6 +146,7 @@ def test_a_server_that_hangs_for_a_while_is_waited_for(
     assert "answers again, after" in told and told.count("\n") == 2
 
 
+@pytest.mark.fault(8)
 def test_a_server_that_is_killed_is_waited_for_and_loads_the_collection_again(
     built: Path,
     params: IndexParams,

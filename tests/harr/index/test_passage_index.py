@@ -159,6 +159,7 @@ def test_ties_are_settled_by_row(tmp_path: Path) -> None:
             index.search_text(["same"], 2)
 
 
+@pytest.mark.fault(6, 9)
 def test_what_is_not_this_index_is_refused(built: Path, tmp_path: Path) -> None:
     """Its identity and width; and its manifest is compared with the live collection."""
     with pytest.raises(IndexMismatch, match=r"was built as feed.*dead.*dvc repro -f -s index"):
@@ -202,6 +203,7 @@ def test_damaged_database_gives_one_line(built: Path, tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.fault(8, 30)
 def test_a_server_that_is_not_there_is_told_without_the_password_in_its_address(
     built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -220,6 +222,7 @@ def test_a_server_that_is_not_there_is_told_without_the_password_in_its_address(
     assert milvus_client.Connection(MagicMock(), params.uri).where == "http://127.0.0.1:9"
 
 
+@pytest.mark.fault(10)
 def test_reading_changes_no_file_and_another_process_is_kept_out(built: Path) -> None:
     before = digests(built / "index")
     with (built / "index/milvus.db/LOCK").open("rb+") as other:
@@ -270,6 +273,7 @@ def test_rows_put_on_disk_in_parts_are_found_as_ever(
     assert segments[1] == segments[0] if full_text else segments[1] > segments[0]
 
 
+@pytest.mark.fault(1)
 @pytest.mark.parametrize(
     ("full_text", "killed", "resumed"),
     [(False, False, True), (True, False, False), pytest.param(True, True, True, marks=pytest.mark.services)],
@@ -346,6 +350,7 @@ def test_a_kill_while_milvus_lite_makes_a_collection_bars_no_build(built: Path, 
     assert build_index(passages, vectors, IndexParams(), tmp_path / "again", work)["inserted"] == 172
 
 
+@pytest.mark.fault(9)
 def test_searches_and_counts_are_strongly_consistent() -> None:
     """Else a server may answer from before the last insert; Milvus Lite cannot show that, nor a server reliably."""
     client = MagicMock()
@@ -359,6 +364,7 @@ def test_searches_and_counts_are_strongly_consistent() -> None:
     assert [call.kwargs["consistency_level"] for call in asked] == ["Strong"] * 3
 
 
+@pytest.mark.fault(8)
 def test_where_somebody_waits_a_server_that_is_away_is_given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     away = MagicMock()
     away.search.side_effect = away.load_collection.side_effect = MilvusException(2, "connection refused")

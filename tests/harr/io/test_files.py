@@ -28,6 +28,7 @@ from harr.io.files import (
 )
 
 
+@pytest.mark.fault(2)
 def test_a_failed_write_leaves_the_old_file_and_no_stump(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_json(path, {"old": 1})
@@ -141,6 +142,7 @@ def killed_before(event: int, body: Callable[[], object]) -> bool:
     return False
 
 
+@pytest.mark.fault(31)
 @pytest.mark.parametrize("other", [False, True])
 def test_the_old_result_outlives_a_kill_until_the_new_one_is_there(
     other: bool, tmp_path: Path, request: pytest.FixtureRequest
@@ -201,6 +203,7 @@ def test_a_damaged_checkpoint_is_put_aside_for_the_one_before(
     assert newest_sound([]) is None
 
 
+@pytest.mark.fault(3)
 def test_a_list_of_hashes_that_was_emptied_is_damage_and_that_of_an_empty_folder_is_not(tmp_path: Path) -> None:
     for name in ("full", "empty"):
         (tmp_path / "work" / name).mkdir(parents=True)
@@ -261,6 +264,7 @@ def test_state_that_is_sound_missing_or_a_folder(tmp_path: Path) -> None:
         read_state(tmp_path, "run it")
 
 
+@pytest.mark.fault(3)
 def test_a_manifest_without_hashes_is_checked_by_its_keys(tmp_path: Path) -> None:
     for manifest, said in (
         ([1], "a list, expected an object"),

@@ -10,6 +10,7 @@ from harr.io.resume import unfinished
 LAST = "it is kept, this run begins anew\n"
 
 
+@pytest.mark.fault(21)
 def test_the_parameters_that_differ_are_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = {"params": {"rate": 0.1, "steps": 3, "only": "old"}, "seed": 0}
     unfinished(tmp_path, old)

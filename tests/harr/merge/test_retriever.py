@@ -134,6 +134,7 @@ def test_a_trained_tower_of_documents_is_merged_too(adapter: Path, tmp_path: Pat
     assert float(np.dot(SentenceTransformer(str(tmp_path / "retriever")).encode_document([TEXT])[0], wanted)) > 0.9999
 
 
+@pytest.mark.fault(29)
 def test_what_is_no_adapter_of_this_base_or_differs_from_it_is_not_written(adapter: Path, tmp_path: Path) -> None:
     tower = ExportedTower(encoder("ask: "), "ask: ", adapter)
     with pytest.raises(ModelError, match=r"at least 1\.1 is wanted; nothing was written"):

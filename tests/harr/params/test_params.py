@@ -56,6 +56,7 @@ def changed(key: str, value: Any) -> dict[str, Any]:
     return {**GOOD, section: {**base, name: value} if name else value}
 
 
+@pytest.mark.fault(20)
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
@@ -124,6 +125,7 @@ def test_a_wrong_value_is_one_line(key: str, value: Any, line: str, tmp_path: Pa
     assert line in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.fault(30)
 @pytest.mark.parametrize(
     ("key", "value", "line"),
     [
@@ -166,6 +168,7 @@ def test_what_may_be_a_key_is_refused_and_not_told(key: str, value: Any, line: s
     assert line in str(refused.value) and KEY not in str(refused.value) and "\n" not in str(refused.value)
 
 
+@pytest.mark.fault(20)
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -196,6 +199,7 @@ def test_names_numbers_and_addresses_at_their_bounds_are_taken(tmp_path: Path) -
     assert isinstance(params.generator, ServerParams) and params.generator.base_url == SERVER["base_url"]
 
 
+@pytest.mark.fault(30)
 def test_only_the_address_of_mlflow_may_hold_a_password_since_no_stage_names_it(tmp_path: Path) -> None:
     address = "postgresql://harr:secret@db/mlflow"
     assert load({**GOOD, "tracking": {"uri": address}}, tmp_path).tracking.uri == address

@@ -228,6 +228,7 @@ CASES = [
 """What is changed in a file that is right -> a pattern of what is said."""
 
 
+@pytest.mark.fault(20)
 @pytest.mark.parametrize(("base", "changes", "line"), CASES)
 def test_sections_that_do_not_fit_each_other(base: dict[str, Any], changes: str, line: str, tmp_path: Path) -> None:
     load(base, tmp_path)

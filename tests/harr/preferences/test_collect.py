@@ -125,6 +125,7 @@ def test_the_next_hop_goes_on_from_an_unsolved_try(world: Reader, tmp_path: Path
             assert tried["recall"] == len({*names} & {*gold}) / 2
 
 
+@pytest.mark.fault(36)
 @pytest.mark.parametrize("stop_at", [0, 2, 4])
 def test_a_killed_sampling_resumes_to_the_same_bytes(world: Reader, first: Path, tmp_path: Path, stop_at: int) -> None:
     left = Words(world)
@@ -136,6 +137,7 @@ def test_a_killed_sampling_resumes_to_the_same_bytes(world: Reader, first: Path,
     assert alike(first, tmp_path / "parts")
 
 
+@pytest.mark.fault(36)
 @pytest.mark.parametrize(
     ("fails_at", "kept"), [(2, []), (3, ["accepted"]), (8, ["accepted", "ap-00", "ap-01"]), (18, None)]
 )
@@ -234,6 +236,7 @@ class HalfParrot(Styled):
         return super()._query(prompt) if asked == self.different or self.temperature >= 1 else asked
 
 
+@pytest.mark.fault(35, 37)
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
@@ -256,6 +259,7 @@ def test_why_there_is_no_preference(world: Reader, tmp_path: Path, changes: dict
     assert bool(searched.calls) == ("min_margin" in changes)  # what is known beforehand costs nothing
 
 
+@pytest.mark.fault(35, 37)
 def test_questions_that_teach_nothing_are_one_clear_line(world: Reader, tmp_path: Path) -> None:
     for number, (given, line) in enumerate(
         (
@@ -269,6 +273,7 @@ def test_questions_that_teach_nothing_are_one_clear_line(world: Reader, tmp_path
         assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.fault(38)
 def test_another_index_is_one_clear_line(first: Path) -> None:
     collect.check_index(first, "index-1")
     line = r"was sampled with index index-1, but this one is index-2; run `dvc repro -f -s filter`"

@@ -90,6 +90,7 @@ def write(tmp_path: Path) -> Write:
     return run
 
 
+@pytest.mark.fault(41)
 def test_questions_have_gold_and_bad_ones_a_reason(write: Write, tmp_path: Path) -> None:
     written = write(Model(), train=60, validation=20, test=40)
     splits = ("train", "validation", "test")
@@ -121,6 +122,7 @@ def test_questions_have_gold_and_bad_ones_a_reason(write: Write, tmp_path: Path)
     assert written.missing
 
 
+@pytest.mark.fault(41)
 def test_the_same_seed_writes_the_same_asks_nothing_again_and_goes_on_where_it_was_cut_off(
     write: Write, tmp_path: Path
 ) -> None:
@@ -142,6 +144,7 @@ def test_the_same_seed_writes_the_same_asks_nothing_again_and_goes_on_where_it_w
     assert write(Model(), "other", seed=1, **sizes).kept != written.kept
 
 
+@pytest.mark.fault(41)
 def test_a_split_without_questions_is_one_line_and_the_reasons_stay(write: Write, tmp_path: Path) -> None:
     with pytest.raises(CorpusError) as error:
         write(Model(reply="no"), train=2, validation=0, test=2, hops=(1,))
@@ -167,6 +170,7 @@ def test_words_alone_show_what_is_wrong() -> None:
         assert fault_of(Draft(question, answer, (passage,), "train")) == reason, question
 
 
+@pytest.mark.fault(41)
 def test_the_command_writes_files_that_the_recipe_reads(
     workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,6 +181,7 @@ def test_a_page_has_no_column_twice_and_says_where_the_reward_changed(plain: str
     assert '<line class="phase"' not in plain
 
 
+@pytest.mark.fault(14)
 def test_texts_are_escaped(tmp_path: Path) -> None:
     hostile = "</script><img src=x onerror=alert(1)><script>alert('x')</script>&\"\u2028"
     text = report(tmp_path / "index.html", hostile=hostile)
@@ -191,6 +192,7 @@ def test_texts_are_escaped(tmp_path: Path) -> None:
     assert {title for _, title, _ in data["passages"]} == {hostile}
 
 
+@pytest.mark.fault(15)
 def test_the_best_paid_come_with_their_audits_the_doubtful_first(plain: str, tmp_path: Path) -> None:
     audits = {"repeated_queries": 0.0, "answer_in_query": 0.0}
     same = {"answer": "", "gold_answers": ["Ada", "A. B."], "searches": 3.0}

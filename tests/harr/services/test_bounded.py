@@ -66,6 +66,7 @@ def raw(*parts: bytes, again: float = 0.0) -> Iterator[str]:
             thread.join(10)
 
 
+@pytest.mark.fault(11)
 @pytest.mark.parametrize("parts", [(HEAD + b"\r\n", b" "), (HEAD, b"X-More: a\r\n")], ids=["body", "headers"])
 def test_an_answer_that_trickles_in_is_left_at_the_time_out(parts: tuple[bytes, ...]) -> None:
     with raw(*parts, again=0.1) as address:
@@ -83,6 +84,7 @@ def test_waiting_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == line and asked._service.retries > 1
 
 
+@pytest.mark.fault(11)
 def test_an_answer_without_end_is_left_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounded, "MOST_BYTES", 1_000_000)
     with (
@@ -92,6 +94,7 @@ def test_an_answer_without_end_is_left_at_its_limit(monkeypatch: pytest.MonkeyPa
         generator(address, timeout_seconds=60.0).complete(ASKED)
 
 
+@pytest.mark.fault(11)
 def test_what_is_compressed_or_has_brackets_without_end_is_not_read() -> None:
     body = gzip.compress(b" " * 10_000_000)
     told = b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -104,6 +107,7 @@ def test_what_is_compressed_or_has_brackets_without_end_is_not_read() -> None:
         generator(served.base_url, timeout_seconds=5.0).complete(ASKED)
 
 
+@pytest.mark.fault(11)
 def test_a_redirect_is_not_followed() -> None:
     with serving(lambda body, number: (200, chat("taken"))) as other:
         moved = (
@@ -116,6 +120,7 @@ def test_a_redirect_is_not_followed() -> None:
         assert other.bodies == []
 
 
+@pytest.mark.fault(30)
 def test_a_key_in_an_answer_is_kept_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor in the escapes of JSON: some write a slash as two characters, and = by its number."""
     monkeypatch.setenv("MY_KEY", "sk/secret=")
@@ -125,6 +130,7 @@ def test_a_key_in_an_answer_is_kept_nowhere(monkeypatch: pytest.MonkeyPatch) -> 
         assert served.keys == {"Bearer sk/secret="}
 
 
+@pytest.mark.fault(30)
 def test_a_key_with_the_end_of_its_line_is_sent_without_and_one_that_no_header_holds_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -139,6 +145,7 @@ def test_a_key_with_the_end_of_its_line_is_sent_without_and_one_that_no_header_h
         assert "cret" not in str(told.value)
 
 
+@pytest.mark.fault(11)
 def test_what_a_terminal_would_act_on_is_not_told() -> None:
     with (
         serving(lambda body, number: (400, {"error": {"message": "\x1b[2J\u202eno\x07"}})) as served,
@@ -148,6 +155,7 @@ def test_what_a_terminal_would_act_on_is_not_told() -> None:
     assert str(told.value).isprintable() and "HTTP 400" in str(told.value)
 
 
+@pytest.mark.fault(11)
 def test_a_server_is_left_alone_as_long_as_it_says() -> None:
     times: list[float] = []
 

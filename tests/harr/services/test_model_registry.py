@@ -58,6 +58,7 @@ def test_an_alias_is_followed_and_a_version_is_fetched_once(client: Any, monkeyp
     assert digest_of(fetch(client, now, Path("cache"))) == now.digest
 
 
+@pytest.mark.fault(42)
 @pytest.mark.parametrize("change", ["changed", "missing", "added"])
 def test_what_is_damaged_in_the_artifact_store_is_refused_and_what_was_there_stays(client: Any, change: str) -> None:
     register(client, model("first"))
@@ -78,6 +79,7 @@ def test_what_is_damaged_in_the_artifact_store_is_refused_and_what_was_there_sta
     assert digest_of(Path("pulled")) == was and not list(Path().glob(".*.tmp"))
 
 
+@pytest.mark.fault(42)
 def test_code_in_the_artifact_store_and_a_model_that_it_lost_are_refused(client: Any) -> None:
     """Of the latter MLflow says what it says of one that was never there, and of a disk here that is full."""
     register(client, model("first"))
@@ -94,6 +96,7 @@ def test_code_in_the_artifact_store_and_a_model_that_it_lost_are_refused(client:
     assert not Path("pulled").exists()
 
 
+@pytest.mark.fault(42)
 def test_what_the_registry_does_not_have_is_one_line(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for uri in ("models:/", "models:/a@", "models:/a/latest", "runs:/a/b", "models:/../b@champion"):
         with pytest.raises(ParamsError, match="no registered model; expected models:/NAME@ALIAS or models:/NAME/N"):

@@ -59,6 +59,7 @@ def test_a_stopped_run_that_collapses_later_keeps_its_best_weights(
     assert not same(best, weights(last)), "the run did learn on"
 
 
+@pytest.mark.fault(12)
 def test_a_run_in_which_no_group_differs_stops(
     setup: Setup, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +147,7 @@ def broken_in(steps: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> Any:
     return log
 
 
+@pytest.mark.fault(12)
 def test_a_gradient_that_is_not_finite_is_left_out_and_counted_and_three_in_a_row_end_the_run(
     setup: Setup, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -27,6 +27,7 @@ def test_noise_raises_nothing() -> None:
     assert not told([{"reward_mean": 0.1}] * 30), "without the figures there is nothing to watch"
 
 
+@pytest.mark.fault(12)
 @pytest.mark.parametrize("name", WATCHED)
 def test_a_figure_that_goes_wrong_raises_the_alarm_once(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     usual, wrong = (30.0, 2.0) if WATCHED[name][0] < 0 else (1.0, 20.0)

@@ -22,6 +22,7 @@ from harr.types import Episode, Question
 THEIRS: dict[str, Any] = read_json(Path(__file__).with_name("harr_numbers.json"))
 
 
+@pytest.mark.fault(12)
 def test_advantages_of_a_group() -> None:
     """One success in four: mean 1/4, std (ddof 1) 1/2: 1.5 and -.5, before the 1e-4."""
     for successes, size, wanted in ((1, 4, [1.5, -0.5]), (1, 8, [2.475, -0.3536])):
@@ -82,6 +83,7 @@ def test_the_value_loss_takes_the_worse_of_free_and_clipped() -> None:
     assert loss.tolist() == pytest.approx([0.32, 0.405])
 
 
+@pytest.mark.fault(12)
 def test_the_guard_stops_a_collapse_and_knows_the_best_checkpoint() -> None:
     rows = [{"reward_mean": r} for r in (0.2, 0.8, 0.9, 0.9, 0.1, 0.1)]
     assert verdict(rows[:5], 2, 0.5) == ""
@@ -92,6 +94,7 @@ def test_the_guard_stops_a_collapse_and_knows_the_best_checkpoint() -> None:
     assert "the gradient was not finite in 3 steps" in verdict(broken, 2, 0.5) and verdict(broken[:2], 2, 0.5) == ""
 
 
+@pytest.mark.fault(12)
 def test_the_guard_stops_a_run_whose_groups_all_agree() -> None:
     alike, unlike = ({"reward_mean": 0.5, "without_advantage": share} for share in (1.0, 0.0))
     said = verdict([unlike, alike, alike, alike], 3, 0.5)

@@ -82,6 +82,7 @@ def test_a_killed_run_ends_with_the_same_weights(kind: str, game: Callable[[str]
     assert not any("head" in name or "critic" in name for name in found), "what learns beside is not exported"
 
 
+@pytest.mark.fault(21)
 def test_a_run_with_other_parameters_is_told_what_differs(
     fresh: Fresh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_run_with_other_parameters_is_told_what_differs(
     assert run(nothing, seed=1) == "", "what was published is finished, and another arm begins"
 
 
+@pytest.mark.fault(12)
 def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(
     fresh: Fresh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +117,7 @@ def test_a_collapsed_run_stops_and_keeps_its_best_checkpoint(
     assert again == history, "and stays stopped"
 
 
+@pytest.mark.fault(12)
 def test_a_run_in_which_no_group_differs_stops_and_says_so(
     fresh: Fresh, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -326,6 +329,7 @@ def test_infonce_learns_without_gold_from_what_states_an_answer(setup: Setup, tm
     assert max(float(weight.abs().max()) for name, weight in learnt.items() if "lora_B" in name) > 0
 
 
+@pytest.mark.fault(39)
 def test_infonce_refuses_what_it_could_not_learn_from(setup: Setup, tmp_path: Path) -> None:
     def learn(game: Setup) -> None:
         params = GRPO.model_copy(update={"guard_window": 2})

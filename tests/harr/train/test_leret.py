@@ -180,6 +180,7 @@ def test_a_killed_run_ends_with_the_same_weights(
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
 
 
+@pytest.mark.fault(38)
 def test_another_index_or_no_preferences_is_one_clear_line(game: Setup, run: Run, tmp_path: Path) -> None:
     assert game.data
     write_json(game.data / "manifest.json", {"index": "index-2"})

@@ -92,6 +92,7 @@ def change(**sections: object) -> None:
     Path("params.yaml").write_text(yaml.safe_dump({**params, **sections}))
 
 
+@pytest.mark.fault(1)
 @pytest.mark.services
 def test_two_processes_learn_what_one_learns_and_resume_after_a_kill(game: dict[str, object]) -> None:
     for method in ALL:

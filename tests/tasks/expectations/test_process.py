@@ -78,6 +78,7 @@ def test_preferences_hold_and_fail_where_they_should() -> None:
             expect.fn("preferences", wrong)
 
 
+@pytest.mark.fault(16)
 @pytest.mark.parametrize(
     ("suite", "column", "values", "rule", "row"),
     [

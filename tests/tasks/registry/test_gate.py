@@ -66,6 +66,7 @@ CASES: dict[str, tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], s
 }
 
 
+@pytest.mark.fault(28)
 @pytest.mark.parametrize("case", CASES)
 def test_rows_that_cannot_be_compared_are_named(case: str, store: Store) -> None:
     change, told = CASES[case]
@@ -78,6 +79,7 @@ def test_rows_that_cannot_be_compared_are_named(case: str, store: Store) -> None
     assert any(kind in shown for kind in kinds)
 
 
+@pytest.mark.fault(28)
 def test_a_veto_stops_a_candidate_that_gains_in_the_metric_that_decides(store: Store) -> None:
     before = store.add("1", {"full": answered(0.5, 0.8)})
     rows = {"full": answered(1.0, 0.2)}
@@ -124,6 +126,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.fault(15, 28)
 def test_every_condition_is_asked_and_stands_on_the_page(store: Store) -> None:
     for number, (told, change) in enumerate(REFUSED):
         tags = change | ({"rules": json.dumps(RULES | change["rules"])} if "rules" in change else {})
@@ -137,6 +140,7 @@ def test_every_condition_is_asked_and_stands_on_the_page(store: Store) -> None:
     assert "none, no_search is allowed" in verdict.page and "not asked: the pipeline gives no answers" in verdict.page
 
 
+@pytest.mark.fault(28)
 def test_rows_that_are_not_those_that_were_registered_are_refused(store: Store) -> None:
     version = store.add("1", {"full": answered(0.3, 0.3), "frozen": answered(0.3, 0.3)})
     path = store.kept(version.run_id) / "evaluation/full.jsonl"
@@ -145,6 +149,7 @@ def test_rows_that_are_not_those_that_were_registered_are_refused(store: Store) 
         judge(store, version, None, [])
 
 
+@pytest.mark.fault(28)
 def test_every_candidate_on_the_same_questions_is_held_to_a_stricter_level(store: Store) -> None:
     """A gain that passes once does not pass as the twelfth try; after twenty the questions are used up."""
     rows = answered(0.5, 0.5)
@@ -172,6 +177,7 @@ def test_a_champion_of_another_game_is_compared_where_it_was_played_again(store:
     assert "gain: found recall -0.100" in refusal(store, after, before, lambda: answered(0.9, 0.9))
 
 
+@pytest.mark.fault(28)
 def test_an_alias_that_was_moved_by_hand_is_noticed(store: Store) -> None:
     before, after = store.add("1", {"full": answered(0.2, 0.2)}), store.add("2", {"full": answered(0.8, 0.8)})
     told = judge(store, after, before, ["1", "3"]).refusal

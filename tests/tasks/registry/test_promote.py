@@ -112,6 +112,7 @@ def test_the_first_champion_must_beat_its_own_frozen_arm(params: Params) -> None
     assert version.source.endswith("/retriever")
 
 
+@pytest.mark.fault(28)
 def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params: Params) -> None:
     first = add(params, right=20)
     promote.fn(params)
@@ -132,6 +133,7 @@ def test_a_worse_candidate_is_refused_and_a_better_one_can_be_rolled_back(params
     assert (champion(params), champion(params, CANDIDATE)) == (first, fourth), "one that came after stays"
 
 
+@pytest.mark.fault(28)
 def test_any_champion_can_be_gone_back_to_and_a_move_by_hand_is_noticed(params: Params) -> None:
     first, second, third = (add(params, right=right) for right in (10, 24, 38))
     client = open_client(params)
@@ -233,6 +235,7 @@ for child in children:
 """
 
 
+@pytest.mark.fault(28)
 @pytest.mark.services
 def test_promotions_at_once_keep_the_previous_champion(params: Params) -> None:
     """Of three processes that promote the same candidate one does; the others see that it is the champion."""
@@ -246,6 +249,7 @@ def test_promotions_at_once_keep_the_previous_champion(params: Params) -> None:
     assert [model.name for model in open_client(params).search_registered_models()] == ["harr-smoke"]
 
 
+@pytest.mark.fault(28)
 def test_a_promotion_that_took_too_long_moves_nothing_once_another_champion_is_there(
     params: Params, monkeypatch: pytest.MonkeyPatch
 ) -> None:

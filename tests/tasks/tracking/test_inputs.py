@@ -44,6 +44,7 @@ def edited(before: str, after: str) -> None:
     Path("params.yaml").write_text(text.replace(before, after))
 
 
+@pytest.mark.fault(21)
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -63,6 +64,7 @@ def test_a_stage_whose_inputs_change_while_it_runs_fails_in_a_line(change, told:
     assert {run.info.status for run in client.search_runs(["1"])} == {"FAILED"}
 
 
+@pytest.mark.fault(21)
 def test_what_a_stage_does_not_read_may_change_and_so_may_the_writing(place: Path) -> None:
     with tracked_run("train", Params.load()):
         edited("registered_model: harr-smoke", "registered_model: other")
@@ -88,6 +90,7 @@ def trained() -> None:
         run.record("train", {"reward": 0.5})
 
 
+@pytest.mark.fault(21)
 def test_an_edit_between_the_end_of_a_stage_and_the_note_of_dvc_is_found_by_whoever_builds_on_it(place: Path) -> None:
     """The stage has looked for the last time, and DVC reads params.yaml a second later."""
     trained()

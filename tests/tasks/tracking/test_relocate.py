@@ -45,6 +45,7 @@ def old(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return old
 
 
+@pytest.mark.fault(43)
 @pytest.mark.parametrize("how", ["copied", "moved"])
 def test_artifacts_go_where_the_checkout_is(
     old: Path, how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -89,6 +90,7 @@ def test_a_place_that_a_person_chose_stays(old: Path, monkeypatch: pytest.Monkey
     assert foreign_roots(moved / "mlflow.db") == [f"{old}/mlruns"]
 
 
+@pytest.mark.fault(31, 43)
 def test_a_path_that_sqlite_does_not_open_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MLflow would try again and again, without a word."""
     deep = tmp_path.joinpath(*["x" * 100] * 5)

@@ -54,6 +54,7 @@ def dump(database: Path) -> list[str]:
         return sorted(base.iterdump())
 
 
+@pytest.mark.fault(24)
 def test_a_repeated_report_changes_nothing(stored: Path) -> None:
     client = MlflowClient()
     write_text(Path("curve.svg"), "<svg/>")
@@ -74,6 +75,7 @@ def test_a_repeated_report_changes_nothing(stored: Path) -> None:
         assert dump(stored / "mlflow.db") == before and not list(NOTES.iterdir())
 
 
+@pytest.mark.fault(24)
 @pytest.mark.parametrize("damage", ["{broken", "[1]", "{}", '{"name": 1}'])
 def test_a_damaged_note_is_put_aside_and_keeps_no_other_waiting(damage: str, stored: Path) -> None:
     client = MlflowClient()
@@ -106,6 +108,7 @@ def test_two_processes_that_send_at_once_make_one_run(stored: Path, monkeypatch:
     assert sorted(len(one.result()) for one in lines) == [0, 1] and len(stage_runs(client)) == 1
 
 
+@pytest.mark.fault(24)
 def test_a_file_that_is_gone_or_changed_since_is_passed_over_with_one_line(stored: Path) -> None:
     client = MlflowClient()
     for name in ("same.svg", "gone.svg", "changed.svg"):
@@ -192,6 +195,7 @@ def test_what_waits_is_named_by_doctor_and_status_and_sent_by_the_command_they_n
     assert said(*command[1:]) == "nothing waits to be sent\n"
 
 
+@pytest.mark.fault(24)
 @pytest.mark.services
 def test_a_server_that_stops_mid_run_gets_everything_later(
     stored: Path, mlflow_server: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

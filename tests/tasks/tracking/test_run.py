@@ -77,6 +77,7 @@ def test_a_run_that_breaks_says_so(client: MlflowClient, error: BaseException, s
     assert found["train"].data.metrics == {"loss": 1.0}
 
 
+@pytest.mark.fault(25)
 @pytest.mark.services
 def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(
     client: MlflowClient, stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -103,6 +104,7 @@ def test_a_run_that_a_kill_left_open_is_closed_by_the_next_stage(
     assert not list(NOTES.iterdir())
 
 
+@pytest.mark.fault(30)
 def test_a_password_in_an_address_is_neither_kept_nor_logged(
     client: MlflowClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

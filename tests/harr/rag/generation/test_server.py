@@ -108,6 +108,7 @@ def test_a_500_is_tried_again_until_the_deadline() -> None:
     assert served.base_url in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.fault(11)
 def test_a_slow_server_is_left_at_the_deadline() -> None:
     over = threading.Event()
 
@@ -123,6 +124,7 @@ def test_a_slow_server_is_left_at_the_deadline() -> None:
         over.set()
 
 
+@pytest.mark.fault(11)
 def test_an_unreachable_server_is_one_clear_line() -> None:
     with serving(echo) as served:
         address = served.base_url
@@ -131,6 +133,7 @@ def test_an_unreachable_server_is_one_clear_line() -> None:
     assert address in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.fault(11)
 def test_a_prompt_that_is_too_long_is_data() -> None:
     def reply(body: dict[str, Any], number: int) -> tuple[int, Any]:
         long = re.search(r"long (\d+)", str(body))
@@ -169,6 +172,7 @@ CHOICES = [{}, None, "text", {"message": None}, {"message": "hm"}, {"message": {
 OTHERS = ["<html>welcome</html>", b"{broken", {"detail": "fine"}, {"choices": []}]
 
 
+@pytest.mark.fault(11)
 def test_what_is_no_completion_is_one_line_and_an_empty_one_is_data() -> None:
     for answer in (*OTHERS, *({"choices": [choice]} for choice in CHOICES)):
         with serving(lambda body, number, answer=answer: (200, answer)) as served:
@@ -203,6 +207,7 @@ def test_the_extra_body_is_sent_and_is_part_of_what_is_remembered(
     assert len(served.bodies) == 4, "asked once with each body"
 
 
+@pytest.mark.fault(30)
 def test_the_key_comes_from_the_environment_and_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARR_TEST_KEY", "sk-very-secret")
     with (

@@ -42,6 +42,7 @@ def played(generator: CachedGenerator, long: int, of: int) -> Sequence[Episode]:
     return play(questions, partial(search_r1, max_searches=2), OnePassage(), generator)
 
 
+@pytest.mark.fault(11)
 def test_they_score_nothing_and_are_counted_and_asked_again_later(tmp_path: Path) -> None:
     with serving(reply) as served:
         first = remembering(served.base_url, tmp_path)
@@ -59,6 +60,7 @@ def test_they_score_nothing_and_are_counted_and_asked_again_later(tmp_path: Path
         assert longer.usage()["requests"] == 4
 
 
+@pytest.mark.fault(11)
 def test_where_they_are_the_rule_the_stage_ends_in_a_line_and_keeps_the_others(tmp_path: Path) -> None:
     with serving(reply) as served:
         with pytest.raises(ParamsError) as caught:
@@ -76,6 +78,7 @@ def test_where_they_are_the_rule_the_stage_ends_in_a_line_and_keeps_the_others(t
             played(few, 1, of=1)
 
 
+@pytest.mark.fault(11)
 def test_an_answer_cut_for_want_of_room_is_asked_again_later(tmp_path: Path) -> None:
     """vLLM 0.32 lowers max_tokens in silence where the prompt leaves less: only its count of tokens tells."""
     cut = written("<answer>A", "length", 6)

@@ -32,6 +32,7 @@ def test_greedy_is_the_exact_ranking(setup: Setup) -> None:
         assert retrieval.logprob is None and retrieval.pool == ()
 
 
+@pytest.mark.fault(15)
 @pytest.mark.parametrize("fusion", [Fusion(), Fusion(0.5, 0.5), Fusion(0.0, 1.0)], ids=["dense", "hybrid", "sparse"])
 def test_a_search_finds_in_a_batch_what_it_finds_alone_and_nothing_that_is_excluded(
     setup: Setup, fusion: Fusion

@@ -25,6 +25,7 @@ class Tower:
         return np.array([[len(text), self.version] for text in texts], dtype=np.float32)
 
 
+@pytest.mark.fault(7)
 def test_each_sentence_is_encoded_once_and_stale_ones_once_more() -> None:
     tower, sentences = Tower(), Sentences()
     first = sentences.document("a", lambda: ["x", "yy", "x"])

@@ -44,6 +44,7 @@ def half(body: dict[str, Any], number: int) -> tuple[int, Any]:
     return 200, chat('{"score": 0.5}')
 
 
+@pytest.mark.fault(11)
 def test_bug_14_a_failure_is_never_kept_and_a_verdict_is_kept_for_later_stages(place: Path) -> None:
     """Nor is what the judge mumbles, or an answer that is too long for it."""
     refusal = {"error": {"message": "...", "code": "context_length_exceeded"}}

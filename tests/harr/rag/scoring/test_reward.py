@@ -194,6 +194,7 @@ def test_a_hop_is_rewarded_for_its_own_gold_only() -> None:
     assert scores["hop_gold"] == [[0.0, 1.0, 0.0], [1.0, 0.0], [], None]
 
 
+@pytest.mark.fault(15)
 def test_misses_charge_every_step_without_new_gold() -> None:
     episode = searching(("a", "b"), ("a",), ("x",), ("a",), ("b",))
     reward = Reward({"recall": 1.0, "misses": -0.2})

@@ -84,6 +84,7 @@ def test_format_is_the_share_of_well_formed_turns_and_independent_of_the_graph()
         assert (TERMS["graph"](one), TERMS["format"](one)) == (graph, share and pytest.approx(share)), one
 
 
+@pytest.mark.fault(15)
 def test_prices_are_negative() -> None:
     assert TERMS["length"](found(answer=" ".join(["word"] * 30))) == -1.5
     assert TERMS["length"](found()) == 0.0
