@@ -25,6 +25,7 @@ import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,8 @@ def pytest_unconfigure(config: object) -> None:
 def plain(nodeid: str) -> str:
     """Return a test's name without the group that pytest-xdist writes behind it.
 
-    >>> plain("tests/test_a.py::test_b[x@y]@tests/test_a.py")
-    'tests/test_a.py::test_b[x@y]'
+    >>> plain("tests/test_docs.py::test_b[x@y]@tests/test_docs.py")
+    'tests/test_docs.py::test_b[x@y]'
     """
     return re.sub(r"@[\w./-]+$", "", nodeid)
 
@@ -288,7 +289,7 @@ def run(count: int, seed: int, part: int, parts: int, tiers: list[str]) -> None:
     trial = Trial(OUT / f"clone-{part}")
     os.environ["OMP_NUM_THREADS"] = "1"
     for name in PRELOADED.split():
-        __import__(name)
+        import_module(name)
     for mutant in draw(count, seed)[part::parts]:
         if json.dumps(asdict(mutant)) in known:
             continue

@@ -35,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[PEAK] = {}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a file in one process: its tests share fixtures. Files that share a server name a group of their own."""
     for item in items:

@@ -178,7 +178,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         ]
         for one in rows
     ]
-    lines = [heads, ["---"] * len(heads), *cells]
+    lines = [heads, ["--"] * len(heads), *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
