@@ -52,6 +52,7 @@ def test_a_clone_pulls_what_was_pushed_and_nothing_is_stale(tmp_path: Path) -> N
     assert "up to date" in run(second, *dvc, "status")
 
 
+@pytest.mark.fault(28)
 @pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif("HARR_FINISHED_RUN" not in os.environ, reason="needs a finished run of the smoke recipe")

@@ -60,30 +60,19 @@ def told(source: str) -> Iterator[str]:
 
 
 def shown(source: str) -> Iterator[tuple[list[str], str]]:
-    """Entries that the tests of a file show, and the strings of each test and of the file's own names in it."""
-    own = {word: one for one in parsed(source).body for word in names(one)}
+    """Entries that the tests of a file show, and the strings of that file, in which they say what they expect."""
+    texts = [node.value for node in ast.walk(parsed(source)) if isinstance(node, ast.Constant)]
+    strings = "\n".join(re.sub(r"\\(.)", r"\1", text) for text in texts if isinstance(text, str))
     for test in parsed(source).body:
         marks = [
             mark for mark in getattr(test, "decorator_list", []) if ast.unparse(mark).startswith("pytest.mark.fault(")
         ]
-        if not marks:
-            continue
-        used = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
-        parts = [*test.decorator_list, *test.body[ast.get_docstring(test) is not None :]]
-        parts += [own[word] for word in used if word in own]
-        texts = [node.value for part in parts for node in ast.walk(part) if isinstance(node, ast.Constant)]
-        strings = "\n".join(re.sub(r"\\(.)", r"\1", text) for text in texts if isinstance(text, str))
-        yield [str(number.value) for mark in marks for number in mark.args], strings
-
-
-def names(statement: ast.stmt) -> list[str]:
-    """What a statement at the top of a file defines."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement]
-    return [word for one in targets if (word := getattr(one, "name", getattr(one, "id", "")))]
+        if marks:
+            yield [str(number.value) for mark in marks for number in mark.args], strings
 
 
 def test_every_fault_of_the_page_is_shown_by_a_test() -> None:
-    """Its messages stand in the code, and a test that has its number says each of them."""
+    """Its messages stand in the code, and a file with a test of its number says each of them."""
     assert sorted(ENTRIES, key=int) == [str(number) for number in range(1, 44)]
     assert sum(len(messages(entry)) for entry in ENTRIES.values()) > 60
     code = "\n".join(
@@ -102,7 +91,7 @@ def test_every_fault_of_the_page_is_shown_by_a_test() -> None:
             found += [f"entry {number}: no code says {piece!r}" for piece in pieces(message) if piece not in code]
             telling = [piece for piece in pieces(message) if len(piece) >= 12] or pieces(message)
             if not any(piece in tests.get(number, "") for piece in telling):
-                found.append(f"entry {number}: no test with its number asserts {message!r}")
+                found.append(f"entry {number}: no file with a test of its number says {message!r}")
     assert not found, "\n".join(found)
 
 

@@ -106,6 +106,7 @@ def test_a_promotion_is_noted_and_one_that_keeps_the_champion_is_complete(
         run_promotion("params.yaml", back=True)
 
 
+@pytest.mark.fault(31)
 @pytest.mark.services
 def test_dvc_runs_a_stage_in_a_recipe_s_folder_or_says_why_not(place: Path) -> None:
     """A zip of the project, unpacked, is of no git repository; DVC says only that."""

@@ -98,6 +98,7 @@ def test_wrong_input_is_one_line_and_changes_nothing(change: dict[str, Any], lin
     assert before == digests(Path("data"))
 
 
+@pytest.mark.fault(17)
 @pytest.mark.parametrize(
     ("name", "data", "line"),
     [

@@ -121,6 +121,7 @@ def test_a_wrong_server_is_one_line_before_anything_is_written(
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.fault(1)
 def test_after_a_lasting_failure_the_next_run_goes_on_at_its_shard(
     passages: Passages,
     encoder: Encoder,

@@ -162,6 +162,7 @@ def test_the_code_of_card_and_readme_runs(here: Path, capsys: pytest.CaptureFixt
     assert len(capsys.readouterr().out.splitlines()) == Params.load().retriever.k
 
 
+@pytest.mark.fault(6)
 def test_what_cannot_be_loaded_is_one_line(here: Path, tmp_path: Path) -> None:
     for changed, told in (
         (None, r"holds no harr\.json; name the folder models/retriever that stage merge wrote"),

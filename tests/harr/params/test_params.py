@@ -133,7 +133,7 @@ def test_a_wrong_value_is_one_line(key: str, value: Any, line: str, tmp_path: Pa
             (
                 key,
                 f"{scheme}://{user}@127.0.0.1:1",
-                f"{key.replace('server', 'generator')}: an address takes no user name",
+                f"{key.replace('server', 'generator')}: an address takes no user name and no password",
             )
             for key, scheme in (
                 ("index.uri", "http"),

@@ -263,8 +263,14 @@ def test_why_there_is_no_preference(world: Reader, tmp_path: Path, changes: dict
 def test_questions_that_teach_nothing_are_one_clear_line(world: Reader, tmp_path: Path) -> None:
     for number, (given, line) in enumerate(
         (
-            ({"setup": setup_of(world, Nothing())}, r"prompts is empty: none of 8 plays .* raise .* or lower min_ap$"),
-            ({"sample": Parrot}, "no preference was found: at all .* every query did as well as every other; raise"),
+            (
+                {"setup": setup_of(world, Nothing())},
+                r"the pool of prompts is empty: none of 8 plays .* raise .* or lower min_ap$",
+            ),
+            (
+                {"sample": Parrot},
+                "no preference was found: at all .* prompts of questions to learn from every query did as well as every other; raise",
+            ),
             ({"setup": setup_of(world, questions=world.questions[:12])}, "12 training questions are too few"),
         )
     ):

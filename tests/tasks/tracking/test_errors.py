@@ -98,7 +98,7 @@ def test_no_version_is_registered_without_its_files(store: type[Answers]) -> Non
     assert MlflowClient().search_registered_models() == []
 
 
-@pytest.mark.fault(31)
+@pytest.mark.fault(24, 31)
 def test_a_store_that_cannot_be_written_or_read_is_one_line(stored: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """As in a project on a disk that is mounted to be read; MLflow logs a traceback of each such error."""
     client = client_of("sqlite:///file:mlflow.db?mode=ro&uri=true")
