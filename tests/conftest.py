@@ -25,6 +25,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 # A kernel is kept for every shape that it met, by oneDNN and by torch; in a process that meets the shapes of a thousand
 # tests that comes to gigabytes. Stages keep as many (flows/runtime/command.py).
 os.environ |= {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "32", "LRU_CACHE_CAPACITY": "1"}
+# For the processes of pytest-xdist, which begin after this: what is freed goes back to the system, whatever lies beside it.
+os.environ |= {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "262144"}
 
 PEAK = pytest.StashKey[dict[str, int]]()
 GREW = [0]
@@ -78,6 +80,16 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     peaks = ", ".join(f"{name} {peak:,} MiB" for name, peak in sorted(config.stash[PEAK].items()))
     terminalreporter.write_line(f"peak memory: {peaks}")
+
+
+@pytest.fixture
+def only_bar() -> None:
+    """Close the bars of loops that earlier tests left in the middle: a bar of this test would stand below them."""
+    from tqdm import tqdm
+
+    for one in gc.get_objects():
+        if issubclass(type(one), tqdm):
+            one.close()
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,7 @@ class Screen(StringIO):
 
 @pytest.mark.parametrize(("columns", "shown"), [("44", TERMINAL), ("", LOG)])
 def test_a_stage_is_a_block_on_a_terminal_and_in_a_log(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch, columns: str, shown: str
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, only_bar: None, columns: str, shown: str
 ) -> None:
     write_text(Path("dvc.yaml"), (ROOT / "dvc.yaml").read_text())
     write_json(Path("data/corpus/manifest.json"), {"rows": 400})

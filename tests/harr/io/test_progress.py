@@ -86,7 +86,7 @@ def test_a_bar_moves_while_one_step_lasts_and_a_log_gets_plain_lines(monkeypatch
     assert lines[-1] == "train: 2 steps in _, _ reward=0.5" and not [line for line in lines if "\r" in line]
 
 
-def test_parts_of_a_work_are_named_while_they_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_a_work_are_named_while_they_last(monkeypatch: pytest.MonkeyPatch, only_bar: None) -> None:
     screen = Screen(True)
     monkeypatch.setattr("sys.stderr", screen)
     with progress.bar(total=2, desc="up", unit="part") as shown:
