@@ -71,17 +71,6 @@ def test_another_temperature_earns_what_playing_it_earns(setup: Setup, keep: int
         assert one.low <= truth <= one.high and one.high - one.low < 0.5
 
 
-def test_searches_of_another_corpus_are_told_and_a_foreign_log_is_refused(setup: Setup) -> None:
-    searches, outcomes = logged(setup)
-    foreign = [replace(one, chosen=(), pool=("elsewhere", *one.pool[1:])) for one in searches]
-    found = replay(setup.retriever, [*foreign[:3], *searches[3:]], outcomes)
-    assert (found.lost, found.rows) == (3, len(searches) - 3)
-    assert found.lines()[-1] == "left out: 3 searches among passages that the corpus has no more"
-    told = rf"{len(searches)} of {len(searches)} searches were among passages that this corpus does not have; name the"
-    with pytest.raises(CorpusError, match=told):
-        replay(setup.retriever, foreign, outcomes)
-
-
 def test_a_choice_after_other_first_passages_is_none_of_the_model(setup: Setup) -> None:
     """A few such searches are left out and told; a model with other first passages is refused in one line."""
     searches, outcomes = logged(setup, k=3, keep=1)
